@@ -1,0 +1,46 @@
+# make demo: the main job on real data.  make test: everything that must hold.  make help: the rest.
+PYTHON ?= python3
+export PYTHON
+BIN := .venv/bin
+CODE := src tests scripts examples benchmarks
+
+.PHONY: help setup demo test lint types unit format bench docs lock clean
+help: ## show this
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 16
+
+setup: ## create .venv from the lock file, look for Java
+	@./scripts/setup.sh
+
+demo: setup ## the main job on real data, with a crash in the middle
+	@$(BIN)/python examples/flights/demo.py
+
+test: lint types unit ## everything that must hold (10 minutes at most)
+
+lint: setup ## style, format, import contracts, generated pages
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+	$(BIN)/lint-imports
+	$(BIN)/python scripts/error_page.py --check
+
+types: setup ## mypy strict and pyright
+	$(BIN)/mypy
+	$(BIN)/pyright
+
+unit: setup ## tests and doctests, two at a time
+	$(BIN)/pytest -n 2 --dist worksteal -q
+
+format: setup ## put everything into the one style
+	$(BIN)/ruff check --fix $(CODE)
+	$(BIN)/ruff format $(CODE)
+
+bench: setup ## measure beside the peers, print the table
+	$(BIN)/python -m benchmarks
+
+docs: setup ## write the generated pages anew
+	$(BIN)/python scripts/error_page.py
+
+lock: setup ## write the lock file anew from pyproject.toml (needs uv)
+	./scripts/lock.sh --upgrade
+
+clean: ## remove what was generated
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache spark-warehouse

@@ -1,0 +1,1 @@
+"""The command line: `tidegauge run | status | epochs | explain`."""

@@ -1,0 +1,1 @@
+"""The timely core: orders, antichains, progress tracking, capabilities, workers, operators."""

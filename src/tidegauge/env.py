@@ -1,0 +1,76 @@
+"""The outside world in one injected value: clock, randomness, and a named point around every durable effect.
+
+Invariant: nothing else in Tidegauge reads a clock, draws a random number or makes something durable without
+telling the `Env` before and after. So a test can hold time still, or crash at any instant that matters.
+
+>>> seen = []
+>>> env = Env(point=seen.append)
+>>> with env.effect("publish"):
+...     pass
+>>> seen
+['before publish', 'after publish']
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, Literal, get_args
+
+__all__ = ["EFFECTS", "POINTS", "Effect", "Env"]
+
+Effect = Literal[
+    "register",
+    "acquire lease",
+    "record schema",
+    "append bindings",
+    "stage",
+    "commit output",
+    "publish",
+    "acknowledge",
+    "advance since",
+    "record failure",
+    "release lease",
+]
+"""The durable effects, in the order in which a flow comes to them."""
+
+EFFECTS: Final[tuple[Effect, ...]] = get_args(Effect)
+POINTS: Final[tuple[str, ...]] = tuple(f"{side} {effect}" for effect in EFFECTS for side in ("before", "after"))
+"""The named points at which a crash test can strike."""
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _unique() -> str:
+    return uuid.uuid4().hex
+
+
+def _nothing(_point: str) -> None:
+    return None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Env:
+    """What a flow knows of the world. The defaults are the real one.
+
+    now: the wall clock, timezone-aware UTC. monotonic: seconds that never go back. unique: a fresh identifier of 32
+    hex digits. point: called with `before NAME` and `after NAME` around each durable effect.
+    """
+
+    now: Callable[[], datetime] = _utc_now
+    monotonic: Callable[[], float] = time.monotonic
+    unique: Callable[[], str] = _unique
+    point: Callable[[str], None] = _nothing
+
+    @contextmanager
+    def effect(self, name: Effect) -> Iterator[None]:
+        """Mark a durable effect: the `after` point is reached only when the effect succeeded."""
+        self.point(f"before {name}")
+        yield
+        self.point(f"after {name}")

@@ -1,0 +1,27 @@
+"""Every error that a user can meet, each with a stable code, one file for each part of the system.
+
+Invariant: a code is never reused and never changes its meaning; the errors page of the documentation is generated
+from these classes. `import tidegauge.errors` knows them all, so that any stored error can be decoded.
+
+>>> from tidegauge.errors.flow import NameTaken
+>>> CODES["TG-0102"] is NameTaken
+True
+"""
+
+from tidegauge.errors import command, dataflow, engine, flow, sinks, sources, store
+from tidegauge.errors.base import CODES, Definite, TidegaugeError, Transient, UnknownError
+
+__all__ = [
+    "CODES",
+    "Definite",
+    "TidegaugeError",
+    "Transient",
+    "UnknownError",
+    "command",
+    "dataflow",
+    "engine",
+    "flow",
+    "sinks",
+    "sources",
+    "store",
+]

@@ -1,0 +1,127 @@
+"""The root of all errors: a stable code, what happened, the likely cause, the next thing to do.
+
+Invariant: a code is never reused and never changes its meaning.
+
+>>> error = UnknownError(message="the tide went out")
+>>> print(error)
+TG-0001: the tide went out
+  likely cause: it was written by a newer version, or it has no class of its own
+  what to do:   run again with --debug and report what it prints
+>>> TidegaugeError.decode(error.encode()).code
+'TG-0001'
+
+Errors cross process boundaries (from a task to the driver, from the driver to the store) as plain JSON data,
+never as pickles: `encode` and `decode` are that form.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Final
+
+__all__ = ["CODES", "Definite", "TidegaugeError", "Transient", "UnknownError", "nearest", "quoted"]
+
+CODES: Final[dict[str, type[TidegaugeError]]] = {}
+"""Every error class by its code."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that `name` most likely stands for, or None.
+
+    >>> nearest("oders", ["orders", "clicks"])
+    'orders'
+    """
+    found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return found[0] if found else None
+
+
+def quoted(names: Iterable[str]) -> str:
+    """Return names as one readable list, cut after twenty."""
+    listed = [repr(str(name)) for name in names]
+    rest = len(listed) - 20
+    return ", ".join(listed[:20]) + (f" and {rest} more" if rest > 0 else "") if listed else "none"
+
+
+class TidegaugeError(Exception):
+    """Root of all errors. A class sets `code`, `what`, `cause` and `remedy` as format strings over its evidence.
+
+    `evidence` holds plain JSON values only, so that an error can be stored and sent.
+    """
+
+    code: ClassVar[str] = "TG-0000"
+    what: ClassVar[str] = "{message}"
+    cause: ClassVar[str] = "an error without a class of its own"
+    remedy: ClassVar[str] = "run again with --debug and report what it prints"
+
+    evidence: Mapping[str, Any]
+
+    def __init_subclass__(cls) -> None:
+        """Register the class under its code; two classes of one code are a programming error."""
+        super().__init_subclass__()
+        if "code" in cls.__dict__:
+            if cls.code in CODES:
+                raise TypeError(f"{cls.__name__} and {CODES[cls.code].__name__} share the code {cls.code}")
+            CODES[cls.code] = cls
+
+    def __init__(self, **evidence: Any) -> None:
+        self.evidence = evidence
+        super().__init__(evidence)
+
+    def _format(self, template: str) -> str:
+        shown = {key: quoted(v) if isinstance(v, list | tuple) else v for key, v in self.evidence.items()}
+        return template.format(**shown)
+
+    @property
+    def summary(self) -> str:
+        """What happened, in one sentence, without the code."""
+        return self._format(self.what)
+
+    @property
+    def likely_cause(self) -> str:
+        """The likely cause, with the evidence filled in."""
+        return self._format(self.cause)
+
+    @property
+    def next_step(self) -> str:
+        """The next thing to do, with the evidence filled in."""
+        return self._format(self.remedy)
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.summary}\n  likely cause: {self.likely_cause}\n  what to do:   {self.next_step}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (type(self).code, dict(self.evidence)))
+
+    def encode(self) -> dict[str, Any]:
+        """Return the error as JSON data."""
+        return {"code": self.code, "evidence": dict(self.evidence)}
+
+    @staticmethod
+    def decode(data: Mapping[str, Any]) -> TidegaugeError:
+        """Return the error that `encode` described. A code of a newer version becomes `UnknownError`."""
+        return _rebuild(str(data["code"]), dict(data["evidence"]))
+
+
+def _rebuild(code: str, evidence: dict[str, Any]) -> TidegaugeError:
+    known = CODES.get(code)
+    if known is None:
+        return UnknownError(message=f"{code}: {evidence}")
+    return known(**evidence)
+
+
+class Transient(TidegaugeError):
+    """May pass by itself: retried with backoff while the source or output is `stalled`."""
+
+
+class Definite(TidegaugeError):
+    """Part of the data from a position on: retrying cannot help, the source or output is `failed`."""
+
+
+class UnknownError(TidegaugeError):
+    """An error that this version has no class for."""
+
+    code = "TG-0001"
+    what = "{message}"
+    cause = "it was written by a newer version, or it has no class of its own"
+    remedy = "run again with --debug and report what it prints"

@@ -1,0 +1,1 @@
+"""The pipeline: the DSL, its rendering into a timely dataflow, engines, the runner."""

@@ -1,0 +1,167 @@
+"""One engine job: read these pinned splits once, and stage for each output the rows of a span of epochs.
+
+Invariant: a job is a value. It decides nothing and commits nothing; run twice, it stages the same rows twice, of
+which one set is committed and the other is litter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias
+
+import pyarrow as pa
+
+from tidegauge.errors import TidegaugeError
+from tidegauge.sinks.protocol import Sink, StagedFile
+from tidegauge.sources.protocol import Source, Split
+
+__all__ = [
+    "Engine",
+    "EpochJob",
+    "Failure",
+    "Filter",
+    "JobResult",
+    "MapBatches",
+    "OutputPlan",
+    "OutputWork",
+    "Select",
+    "SourceRead",
+    "Staged",
+    "Step",
+    "Transform",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Keep the rows for which a SQL expression is true. Runs on Spark."""
+
+    condition: str
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """Replace the columns by SQL expressions (`_epoch` always stays). Runs on Spark."""
+
+    expressions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Transform:
+    """Apply a function from DataFrame to DataFrame that keeps the column `_epoch`. Runs on Spark."""
+
+    function: Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class MapBatches:
+    """Apply a function from RecordBatch to RecordBatch, wherever the batch is. It does not see `_epoch`.
+
+    The function returns as many rows as it was given, or fewer or more with `_epoch` left to us: see `task.py`.
+    """
+
+    function: Callable[[pa.RecordBatch], pa.RecordBatch]
+    schema: pa.Schema | None = None
+
+
+Step: TypeAlias = Filter | Select | Transform | MapBatches
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPlan:
+    """An output as its user described it: which stream of which source, through which steps, into which sink."""
+
+    name: str
+    source: str
+    channel: Literal["rows", "errors"]
+    steps: tuple[Step, ...]
+    sink: Sink
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRead:
+    """The splits of one source that a job reads. `schema` is the source's, without `_epoch`.
+
+    When `collect` is false, a record that cannot be decoded is a `Failure` of the source.
+    """
+
+    name: str
+    source: Source
+    schema: pa.Schema
+    splits: tuple[Split, ...]
+    collect: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OutputWork:
+    """An output's part of a job. `schema` is what is staged, `_epoch` included (its last column)."""
+
+    plan: OutputPlan
+    schema: pa.Schema
+
+
+@dataclass(frozen=True, slots=True)
+class EpochJob:
+    """Read the epochs `[lower, upper)` of these sources for these outputs. `id` is unique for the attempt."""
+
+    id: str
+    lower: int
+    upper: int
+    reads: tuple[SourceRead, ...]
+    outputs: tuple[OutputWork, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An error found by a task: of a source (`output` is None), or of one output only, at an epoch."""
+
+    source: str
+    output: str | None
+    epoch: int
+    error: TidegaugeError
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What a job staged for one output."""
+
+    files: tuple[StagedFile, ...]
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobResult:
+    """What a job did: staged files by output, failures, and how much was read (records, source bytes)."""
+
+    staged: Mapping[str, Staged]
+    failures: tuple[Failure, ...] = ()
+    records: Mapping[str, int] = field(default_factory=dict)
+    bytes_read: Mapping[str, int] = field(default_factory=dict)
+
+
+class Engine(Protocol):
+    """Runs jobs. It knows neither epochs to come nor tables; it stages and reports."""
+
+    @property
+    def name(self) -> str:
+        """The engine's name for people."""
+        ...
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks run at once."""
+        ...
+
+    def schema(self, plan: OutputPlan, source_schema: pa.Schema) -> pa.Schema:
+        """Return the columns that the plan's steps give, with `_epoch` last, or raise what is wrong with a step."""
+        ...
+
+    def submit(self, job: EpochJob) -> Future[JobResult]:
+        """Start a job beside the caller. The future's exception is an engine failure, which may be tried again."""
+        ...
+
+    def close(self) -> None:
+        """Stop running jobs and release what this engine created."""
+        ...

@@ -1,0 +1,1 @@
+"""Moving ranges and frontiers from one clock to the other."""

@@ -1,0 +1,82 @@
+"""The values of the timeline: what a source says of itself, what was bound to an epoch, and the ranges that follow.
+
+Invariant: these are plain frozen values; what they hold can be written to the store as JSON and integers.
+
+>>> Slice("orders", epoch=3, partition="p0", lower=5, upper=9).size
+4
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from tidegauge.remap.frontier import ORIGIN, Frontier
+
+__all__ = ["NO_DETAILS", "Bound", "Detail", "Probe", "Proposal", "Slice"]
+
+Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+Detail: TypeAlias = Mapping[str, str | int]
+"""Facts that a source keeps about one partition, such as the path and the fingerprint of a file."""
+
+NO_DETAILS: Mapping[str, Detail] = {}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Probe:
+    """What upstream says of itself at one instant.
+
+    at: when the probe *started*. lower: the first position of each partition that can still be read. upper: the frontier
+    that may be bound now, at record boundaries. end: all that upstream holds, bound or not (for lag). more: whether
+    upstream has more than `upper` that needs no new data to become admissible (an epoch was full, a file is settling).
+    identity: changes when the upstream was recreated. details: facts of partitions that are new or have changed since
+    the last binding. schema: the schema inferred from upstream, when the source was asked to infer one.
+    note: one line for people about what the source is waiting for, or "".
+    """
+
+    at: datetime
+    upper: Frontier
+    end: Frontier
+    lower: Frontier = ORIGIN
+    more: bool = False
+    identity: str = ""
+    details: Mapping[str, Detail] = field(default_factory=dict)
+    schema: pa.Schema | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bound:
+    """What is durably known of a source: where it stands, the facts of its partitions, its schema once known."""
+
+    frontier: Frontier = ORIGIN
+    details: Mapping[str, Detail] = field(default_factory=dict)
+    schema: pa.Schema | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Proposal:
+    """One source's part of a binding: its new frontier and the facts to keep with it."""
+
+    frontier: Frontier
+    details: Mapping[str, Detail] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The positions `[lower, upper)` of one partition, which belong to one epoch: a piece of the work list."""
+
+    source: str
+    epoch: int
+    partition: str
+    lower: int
+    upper: int
+
+    @property
+    def size(self) -> int:
+        """How many positions the slice spans, in the source's own unit."""
+        return self.upper - self.lower

@@ -1,0 +1,1 @@
+"""The store: one small transactional database that holds what must outlive the driver."""

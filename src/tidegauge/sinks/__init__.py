@@ -1,0 +1,1 @@
+"""Sinks: stage in tasks, commit in the driver."""

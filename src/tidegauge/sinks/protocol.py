@@ -1,0 +1,125 @@
+"""What a sink is: tasks stage files, the driver commits them with the epoch in the table's own commit.
+
+Invariants: what is staged and not committed is invisible to every reader, and harmless for ever; `commit` is a
+compare-and-append on the table's upper, so two drivers can never both append one epoch; what is in the table is what
+counts (the store's copy of the upper is a cache).
+
+A sink is a picklable value, because its `stage` runs in tasks. `open` gives the driver's side of it, a `Table`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import pyarrow as pa
+
+__all__ = ["OutputId", "Sink", "StagedFile", "Stager", "Table"]
+
+
+@dataclass(frozen=True, slots=True)
+class OutputId:
+    """Whose rows these are: the flow, the output, and the incarnation of the flow's store (32 hex digits)."""
+
+    flow: str
+    output: str
+    incarnation: str
+
+    def __str__(self) -> str:
+        return f"{self.flow}:{self.output}"
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """A data file: its path relative to the table, what it holds, and the first and last epoch of its rows."""
+
+    path: str
+    rows: int
+    bytes: int
+    first_epoch: int
+    last_epoch: int
+
+    def encode(self) -> dict[str, Any]:
+        """Return the file as JSON data."""
+        return asdict(self)
+
+    @staticmethod
+    def decode(data: Mapping[str, Any]) -> StagedFile:
+        """Return the file that `encode` described."""
+        return StagedFile(
+            path=str(data["path"]),
+            rows=int(data["rows"]),
+            bytes=int(data["bytes"]),
+            first_epoch=int(data["first_epoch"]),
+            last_epoch=int(data["last_epoch"]),
+        )
+
+
+class Stager(Protocol):
+    """Writes one task's rows of one output. Not closed means not staged: whatever was written is left as litter."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows; `_epoch` is one of the columns."""
+        ...
+
+    def close(self) -> list[StagedFile]:
+        """Finish, make the files durable, and return them (none when no row was written)."""
+        ...
+
+    def abort(self) -> None:
+        """Remove what was written."""
+        ...
+
+
+class Table(Protocol):
+    """The driver's side of an opened sink."""
+
+    @property
+    def upper(self) -> int:
+        """The first epoch that the table does not hold, by the last commit seen of it."""
+        ...
+
+    def commit(
+        self, lower: int, upper: int, schema: pa.Schema, files: Sequence[StagedFile], *, write: str
+    ) -> None:
+        """Append `files` as the epochs `[lower, upper)`, atomically, or raise `UpperMismatch` and change nothing.
+
+        The comparison is with the table as it is now, not as it was opened. Creates the table with `schema`
+        (which has `_epoch`) at its first commit; later, a `schema` that the table does not have is
+        `TableSchemaChanged`. No files is a commit too: it moves the upper. `write` names the attempt.
+        """
+        ...
+
+    def discard(self, files: Sequence[StagedFile]) -> None:
+        """Remove staged files that will never be committed. Files already gone are not an error."""
+        ...
+
+    def files(self) -> list[StagedFile]:
+        """Return the committed data files of this output, in commit order."""
+        ...
+
+    def uris(self, files: Sequence[StagedFile]) -> list[str]:
+        """Return full paths or URIs of the given files, for a reader."""
+        ...
+
+
+@runtime_checkable
+class Sink(Protocol):
+    """Where an output's rows go."""
+
+    def describe(self) -> Mapping[str, Any]:
+        """Return the configuration as JSON without secrets, for the store and for people."""
+        ...
+
+    def check(self, schema: pa.Schema) -> None:
+        """Raise when rows of this schema (which has `_epoch`) could not be written."""
+        ...
+
+    def open(self, output: OutputId) -> Table:
+        """Return the table as it is now. Raises `TableOfAnotherIncarnation` when another life of the flow wrote it."""
+        ...
+
+    def stage(self, schema: pa.Schema, *, job: str, task: int) -> Stager:
+        """Return a writer for one task of one job. Runs in a task; file names are unique for the attempt."""
+        ...

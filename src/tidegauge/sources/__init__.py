@@ -1,0 +1,1 @@
+"""Sources: probe, plan, read, acknowledge."""

@@ -1,0 +1,1 @@
+"""Files that grow, rotate and appear, read by byte range."""

@@ -1,0 +1,1 @@
+"""Formats: how bytes become rows."""

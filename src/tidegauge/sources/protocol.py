@@ -1,0 +1,106 @@
+"""What a source is: four small methods, of which one runs in a task.
+
+Invariant (law 2): `read` yields exactly the records of its split, `[lower, upper)` of one partition, or raises; it never
+reads on to whatever is newest, and a short read is an error, never an empty result.
+
+Errors are `Transient` (the source is stalled and tried again) or `Definite` (the source has failed for good). Any
+`OSError` that a source lets through counts as transient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol, runtime_checkable
+
+import pyarrow as pa
+
+from tidegauge.remap.binding import Bound, Probe, Slice
+from tidegauge.remap.frontier import Frontier
+
+__all__ = ["BAD_RECORDS", "BadRecord", "OnBadRecord", "Source", "Split"]
+
+
+@dataclass(frozen=True, slots=True)
+class BadRecord:
+    """A record that could not be decoded, with where it stands and its raw bytes."""
+
+    partition: str
+    position: int
+    raw: bytes
+    code: str
+    message: str
+
+
+OnBadRecord = Callable[[BadRecord], None]
+"""Called by `Source.read` for each record that cannot be decoded. It may raise, which ends the read."""
+
+BAD_RECORDS = pa.schema(
+    [
+        ("source", pa.string()),
+        ("partition", pa.string()),
+        ("position", pa.int64()),
+        ("raw", pa.binary()),
+        ("code", pa.string()),
+        ("message", pa.string()),
+    ]
+)
+"""The columns of `stream.errors`."""
+
+
+class Split(Protocol):
+    """A piece of a slice for one task: picklable, with no live connection. `weight` estimates its cost in bytes."""
+
+    @property
+    def epoch(self) -> int: ...  # noqa: D102
+    @property
+    def partition(self) -> str: ...  # noqa: D102
+    @property
+    def lower(self) -> int: ...  # noqa: D102
+    @property
+    def upper(self) -> int: ...  # noqa: D102
+    @property
+    def weight(self) -> int: ...  # noqa: D102
+
+
+@runtime_checkable
+class Source(Protocol):
+    """A source that can be read by range. It is a picklable value: configuration only, no state, no connection."""
+
+    @property
+    def unit(self) -> str:
+        """What one position counts, for people: "bytes", "records"."""
+        ...
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """The declared columns, metadata columns included, or None when they are to be inferred once."""
+        ...
+
+    def describe(self) -> Mapping[str, Any]:
+        """Return the configuration as JSON without secrets, for the store and for people."""
+        ...
+
+    def probe(self, bound: Bound, *, now: datetime) -> Probe:
+        """Ask upstream how far it is, given what is durably bound. Runs in the driver, on the flow's tick.
+
+        `Probe.upper` is never before `bound.frontier`, and at most one epoch's worth beyond it. Raises `Definite` when
+        what was bound is no longer there as it was.
+        """
+        ...
+
+    def plan(self, slices: Sequence[Slice], bound: Bound) -> list[Split]:
+        """Cut slices into splits for tasks, at record boundaries. `bound.schema` is known by now."""
+        ...
+
+    def read(self, split: Any, on_bad_record: OnBadRecord) -> Iterator[pa.RecordBatch]:
+        """Yield the records of exactly this split as batches of the source's schema. Runs in a task.
+
+        Memory is bounded by the batch size, whatever the size of the split.
+        """
+        ...
+
+    def acknowledge(self, frontier: Frontier) -> None:
+        """Tell upstream that everything before `frontier` is durable in every output. Idempotent."""
+        ...
