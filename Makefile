@@ -2,7 +2,7 @@
 PYTHON ?= python3
 export PYTHON
 BIN := .venv/bin
-CODE := src tests scripts examples benchmarks
+CODE := src tests scripts examples $(wildcard benchmarks)
 
 .PHONY: help setup demo test lint types unit format bench docs lock clean
 help: ## show this

@@ -1,1 +1,43 @@
-"""Many sources, one durable timeline of epochs, many tables that agree, exactly once."""
+"""Many sources, one durable timeline of epochs, many Spark tables that agree, exactly once.
+
+A flow binds the clocks of its sources (file positions, offsets, row numbers) to one count of epochs, durably, and
+writes every epoch to every output exactly once.
+
+>>> import tidegauge as tg
+>>> flow = tg.Dataflow("shop", store="sqlite:///shop.db")
+>>> clicks = flow.source("clicks", tg.FileSource("landing/*.jsonl", format=tg.Json("user string, page string")))
+>>> flow.sink("clicks", clicks, tg.DeltaSink("lake/clicks"))
+
+`flow.run()` runs it; `tg.read` and `tg.read_arrow` give its tables back, all at one epoch.
+"""
+
+from tidegauge.env import Env
+from tidegauge.errors import TidegaugeError
+from tidegauge.pipeline.engine import LocalEngine, SparkEngine
+from tidegauge.pipeline.flow import Dataflow, Stream
+from tidegauge.pipeline.inspect import epochs, explain, locate, status
+from tidegauge.pipeline.read import read, read_arrow
+from tidegauge.sinks import DeltaSink, ParquetSink
+from tidegauge.sources import Csv, FileSource, GeneratorSource, Json, Parquet
+
+__all__ = [
+    "Csv",
+    "Dataflow",
+    "DeltaSink",
+    "Env",
+    "FileSource",
+    "GeneratorSource",
+    "Json",
+    "LocalEngine",
+    "Parquet",
+    "ParquetSink",
+    "SparkEngine",
+    "Stream",
+    "TidegaugeError",
+    "epochs",
+    "explain",
+    "locate",
+    "read",
+    "read_arrow",
+    "status",
+]

@@ -8,7 +8,7 @@ from these classes. `import tidegauge.errors` knows them all, so that any stored
 True
 """
 
-from tidegauge.errors import command, dataflow, engine, flow, sinks, sources, store
+from tidegauge.errors import command, dataflow, engine, flow, running, sinks, sources, store
 from tidegauge.errors.base import CODES, Definite, TidegaugeError, Transient, UnknownError
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "dataflow",
     "engine",
     "flow",
+    "running",
     "sinks",
     "sources",
     "store",

@@ -20,7 +20,7 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final
 
-__all__ = ["CODES", "Definite", "TidegaugeError", "Transient", "UnknownError", "nearest", "quoted"]
+__all__ = ["CODES", "Definite", "TidegaugeError", "Transient", "UnknownError", "brief", "nearest", "quoted"]
 
 CODES: Final[dict[str, type[TidegaugeError]]] = {}
 """Every error class by its code."""
@@ -41,6 +41,27 @@ def quoted(names: Iterable[str]) -> str:
     listed = [repr(str(name)) for name in names]
     rest = len(listed) - 20
     return ", ".join(listed[:20]) + (f" and {rest} more" if rest > 0 else "") if listed else "none"
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON data: what is not is shown as its text."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    return str(value)
+
+
+def brief(error: BaseException) -> str:
+    """Return an error as one line, to be quoted within another one.
+
+    >>> brief(UnknownError(message="the tide went out")), brief(OSError(28, "No space left on device"))
+    ('TG-0001, the tide went out', 'OSError: [Errno 28] No space left on device')
+    """
+    text = f"{error.code}, {error.summary}" if isinstance(error, TidegaugeError) else f"{type(error).__name__}: {error}"
+    return " ".join(text.split())
 
 
 class TidegaugeError(Exception):
@@ -65,8 +86,8 @@ class TidegaugeError(Exception):
             CODES[cls.code] = cls
 
     def __init__(self, **evidence: Any) -> None:
-        self.evidence = evidence
-        super().__init__(evidence)
+        self.evidence = {name: _plain(value) for name, value in evidence.items()}
+        super().__init__(self.evidence)
 
     def _format(self, template: str) -> str:
         shown = {key: quoted(v) if isinstance(v, list | tuple) else v for key, v in self.evidence.items()}

@@ -1,5 +1,146 @@
-"""TG-07xx: the timely core."""
+"""TG-07xx: the timely core.
+
+>>> print(NotBeyond(path="shop/remap", held="5", wanted="3", action="downgrade"))
+TG-0701: shop/remap: downgrade from time 5 to 3, which is not at or beyond it
+  likely cause: permission to send never goes back in time
+  what to do:   ask for a time at or beyond the one that is held
+"""
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from tidegauge.errors.base import TidegaugeError
+
+__all__ = [
+    "AmbiguousTime",
+    "CapabilityGone",
+    "ForeignCapability",
+    "InvalidGraph",
+    "InvalidSummary",
+    "NotBeyond",
+    "NotConnected",
+    "OperatorFailed",
+    "ProgressViolation",
+    "Reentrant",
+    "UnknownDataflow",
+    "WorkerBroken",
+    "ZeroCycle",
+]
+
+
+class NotBeyond(TidegaugeError):
+    """A capability or an input was asked to go to a time that it does not reach."""
+
+    code = "TG-0701"
+    what = "{path}: {action} from time {held} to {wanted}, which is not at or beyond it"
+    cause = "permission to send never goes back in time"
+    remedy = "ask for a time at or beyond the one that is held"
+
+
+class NotConnected(TidegaugeError):
+    """A message was used for an output that its input cannot cause at that time."""
+
+    code = "TG-0702"
+    what = "{path}: a message at {held} on input {input} gives no permission at its own time on output {output}"
+    cause = "the operator was built with {connection} between this input and this output"
+    remedy = "use delayed(time, port) with a time that the connection reaches, or connect the ports when building"
+
+
+class ForeignCapability(TidegaugeError):
+    """A capability was used on an output that it does not belong to."""
+
+    code = "TG-0703"
+    what = "output {output} of {path} was opened with a capability at {held} of output {other} of {owner}"
+    cause = "each output has its own capabilities; they cannot be moved to another output or operator"
+    remedy = "keep one capability for each output: context.capabilities[port], or message.retain(port)"
+
+
+class CapabilityGone(TidegaugeError):
+    """A capability was used after its end."""
+
+    code = "TG-0704"
+    what = "{path}: the capability at {held} was used after {ended}"
+    cause = "a capability ends when it is dropped, and a message's own capability with the invocation that drained it"
+    remedy = "retain() what is needed later, and drop() only what is not"
+
+
+class OperatorFailed(TidegaugeError):
+    """An operator raised. Nothing of the invocation was published; its holds are kept."""
+
+    code = "TG-0705"
+    what = "the operator {path} raised {error}"
+    cause = "an error in the operator, or in what it calls"
+    remedy = "see the error it is chained to; the frontiers did not move by this invocation, so a restart repeats it"
+
+
+class ZeroCycle(TidegaugeError):
+    """A cycle along which time does not advance."""
+
+    code = "TG-0706"
+    what = "the scope {path} has a cycle that does not advance time, through {operators}"
+    cause = "a feedback without an increment; such a loop can never be known to be finished"
+    remedy = (
+        "give the feedback a summary that advances, or open the scope with zero_cycles=True and rely on no frontier"
+    )
+
+
+class InvalidGraph(TidegaugeError):
+    """A dataflow put together in a way that cannot run."""
+
+    code = "TG-0707"
+    what = "{path}: {problem}"
+    cause = "{reason}"
+    remedy = "{advice}"
+
+
+class InvalidSummary(TidegaugeError):
+    """A path summary that the order of the scope does not have."""
+
+    code = "TG-0708"
+    what = "{summary} is no path summary of the order {order}: {problem}"
+    cause = "a summary says by how much a time grows along a path, in the terms of the scope's order"
+    remedy = "pass None for no advance, or what the order's own page describes"
+
+
+class Reentrant(TidegaugeError):
+    """A worker was stepped, or a dataflow built, from within one of its own steps."""
+
+    code = "TG-0709"
+    what = "{action} was called while the worker is in a step"
+    cause = "an operator or a callback of it called the worker, or a second thread did"
+    remedy = "let the thread that owns the worker do it between two steps; wake operators with an activator"
+
+
+class ProgressViolation(TidegaugeError):
+    """An operator sent, or kept permission to send, at a time that nothing entitled it to."""
+
+    code = "TG-0710"
+    what = "{path}: {kind} at {wanted} on output {output} without a message or a capability at or before it"
+    cause = "permission was taken from nothing, such as an input frontier"
+    remedy = "derive every capability from a message or from another capability"
+
+
+class UnknownDataflow(TidegaugeError):
+    """A dataflow that the worker does not have."""
+
+    code = "TG-0711"
+    what = "the worker has no dataflow named {name!r}. Known: {known}."
+    cause = "a misspelt name, or the dataflow is complete or was dropped"
+    remedy = "use one of the known names"
+
+
+class WorkerBroken(TidegaugeError):
+    """A step of the worker itself, not of an operator, was interrupted."""
+
+    code = "TG-0712"
+    what = "the worker was interrupted within a step by {error} and cannot go on"
+    cause = "progress may be half recorded, so no frontier can be trusted any more"
+    remedy = "build a new worker; everything durable is still there"
+
+
+class AmbiguousTime(TidegaugeError):
+    """The one time of a message that has several."""
+
+    code = "TG-0713"
+    what = "{path}: a message stamped {stamp} has no single time"
+    cause = "a batch may span several times that do not compare"
+    remedy = "use .stamp and retain_all(port)"

@@ -1,5 +1,139 @@
-"""TG-05xx: engines and running a flow."""
+"""TG-05xx: engines and running a flow.
+
+>>> error = RecordUnparsable(source="orders", place="orders/1.jsonl", position=120, raw="{'id': 7,", detail="no JSON")
+>>> print(error.summary)
+the record at position 120 of orders/1.jsonl (source 'orders') cannot be decoded: no JSON. It reads: {'id': 7,
+"""
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from tidegauge.errors.base import Definite, TidegaugeError, Transient
+
+__all__ = [
+    "DuplicateColumn",
+    "ExpressionFailed",
+    "JavaMissing",
+    "JobFailed",
+    "LostEpoch",
+    "ReadFailed",
+    "RecordUnparsable",
+    "SchemaUnknown",
+    "StorageFailed",
+    "TransformFailed",
+    "UnsupportedType",
+    "WrongBatch",
+]
+
+
+class JobFailed(Transient):
+    """The engine could not finish a job: a worker was killed, an executor was lost, the session ended."""
+
+    code = "TG-0501"
+    what = "the job for the epochs {first} to {last} failed in the engine: {detail}"
+    cause = "a worker was killed (often for want of memory), an executor was lost, or the session was stopped"
+    remedy = "nothing if it passes: the job is run again and nothing was committed; else look at the engine's own log"
+
+
+class RecordUnparsable(Definite):
+    """A record that cannot be decoded, of a source that does not collect such records."""
+
+    code = "TG-0502"
+    what = (
+        "the record at position {position} of {place} (source {source!r}) cannot be decoded: {detail}. "
+        "It reads: {raw}"
+    )
+    cause = "the file or message was written with another format or schema, or it is damaged"
+    remedy = (
+        "correct the file's producer, or collect such records: "
+        "flow.sink('bad_{source}', {source}.errors, ...); the record's epoch is then run anew"
+    )
+
+
+class StorageFailed(Transient):
+    """Rows could not be written to an output's storage."""
+
+    code = "TG-0503"
+    what = "writing the rows of output {output!r} to {path} failed: {detail}"
+    cause = "a full disk, a missing permission, or a storage service that does not answer"
+    remedy = "free space or grant access; the job is run again by itself and nothing was committed"
+
+
+class ReadFailed(Transient):
+    """A split could not be read, for a reason that may pass."""
+
+    code = "TG-0504"
+    what = "reading source {source!r} at {place} failed: {detail}"
+    cause = "a disk, a network or a service that does not answer, or a missing permission"
+    remedy = "restore access to the source; the job is run again by itself"
+
+
+class JavaMissing(TidegaugeError):
+    """Spark needs a Java that is not there."""
+
+    code = "TG-0505"
+    what = "{found}; Spark needs Java 17 or newer. Install it: {install}"
+    cause = "Java is not installed, or JAVA_HOME or PATH lead to another one"
+    remedy = "install Java and start again, or run flows of Arrow functions on the local engine"
+
+
+class ExpressionFailed(Definite):
+    """An output's expression failed on some row."""
+
+    code = "TG-0506"
+    what = "a step of output {output!r} failed on a row in epoch {epoch}: {detail}"
+    cause = "a value that the expression cannot take, such as a zero divisor or text that is no number"
+    remedy = "write the step so that it takes such values (try_divide, try_cast, a filter before it) and start again"
+
+
+class WrongBatch(Definite):
+    """A user's function returned something other than what its output's schema says."""
+
+    code = "TG-0507"
+    what = "map_batches({function}) of output {output!r} returned {got}; expected {expected}"
+    cause = "the function returns another type for some batches, or its declared schema is not what it returns"
+    remedy = "return a RecordBatch with exactly these columns for every batch, or correct schema="
+
+
+class SchemaUnknown(TidegaugeError):
+    """The columns that a function returns could not be learnt from an empty batch."""
+
+    code = "TG-0508"
+    what = "map_batches({function}) of output {output!r} did not take an empty batch: {detail}"
+    cause = "without schema= the function is called once with an empty batch, to learn which columns it returns"
+    remedy = "declare them: map_batches({function}, schema=pa.schema([...])), or let the function take an empty batch"
+
+
+class TransformFailed(TidegaugeError):
+    """A user's DataFrame function raised, or returned no DataFrame."""
+
+    code = "TG-0509"
+    what = "transform({function}) of output {output!r} failed: {detail}"
+    cause = "a bug in the function, or columns that it does not expect; it is given {known}"
+    remedy = "correct the function; it takes a DataFrame and returns one"
+
+
+class LostEpoch(TidegaugeError):
+    """A user's DataFrame function dropped or changed the column that says which epoch a row belongs to."""
+
+    code = "TG-0510"
+    what = "transform({function}) of output {output!r} returned {got} instead of keeping the column '_epoch' (bigint)"
+    cause = "a select, groupBy or join in the function without '_epoch'"
+    remedy = "keep '_epoch' in the result, and group or deduplicate by it, so that each row stays in its epoch"
+
+
+class UnsupportedType(TidegaugeError):
+    """A column that cannot cross between Arrow and Spark."""
+
+    code = "TG-0511"
+    what = "the column {column!r} of {where} has the type {type}, which Spark does not have"
+    cause = "a step that runs on Spark sees all columns of its stream"
+    remedy = "convert the column with map_batches before the step, or leave it out of the source's schema"
+
+
+class DuplicateColumn(TidegaugeError):
+    """Two columns of one name."""
+
+    code = "TG-0512"
+    what = "{where} gives two columns named {column!r}"
+    cause = "tables do not tell upper from lower case in names, and have each name once"
+    remedy = 'name one of them otherwise, as in "amount * 2 AS twice"'

@@ -1,5 +1,204 @@
-"""TG-04xx: sinks and tables."""
+"""TG-04xx: sinks and tables.
+
+>>> print(TableUpperMismatch(table="lake/orders", output="shop:orders", expected=3, actual=5))
+TG-0407: the table lake/orders holds epochs of 'shop:orders' up to 5 (exclusive); a commit expected 3
+  likely cause: another driver of this flow committed in between
+  what to do:   stop the other driver; this one goes on from what the table holds when it starts again
+"""
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from tidegauge.errors.base import TidegaugeError, Transient
+
+__all__ = [
+    "BatchDoesNotFit",
+    "BrokenChain",
+    "DamagedManifest",
+    "DeletedRows",
+    "EpochColumnMissing",
+    "ForeignTable",
+    "InvalidColumnName",
+    "MisplacedRows",
+    "StagedFileMissing",
+    "StagingElsewhere",
+    "TableBusy",
+    "TableNotWritable",
+    "TableOfAnotherIncarnation",
+    "TableSchemaChanged",
+    "TableUnavailable",
+    "TableUpperMismatch",
+    "UnsupportedColumn",
+    "UnsupportedLocation",
+    "UnsupportedTable",
+]
+
+
+class UnsupportedLocation(TidegaugeError):
+    """A place that a sink cannot write to."""
+
+    code = "TG-0401"
+    what = "{sink} cannot write to {scheme}: locations; it writes to file systems that are mounted on every machine"
+    cause = "object stores and other remote schemes are not supported"
+    remedy = "pass a local path, or a file:// URI of a mounted file system"
+
+
+class UnsupportedColumn(TidegaugeError):
+    """A column of a type that a table cannot hold."""
+
+    code = "TG-0402"
+    what = "the column {column!r} has the type {type}, which a table cannot hold"
+    cause = "Parquet, Delta and Spark have no type for it in common"
+    remedy = "cast the column to {cast}"
+
+
+class InvalidColumnName(TidegaugeError):
+    """A column name that a table cannot hold."""
+
+    code = "TG-0403"
+    what = "the column name {column!r} is not usable in a table: {reason}"
+    cause = "Delta and Spark put rules on the names of columns"
+    remedy = "rename the column"
+
+
+class BatchDoesNotFit(TidegaugeError):
+    """Rows were staged whose columns are not those that the job announced."""
+
+    code = "TG-0404"
+    what = "a batch does not have the columns of its output: {detail}"
+    cause = "a function of map_batches or transform returns other columns, or other types, than it announced"
+    remedy = "return the announced columns, or announce those that are returned"
+
+
+class StagedFileMissing(TidegaugeError):
+    """A staged file is not there when it is committed, or not as it was staged."""
+
+    code = "TG-0405"
+    what = "the staged file {path} of {table} {problem}"
+    cause = "something cleaned the folder of the table, or tasks and driver do not see the same file system"
+    remedy = "check that {table} is one file system for tasks and driver, then run again: the epoch was not committed"
+
+
+class MisplacedRows(TidegaugeError):
+    """Rows of an epoch that is not being committed, or of none."""
+
+    code = "TG-0406"
+    what = "rows {found} were staged, which do not belong to {expected}"
+    cause = "a transform changed the column _epoch"
+    remedy = "leave _epoch as it is in the transform: the epoch was not committed and will be run anew"
+
+
+class TableUpperMismatch(TidegaugeError):
+    """The table does not stand where a commit expected it: nothing was changed."""
+
+    code = "TG-0407"
+    what = "the table {table} holds epochs of {output!r} up to {actual} (exclusive); a commit expected {expected}"
+    cause = "another driver of this flow committed in between"
+    remedy = "stop the other driver; this one goes on from what the table holds when it starts again"
+
+
+class TableOfAnotherIncarnation(TidegaugeError):
+    """The table was written with another store: its epochs are not the epochs of this timeline."""
+
+    code = "TG-0408"
+    what = "the table {table} was written by another incarnation of {output!r}; this store is {incarnation}"
+    cause = "the store of the flow was recreated, or another flow of the same name writes here"
+    remedy = "bring back the store that the table was written with, or choose another path for this output"
+
+
+class TableSchemaChanged(TidegaugeError):
+    """Rows have other columns than the table."""
+
+    code = "TG-0409"
+    what = "the table {table} has other columns than the rows of {output!r}: {detail}"
+    cause = "the flow or its source changed after the table was created, or the table was altered"
+    remedy = "give the rows the columns of the table again (select, cast), or write to a new path"
+
+
+class ForeignTable(TidegaugeError):
+    """A table that is there already and that this output did not write."""
+
+    code = "TG-0410"
+    what = "{table} is not a table of {output!r}: {detail}"
+    cause = "the path belongs to other data, or to another output"
+    remedy = "choose a path of its own for this output"
+
+
+class BrokenChain(TidegaugeError):
+    """A Parquet table whose commits do not follow each other."""
+
+    code = "TG-0411"
+    what = "the table {table} has the folder {folder}, which no commit leads to: they end before {reached}"
+    cause = "a folder of the table was removed, renamed or copied by hand"
+    remedy = "bring {reached} back or take {folder} away, whichever was done by hand, or write to a new path"
+
+
+class DamagedManifest(TidegaugeError):
+    """A manifest that cannot be read."""
+
+    code = "TG-0412"
+    what = "the manifest {path} cannot be read: {detail}"
+    cause = "it was changed by hand, damaged on disk, or written by a newer version"
+    remedy = "restore the file from a backup, or write to a new path"
+
+
+class TableNotWritable(TidegaugeError):
+    """The file system refuses to be written to."""
+
+    code = "TG-0413"
+    what = "{table} cannot be written: {detail}"
+    cause = "the user that runs the flow has no permission there, or the file system is read-only"
+    remedy = "give the user of the driver and of the tasks the right to write in the folder of the table"
+
+
+class StagingElsewhere(TidegaugeError):
+    """Staged files cannot be renamed into the table."""
+
+    code = "TG-0414"
+    what = "{table} and its folder _staged are on different file systems: {detail}"
+    cause = "_staged is a mount or a link to somewhere else; a commit is one rename, which needs one file system"
+    remedy = "remove the mount or the link while the flow is stopped"
+
+
+class DeletedRows(TidegaugeError):
+    """A Delta table with deletion vectors, whose files cannot be read as they are."""
+
+    code = "TG-0415"
+    what = "the table {table} has deletion vectors, so its files hold rows that were deleted"
+    cause = "rows were deleted or updated by another program with delta.enableDeletionVectors"
+    remedy = "run REORG TABLE ... APPLY (PURGE) on the table, or read it with Spark"
+
+
+class TableBusy(Transient):
+    """Other writers came first every time."""
+
+    code = "TG-0416"
+    what = "the table {table} was changed by others {attempts} times while it was being committed to"
+    cause = "another program commits to the table without a pause"
+    remedy = "nothing, if it passes; otherwise let the other program write less often"
+
+
+class TableUnavailable(Transient):
+    """The table's log could not be read or written."""
+
+    code = "TG-0417"
+    what = "the log of the table {table} failed: {detail}"
+    cause = "the file system has a problem, or the log is damaged"
+    remedy = "look at the file system and at the folder _delta_log; the flow tries again by itself"
+
+
+class EpochColumnMissing(TidegaugeError):
+    """Rows without their epoch."""
+
+    code = "TG-0418"
+    what = "the rows have no column _epoch of type int64; their columns are {known}"
+    cause = "a transform dropped or changed the column"
+    remedy = "keep _epoch in the transform"
+
+
+class UnsupportedTable(TidegaugeError):
+    """A Delta table with a feature that commits of files cannot honour."""
+
+    code = "TG-0419"
+    what = "the table {table} uses {feature}, which commits from Tidegauge cannot honour"
+    cause = "the feature was switched on by another program"
+    remedy = "switch it off, or write to a path of its own and copy from there"

@@ -2,4 +2,150 @@
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from tidegauge.errors.base import Definite
+
+__all__ = [
+    "AmbiguousHeader",
+    "ColumnTypeMismatch",
+    "CorruptFile",
+    "FileGone",
+    "FileRewritten",
+    "HeaderMismatch",
+    "ShortRead",
+    "SuspiciousCompression",
+    "TruncatedFile",
+    "UnknownColumns",
+    "UnreadableFile",
+    "UnreadableRecord",
+    "UnsupportedType",
+]
+
+
+# Formats: TG-0301 to TG-0319.
+
+
+class UnsupportedType(Definite):
+    """A column of a type that Spark has no name for."""
+
+    code = "TG-0301"
+    what = "the column {column!r} has the type {type}, which cannot be a column's type here"
+    cause = "an Arrow type that Spark has no name for"
+    remedy = "declare the column with a type of Spark's, such as 'long', 'string' or 'timestamp', or leave it out"
+
+
+class HeaderMismatch(Definite):
+    """A file's header names none of the declared columns."""
+
+    code = "TG-0302"
+    what = "the file's header has none of the columns {columns}; it has {header}"
+    cause = "the file has no header, another delimiter, or is another kind of file"
+    remedy = "pass header=False or the right delimiter, or narrow the source's path"
+
+
+class AmbiguousHeader(Definite):
+    """A declared column that a header names twice."""
+
+    code = "TG-0303"
+    what = "the file's header names the column {column!r} more than once; it has {header}"
+    cause = "the file was written from a join or by hand"
+    remedy = "correct the file, or pass header=False and declare every column by its position"
+
+
+class ColumnTypeMismatch(Definite):
+    """A Parquet column that does not become the declared type without loss."""
+
+    code = "TG-0304"
+    what = "the column {column!r} is {found} in the file and {declared} in the schema: {detail}"
+    cause = "the file was written with another schema"
+    remedy = "declare the column as the file has it, or write the file anew"
+
+
+class TruncatedFile(Definite):
+    """Compressed data that ends before its end."""
+
+    code = "TG-0305"
+    what = "the compressed data ends in the middle, after {compressed} bytes"
+    cause = "the file was still being written when it was read, or its copy was interrupted"
+    remedy = "write files elsewhere and move them into place when they are complete; then deliver this one anew"
+
+
+class SuspiciousCompression(Definite):
+    """Compressed data that grows beyond all measure."""
+
+    code = "TG-0306"
+    what = "{compressed} compressed bytes have become {decompressed} bytes, more than {ratio} for one"
+    cause = "a decompression bomb, or a file of nothing but repetition"
+    remedy = "look at the file; if it is what it should be, deliver it uncompressed"
+
+
+class CorruptFile(Definite):
+    """A file whose bytes contradict its format."""
+
+    code = "TG-0307"
+    what = "the file is not valid {format}: {detail}"
+    cause = "damage on its way here, or a file of another kind"
+    remedy = "deliver the file anew, or remove it from the source's path"
+
+
+# Files: TG-0320 to TG-0349.
+
+
+class FileRewritten(Definite):
+    """A file of which bytes are bound, and whose bytes are no longer those."""
+
+    code = "TG-0320"
+    what = (
+        "{path} is no longer the file it was: {bound} bytes of it are bound, with fingerprint {expected}; "
+        "now it has {size} bytes, with fingerprint {found}"
+    )
+    cause = "it was truncated or written anew in place (an editor, copytruncate, a job that overwrites its output)"
+    remedy = (
+        "restore it as it was, or write new content under a new name or by rename, and give the source a new name"
+    )
+
+
+class FileGone(Definite):
+    """A file that was removed before its bound bytes were read."""
+
+    code = "TG-0321"
+    what = "{path} is gone, and its bytes {lower} to {upper} are bound but not yet read"
+    cause = "it was deleted, or moved out of its folder, before every output held its rows"
+    remedy = "put it back into its folder (moved, not copied), or give the source a new name to go on without it"
+
+
+class ShortRead(Definite):
+    """A read that ended before the last byte it had to return."""
+
+    code = "TG-0322"
+    what = "{path} ended at byte {size} while its bytes {lower} to {upper} were read"
+    cause = "it was truncated while it was read"
+    remedy = "restore the file as it was and start again: the epoch was not committed and will be run anew"
+
+
+class UnreadableRecord(Definite):
+    """A record that its format does not understand."""
+
+    code = "TG-0323"
+    what = "the record at position {position} of partition {partition!r} cannot be decoded: {detail}"
+    cause = "a broken producer, or another format than the one declared"
+    remedy = (
+        "correct the format, or write the source's errors stream to an output of its own, which collects such records"
+    )
+
+
+class UnreadableFile(Definite):
+    """A whole file that its format does not understand. `problem` is the code of what the format found."""
+
+    code = "TG-0324"
+    what = "{path} cannot be read: {detail} ({problem})"
+    cause = "{reason}"
+    remedy = "{advice}"
+
+
+class UnknownColumns(Definite):
+    """Data from which no columns can be inferred."""
+
+    code = "TG-0325"
+    what = "no columns can be inferred from the first {size} bytes of {path}"
+    cause = "a record longer than that, or a file of another format"
+    remedy = "declare the columns in the format, like format=Json('id long, user string')"

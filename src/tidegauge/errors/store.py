@@ -1,5 +1,197 @@
-"""TG-02xx: the store, the remap table and the lease."""
+"""TG-02xx: the store, the remap table and the lease.
+
+>>> print(NotYetBound(source="orders", partition="p0", position=9, upper=3))
+TG-0201: position 9 of partition 'p0' of source 'orders' is in no epoch yet; epochs below 3 are bound
+  likely cause: the position was read or asked for before a tick bound it
+  what to do:   ask again after the next epoch
+"""
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from tidegauge.errors.base import TidegaugeError, Transient
+
+__all__ = [
+    "DamagedStore",
+    "EpochBelowSince",
+    "EpochNotMinted",
+    "FlowAlreadyRunning",
+    "FrontierRegressed",
+    "InvalidStoreUrl",
+    "LeaseLost",
+    "NotAStore",
+    "NotYetBound",
+    "SchemaChanged",
+    "SinceTooFar",
+    "StoreBusy",
+    "StoreDriverMissing",
+    "StoreFailed",
+    "StoreNotWritable",
+    "StoreTooNew",
+    "UnsupportedType",
+    "UpperMismatch",
+]
+
+
+class NotYetBound(TidegaugeError):
+    """A position that no epoch holds yet."""
+
+    code = "TG-0201"
+    what = (
+        "position {position} of partition {partition!r} of source {source!r} is in no epoch yet; "
+        "epochs below {upper} are bound"
+    )
+    cause = "the position was read or asked for before a tick bound it"
+    remedy = "ask again after the next epoch"
+
+
+class EpochNotMinted(TidegaugeError):
+    """An epoch at or past the upper of the timeline."""
+
+    code = "TG-0202"
+    what = "epoch {epoch} of source {source!r} is not bound yet; epochs below {upper} are"
+    cause = "the epoch lies in the future of the flow, or belongs to another flow"
+    remedy = "ask for an epoch below {upper}, or wait"
+
+
+class EpochBelowSince(TidegaugeError):
+    """An epoch whose binding was folded into a later one."""
+
+    code = "TG-0203"
+    what = "epoch {epoch} of source {source!r} can no longer be told from those before epoch {since}"
+    cause = "the flow let its history be compacted up to epoch {since}"
+    remedy = "ask for epoch {since} or a later one; tables still hold every row with its own epoch"
+
+
+class FlowAlreadyRunning(TidegaugeError):
+    """Another driver holds the lease of the flow."""
+
+    code = "TG-0204"
+    what = "flow {flow!r} is already run by {holder} on {host}, process {pid}, since {since}"
+    cause = "another driver of this flow is running, or stopped without a word less than {patience:g} seconds ago"
+    remedy = "stop that process, or wait until its lease has not been renewed for {patience:g} seconds"
+
+
+class LeaseLost(TidegaugeError):
+    """A driver wrote after it lost its lease; nothing was written."""
+
+    code = "TG-0205"
+    what = "this driver no longer holds the lease of flow {flow!r}: {now}"
+    cause = "it did not renew its lease in time, and another driver took over"
+    remedy = "let the other driver run, or stop it and start this one again; nothing was written"
+
+
+class UpperMismatch(TidegaugeError):
+    """A compare-and-append that found another upper; nothing was written."""
+
+    code = "TG-0206"
+    what = "flow {flow!r} is {what} up to epoch {actual}, not {expected}"
+    cause = "the write was done already, or decided on an old view of the timeline"
+    remedy = "load the flow again and decide anew; nothing was written"
+
+
+class StoreTooNew(TidegaugeError):
+    """A store that a newer version of Tidegauge wrote."""
+
+    code = "TG-0207"
+    what = "the store {url} has layout {found}; this version knows layouts up to {known}"
+    cause = "a newer version of Tidegauge wrote it"
+    remedy = "install that version, or use another store; nothing was changed"
+
+
+class InvalidStoreUrl(TidegaugeError):
+    """A store URL that cannot be used."""
+
+    code = "TG-0208"
+    what = "the store URL {url} cannot be used: {detail}"
+    cause = "not the URL of a SQLite file or of a PostgreSQL database"
+    remedy = "write it like sqlite:///shop.db or postgresql://user@host/database"
+
+
+class NotAStore(TidegaugeError):
+    """A database or a file that is something else."""
+
+    code = "TG-0209"
+    what = "{url} is not a Tidegauge store: {detail}"
+    cause = "the URL points at a file or a database of something else, or the file is damaged"
+    remedy = "check the path; choose one that does not exist to begin a new store"
+
+
+class StoreBusy(Transient):
+    """Somebody else held the database locked for longer than we wait."""
+
+    code = "TG-0210"
+    what = "the store {url} is locked by another process"
+    cause = "a long transaction, a backup or an open editor holds the database"
+    remedy = "close it; the write is tried again"
+
+
+class StoreNotWritable(TidegaugeError):
+    """A place where no store can be written."""
+
+    code = "TG-0211"
+    what = "the store {url} cannot be written: {detail}"
+    cause = "the folder is read-only, is not a folder, or the disk is full"
+    remedy = "choose a folder that this user can write to"
+
+
+class SchemaChanged(TidegaugeError):
+    """A source was declared with other columns than the store has for it."""
+
+    code = "TG-0212"
+    what = "source {source!r} has other columns than it was started with: {differences}"
+    cause = "the declared schema was edited, or upstream is now inferred differently"
+    remedy = "declare the columns as before, or give the source a new name"
+
+
+class FrontierRegressed(TidegaugeError):
+    """A proposal behind what is bound already."""
+
+    code = "TG-0213"
+    what = "source {source!r} cannot go back: {detail}"
+    cause = "the proposal was made from an old view, or upstream was recreated"
+    remedy = "probe again; what is bound stays bound"
+
+
+class SinceTooFar(TidegaugeError):
+    """A compaction that would leave an output without the binding it resumes from."""
+
+    code = "TG-0214"
+    what = "flow {flow!r} cannot forget up to epoch {since}; the furthest is {furthest}"
+    cause = "epochs below {published} are published, and resuming needs the last of them to be distinct"
+    remedy = "advance since to {furthest} at most"
+
+
+class UnsupportedType(TidegaugeError):
+    """A column type that the store cannot describe."""
+
+    code = "TG-0215"
+    what = "column {column!r} has the type {type}, which a source cannot have"
+    cause = "not one of bool, integers, floats, string, binary, date32, timestamp, decimal128, list, struct, map"
+    remedy = "declare the column with one of these types"
+
+
+class DamagedStore(TidegaugeError):
+    """Rows of the store that contradict each other."""
+
+    code = "TG-0216"
+    what = "the bindings of source {source!r} are damaged: {detail}"
+    cause = "the database was edited by hand, or restored in part"
+    remedy = "restore the whole database from one backup"
+
+
+class StoreDriverMissing(TidegaugeError):
+    """The database driver is not installed."""
+
+    code = "TG-0217"
+    what = "the store {url} needs the Python package {package!r}, which is not installed"
+    cause = "the driver of this database is an extra"
+    remedy = "pip install {package}"
+
+
+class StoreFailed(Transient):
+    """The database reported something else."""
+
+    code = "TG-0218"
+    what = "the store {url} failed: {detail}"
+    cause = "the database cannot be reached, or its disk has an error"
+    remedy = "check the database; the write is tried again"

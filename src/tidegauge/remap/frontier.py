@@ -3,8 +3,8 @@
 Law 6: positions are exclusive. `{"p0": 5}` means that records 0..4 of p0 are in. A partition that is not named is
 at its origin, 0, whether it exists yet or not; so a frontier is a total function and needs no list of partitions.
 
-As an order, `a <= b` iff every position of `a` is at most that of `b`. A *sealed* frontier is the end (law 5): nothing
-more will ever come; it is the top of the order and keeps its positions only to say where the source ended.
+As an order, `a <= b` iff every position of `a` is at most that of `b`. A *sealed* frontier is the end (law 5):
+nothing more will ever come; it is the top of the order and keeps its positions only to say where the source ended.
 
 >>> a, b = Frontier({"p0": 5}), Frontier({"p0": 5, "p1": 2})
 >>> a.less_equal(b), b.less_equal(a), Frontier({"p0": 0}) == Frontier()
@@ -15,7 +15,7 @@ more will ever come; it is the top of the order and keeps its positions only to 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterator, Mapping
 from typing import Any, Final
 
 __all__ = ["ORIGIN", "Frontier"]
@@ -47,6 +47,10 @@ class Frontier(Mapping[str, int]):
     def __len__(self) -> int:
         return len(self._positions)
 
+    def items(self) -> ItemsView[str, int]:
+        """Return the named partitions with their positions, as a dict's own view (a frontier can be wide)."""
+        return self._positions.items()
+
     def __contains__(self, partition: object) -> bool:
         return partition in self._positions
 
@@ -73,8 +77,20 @@ class Frontier(Mapping[str, int]):
             return True
         if self.sealed:
             return False
-        theirs = other._positions
-        return all(position <= theirs.get(partition, 0) for partition, position in self._positions.items())
+        at = other._positions.get
+        return not any(position > at(partition, 0) for partition, position in self._positions.items())
+
+    def follows(self, earlier: Frontier) -> bool:
+        """Whether a source that was at `earlier` can be here now.
+
+        No position goes back, not even under a seal (which `less_equal` would let pass), and nothing follows a seal.
+        """
+        if self is earlier:
+            return True
+        if earlier.sealed:
+            return self == earlier
+        at = self._positions.get
+        return not any(position > at(partition, 0) for partition, position in earlier._positions.items())
 
     def join(self, other: Frontier) -> Frontier:
         """Return the least frontier beyond both: the larger position of each partition."""
@@ -94,7 +110,8 @@ class Frontier(Mapping[str, int]):
 
     def since(self, earlier: Frontier) -> dict[str, tuple[int, int]]:
         """Return the ranges `partition -> (lower, upper)` that are in by `self` and not by `earlier`, sorted."""
-        moved = {p: (earlier[p], n) for p, n in self._positions.items() if n > earlier[p]}
+        at = earlier._positions.get
+        moved = {p: (at(p, 0), n) for p, n in self._positions.items() if n > at(p, 0)}
         return dict(sorted(moved.items()))
 
     def distance(self, earlier: Frontier) -> int:

@@ -80,9 +80,12 @@ class Table(Protocol):
         """The first epoch that the table does not hold, by the last commit seen of it."""
         ...
 
-    def commit(
-        self, lower: int, upper: int, schema: pa.Schema, files: Sequence[StagedFile], *, write: str
-    ) -> None:
+    @property
+    def schema(self) -> pa.Schema | None:
+        """The columns of the table, `_epoch` included, None before its first commit."""
+        ...
+
+    def commit(self, lower: int, upper: int, schema: pa.Schema, files: Sequence[StagedFile], *, write: str) -> None:
         """Append `files` as the epochs `[lower, upper)`, atomically, or raise `UpperMismatch` and change nothing.
 
         The comparison is with the table as it is now, not as it was opened. Creates the table with `schema`
@@ -117,7 +120,10 @@ class Sink(Protocol):
         ...
 
     def open(self, output: OutputId) -> Table:
-        """Return the table as it is now. Raises `TableOfAnotherIncarnation` when another life of the flow wrote it."""
+        """Return the table as it is now.
+
+        Raises `TableOfAnotherIncarnation` when another life of the flow wrote it.
+        """
         ...
 
     def stage(self, schema: pa.Schema, *, job: str, task: int) -> Stager:

@@ -1,10 +1,11 @@
 """What a format is: where records end in bytes, and how bytes become rows.
 
-Two kinds. A *line format* (JSON lines, CSV) can be read from any record boundary, so a growing file is read from where it
-was. A *whole format* (Parquet) can only be read once the file is complete. Compression makes any format whole.
+Two kinds. A *line format* (JSON lines, CSV) can be read from any record boundary, so a growing file is read from
+where it was. A *whole format* (Parquet) can only be read once the file is complete. Compression makes any format
+whole.
 
-Invariant: for a line format, the rows of `[a, c)` are those of `[a, b)` followed by those of `[b, c)`, for every record
-boundary `b` between. So it does not matter how a range is cut.
+Invariant: for a line format, the rows of `[a, c)` are those of `[a, b)` followed by those of `[b, c)`, for every
+record boundary `b` between. So it does not matter how a range is cut.
 """
 
 from __future__ import annotations

@@ -1,0 +1,139 @@
+"""The fixed cost of an epoch: one file of ten lines lands; how long until every table holds it?
+
+The next file lands when the last one is in every table, so what either side does after that moment (Structured
+Streaming writes its commit log, Tidegauge acknowledges) counts towards the next epoch.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+from benchmarks.data import land, lines
+from benchmarks.figures import Figure, Goal
+from benchmarks.flows import Driver, flow
+from benchmarks.room import Room, spark_session
+from benchmarks.streaming import Queries
+from tidegauge.env import Env
+from tidegauge.pipeline.engine.spark import SparkEngine
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["measure"]
+
+ROWS: Final = 10
+_GOALS: Final = {1: Goal("ratio", "<=", 0.7), 3: Goal("ratio", "<=", 1 / 3)}
+PHASES: Final = ("probe", "bind", "plan", "job", "commit", "publish")
+
+
+class Phases:
+    """Where the time of an epoch goes, from the named points around its durable effects."""
+
+    def __init__(self) -> None:
+        self.at: dict[str, float] = {}
+        self.samples: dict[str, list[float]] = {name: [] for name in PHASES}
+
+    def point(self, name: str) -> None:
+        self.at[name] = time.perf_counter()
+        if name == "before commit output":
+            self.at.setdefault("before first commit", self.at[name])
+
+    def epoch(self, landed: float) -> None:
+        """Take in the points of one epoch."""
+        at, self.at = self.at, {}
+        ends = {
+            "probe": at["before append bindings"],
+            "bind": at["after append bindings"],
+            "plan": at["before stage"],
+            "job": at["after stage"],
+            "commit": at["after commit output"],
+            "publish": at["after publish"],
+        }
+        for name, end in ends.items():
+            self.samples[name].append((end - landed) * 1000)
+            landed = end
+
+    def medians(self) -> dict[str, float]:
+        return {name: round(statistics.median(samples), 2) for name, samples in self.samples.items()}
+
+
+def _epochs(folder: Path, wait: Callable[[int], None], *, warm: int, count: int, seen: Phases | None) -> list[float]:
+    """Land files one by one; return the milliseconds each took, without the first `warm`."""
+    taken = []
+    for number in range(warm + count):
+        if seen is not None:
+            seen.at = {}
+        begun = time.perf_counter()
+        land(folder, f"{number:06d}.jsonl", lines(number * ROWS, ROWS))
+        wait(number)
+        if number >= warm:
+            taken.append((time.perf_counter() - begun) * 1000)
+            if seen is not None:
+                seen.epoch(begun)
+    return taken
+
+
+def _ours(
+    room: Room, session: SparkSession, *, outputs: int, sink: Literal["delta", "parquet"], seen: Phases
+) -> list[float]:
+    source, target = room.fresh("landing"), room.fresh("ours")
+    source.mkdir()
+    target.mkdir()
+    engine = SparkEngine(session)
+    driver = Driver(flow(source, target, outputs=outputs, sink=sink), engine, env=Env(point=seen.point))
+    try:
+        return _epochs(
+            source, lambda n: driver.wait_published(n + 1), warm=room.size(5, 3), count=room.size(15, 5), seen=seen
+        )
+    finally:
+        driver.stop()
+        engine.close()
+
+
+def _theirs(room: Room, session: SparkSession, *, outputs: int) -> list[float]:
+    source, target = room.fresh("landing"), room.fresh("theirs")
+    source.mkdir()
+    queries = Queries.start(session, source, target, outputs=outputs, once=False)
+    try:
+        return _epochs(source, queries.wait_committed, warm=room.size(5, 3), count=room.size(15, 5), seen=None)
+    finally:
+        queries.stop()
+
+
+def measure(room: Room) -> list[Figure]:
+    """Measure epochs of one and of three outputs, in Delta and in Parquet, beside micro-batches."""
+    cases: list[tuple[int, Literal["delta", "parquet"]]] = [(1, "delta"), (1, "parquet"), (3, "delta"), (3, "parquet")]
+    ours: dict[tuple[int, str], list[list[float]]] = {case: [] for case in cases}
+    theirs: dict[int, list[list[float]]] = {1: [], 3: []}
+    seen = {case: Phases() for case in cases}
+    with spark_session() as session:
+        for outputs in (1, 3):  # the first of each in a session pays for code that is compiled once
+            _ours(room, session, outputs=outputs, sink="delta", seen=Phases())
+            _theirs(room, session, outputs=outputs)
+        for repetition in range(room.size(3, 1)):
+            for outputs in (1, 3):
+                for case in cases:
+                    if case[0] == outputs:
+                        ours[case].append(_ours(room, session, outputs=outputs, sink=case[1], seen=seen[case]))
+                theirs[outputs].append(_theirs(room, session, outputs=outputs))
+                room.say(f"repetition {repetition + 1}, {outputs} outputs")
+    return [
+        Figure(
+            f"an epoch of {ROWS} rows, {outputs} output{'s' * (outputs > 1)}, {sink}",
+            "ms",
+            ours=tuple(statistics.median(sample) for sample in ours[outputs, sink]),
+            peer=tuple(statistics.median(sample) for sample in theirs[outputs]),
+            peer_name="Structured Streaming",
+            goal=_GOALS[outputs],
+            details={
+                "phases_ms": seen[outputs, sink].medians(),
+                "epochs_ms": ours[outputs, sink],
+                "peer_epochs_ms": theirs[outputs],
+            },
+        )
+        for outputs, sink in cases
+    ]

@@ -1,0 +1,123 @@
+"""Our side: the same flow for every benchmark, and a driver in a thread that is watched through the runner's board."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, Literal
+
+import pyarrow as pa
+
+import tidegauge as tg
+from benchmarks.data import COLUMNS, LARGE, PAGES
+from tidegauge.env import Env
+from tidegauge.pipeline.board import Board
+from tidegauge.pipeline.flow import Dataflow
+from tidegauge.pipeline.job import Engine, EpochJob, JobResult, OutputPlan
+from tidegauge.pipeline.runner import Runner
+
+__all__ = ["Driver", "Recording", "flow", "rows"]
+
+TICK: Final = 0.01
+
+
+def flow(
+    source: Path, target: Path, *, outputs: int, sink: Literal["delta", "parquet"] = "delta", tick: float = TICK
+) -> Dataflow:
+    """Return the flow that the queries of `streaming` are the peer of: raw rows, and two filters with selections."""
+    made = tg.Dataflow("bench", store=f"sqlite:///{target}/store.db", tick=tick)
+    orders = made.source("orders", tg.FileSource(f"{source}/*.jsonl", format=tg.Json(COLUMNS)))
+    streams = [orders, *(orders.filter(condition).select(*columns) for condition, columns in (LARGE, PAGES))]
+    for number, stream in enumerate(streams[:outputs]):
+        path = str(target / f"table-{number}")
+        made.sink(f"output-{number}", stream, tg.DeltaSink(path) if sink == "delta" else tg.ParquetSink(path))
+    return made
+
+
+class Recording:
+    """An engine that also keeps what its jobs report: source bytes read, and records."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine: Final = engine
+        self.results: Final[list[JobResult]] = []
+
+    @property
+    def name(self) -> str:
+        return self._engine.name
+
+    @property
+    def parallelism(self) -> int:
+        return self._engine.parallelism
+
+    def schema(self, plan: OutputPlan, source_schema: pa.Schema) -> pa.Schema:
+        return self._engine.schema(plan, source_schema)
+
+    def submit(self, job: EpochJob) -> Future[JobResult]:
+        future = self._engine.submit(job)
+        future.add_done_callback(lambda done: self.results.append(done.result()))
+        return future
+
+    def close(self) -> None:
+        self._engine.close()
+
+    @property
+    def bytes_read(self) -> int:
+        """Source bytes that all jobs so far have read."""
+        return sum(sum(result.bytes_read.values()) for result in self.results)
+
+    def rows(self, output: str) -> int:
+        """Rows that all jobs so far have staged for an output."""
+        return sum(result.staged[output].rows for result in self.results if output in result.staged)
+
+
+class Driver:
+    """A flow that runs in a thread of its own until it is stopped."""
+
+    def __init__(self, made: Dataflow, engine: Engine, *, env: Env | None = None) -> None:
+        self._published = threading.Condition()
+        self._upper = 0
+        self._error: BaseException | None = None
+        self._pool = ThreadPoolExecutor(len(made.sources) + 1)
+        self._runner = Runner(made, engine, env=env or Env(), spawn=self._pool.submit, watch=self._changed)
+        self._upper = self._runner.board.published
+        self._thread = threading.Thread(target=self._run, name="driver", daemon=True)
+        self._thread.start()
+
+    def _changed(self, board: Board) -> None:
+        if board.published != self._upper:
+            with self._published:
+                self._upper = board.published
+                self._published.notify_all()
+
+    def _run(self) -> None:
+        try:
+            self._runner.run(None)
+        except BaseException as error:
+            self._error = error
+            with self._published:
+                self._published.notify_all()
+
+    def wait_published(self, upper: int, *, patience: float = 60.0) -> None:
+        """Wait until the epochs before `upper` are published: every table holds them, and readers see them."""
+        with self._published:
+            self._published.wait_for(lambda: self._upper >= upper or self._error is not None, patience)
+        if self._error is not None:
+            raise self._error
+        if self._upper < upper:
+            raise TimeoutError(f"epoch {upper - 1} is not published after {patience} s")
+
+    def stop(self) -> None:
+        """Finish what is under way and end."""
+        self._runner.stop()
+        self._thread.join(60.0)
+        self._runner.close()
+        self._pool.shutdown()
+        if self._error is not None:
+            raise self._error
+
+
+def rows(made: Dataflow, changed: Callable[[str], bool] = bool) -> dict[str, int]:
+    """Return how many rows each output's table holds, by what the files themselves say."""
+    raise NotImplementedError

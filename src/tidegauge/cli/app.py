@@ -1,0 +1,146 @@
+"""The commands, and what they have in common: how errors leave the program.
+
+Invariant: every command ends with an exit code that means the same everywhere, and with an error's code and remedy in
+sight.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from tidegauge.cli import show
+from tidegauge.cli.load import load_flow
+from tidegauge.cli.run import Progress, run_flow
+from tidegauge.errors.base import TidegaugeError, UnknownError
+from tidegauge.pipeline import inspect
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="tidegauge",
+    help="Many sources, one durable timeline of epochs, many tables that agree.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Target = Annotated[
+    str, typer.Argument(metavar="FLOW", help="The file that makes the flow: shop.py, or shop.py:flow.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+@contextmanager
+def _errors(*, debug: bool, as_json: bool = False) -> Iterator[None]:
+    """Turn an error into its text and the exit code 1."""
+    try:
+        yield
+    except TidegaugeError as error:
+        if debug:
+            raise
+        if as_json:
+            print(json.dumps({"error": show.error_json(error)}))
+        Console(stderr=True).print(show.error_text(error))
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        Console(stderr=True).print(
+            Text("Stopped at once. Nothing is lost: the next run goes on from what is published.")
+        )
+        raise typer.Exit(1) from None
+    except (OSError, RuntimeError, ValueError, TypeError, LookupError) as error:
+        if debug:
+            raise
+        if as_json:
+            print(json.dumps({"error": {"code": UnknownError.code, "summary": f"{type(error).__name__}: {error}"}}))
+        Console(stderr=True).print(show.error_text(UnknownError(message=f"{type(error).__name__}: {error}")))
+        raise typer.Exit(1) from None
+
+
+def _print(value: Any) -> None:
+    print(json.dumps(value, indent=2))
+
+
+@app.command()
+def run(
+    target: Target,
+    *,
+    until: Annotated[
+        str | None, typer.Option(metavar="caught-up", help="Stop when all that is upstream now is in the tables.")
+    ] = None,
+    engine: Annotated[str, typer.Option(help="'spark', or 'local' for Arrow functions without Spark.")] = "spark",
+    spark: Annotated[
+        str | None, typer.Option(metavar="URL", help="A Spark master or sc:// address. [default: local\\[*]]")
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Run a flow until it is interrupted. Ctrl-C finishes the epoch under way; a second one stops at once."""
+    if until not in (None, "caught-up"):
+        raise typer.BadParameter(f"{until!r} is not 'caught-up'", param_hint="--until")
+    if engine not in ("spark", "local"):
+        raise typer.BadParameter(f"{engine!r} is neither 'spark' nor 'local'", param_hint="--engine")
+    if spark is not None and engine == "local":
+        raise typer.BadParameter("goes with --engine spark", param_hint="--spark")
+    with _errors(debug=debug):
+        run_flow(load_flow(target), until=until, engine=engine, spark=spark, progress=Progress(Console(stderr=True)))
+
+
+@app.command()
+def status(target: Target, *, as_json: Json = False, debug: Debug = False) -> None:
+    """Show where a flow stands: states, positions, lag, epochs."""
+    with _errors(debug=debug, as_json=as_json):
+        report = inspect.status(load_flow(target))
+        if as_json:
+            _print(show.status_json(report))
+        else:
+            Console().print(show.status_view(report))
+
+
+@app.command()
+def epochs(
+    target: Target,
+    *,
+    limit: Annotated[int, typer.Option(min=1, help="How many of the newest epochs to show.")] = 20,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Show the timeline: the newest epochs, with how much of each source they bind."""
+    with _errors(debug=debug, as_json=as_json):
+        flow = load_flow(target)
+        found = inspect.epochs(flow, limit=limit)
+        units = {name: source.unit for name, source in flow.sources.items()}
+        if as_json:
+            _print(show.epochs_json(found))
+        else:
+            Console().print(show.epochs_view(found, units))
+
+
+@app.command()
+def explain(
+    target: Target,
+    epoch: Annotated[int, typer.Argument(min=0, help="The epoch.")],
+    *,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Show what is in an epoch, where it came from and where it went."""
+    with _errors(debug=debug, as_json=as_json):
+        report = inspect.explain(load_flow(target), epoch)
+        if as_json:
+            _print(show.explain_json(report))
+        else:
+            Console().print(show.explain_view(report))
+
+
+def main() -> None:
+    """Run the command line."""
+    sys.exit(app())

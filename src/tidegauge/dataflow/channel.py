@@ -1,0 +1,118 @@
+"""How batches get from one output to the inputs it feeds, within a scope and across its walls.
+
+A message is `(stamp, batch)`: the stamp is a tuple of times, usually of one; the batch is anything. Progress counts
+one per batch and stamp element, whatever is in the batch: an empty one is a message like any other.
+
+Invariant: each receiver puts a message where exactly one operator, or one scope's account of what entered, will find
+it; counting is done by those who send and those who take, never here, but for `Ingress`, which is both.
+
+>>> tee, basin = Tee(), Queue(lambda: None)
+>>> tee.receivers.append(basin)
+>>> tee.push(((0,), ["ebb"]))
+>>> basin.messages.popleft()
+((0,), ['ebb'])
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, Protocol, TypeAlias
+
+from tidegauge.dataflow.frontier import ChangeBatch
+from tidegauge.dataflow.order import Time
+
+__all__ = ["Egress", "Ingress", "Message", "Queue", "Receiver", "Stamp", "Tee"]
+
+Stamp: TypeAlias = tuple[Time, ...]
+Message: TypeAlias = tuple[Stamp, Any]
+
+
+class Receiver(Protocol):
+    """The end of an edge."""
+
+    def push(self, message: Message) -> None:
+        """Take over a message."""
+        ...
+
+    def wake(self) -> None:
+        """Have whoever is behind the edge run in the next step."""
+        ...
+
+
+class Tee:
+    """An output: everything goes to each receiver."""
+
+    __slots__ = ("receivers",)
+
+    def __init__(self) -> None:
+        self.receivers: Final[list[Receiver]] = []
+
+    def push(self, message: Message) -> None:
+        """Send a message to all receivers."""
+        for receiver in self.receivers:
+            receiver.push(message)
+
+    def wake(self) -> None:
+        """Have all that is behind the output run in the next step."""
+        for receiver in self.receivers:
+            receiver.wake()
+
+
+class Queue:
+    """An operator's input."""
+
+    __slots__ = ("_wake", "messages")
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self.messages: Final[deque[Message]] = deque()
+        self._wake: Final = wake
+
+    def push(self, message: Message) -> None:
+        """Keep a message until the operator drains it."""
+        self.messages.append(message)
+
+    def wake(self) -> None:
+        """Have the operator run in the next step."""
+        self._wake()
+
+
+class Ingress:
+    """The way into a nested scope: times become the scope's own, and what entered is counted for it."""
+
+    __slots__ = ("_wake", "entered", "inside", "to_inner")
+
+    def __init__(self, inside: Tee, to_inner: Callable[[Time], Time], wake: Callable[[], None]) -> None:
+        self.inside: Final = inside
+        self.to_inner: Final = to_inner
+        self.entered: Final[ChangeBatch[Time]] = ChangeBatch()
+        self._wake: Final = wake
+
+    def push(self, message: Message) -> None:
+        """Count a message and hand it on inside."""
+        stamp = tuple(self.to_inner(time) for time in message[0])
+        for time in stamp:
+            self.entered.add(time, 1)
+        self.inside.push((stamp, message[1]))
+
+    def wake(self) -> None:
+        """Have the nested scope run in the next step: no operator within would do it."""
+        self._wake()
+
+
+class Egress:
+    """The way out of a nested scope. The outer operators do not run in this scope's turn, so they are woken."""
+
+    __slots__ = ("outside", "to_outer")
+
+    def __init__(self, outside: Tee, to_outer: Callable[[Time], Time]) -> None:
+        self.outside: Final = outside
+        self.to_outer: Final = to_outer
+
+    def push(self, message: Message) -> None:
+        """Hand a message on outside."""
+        self.outside.push((tuple(self.to_outer(time) for time in message[0]), message[1]))
+        self.outside.wake()
+
+    def wake(self) -> None:
+        """Nobody is behind the wall that was not woken by the push itself."""

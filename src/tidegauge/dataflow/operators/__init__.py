@@ -1,0 +1,1 @@
+"""The operators that every dataflow needs, each built on the operator builder."""

@@ -1,0 +1,164 @@
+"""Capture and replay: a stream as a sequence of events, batches and progress, and back.
+
+A capture begins with an implied capability at the minimum; what is recorded are changes from there. So a replay
+begins with one capability at the minimum for each captured stream, and has to hear of every event exactly once.
+
+Invariant (legality): starting from one count at the minimum, every message and every count gained lies at or beyond a
+time whose count is positive.
+
+>>> from tidegauge.dataflow import INT, Worker
+>>> worker = Worker(monotonic=lambda: 0.0)
+>>> with worker.dataflow("here", order=INT) as scope:
+...     orders, stream = scope.input("orders")
+...     queue = stream.capture()
+>>> with worker.dataflow("there", order=INT) as scope:
+...     probe = scope.replay(queue).inspect(print).probe()
+>>> orders.send("first"); orders.close()
+>>> while worker.step(): pass
+(0,) first
+>>> probe.done()
+True
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from tidegauge.dataflow.build import OperatorBuilder, OperatorContext
+from tidegauge.dataflow.channel import Stamp
+from tidegauge.dataflow.frontier import ChangeBatch
+from tidegauge.dataflow.invocation import Operator
+from tidegauge.dataflow.order import Order, Time
+from tidegauge.dataflow.schedule import SyncActivator
+from tidegauge.errors.dataflow import InvalidGraph
+
+if TYPE_CHECKING:
+    from tidegauge.dataflow.stream import Scope, Stream
+
+__all__ = ["Event", "EventQueue", "Messages", "Progress", "capture", "replay"]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How the frontier changed, as `(time, +1 or -1)` in sort order."""
+
+    changes: tuple[tuple[Time, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """One batch and its stamp."""
+
+    stamp: Stamp
+    batch: Any
+
+
+Event: TypeAlias = Progress | Messages
+
+
+class EventQueue:
+    """The events of one captured stream, for one reader. Any thread may append, any one thread may take."""
+
+    def __init__(self, order: Order[Any]) -> None:
+        self.order: Final = order
+        self._events: deque[Event] = deque()
+        self._reader: SyncActivator | None = None
+
+    def append(self, event: Event) -> None:
+        """Add an event and wake the reader."""
+        self._events.append(event)
+        if self._reader is not None:
+            self._reader.activate()
+
+    def popleft(self) -> Event | None:
+        """Take the first event, None when there is none."""
+        try:
+            return self._events.popleft()
+        except IndexError:
+            return None
+
+    def drain(self) -> Iterator[Event]:
+        """Take all events that are there."""
+        while (event := self.popleft()) is not None:
+            yield event
+
+    def attach(self, reader: SyncActivator) -> None:
+        """Wake `reader` for each event from now on, and now for those that are there. Raises InvalidGraph the second
+        time: two readers would each miss events.
+        """
+        if self._reader is not None:
+            raise InvalidGraph(
+                path="an event queue",
+                problem="it has a reader already",
+                reason="a captured stream can be replayed once; a second reader would take events from the first",
+                advice="capture the stream again for the second reader",
+            )
+        self._reader = reader
+        if self._events:
+            reader.activate()
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+
+def capture(stream: Stream[Any], into: EventQueue | None, name: str) -> EventQueue:
+    """Record a stream: first how far its frontier has come, then what arrived."""
+    queue = EventQueue(stream.scope.order) if into is None else into
+    builder = OperatorBuilder(stream.scope, name)
+    builder.input(stream)
+
+    def make(context: OperatorContext, operator: Operator) -> Callable[[], None]:
+        inlet, key = operator.inputs[0], context.order.sort_key
+        told: tuple[Time, ...] = (context.order.minimum,)
+
+        def step() -> None:
+            nonlocal told
+            now = inlet.frontier.elements()
+            if now != told:
+                changes = ChangeBatch([*((time, -1) for time in told), *((time, 1) for time in now)])
+                told = now
+                queue.append(Progress(tuple(sorted(changes.items(), key=lambda change: key(change[0])))))
+            for capability, batch in inlet.drain():
+                queue.append(Messages(capability.stamp, batch))
+
+        return step
+
+    builder.install(make, notify=True)
+    return queue
+
+
+def replay(scope: Scope, queues: Sequence[EventQueue], name: str) -> Stream[Any]:
+    """Turn captured streams back into one stream, with their progress."""
+    builder = OperatorBuilder(scope, name)
+    stream = builder.output()
+    for queue in queues:
+        if queue.order != scope.order:
+            raise InvalidGraph(
+                path=builder.path,
+                problem=f"a stream captured with the order {queue.order!r} cannot be replayed with {scope.order!r}",
+                reason="its times mean something else here",
+                advice="attach an operator to the queue and translate the events",
+            )
+
+    def make(context: OperatorContext, operator: Operator) -> Callable[[], None]:
+        output = operator.outputs[0]
+        changes, outbox = output.account.changes, output.outbox
+        changes.add(context.order.minimum, len(queues) - 1)
+        for queue in queues:
+            queue.attach(context.sync_activator())
+
+        def step() -> None:
+            for queue in queues:
+                for event in queue.drain():
+                    if isinstance(event, Progress):
+                        changes.extend(event.changes)
+                    else:
+                        outbox.append((event.stamp, event.batch))
+
+        return step
+
+    builder.install(make, notify=False)
+    return stream

@@ -1,0 +1,101 @@
+"""Inputs: batches and progress from outside the dataflow, by the thread that owns the worker.
+
+What a handle does is recorded at once and published, in one piece, by the next step.
+
+>>> from tidegauge.dataflow import INT, Worker
+>>> worker = Worker(monotonic=lambda: 0.0)
+>>> with worker.dataflow("shop", order=INT) as scope:
+...     orders, stream = scope.input("orders")
+...     _ = stream.inspect(print)
+>>> orders.send("first"); orders.advance_to(5); orders.send("second"); orders.close()
+>>> while worker.step(): pass
+(0,) first
+(5,) second
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.dataflow.build import OperatorBuilder, OperatorContext
+from tidegauge.dataflow.capability import Capability
+from tidegauge.dataflow.invocation import Operator, OperatorOutput, Permit, Session
+from tidegauge.dataflow.order import Time
+from tidegauge.dataflow.schedule import Activator
+
+if TYPE_CHECKING:
+    from tidegauge.dataflow.stream import Scope, Stream
+
+__all__ = ["InputHandle", "UnorderedHandle", "ordered_input", "unordered_input"]
+
+
+class InputHandle:
+    """Sends at one time, which only goes forward. As long as it is not closed its time is held."""
+
+    __slots__ = ("_activator", "_held", "_output")
+
+    def __init__(self, held: Capability, output: OperatorOutput, activator: Activator) -> None:
+        self._held = held
+        self._output = output
+        self._activator = activator
+
+    @property
+    def time(self) -> Time:
+        """The time at which it sends."""
+        return self._held.time
+
+    def send(self, batch: Any) -> None:
+        """Send one batch. Raises CapabilityGone after `close`."""
+        self._output.give(self._held, batch)
+        self._activator.activate()
+
+    def advance_to(self, time: Time) -> None:
+        """Promise to send nothing before `time` any more. Raises NotBeyond, CapabilityGone."""
+        self._held.downgrade(time)
+
+    def close(self) -> None:
+        """Promise to send nothing any more. A second time does nothing."""
+        self._held.drop()
+
+
+class UnorderedHandle:
+    """Sends by any capability that was derived from the first one. Each of these wakes the operator by itself."""
+
+    __slots__ = ("_activator", "_output")
+
+    def __init__(self, output: OperatorOutput, activator: Activator) -> None:
+        self._output = output
+        self._activator = activator
+
+    def session(self, permit: Permit) -> Session:
+        """Begin to send; the batches leave with the next step. Raises ForeignCapability, CapabilityGone."""
+        self._activator.activate()
+        return self._output.session(permit)
+
+
+def ordered_input(scope: Scope, name: str) -> tuple[InputHandle, Stream[Any]]:
+    """Add an input with a handle for times in order."""
+    held, output, activator, stream = _input(scope, name)
+    return InputHandle(held, output, activator), stream
+
+
+def unordered_input(scope: Scope, name: str) -> tuple[UnorderedHandle, Capability, Stream[Any]]:
+    """Add an input with a handle for times in any order, as far as capabilities reach."""
+    held, output, activator, stream = _input(scope, name)
+    return UnorderedHandle(output, activator), held, stream
+
+
+def _input(scope: Scope, name: str) -> tuple[Capability, OperatorOutput, Activator, Stream[Any]]:
+    builder = OperatorBuilder(scope, name)
+    stream = builder.output()
+    made: list[tuple[Capability, OperatorOutput, Activator]] = []
+
+    def make(context: OperatorContext, operator: Operator) -> Callable[[], None]:
+        output = operator.outputs[0]
+        held = Capability.initial(output.account, wake=context.activator.activate)
+        made.append((held, output, context.activator))
+        return lambda: None  # all was recorded by the handle; to run is to publish it
+
+    builder.install(make, notify=False)
+    return (*made[0], stream)

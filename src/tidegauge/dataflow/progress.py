@@ -1,0 +1,332 @@
+"""A scope that runs: the operators in it, what they published, and the scope as an operator of the one around it.
+
+One turn of a scope (`run`) has these phases, in this order:
+
+1. *accept* what the outer scope said of the inputs' frontiers, in inner times;
+2. *harvest* what entered since the last turn: at the inner inputs one more each, at the scope's own input one less;
+3. *apply* what was published up to the last turn, and propagate. What concerns the outside goes up: batches that
+   entered are now taken, batches that left are now sent, and the pointstamps within imply the outputs' capabilities;
+4. *run* the active operators, each at most once, in the order of construction. An operator that is reached by a later
+   one waits for the next step; what it published waits for the next turn.
+
+Invariant (law 10): what an operator's invocation published is applied in one piece. It may wait, and be joined with
+other complete updates; nothing is ever taken from it. (With several workers, phase 4 hands the leaf operators'
+updates to all of them, and phase 3 begins with what came from all, itself included; the nested scopes' updates stay
+here, as they are already everyone's. That is the only place where workers meet.)
+
+Batches on their way out are counted neither by the tracker here nor in what is implied for the outputs: the outer
+scope counts them itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from typing import Final, Protocol
+
+from tidegauge.dataflow.channel import Ingress, Tee
+from tidegauge.dataflow.frontier import FrontierView, mutable_antichain
+from tidegauge.dataflow.invocation import Operator
+from tidegauge.dataflow.order import Refinement, Summary, Time
+from tidegauge.dataflow.reachability import Change, Tracker
+from tidegauge.dataflow.schedule import Activations, Schedulable
+from tidegauge.dataflow.topology import Connection, Graph, Port, Shape, Topology, admit
+from tidegauge.errors.dataflow import InvalidGraph, ZeroCycle
+
+__all__ = ["Node", "Slot", "Subgraph"]
+
+
+class Node(Protocol):
+    """What a scope asks of the operators and scopes in it."""
+
+    @property
+    def path(self) -> str:
+        """The names from the dataflow down."""
+        ...
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether it has work that keeps the dataflow alive."""
+        ...
+
+    @property
+    def shape(self) -> Shape:
+        """Its ports and their connections."""
+        ...
+
+    def attach(
+        self, *, targets: tuple[int, ...], sources: tuple[int, ...], edges: tuple[tuple[int, ...], ...]
+    ) -> None:
+        """Take its locations in the scope."""
+        ...
+
+    def initial(self) -> list[Change]:
+        """Return the capabilities that it begins with, in the locations of the scope."""
+        ...
+
+    def run(self) -> list[Change]:
+        """Run once and return all it did, in the locations of the scope."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A place in a scope: what is activated when the node in it is to run."""
+
+    graph: Subgraph
+    number: int
+
+    def mark(self) -> None:
+        """Run the node in this step, and so all scopes around it."""
+        self.graph.mark(self.number)
+
+
+class Subgraph:
+    """A scope: first under construction, then running once `seal` was called.
+
+    place: its own place in the scope around it, or in the worker. incomplete: whether anything is outstanding.
+    """
+
+    def __init__(self, path: str, refinement: Refinement, place: Schedulable, activations: Activations) -> None:
+        self.path: Final = path
+        self.order: Final = refinement.order
+        self.refinement: Final = refinement
+        self.place: Final = place
+        self.activations: Final = activations
+        self.incomplete = True
+        self.shape = Shape(0, 0, ())
+        self.names: list[str] = [path]
+        self.children: list[Node | None] = [None]
+        self.entrances: list[Ingress] = []
+        self.exits: list[Tee] = []
+        self.watched: list[tuple[Port, FrontierView]] = []
+        self.tracker: Tracker
+        self._edges: list[tuple[Port, Port]] = []
+        self._published: list[Change] = []
+        self._arrived: list[tuple[int, Time, int]] = []
+        self._unfinished: set[int] = set()
+        self._heap: list[int] = []
+        self._marked: set[int] = set()
+        self._later: list[int] = []
+        self._current = -1
+        self._targets: tuple[int, ...] = ()
+        self._sources: tuple[int, ...] = ()
+        self._onward: tuple[tuple[int, ...], ...] = ()
+
+    # Construction.
+
+    def reserve(self, name: str) -> int:
+        """Return the number of a new node, which is to be installed before the scope is sealed."""
+        self.children.append(None)
+        self.names.append(name)
+        return len(self.children) - 1
+
+    def install(self, number: int, node: Node) -> None:
+        """Put a node into its place."""
+        self.children[number] = node
+
+    def connect(self, output: Port, inlet: Port) -> None:
+        """Let what `output` sends arrive at `input`."""
+        self._edges.append((output, inlet))
+
+    def seal(self, *, zero_cycles: bool) -> None:
+        """Lay the graph out and count the initial capabilities. Raises InvalidGraph, ZeroCycle."""
+        graph = self._laid_out(zero_cycles=zero_cycles)
+        self.shape = self._summarized(graph)
+        self._entering = tuple(graph.source(0, port) for port in range(len(self.entrances)))
+        self._within = tuple(graph.targets_of(0, port) for port in range(len(self.entrances)))
+        self._implied = tuple(mutable_antichain(self.refinement.outer) for _ in self.exits)
+        self.tracker = Tracker(graph)
+        for number, child in self.nodes():
+            inputs, outputs = child.shape.inputs, child.shape.outputs
+            child.attach(
+                targets=tuple(graph.target(number, port) for port in range(inputs)),
+                sources=tuple(graph.source(number, port) for port in range(outputs)),
+                edges=tuple(graph.targets_of(number, port) for port in range(outputs)),
+            )
+            for change in child.initial():
+                self.tracker.update(*change)
+            self._unfinished.add(number)
+            self._mark(number)
+        self._initial = self._propagate()
+
+    def begin(self) -> None:
+        """Take in what the scopes around imply, then let operators and probes see the frontiers, here and within.
+
+        Before this they are told that all is possible: a nested scope alone would seem to be complete.
+        """
+        self._take_arrived()
+        self._propagate()
+        graph, implications = self.tracker.graph, self.tracker.implications
+        for output, view in self.watched:
+            view.show(implications[graph.source(*output)])
+        for number, child in self.nodes():
+            if isinstance(child, Subgraph):
+                child.begin()
+            elif isinstance(child, Operator):
+                for port, inlet in enumerate(child.inputs):
+                    inlet.frontier.show(implications[graph.target(number, port)])
+
+    def _laid_out(self, *, zero_cycles: bool) -> Graph:
+        topology = Topology(self.order, len(self.entrances), len(self.exits))
+        for name, child in zip(self.names[1:], self.children[1:], strict=True):
+            if child is None:
+                raise InvalidGraph(
+                    path=f"{self.path}/{name}",
+                    problem="it was begun and never finished",
+                    reason="a feedback without connect(), a builder without build(), or a nested scope still open",
+                    advice="finish it before the scope around it ends",
+                )
+            topology.add(child.shape)
+        for output, inlet in self._edges:
+            topology.connect(output, inlet)
+        graph = topology.compile()
+        if graph.idle_cycle and not zero_cycles:
+            raise ZeroCycle(path=self.path, operators=[self.names[number] for number in graph.idle_cycle])
+        return graph
+
+    def _summarized(self, graph: Graph) -> Shape:
+        """Return the scope as an operator: its paths from inputs to outputs, in outer terms."""
+        outer, summarize = self.refinement.outer, self.refinement.summarize
+        connections: list[Connection] = []
+        for connection in graph.connections:
+            outward = []
+            for output, inner in connection:
+                least: list[Summary] = []
+                for summary in inner:
+                    admit(outer, least, summarize(summary))
+                outward.append((output, tuple(least)))
+            connections.append(tuple(outward))
+        return Shape(len(self.entrances), len(self.exits), tuple(connections))
+
+    def attach(
+        self, *, targets: tuple[int, ...], sources: tuple[int, ...], edges: tuple[tuple[int, ...], ...]
+    ) -> None:
+        """Take the locations in the scope around: of inputs, of outputs, and of the inputs that each output feeds."""
+        self._targets, self._sources, self._onward = targets, sources, edges
+
+    def initial(self) -> list[Change]:
+        """Return what the operators within imply for its outputs at the beginning."""
+        return [(self._sources[port], time, delta) for port, time, delta in self._initial]
+
+    def nodes(self) -> Iterator[tuple[int, Node]]:
+        """Yield the number and the node of all that is in the scope."""
+        for number, child in enumerate(self.children):
+            if child is not None:
+                yield number, child
+
+    # Running.
+
+    def mark(self, number: int) -> None:
+        """Run a node in this step, and so this scope and all around it."""
+        self._mark(number)
+        self.place.mark()
+
+    def accept(self, port: int, time: Time, delta: int) -> None:
+        """Hear of a change of an input's frontier, in outer times."""
+        self._arrived.append((port, self.refinement.to_inner(time), delta))
+
+    def run(self) -> list[Change]:
+        """Take one turn. Return what the scope did, in the locations of the scope around."""
+        self._take_arrived()
+        received, self._published = self._published, []
+        self._harvest()
+        upward = self._apply(received)
+        upward.extend((self._sources[port], time, delta) for port, time, delta in self._propagate())
+        self._run_active()
+        if self._published or self._heap:
+            self.activations.soon(self.place)
+        self.incomplete = bool(self._published or self._unfinished or self.tracker.total)
+        return upward
+
+    def _take_arrived(self) -> None:
+        for port, time, delta in self._arrived:
+            self.tracker.update(self._entering[port], time, delta)
+        self._arrived.clear()
+
+    def _harvest(self) -> None:
+        """Count what entered: one more at the inputs within, one less on its way in."""
+        for port, entrance in enumerate(self.entrances):
+            for time, count in entrance.entered.items():
+                self.publish(
+                    [(to, time, count) for to in self._within[port]] + [(self._entering[port], time, -count)]
+                )
+            entrance.entered.clear()
+
+    def _apply(self, received: list[Change]) -> list[Change]:
+        """Hand what was published to the tracker, and up what concerns the outside: the locations of node 0."""
+        exits = len(self.exits)
+        boundary = exits + len(self.entrances)
+        upward: list[Change] = []
+        update = self.tracker.update
+        for location, time, delta in received:
+            if location >= boundary:
+                update(location, time, delta)
+            elif location >= exits:
+                upward.append((self._targets[location - exits], self.refinement.to_outer(time), delta))
+            else:
+                outer = self.refinement.to_outer(time)
+                upward.extend((to, outer, delta) for to in self._onward[location])
+        return upward
+
+    def _propagate(self) -> list[tuple[int, Time, int]]:
+        """Propagate, tell the nodes whose frontiers changed, return how the outputs' capabilities changed."""
+        if not self.tracker.buffered:
+            return []
+        graph = self.tracker.graph
+        moved, outputs = self.tracker.propagate()
+        for location, changes in moved.items():
+            if not graph.is_target[location]:
+                continue
+            number = graph.node[location]
+            child = self.children[number]
+            if isinstance(child, Subgraph):
+                port = graph.describe(location)[2]
+                for time, delta in changes:
+                    child.accept(port, time, delta)
+                self._mark(number)
+            elif isinstance(child, Operator) and child.notify:
+                self._mark(number)
+        to_outer = self.refinement.to_outer
+        implied: list[tuple[int, Time, int]] = []
+        for port, batch in enumerate(outputs):
+            if batch:
+                seen = self._implied[port].update([(to_outer(time), delta) for time, delta in batch.drain()])
+                implied.extend((port, time, delta) for time, delta in seen)
+        return implied
+
+    def _run_active(self) -> None:
+        while self._heap:
+            self._current = number = heappop(self._heap)
+            self._marked.discard(number)
+            child = self.children[number]
+            if child is None:
+                continue
+            self.publish(child.run())
+            if child.incomplete:
+                self._unfinished.add(number)
+            else:
+                self._unfinished.discard(number)
+        self._current = -1
+        self._heap, self._later = self._later, self._heap
+        heapify(self._heap)
+
+    def publish(self, changes: list[Change]) -> None:
+        """Take the whole of what one invocation did, and have those run that it sent something to."""
+        if not changes:
+            return
+        self._published.extend(changes)
+        graph = self.tracker.graph
+        for location, _, delta in changes:
+            if delta > 0 and graph.is_target[location]:
+                self._mark(graph.node[location])
+
+    def _mark(self, number: int) -> None:
+        """Have a node run in this turn, or in the next if this one is past it."""
+        if number and number not in self._marked:
+            self._marked.add(number)
+            if number > self._current:
+                heappush(self._heap, number)
+            else:
+                self._later.append(number)

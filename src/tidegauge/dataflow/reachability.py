@@ -1,0 +1,158 @@
+"""The tracker: from the messages and capabilities that exist, what may still arrive where.
+
+A *pointstamp* is a time at a location. It *could result in* another when some path carries its time to one at or
+before the other's. The tracker keeps two mutable antichains for each location: `pointstamps`, what is there, and
+`implications`, what that and everything upstream implies here. The implications at an input are its frontier.
+
+Invariant: after `propagate`, the frontier of `implications[l]` is the minimal elements of all `s(t)` for a pointstamp
+`t` that is on its own location's frontier and a path summary `s` from there to `l`.
+
+Only changes of frontiers travel, never counts: a change that does not move a frontier costs one dict update. Where
+the graph has no cycle, locations are visited once each, upstream first. With cycles, changes are taken in the order
+of their times: along a path times only grow and each cycle advances, so a time is met at a location when all that
+could change it is in. (The sort order being a linear extension of the order is what makes this true of partial
+orders.)
+
+>>> from tidegauge.dataflow.order import INT
+>>> from tidegauge.dataflow.topology import Shape, Topology
+>>> ring = Topology(INT)
+>>> nodes = [ring.add(Shape(1, 1, (((0, (summary,)),),))) for summary in (None, None, 1)]
+>>> for here, there in zip(nodes, nodes[1:] + nodes[:1]):
+...     ring.connect((here, 0), (there, 0))
+>>> tracker = Tracker(ring.compile())
+>>> tracker.update(tracker.graph.source(1, 0), 17, 1)
+>>> moved, _ = tracker.propagate()
+>>> [dict(moved[tracker.graph.target(node, 0)]) for node in nodes]
+[{18: 1}, {17: 1}, {17: 1}]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from heapq import heappop, heappush
+from typing import TypeAlias
+
+from tidegauge.dataflow.frontier import ChangeBatch, Outstanding, mutable_antichain
+from tidegauge.dataflow.order import Time, advance
+from tidegauge.dataflow.topology import Graph
+
+__all__ = ["Change", "Moved", "Tracker"]
+
+Change: TypeAlias = tuple[int, Time, int]
+"""A location, a time, and by how much its count changes."""
+Moved: TypeAlias = dict[int, list[tuple[Time, int]]]
+"""For each location, the changes of a frontier, each time once."""
+
+
+class Tracker:
+    """The dynamic state of one scope's progress.
+
+    total: the sizes of all pointstamp frontiers together, 0 when nothing is outstanding.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        order = graph.order
+        self.graph = graph
+        self.pointstamps: list[Outstanding[Time]] = [mutable_antichain(order) for _ in graph.node]
+        self.implications: list[Outstanding[Time]] = [mutable_antichain(order) for _ in graph.node]
+        self.total = 0
+        self._buffered: dict[int, list[tuple[Time, int]]] = {}
+        self._outputs: list[ChangeBatch[Time]] = [ChangeBatch() for _ in range(graph.shapes[0].inputs)]
+        self._spread: Callable[[Moved], Moved] = self._by_time if graph.cyclic else self._by_rank
+
+    def update(self, location: int, time: Time, delta: int) -> None:
+        """Note that the count of `time` at `location` changes; it takes effect with the next `propagate`."""
+        changes = self._buffered.get(location)
+        if changes is None:
+            self._buffered[location] = [(time, delta)]
+        else:
+            changes.append((time, delta))
+
+    @property
+    def buffered(self) -> bool:
+        """Whether there is anything to propagate."""
+        return bool(self._buffered)
+
+    def propagate(self) -> tuple[Moved, list[ChangeBatch[Time]]]:
+        """Apply what was noted. Return how the implied frontier of each location changed, and what the pointstamps
+        within the scope now imply for each output of it (to be drained by the caller).
+        """
+        graph, order = self.graph, self.graph.order
+        seeds: Moved = {}
+        for location, updates in self._buffered.items():
+            changes = self.pointstamps[location].update(updates)
+            if not changes:
+                continue
+            seeds[location] = changes
+            self.total += sum(delta for _, delta in changes)
+            for output, summary in graph.to_outputs[location]:
+                for time, delta in changes:
+                    result = advance(order, time, summary)
+                    if result is not None:
+                        self._outputs[output].add(result, delta)
+        self._buffered.clear()
+        return (self._spread(seeds) if seeds else {}), self._outputs
+
+    def _by_rank(self, pending: Moved) -> Moved:
+        """Without cycles: visit each location once, when everything upstream of it has been."""
+        order, rank, following, implications = (
+            self.graph.order,
+            self.graph.rank,
+            self.graph.following,
+            self.implications,
+        )
+        moved: Moved = {}
+        heap = [(rank[location], location) for location in pending]
+        heap.sort()
+        while heap:
+            location = heappop(heap)[1]
+            changes = implications[location].update(pending.pop(location))
+            if not changes:
+                continue
+            moved[location] = changes
+            for to, summary in following[location]:
+                onward = changes
+                if summary is not None:
+                    results = [(advance(order, time, summary), delta) for time, delta in changes]
+                    onward = [(time, delta) for time, delta in results if time is not None]
+                waiting = pending.get(to)
+                if waiting is None:
+                    pending[to] = onward
+                    heappush(heap, (rank[to], to))
+                else:
+                    pending[to] = waiting + onward
+        return moved
+
+    def _by_time(self, seeds: Moved) -> Moved:
+        """With cycles: take the changes in the sort order of their times, then of their locations."""
+        order, rank, following = self.graph.order, self.graph.rank, self.graph.following
+        key = order.sort_key
+        moved: dict[int, ChangeBatch[Time]] = {}
+        pending: ChangeBatch[tuple[int, Time]] = ChangeBatch()
+        heap: list[tuple[object, int, int, int, Time]] = []
+        for location, changes in seeds.items():
+            for time, delta in changes:
+                pending.add((location, time), delta)
+                heappush(heap, (key(time), rank[location], location, len(heap), time))
+        serial = len(heap)
+        while heap:
+            _, _, location, _, time = heappop(heap)
+            count = pending.pop((location, time), 0)
+            if not count:
+                continue
+            for t, d in self.implications[location].update([(time, count)]):
+                moved.setdefault(location, ChangeBatch()).add(t, d)
+                for to, summary in following[location]:
+                    result = advance(order, t, summary)
+                    if result is not None:
+                        pending.add((to, result), d)
+                        serial += 1
+                        heappush(heap, (key(result), rank[to], to, serial, result))
+        return {location: batch.drain() for location, batch in moved.items() if batch}
+
+    def holders(self) -> Iterator[tuple[int, Time, int]]:
+        """Yield the pointstamps `(location, time, count)` that hold back a frontier: none upstream implies less."""
+        for location, times in enumerate(self.pointstamps):
+            for time in times.elements():
+                if not self.implications[location].less_than(time):
+                    yield location, time, times.count_for(time)

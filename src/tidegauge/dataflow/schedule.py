@@ -1,0 +1,134 @@
+"""Who runs in the next step: activations by the worker itself, by timers and by other threads.
+
+Invariant: what is activated during a step is run in the next one, so an operator that wakes itself cannot spin; and
+nothing is lost between two steps: a wake-up that comes while the worker decides to park ends the parking.
+A needless activation is harmless, a missing one is a hang.
+
+>>> woken = []
+>>> class Noted:
+...     def mark(self): woken.append("noted")
+>>> activations = Activations(lambda: 0.0)
+>>> Activator(activations, Noted()).activate()
+>>> activations.collect()
+>>> woken
+['noted']
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Final, Protocol
+
+__all__ = ["Activations", "Activator", "Runtime", "Schedulable", "SyncActivator"]
+
+
+class Schedulable(Protocol):
+    """What can be activated."""
+
+    def mark(self) -> None:
+        """Note that it and all around it have to run in this step."""
+        ...
+
+
+class Activations:
+    """The activations of one worker. Everything but `wake` belongs to the worker's own thread."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic: Final = monotonic
+        self._ready: list[Schedulable] = []
+        self._timers: list[tuple[float, int, Schedulable]] = []
+        self._serial = 0
+        self._foreign: deque[SyncActivator] = deque()
+        self._woken: Final = threading.Event()
+
+    def soon(self, node: Schedulable) -> None:
+        """Run `node` in the next step."""
+        self._ready.append(node)
+
+    def after(self, node: Schedulable, seconds: float) -> None:
+        """Run `node` in the first step that begins `seconds` from now or later."""
+        self._serial += 1
+        heappush(self._timers, (self._monotonic() + seconds, self._serial, node))
+
+    def wake(self, activator: SyncActivator) -> None:
+        """Run an activator's node in the next step, and end the parking. From any thread."""
+        self._foreign.append(activator)
+        self._woken.set()
+
+    def collect(self) -> None:
+        """Mark all that is due. Clearing the flag before looking is what makes no wake-up lost."""
+        self._woken.clear()
+        while self._foreign:
+            self._foreign.popleft().deliver()
+        if self._timers:
+            now = self._monotonic()
+            while self._timers and self._timers[0][0] <= now:
+                heappop(self._timers)[2].mark()
+        if self._ready:
+            ready, self._ready = self._ready, []
+            for node in ready:
+                node.mark()
+
+    def park(self, timeout: float | None) -> None:
+        """Sleep until another thread wakes, a timer is due or `timeout` seconds have passed. None: no such limit."""
+        if self._timers:
+            due = max(0.0, self._timers[0][0] - self._monotonic())
+            timeout = due if timeout is None else min(due, timeout)
+        self._woken.wait(timeout)
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """What a dataflow asks of its worker.
+
+    report: called with the path and the error of an operator that raised. validate: check that all permission is
+    derived.
+    """
+
+    activations: Activations
+    report: Callable[[str, BaseException], None]
+    validate: bool
+
+
+class Activator:
+    """Wakes one operator from the worker's own thread."""
+
+    __slots__ = ("_activations", "_node")
+
+    def __init__(self, activations: Activations, node: Schedulable) -> None:
+        self._activations = activations
+        self._node = node
+
+    def activate(self) -> None:
+        """Run the operator in the next step."""
+        self._activations.soon(self._node)
+
+    def activate_after(self, seconds: float) -> None:
+        """Run the operator in the first step that begins `seconds` from now or later, by the worker's clock."""
+        self._activations.after(self._node, seconds)
+
+
+class SyncActivator:
+    """Wakes one operator from any thread, and the worker if it is parked. Waking a dropped one does nothing."""
+
+    __slots__ = ("_activations", "_node", "_queued")
+
+    def __init__(self, activations: Activations, node: Schedulable) -> None:
+        self._activations = activations
+        self._node = node
+        self._queued = False
+
+    def activate(self) -> None:
+        """Run the operator in the next step. Calls before that step are one."""
+        if not self._queued:
+            self._queued = True
+            self._activations.wake(self)
+
+    def deliver(self) -> None:
+        """Mark the operator; for the worker. The flag is cleared first: what comes later is a call of its own."""
+        self._queued = False
+        self._node.mark()

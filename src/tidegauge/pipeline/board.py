@@ -1,0 +1,250 @@
+"""The board: what a running flow knows of itself, for people. Nothing decides by it.
+
+Invariant: states are those of the design, the same words everywhere. Sources: starting, running, stalled, failed,
+sealed. Outputs: catching_up, live, stalled, failed.
+
+Lag in seconds is how old the newest look at upstream is of which everything is published by now: "the tables show all
+that was upstream `lag` seconds ago".
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+from tidegauge.env import Env
+from tidegauge.errors.base import TidegaugeError
+from tidegauge.pipeline.job import OutputPlan
+from tidegauge.pipeline.need import Need
+from tidegauge.pipeline.perform import Performed
+from tidegauge.pipeline.stage import OutputFailed
+from tidegauge.remap.frontier import ORIGIN, Frontier
+from tidegauge.remap.round import Answer, Failed
+from tidegauge.remap.timeline import Timeline
+from tidegauge.sinks.persist import Committed
+
+__all__ = ["Board", "OutputState", "OutputStatus", "SourceState", "SourceStatus"]
+
+SourceState = Literal["starting", "running", "stalled", "failed", "sealed"]
+OutputState = Literal["catching_up", "live", "stalled", "failed"]
+
+
+@dataclass(slots=True)
+class SourceStatus:
+    """A source as it stands. Positions are totals over its partitions, in `unit`."""
+
+    name: str
+    unit: str
+    state: SourceState = "starting"
+    bound: Frontier = ORIGIN
+    published: Frontier = ORIGIN
+    end: Frontier = ORIGIN
+    note: str = ""
+    error: TidegaugeError | None = None
+    failed_at: int | None = None
+    since: datetime | None = None
+    attempt: int = 0
+    records: int = 0
+    fresh_at: datetime | None = None
+    looks: deque[tuple[datetime, Frontier]] = field(default_factory=deque)
+
+    @property
+    def position(self) -> int:
+        """How far the source is published, in total."""
+        return sum(self.published.values())
+
+    @property
+    def lag(self) -> int:
+        """How many positions upstream holds that are not published."""
+        return self.end.distance(self.published)
+
+    def lag_seconds(self, now: datetime) -> float | None:
+        """Return how old the newest look is of which everything is published, None before there is one."""
+        if self.state == "sealed" and self.lag == 0:
+            return 0.0
+        return None if self.fresh_at is None else max(0.0, (now - self.fresh_at).total_seconds())
+
+
+@dataclass(slots=True)
+class OutputStatus:
+    """An output as it stands. rows, bytes: what this run has committed. rate: rows a second over the last commits."""
+
+    name: str
+    source: str
+    state: OutputState = "live"
+    upper: int = 0
+    rows: int = 0
+    bytes: int = 0
+    error: Exception | None = None
+    attempt: int = 0
+    commits: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=20))
+
+    def rate(self, now: float) -> float:
+        """Return rows a second over the last commits, at most the last half minute."""
+        recent = [(at, rows) for at, rows in self.commits if now - at <= 30.0]
+        return sum(rows for _at, rows in recent) / max(1.0, now - recent[0][0]) if recent else 0.0
+
+
+class Board:
+    """The sources, outputs and epochs of a flow as they stand. `changed` is called after each change."""
+
+    def __init__(
+        self,
+        timeline: Timeline,
+        *,
+        units: Mapping[str, str],
+        plans: Mapping[str, OutputPlan],
+        uppers: Mapping[str, int],
+        published: int,
+        failed: Mapping[str, Failed],
+        env: Env,
+        changed: Callable[[Board], None],
+    ) -> None:
+        self.timeline = timeline
+        self.env = env
+        self.published = published
+        self.reached: int | None = None
+        """The upper at the first look since the start after which everything upstream was bound."""
+        self.stopping = False
+        self.job: Need | None = None
+        self.sources = {name: SourceStatus(name, unit) for name, unit in units.items()}
+        self.expected = dict(uppers)
+        self.outputs = {name: OutputStatus(name, plan.source, upper=uppers[name]) for name, plan in plans.items()}
+        self._changed = changed
+        for source in self.sources.values():
+            source.bound = source.end = timeline.tables[source.name].frontier
+            source.published = self._shown(source)
+            if source.bound.sealed:
+                source.state = "sealed"
+        for failure in failed.values():
+            self._fail(failure)
+
+    @property
+    def upper(self) -> int:
+        """The first epoch that is not bound."""
+        return self.timeline.upper
+
+    @property
+    def errors(self) -> list[TidegaugeError]:
+        """The definite errors of sources and outputs."""
+        found: list[Exception | None] = [s.error for s in self.sources.values() if s.state == "failed"]
+        found += [o.error for o in self.outputs.values() if o.state == "failed"]
+        return list(dict.fromkeys(error for error in found if isinstance(error, TidegaugeError)))
+
+    def _fail(self, failure: Failed) -> None:
+        status = self.sources[failure.source]
+        status.state, status.error, status.failed_at = "failed", failure.error, failure.epoch
+        status.published = self._shown(status)
+        for output in self.outputs.values():
+            if output.source == failure.source:
+                output.state, output.error = "failed", failure.error
+
+    def _shown(self, status: SourceStatus) -> Frontier:
+        """Return how far a source is in the tables at the newest published epoch: from where it failed, no further."""
+        upper = self.published if status.failed_at is None else min(self.published, status.failed_at)
+        return self.timeline.tables[status.name].inverse(upper)
+
+    # What the operators tell. Each of their watcher protocols is a part of this class.
+
+    def answered(self, answer: Answer) -> None:
+        """A reader has answered to a tick."""
+        status = self.sources[answer.source]
+        if answer.probe is not None:
+            probe = answer.probe
+            status.state = "running" if status.state in ("stalled", "starting") else status.state
+            if not probe.end and probe.note:
+                status.state = "starting"
+            status.error, status.since, status.attempt = None, None, 0
+            status.end, status.note = probe.end, probe.note
+            status.looks.append((probe.at, probe.end if probe.more else probe.upper))
+        elif status.state != "failed":
+            if status.state != "stalled":
+                status.since = self.env.now()
+            status.state, status.error, status.attempt = "stalled", answer.error, answer.attempt
+        self._refresh(status)
+        self._changed(self)
+
+    def minted(self) -> None:
+        """An epoch has been bound."""
+        for status in self.sources.values():
+            status.bound = self.timeline.tables[status.name].frontier
+            if status.bound.sealed and status.state != "failed":
+                status.state = "sealed"
+        self._changed(self)
+
+    def failed(self, failure: Failed) -> None:
+        """A source has failed for good."""
+        self._fail(failure)
+        self._changed(self)
+
+    def settled(self, *, caught_up: bool) -> None:
+        """A tick is over."""
+        if caught_up and self.reached is None:
+            self.reached = self.upper
+        self._changed(self)
+
+    def stop(self) -> None:
+        """The runner was asked to stop: it finishes what is under way."""
+        self.stopping = True
+        self._changed(self)
+
+    def staging(self, need: Need) -> None:
+        """A job has begun."""
+        self.job = need
+        self._changed(self)
+
+    def staged(self, need: Need, performed: Performed) -> None:
+        """A job has ended well, for those of its outputs that did not fail."""
+        self.job = None
+        self.expected.update(dict.fromkeys(need.outputs, need.upper))
+        for name, records in performed.result.records.items():
+            self.sources[name].records += records
+        self._changed(self)
+
+    def retrying(self, need: Need, error: BaseException, attempt: int) -> None:
+        """A job has failed and will be tried again."""
+        self.job = None
+        for name in need.outputs:
+            self.stalled(name, error if isinstance(error, Exception) else RuntimeError(str(error)), attempt)
+
+    def output_failed(self, failure: OutputFailed) -> None:
+        """An output has failed for good, for a reason of its own."""
+        status = self.outputs[failure.output]
+        status.state, status.error = "failed", failure.error
+        self._changed(self)
+
+    def stalled(self, output: str, error: Exception, attempt: int) -> None:
+        """An output cannot be written at present."""
+        status = self.outputs[output]
+        if status.state != "failed":
+            status.state, status.error, status.attempt = "stalled", error, attempt
+        self._changed(self)
+
+    def committed(self, committed: Committed) -> None:
+        """An output holds more epochs."""
+        status = self.outputs[committed.output]
+        status.upper = committed.upper
+        status.rows += committed.rows
+        status.bytes += committed.bytes
+        status.commits.append((self.env.monotonic(), committed.rows))
+        if status.state != "failed":
+            status.state = "live" if committed.upper >= self.published else "catching_up"
+            status.error, status.attempt = None, 0
+        self._changed(self)
+
+    def publish(self, upper: int) -> None:
+        """Epochs have been published."""
+        self.published = upper
+        for status in self.sources.values():
+            status.published = self._shown(status)
+            self._refresh(status)
+        self._changed(self)
+
+    def _refresh(self, status: SourceStatus) -> None:
+        while status.looks and status.looks[0][1].less_equal(status.published):
+            status.fresh_at = status.looks.popleft()[0]
+        while len(status.looks) > 1000:
+            status.looks.popleft()

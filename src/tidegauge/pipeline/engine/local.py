@@ -1,0 +1,126 @@
+"""The local engine: the tasks of a job in threads of this process, without Java.
+
+Invariant: it stages what the Spark engine would stage for the same job. It runs Arrow functions only, and says which
+step needs Spark.
+
+>>> engine = LocalEngine(threads=0)
+>>> engine.name, engine.parallelism
+('local', 1)
+>>> engine.close()
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+
+from tidegauge.errors.engine import JobFailed
+from tidegauge.errors.flow import InvalidArgument
+from tidegauge.pipeline.engine.parts import arrow_functions, arrow_write, dealt, stream_schema
+from tidegauge.pipeline.functions import result_schema, said, with_epoch
+from tidegauge.pipeline.job import EpochJob, JobResult, OutputPlan
+from tidegauge.pipeline.report import Report, merge
+from tidegauge.pipeline.task import Read, Write, run
+
+__all__ = ["LocalEngine"]
+
+
+class LocalEngine:
+    """Runs jobs in `threads` threads, by default one for each processor.
+
+    With 0 threads a job runs inside `submit`, whose future is done when it returns: nothing is left to chance.
+    """
+
+    name: Final = "local"
+
+    def __init__(self, *, threads: int | None = None) -> None:
+        if threads is not None and (not isinstance(threads, int) or threads < 0):
+            raise InvalidArgument(parameter="threads", value=threads, expected="a number of threads, 0 for none")
+        self._threads: Final = (os.cpu_count() or 1) if threads is None else threads
+        self._pool: Final = (
+            ThreadPoolExecutor(self._threads, thread_name_prefix="tidegauge-task") if self._threads else None
+        )
+        self._closed: Final = threading.Event()
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks run at once."""
+        return max(1, self._threads)
+
+    def schema(self, plan: OutputPlan, source_schema: pa.Schema) -> pa.Schema:
+        """Return the columns that the plan's functions give, with `_epoch` last. Raises `NeedsSpark`."""
+        rows = result_schema(arrow_functions(plan), stream_schema(plan, source_schema), output=plan.name)
+        return with_epoch(rows)
+
+    def submit(self, job: EpochJob) -> Future[JobResult]:
+        """Start the job's tasks. The future fails with `JobFailed` when the engine is closed meanwhile."""
+        reads = {read.name: read for read in job.reads}
+        writes = [arrow_write(work, reads[work.plan.source]) for work in job.outputs]
+        names = [work.plan.name for work in job.outputs]
+        done: Future[JobResult] = Future()
+        done.set_running_or_notify_cancel()
+        tasks = [
+            partial(self._task, part, writes, job, number)
+            for number, part in enumerate(dealt(job.reads, tasks=self.parallelism * 4))
+        ]
+        if self._pool is None:
+            futures = [_finished(task) for task in tasks]
+        else:
+            try:
+                futures = [self._pool.submit(task) for task in tasks]
+            except RuntimeError:  # the pool takes no more
+                done.set_exception(_closed(job))
+                return done
+        left = [len(futures)]
+        lock = threading.Lock()
+
+        def settle(_future: Future[Report]) -> None:
+            with lock:
+                left[0] -= 1
+                if left[0]:
+                    return
+            try:
+                done.set_result(merge([future.result() for future in futures], names))
+            except JobFailed as error:
+                done.set_exception(error)
+            except BaseException as error:  # noqa: BLE001 - whatever ended a task is what the job failed of
+                failed = JobFailed(first=job.lower, last=job.upper - 1, detail=said(error, where=True))
+                failed.__cause__ = error
+                done.set_exception(failed)
+
+        for future in futures:
+            future.add_done_callback(settle)
+        return done
+
+    def close(self) -> None:
+        """Stop running jobs after their current batch and wait for their threads."""
+        self._closed.set()
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _task(self, reads: list[Read], writes: list[Write], job: EpochJob, number: int) -> Report:
+        report = Report()
+        for _ in run(reads, writes, [], report, job=job.id, task=number, halted=self._closed.is_set):
+            pass
+        if self._closed.is_set():
+            raise _closed(job)
+        return report
+
+
+def _closed(job: EpochJob) -> JobFailed:
+    return JobFailed(first=job.lower, last=job.upper - 1, detail="the engine was closed")
+
+
+def _finished(task: Callable[[], Report]) -> Future[Report]:
+    future: Future[Report] = Future()
+    try:
+        future.set_result(task())
+    except BaseException as error:  # noqa: BLE001 - it is handed on in the future
+        future.set_exception(error)
+    return future

@@ -1,0 +1,55 @@
+"""A job taken apart: the reads of each task, and the tasks' part of outputs that are Arrow functions alone.
+
+Invariant: every split of the job is in exactly one task.
+
+>>> dealt((), tasks=4)
+[[]]
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from tidegauge.errors.flow import NeedsSpark
+from tidegauge.pipeline.engine.packing import deal
+from tidegauge.pipeline.job import MapBatches, OutputPlan, OutputWork, SourceRead
+from tidegauge.pipeline.task import Read, Write
+from tidegauge.sources.protocol import BAD_RECORDS
+
+__all__ = ["arrow_functions", "arrow_write", "dealt", "stream_schema"]
+
+
+def stream_schema(plan: OutputPlan, source_schema: pa.Schema) -> pa.Schema:
+    """Return the columns with which an output's stream begins."""
+    return BAD_RECORDS if plan.channel == "errors" else source_schema
+
+
+def arrow_functions(plan: OutputPlan) -> tuple[MapBatches, ...]:
+    """Return the steps of an output that has Arrow functions alone, or raise `NeedsSpark`."""
+    functions = []
+    for step in plan.steps:
+        if not isinstance(step, MapBatches):
+            raise NeedsSpark(output=plan.name, step=type(step).__name__.lower())
+        functions.append(step)
+    return tuple(functions)
+
+
+def arrow_write(work: OutputWork, read: SourceRead) -> Write:
+    """Return the task's part of an output of Arrow functions alone."""
+    plan = work.plan
+    rows = stream_schema(plan, read.schema)
+    return Write(plan.name, plan.source, plan.channel, arrow_functions(plan), plan.sink, rows, work.schema)
+
+
+def dealt(reads: tuple[SourceRead, ...], *, tasks: int) -> list[list[Read]]:
+    """Return the reads of each task: the splits of all sources, packed by weight."""
+    pieces = [(read, split) for read in reads for split in read.splits]
+    groups = deal([split.weight for _, split in pieces], tasks=tasks)
+    return [
+        [
+            Read(read.name, read.source, read.schema, read.collect, mine)
+            for read in reads
+            if (mine := tuple(pieces[i][1] for i in group if pieces[i][0] is read))
+        ]
+        for group in groups
+    ]

@@ -1,0 +1,183 @@
+"""What users write: sources, streams and sinks, joined into a flow.
+
+A flow is a description. Nothing is opened, read or written before `run`. Sources and outputs are known by the names
+given here (law 8): rename one and it is another one.
+
+>>> import tidegauge as tg
+>>> flow = tg.Dataflow("shop", store="sqlite:///shop.db")
+>>> orders = flow.source("orders", tg.FileSource("orders/*.jsonl", format=tg.Json("id long, amount double")))
+>>> flow.sink("large_orders", orders.filter("amount > 100").select("id"), tg.DeltaSink("lake/large_orders"))
+>>> flow
+Dataflow('shop': orders -> large_orders)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import pyarrow as pa
+
+from tidegauge.env import Env
+from tidegauge.errors.flow import ForeignStream, InvalidArgument, InvalidName, NameTaken
+from tidegauge.pipeline.job import Engine, Filter, MapBatches, OutputPlan, Select, Step, Transform
+from tidegauge.sinks.protocol import Sink
+from tidegauge.sources.protocol import Source
+
+if TYPE_CHECKING:
+    from tidegauge.pipeline.board import Board
+    from tidegauge.pipeline.runner import Outcome
+
+__all__ = ["Dataflow", "Stream"]
+
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.\-]{0,127}")
+
+
+def _named(kind: str, name: str) -> str:
+    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+        raise InvalidName(kind=kind, name=str(name))
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """The rows of a source after some steps. Each method returns a new stream; none does anything yet."""
+
+    flow: Dataflow
+    source: str
+    channel: Literal["rows", "errors"] = "rows"
+    steps: tuple[Step, ...] = ()
+
+    def __repr__(self) -> str:
+        shown = [self.source if self.channel == "rows" else f"{self.source}.errors"]
+        shown += [type(step).__name__.lower() for step in self.steps]
+        return f"Stream({' | '.join(shown)})"
+
+    def _then(self, step: Step) -> Stream:
+        return replace(self, steps=(*self.steps, step))
+
+    def filter(self, condition: str) -> Stream:
+        """Keep the rows for which a SQL expression is true. Runs on Spark."""
+        if not isinstance(condition, str) or not condition.strip():
+            raise InvalidArgument(parameter="condition", value=condition, expected="a SQL expression")
+        return self._then(Filter(condition))
+
+    def select(self, *expressions: str) -> Stream:
+        """Replace the columns by SQL expressions, such as `"id", "amount * 1.2 AS gross"`. Runs on Spark."""
+        if not expressions or not all(isinstance(e, str) and e.strip() for e in expressions):
+            raise InvalidArgument(parameter="expressions", value=list(expressions), expected="SQL expressions")
+        return self._then(Select(expressions))
+
+    def transform(self, function: Callable[[Any], Any]) -> Stream:
+        """Apply a function from DataFrame to DataFrame. Runs on Spark.
+
+        The frame has the column `_epoch` and may span several epochs; the result keeps the column. So that an epoch's
+        rows depend on that epoch alone, a function that aggregates or deduplicates does so by `_epoch`.
+        """
+        if not callable(function):
+            raise InvalidArgument(parameter="function", value=function, expected="a function of a DataFrame")
+        return self._then(Transform(function))
+
+    def map_batches(
+        self, function: Callable[[pa.RecordBatch], pa.RecordBatch], *, schema: pa.Schema | None = None
+    ) -> Stream:
+        """Apply a function from RecordBatch to RecordBatch, wherever the batch is.
+
+        It runs again when a task is tried again, so it should depend on the batch alone. Where `schema` is not given
+        the function is called once with an empty batch to learn what it returns.
+        """
+        if not callable(function):
+            raise InvalidArgument(parameter="function", value=function, expected="a function of a RecordBatch")
+        if schema is not None and not isinstance(schema, pa.Schema):
+            raise InvalidArgument(parameter="schema", value=schema, expected="a pyarrow.Schema")
+        return self._then(MapBatches(function, schema))
+
+    @property
+    def errors(self) -> Stream:
+        """The records that could not be decoded, with where they stand and their raw bytes.
+
+        A source whose errors go to some sink no longer fails on such a record.
+        """
+        if self.steps or self.channel == "errors":
+            raise InvalidArgument(
+                parameter="errors", value=repr(self), expected="the errors of a source's own stream"
+            )
+        return replace(self, channel="errors")
+
+
+class Dataflow:
+    """A named set of sources and outputs that share one timeline of epochs, kept in one store.
+
+    store: where the timeline lives, such as `sqlite:///shop.db`. tick: seconds between two looks at the sources.
+    """
+
+    def __init__(self, name: str, *, store: str, tick: float = 0.5) -> None:
+        if not isinstance(store, str) or "://" not in store:
+            raise InvalidArgument(parameter="store", value=store, expected="a database URL like sqlite:///shop.db")
+        if not isinstance(tick, int | float) or not 0 < tick < float("inf"):
+            raise InvalidArgument(parameter="tick", value=tick, expected="a positive number of seconds")
+        self.name: Final = _named("flow", name)
+        self.store: Final = store
+        self.tick: Final = float(tick)
+        self._sources: dict[str, Source] = {}
+        self._outputs: dict[str, OutputPlan] = {}
+
+    def __repr__(self) -> str:
+        arrows = [f"{plan.source} -> {plan.name}" for plan in self._outputs.values()]
+        return f"Dataflow({self.name!r}: {', '.join(arrows) or 'no outputs'})"
+
+    @property
+    def sources(self) -> Mapping[str, Source]:
+        """The sources by name."""
+        return MappingProxyType(self._sources)
+
+    @property
+    def outputs(self) -> Mapping[str, OutputPlan]:
+        """The outputs by name."""
+        return MappingProxyType(self._outputs)
+
+    def source(self, name: str, source: Source) -> Stream:
+        """Add a source and return the stream of its rows."""
+        _named("source", name)
+        if name in self._sources:
+            raise NameTaken(flow=self.name, kind="source", name=name)
+        if not isinstance(source, Source):
+            raise InvalidArgument(parameter="source", value=source, expected="a source such as tg.FileSource(...)")
+        self._sources[name] = source
+        return Stream(self, name)
+
+    def sink(self, name: str, stream: Stream, sink: Sink) -> None:
+        """Add an output: the rows of a stream go into a table."""
+        _named("output", name)
+        if name in self._outputs:
+            raise NameTaken(flow=self.name, kind="output", name=name)
+        if not isinstance(stream, Stream):
+            raise InvalidArgument(parameter="stream", value=stream, expected="a stream of this flow")
+        if stream.flow is not self:
+            raise ForeignStream(stream=repr(stream), owner=stream.flow.name, flow=self.name)
+        if not isinstance(sink, Sink):
+            raise InvalidArgument(parameter="sink", value=sink, expected="a sink such as tg.DeltaSink(...)")
+        self._outputs[name] = OutputPlan(name, stream.source, stream.channel, stream.steps, sink)
+
+    def run(
+        self,
+        until: Literal["caught-up"] | None = None,
+        *,
+        spark: Any = None,
+        engine: Literal["spark", "local"] | Engine = "spark",
+        env: Env | None = None,
+        watch: Callable[[Board], None] | None = None,
+    ) -> Outcome:
+        """Run until interrupted, or until everything that is upstream now is in the outputs.
+
+        spark: a session to use; otherwise one is made on this machine. engine: `"local"` runs Arrow functions without
+        Spark. watch: called with the flow's board whenever something on it may have changed.
+
+        Raises the first definite error once the sources and outputs that it does not concern have come to rest.
+        """
+        from tidegauge.pipeline.runner import run
+
+        return run(self, until=until, spark=spark, engine=engine, env=env or Env(), watch=watch)

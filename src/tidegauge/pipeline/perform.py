@@ -1,0 +1,107 @@
+"""Performing a need: plan the slices into splits, let the engine stage them, say what came of it.
+
+Runs beside the worker. It keeps nothing and decides nothing that lasts: the stage operator does, from what is
+returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tidegauge.env import Env
+from tidegauge.errors.base import Definite, TidegaugeError, Transient
+from tidegauge.pipeline.job import Engine, EpochJob, Failure, JobResult, OutputPlan, OutputWork, SourceRead
+from tidegauge.pipeline.need import Need
+from tidegauge.remap.binding import Bound, Slice
+from tidegauge.sources.protocol import Source
+
+__all__ = ["Order", "Performed", "Performer", "performer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A need, with the slices of each source in its epochs and what is bound of each source."""
+
+    need: Need
+    slices: Mapping[str, list[Slice]]
+    bounds: Mapping[str, Bound]
+
+
+@dataclass(frozen=True, slots=True)
+class Performed:
+    """What came of an order: the job's name and result, and the schema of each output that it staged."""
+
+    job: str
+    schemas: Mapping[str, pa.Schema]
+    result: JobResult
+
+
+Performer = Callable[[Order], Performed]
+
+
+def performer(plans: Mapping[str, OutputPlan], sources: Mapping[str, Source], engine: Engine, env: Env) -> Performer:
+    """Return the function that performs orders with these sources on this engine.
+
+    Schemas of outputs are asked of the engine once: a source's schema never changes.
+    """
+    schemas: dict[str, pa.Schema] = {}
+    collecting = {plan.source for plan in plans.values() if plan.channel == "errors"}
+
+    def schema_of(plan: OutputPlan, bound: Bound) -> pa.Schema:
+        if plan.name not in schemas:
+            schemas[plan.name] = output_schema(plan, bound.schema, engine)
+        return schemas[plan.name]
+
+    def perform(order: Order) -> Performed:
+        need, job = order.need, env.unique()
+        reads, failures = [], []
+        for name, slices in order.slices.items():
+            source, bound = sources[name], order.bounds[name]
+            try:
+                splits = tuple(source.plan(slices, bound))
+            except Definite as error:
+                failures.append(first_failure(name, source, slices, bound, error))
+            else:
+                reads.append(SourceRead(name, source, bound.schema, splits, name in collecting))
+        read = {part.name for part in reads}
+        works = []
+        for name in (name for name in need.outputs if plans[name].source in read):
+            try:
+                works.append(OutputWork(plans[name], schema_of(plans[name], order.bounds[plans[name].source])))
+            except Transient:
+                raise
+            except TidegaugeError as error:  # steps that do not fit columns which were inferred just now
+                failures.append(Failure(plans[name].source, name, need.lower, error))
+        result = JobResult({})
+        if works:
+            with env.effect("stage"):
+                epoch_job = EpochJob(job, need.lower, need.upper, tuple(reads), tuple(works))
+                result = engine.submit(epoch_job).result()
+        return Performed(
+            job,
+            {work.plan.name: work.schema for work in works},
+            JobResult(result.staged, (*failures, *result.failures), result.records, result.bytes_read),
+        )
+
+    return perform
+
+
+def first_failure(name: str, source: Source, slices: list[Slice], bound: Bound, error: Definite) -> Failure:
+    """Return the failure of a source whose slices cannot all be planned, at the first epoch of which that is true."""
+    epochs = sorted({piece.epoch for piece in slices})
+    for epoch in epochs:
+        try:
+            source.plan([piece for piece in slices if piece.epoch == epoch], bound)
+        except Definite as found:
+            return Failure(name, None, epoch, found)
+    return Failure(name, None, epochs[0], error)
+
+
+def output_schema(plan: OutputPlan, source_schema: pa.Schema, engine: Engine) -> pa.Schema:
+    """Return the columns of an output, `_epoch` last, or raise what is wrong with its steps or for its sink."""
+    schema = engine.schema(plan, source_schema)
+    plan.sink.check(schema)
+    return schema

@@ -1,0 +1,121 @@
+"""Reading tables back, all at one published epoch.
+
+Invariant: every output read as of the same epoch shows the same instant of the timeline: the rows of the epochs up to
+it, and nothing of later ones, whatever has been committed since. A read that cannot show that is an error, never
+less.
+
+`as_of` is an epoch, or a time (the newest epoch published that was minted by then; a time without a zone is UTC), or
+nothing for the newest published epoch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from tidegauge.env import Env
+from tidegauge.errors.command import NotPublished, OutputHasFailed, OutputIsBehind
+from tidegauge.errors.flow import InvalidArgument, UnknownName
+from tidegauge.pipeline.flow import Dataflow
+from tidegauge.pipeline.inspect import holds, opened, table_of
+from tidegauge.remap.store import Loaded, Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["AsOf", "read", "read_arrow"]
+
+AsOf: TypeAlias = int | str | datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """Files that hold every row of the epochs up to `epoch`, perhaps among later ones. `schema` is the table's."""
+
+    epoch: int
+    uris: list[str]
+    schema: pa.Schema
+
+
+def _instant(as_of: str | datetime) -> datetime:
+    try:
+        time = datetime.fromisoformat(as_of) if isinstance(as_of, str) else as_of
+    except ValueError:
+        raise InvalidArgument(
+            parameter="as_of", value=as_of, expected="an epoch or a time like 2026-11-20 17:00"
+        ) from None
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time
+
+
+def _epoch(store: Store, flow: str, published: int, as_of: AsOf) -> int | None:
+    """Return the epoch that `as_of` names, None for the newest one."""
+    if as_of is None:
+        if published == 0:
+            raise NotPublished(as_of="the newest epoch", published=0)
+        return None
+    if isinstance(as_of, bool) or not isinstance(as_of, int | str | datetime):
+        raise InvalidArgument(parameter="as_of", value=as_of, expected="an epoch or a time like 2026-11-20 17:00")
+    epoch = as_of if isinstance(as_of, int) else store.epoch_at(flow, _instant(as_of))
+    if epoch is None or not 0 <= epoch < published:
+        raise NotPublished(as_of=as_of, published=published)
+    return epoch
+
+
+def _check_held(loaded: Loaded, output: str, source: str, held: int, epoch: int) -> None:
+    if epoch < held:
+        return
+    failure = loaded.sources[source].failure
+    if failure is not None and epoch >= failure[0]:
+        raise OutputHasFailed(output=output, epoch=failure[0], as_of=epoch, detail=failure[1].summary)
+    raise OutputIsBehind(output=output, upper=held, as_of=epoch)
+
+
+def _view(flow: Dataflow, output: str, as_of: AsOf) -> _View:
+    if output not in flow.outputs:
+        raise UnknownName(kind="output", name=output, known=sorted(flow.outputs))
+    source = flow.outputs[output].source
+    with opened(flow, Env()) as store:
+        loaded = store.load(flow.name)
+        named = _epoch(store, flow.name, loaded.flow.published, as_of)
+    table = table_of(flow, output, loaded.flow.incarnation)
+    held = holds(loaded, source, table.upper)
+    epoch = min(loaded.flow.published, held) - 1 if named is None else named
+    _check_held(loaded, output, source, held, epoch)
+    schema = table.schema
+    if schema is None:
+        raise NotPublished(as_of=f"a row of {output}", published=loaded.flow.published)
+    files = [file for file in table.files() if file.first_epoch <= epoch]
+    return _View(epoch, table.uris(files), schema)
+
+
+def read_arrow(flow: Dataflow, output: str, *, as_of: AsOf = None) -> pa.Table:
+    """Return an output as an Arrow table, as of an epoch or a time. Needs no Spark.
+
+    Raises `NotPublished`, `OutputHasFailed`, `OutputIsBehind`, `UnknownName`, `FlowNeverRan`.
+    """
+    view = _view(flow, output, as_of)
+    if not view.uris:
+        return view.schema.empty_table()
+    found = ds.dataset(view.uris, format="parquet", schema=view.schema, partitioning=None)
+    return found.to_table(filter=pc.field("_epoch") <= view.epoch)
+
+
+def read(spark: Any, flow: Dataflow, output: str, *, as_of: AsOf = None) -> DataFrame:
+    """Return an output as a DataFrame of the given session, as of an epoch or a time. Needs no table format's JARs.
+
+    The frame reads the files that are committed now: what is committed later does not appear in it.
+    Raises what `read_arrow` raises.
+    """
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    view = _view(flow, output, as_of)
+    schema = from_arrow_schema(view.schema)
+    if not view.uris:
+        return spark.createDataFrame([], schema)  # type: ignore[no-any-return]
+    frame = spark.read.schema(schema).parquet(*view.uris)
+    return frame.where(frame["_epoch"] <= view.epoch)  # type: ignore[no-any-return]

@@ -1,0 +1,149 @@
+"""Rendering: a flow becomes a timely dataflow, of one scope for each source and one for the epochs.
+
+```text
+ scope of each source (times: frontiers)        scope of the flow (times: epochs)
+   reader ── answers ──────────────────────────► remap ── spans ──► reclock ── slices ──► stage
+     ▲ ▲                                          │ ▲                                     │  │ manifests, per output
+     │ └────────────── ticks ─────────────────────┘ └───────────── failures ──────────────┘  ▼
+     │                                                                                    persist (each output)
+     └──────────── acknowledgements ──────────── resumption ◄── publish ◄── committed ───────┘
+```
+
+What crosses between scopes is captured with its progress and drained on the other side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tidegauge.dataflow import INT, EventQueue, Stream, Worker
+from tidegauge.env import Env
+from tidegauge.pipeline.board import Board
+from tidegauge.pipeline.job import OutputPlan
+from tidegauge.pipeline.perform import Performer
+from tidegauge.pipeline.stage import stage
+from tidegauge.reclock.operator import reclock
+from tidegauge.remap.gauge import GAUGE
+from tidegauge.remap.operator import remap
+from tidegauge.remap.round import Failed
+from tidegauge.remap.store import Lease, Store
+from tidegauge.remap.timeline import Timeline
+from tidegauge.sinks.persist import Committed, persist
+from tidegauge.sinks.protocol import StagedFile, Table
+from tidegauge.sinks.publish import publish
+from tidegauge.sinks.resumption import resumption
+from tidegauge.sources.protocol import Source
+from tidegauge.sources.reader import Spawn, backoff, reader
+
+__all__ = ["Opened", "render"]
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A flow with everything durable opened: what rendering starts from."""
+
+    name: str
+    tick: float
+    sources: Mapping[str, Source]
+    plans: Mapping[str, OutputPlan]
+    tables: Mapping[str, Table]
+    timeline: Timeline
+    published: int
+    failed: Mapping[str, Failed]
+    store: Store
+    lease: Lease
+
+
+def render(
+    flow: Opened,
+    worker: Worker,
+    *,
+    perform: Performer,
+    board: Board,
+    env: Env,
+    spawn: Spawn,
+    ticking: Callable[[], bool],
+) -> None:
+    """Build the flow's dataflows in the worker. `ticking` says whether to bind and stage anything new."""
+    uppers = {name: table.upper for name, table in flow.tables.items()}
+    limits = {name: flow.failed[plan.source].epoch for name, plan in flow.plans.items() if plan.source in flow.failed}
+    live = [
+        name for name in flow.sources if name not in flow.failed and not flow.timeline.tables[name].frontier.sealed
+    ]
+    ticks = {name: EventQueue(INT) for name in live}
+    answers = {name: EventQueue(GAUGE) for name in live}
+    acknowledgements = {name: EventQueue(INT) for name in live}
+    failures = EventQueue(INT)
+
+    def discard(output: str, files: tuple[StagedFile, ...]) -> None:
+        flow.tables[output].discard(files)
+
+    for name in live:
+        with worker.dataflow(f"{flow.name}/{name}", order=GAUGE) as scope:
+            reader(
+                scope,
+                name,
+                flow.sources[name],
+                ticks=ticks[name],
+                acknowledgements=acknowledgements[name],
+                env=env,
+                spawn=spawn,
+            ).capture(answers[name])
+
+    with worker.dataflow(flow.name, order=INT) as scope:
+        bindings = remap(
+            scope,
+            timeline=flow.timeline,
+            store=flow.store,
+            lease=flow.lease,
+            env=env,
+            interval=flow.tick,
+            resume=min([flow.published, *uppers.values()]),
+            answers=answers,
+            failures=failures,
+            published=lambda: board.published,
+            ticking=ticking,
+            watcher=board,
+        )
+        for name, ticked in bindings.ticks.items():
+            ticked.capture(ticks[name])
+        staging = stage(
+            reclock(bindings.spans, flow.timeline),
+            timeline=flow.timeline,
+            plans=flow.plans,
+            units={name: source.unit for name, source in flow.sources.items()},
+            uppers=uppers,
+            limits=limits,
+            perform=perform,
+            discard=discard,
+            spawn=spawn,
+            env=env,
+            going=ticking,
+            watcher=board,
+        )
+        staging.failures.capture(failures)
+        commits: list[Stream[Committed]] = [
+            persist(manifests, output=name, table=flow.tables[name], env=env, backoff=backoff, watcher=board)
+            for name, manifests in staging.manifests.items()
+        ]
+        committed = scope.concatenate(commits)
+        published = publish(
+            committed,
+            store=flow.store,
+            lease=flow.lease,
+            timeline=flow.timeline,
+            published=flow.published,
+            env=env,
+            watch=board.publish,
+        )
+        told = resumption(
+            published,
+            committed,
+            timeline=flow.timeline,
+            readers={name: plan.source for name, plan in flow.plans.items()},
+            uppers=uppers,
+        )
+        for name, frontiers in told.items():
+            if name in acknowledgements:
+                frontiers.capture(acknowledgements[name])

@@ -1,0 +1,291 @@
+"""The runner: opens what is durable, renders the flow into a worker, and steps it until there is reason to stop.
+
+Invariant: nothing that the runner holds in memory matters. Killed at any instant, the next run starts from the store
+and the tables and comes to the same rows.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Literal
+
+from tidegauge.dataflow import Worker
+from tidegauge.env import Env
+from tidegauge.errors.base import Transient
+from tidegauge.errors.engine import RecordUnparsable
+from tidegauge.errors.flow import EmptyFlow, InvalidArgument
+from tidegauge.pipeline.board import Board
+from tidegauge.pipeline.job import Engine
+from tidegauge.pipeline.perform import output_schema, performer
+from tidegauge.pipeline.render import Opened, render
+from tidegauge.remap.round import Failed
+from tidegauge.remap.store import Holder, Lease, OutputSpec, SourceSpec, Store
+from tidegauge.remap.timeline import Timeline
+from tidegauge.sinks.protocol import OutputId
+from tidegauge.sources.reader import Spawn
+
+if TYPE_CHECKING:
+    from tidegauge.pipeline.flow import Dataflow
+
+__all__ = ["Outcome", "Runner", "at_once", "run"]
+
+RENEW_EVERY = 5.0
+"""Seconds between two renewals of the lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Where a run stopped: every epoch before `published` is in every live output. `why` is for people."""
+
+    flow: str
+    published: int
+    why: Literal["caught up", "sealed", "stopped"]
+
+
+def at_once(function: Callable[[], Any]) -> Future[Any]:
+    """Run a function here and now, and return its future: the `spawn` of a run in one thread."""
+    future: Future[Any] = Future()
+    try:
+        future.set_result(function())
+    except BaseException as error:  # noqa: BLE001 - it is the future's to raise
+        future.set_exception(error)
+    return future
+
+
+class Runner:
+    """A flow under way. `step` it, or `run` it to its end; `close` it in any case."""
+
+    def __init__(
+        self,
+        flow: Dataflow,
+        engine: Engine,
+        *,
+        env: Env,
+        spawn: Spawn,
+        watch: Callable[[Board], None] | None = None,
+    ) -> None:
+        if not flow.outputs:
+            raise EmptyFlow(flow=flow.name)
+        for plan in flow.outputs.values():
+            declared = flow.sources[plan.source].schema
+            if declared is not None:
+                output_schema(plan, declared, engine)
+        self.flow = flow
+        self.env = env
+        self.engine = engine
+        self.stopping = False
+        self._resources = ExitStack()
+        try:
+            opened = self._open()
+            self.board = Board(
+                opened.timeline,
+                units={name: source.unit for name, source in flow.sources.items()},
+                plans=flow.outputs,
+                uppers={name: table.upper for name, table in opened.tables.items()},
+                published=opened.published,
+                failed=opened.failed,
+                env=env,
+                changed=watch or _unwatched,
+            )
+            self._worker = Worker(monotonic=env.monotonic)
+            render(
+                opened,
+                self._worker,
+                perform=performer(flow.outputs, flow.sources, engine, env),
+                board=self.board,
+                env=env,
+                spawn=spawn,
+                ticking=lambda: not self.stopping,
+            )
+        except BaseException:
+            self._resources.close()
+            raise
+
+    def _open(self) -> Opened:
+        flow, env = self.flow, self.env
+        store = Store.open(flow.store, env=env)
+        self._resources.callback(store.close)
+        self.lease: Lease = store.acquire(flow.name, holder=Holder.current(env))
+        self._resources.callback(self.lease.release)
+        store.register(
+            self.lease,
+            sources={name: SourceSpec(source.describe(), source.schema) for name, source in flow.sources.items()},
+            outputs={name: OutputSpec(plan.source, plan.sink.describe()) for name, plan in flow.outputs.items()},
+        )
+        loaded = store.load(flow.name)
+        failed: dict[str, Failed] = {}
+        collecting = {plan.source for plan in flow.outputs.values() if plan.channel == "errors"}
+        for name in flow.sources:
+            failure = loaded.sources[name].failure
+            if failure is None:
+                continue
+            if name in collecting and isinstance(failure[1], RecordUnparsable):
+                store.clear_failure(self.lease, name)
+            else:
+                failed[name] = Failed(name, *failure)
+        tables = {
+            name: plan.sink.open(OutputId(flow.name, name, loaded.flow.incarnation))
+            for name, plan in flow.outputs.items()
+        }
+        return Opened(
+            name=flow.name,
+            tick=flow.tick,
+            sources=flow.sources,
+            plans=flow.outputs,
+            tables=tables,
+            timeline=Timeline(
+                {name: loaded.sources[name].table for name in flow.sources},
+                upper=loaded.flow.upper,
+                details={name: loaded.sources[name].details for name in flow.sources},
+                schemas={name: loaded.sources[name].schema for name in flow.sources},
+            ),
+            published=loaded.flow.published,
+            failed=failed,
+            store=store,
+            lease=self.lease,
+        )
+
+    def step(self, *, park: float = 0.0) -> None:
+        """Run what can run; when nothing can, wait at most `park` seconds for something to happen.
+
+        An error with a code of its own that an operator raised is raised as it is.
+        """
+        try:
+            self._worker.step_or_park(park)
+        except OperatorFailed as failed:
+            if isinstance(failed.__cause__, TidegaugeError):
+                raise failed.__cause__ from failed.__cause__.__cause__
+            raise
+
+    def stop(self) -> None:
+        """Bind and stage nothing more. What is under way is finished by the steps that follow."""
+        self.stopping = True
+
+    def ended(self, until: Literal["caught-up"] | None) -> Literal["caught up", "sealed", "stopped"] | None:
+        """Say why the run is over, or None while it is not."""
+        board = self.board
+        outputs = [o for o in board.outputs.values() if o.state != "failed"]
+        held = min([board.upper, *(o.upper for o in outputs)])
+        if self.stopping:
+            at_rest = board.job is None and all(o.upper >= board.expected[o.name] for o in outputs)
+            return "stopped" if at_rest and board.published >= held else None
+        held = min(held, board.published)  # an output that was added late may hold less than is published
+        over = not outputs or all(s.state in ("sealed", "failed") for s in board.sources.values())
+        if over and held >= board.upper and board.job is None:
+            return "sealed"
+        return "caught up" if until and board.reached is not None and held >= board.reached else None
+
+    def run(self, until: Literal["caught-up"] | None) -> Outcome:
+        """Step until the run is over. Raises the first definite error of a source or an output, at the end."""
+        with _renewing(self.lease) as lost:
+            while (why := self.ended(until)) is None:
+                if lost:
+                    raise lost[0]
+                if self.stopping and not self.board.stopping:
+                    self.board.stop()
+                self.step(park=0.2)
+        if why != "stopped" and self.board.errors:
+            raise self.board.errors[0]
+        return Outcome(self.flow.name, self.board.published, why)
+
+    def close(self) -> None:
+        """Release the lease and close the store. Operators are abandoned as they are: that releases no capability."""
+        self._resources.close()
+
+
+def _unwatched(_board: Board) -> None:
+    return None
+
+
+@contextmanager
+def _renewing(lease: Lease) -> Iterator[list[Exception]]:
+    """Renew the lease beside the caller. What makes that impossible is appended to the list."""
+    lost: list[Exception] = []
+    over = threading.Event()
+
+    def renew() -> None:
+        while not over.wait(RENEW_EVERY):
+            try:
+                lease.renew()
+            except Transient:
+                continue  # the next renewal, or the driver's next write, will tell
+            except Exception as error:  # noqa: BLE001 - raised by the runner's own thread
+                lost.append(error)
+                return
+
+    thread = threading.Thread(target=renew, name="tidegauge-lease", daemon=True)
+    thread.start()
+    try:
+        yield lost
+    finally:
+        over.set()
+        thread.join()
+
+
+@contextmanager
+def _interruptible(runner: Runner) -> Iterator[None]:
+    """Make the first SIGINT or SIGTERM stop the runner after what is under way; a second one interrupts at once."""
+
+    def interrupted(_number: int, _frame: FrameType | None) -> None:
+        if runner.stopping:
+            raise KeyboardInterrupt
+        runner.stop()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before: Mapping[int, Any] = {
+        number: signal.signal(number, interrupted) for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _engine(engine: Literal["spark", "local"] | Engine, spark: Any) -> tuple[Engine, bool]:
+    """Return the engine to use, and whether it is ours to close."""
+    if engine == "local":
+        from tidegauge.pipeline.engine.local import LocalEngine
+
+        if spark is not None:
+            raise InvalidArgument(parameter="spark", value=spark, expected="no session on the local engine")
+        return LocalEngine(), True
+    if engine == "spark":
+        from tidegauge.pipeline.engine.spark import SparkEngine
+
+        return SparkEngine(spark), True
+    if isinstance(engine, str):
+        raise InvalidArgument(parameter="engine", value=engine, expected="'spark', 'local' or an engine")
+    return engine, False
+
+
+def run(
+    flow: Dataflow,
+    *,
+    until: Literal["caught-up"] | None,
+    spark: Any,
+    engine: Literal["spark", "local"] | Engine,
+    env: Env,
+    watch: Callable[[Board], None] | None,
+) -> Outcome:
+    """Run a flow in this thread; see `Dataflow.run`."""
+    if until not in (None, "caught-up"):
+        raise InvalidArgument(parameter="until", value=until, expected="'caught-up' or None")
+    chosen, ours = _engine(engine, spark)
+    with ExitStack() as resources:
+        if ours:
+            resources.callback(chosen.close)
+        pool = ThreadPoolExecutor(len(flow.sources) + 1, thread_name_prefix="tidegauge")
+        resources.callback(pool.shutdown, wait=False, cancel_futures=True)
+        runner = Runner(flow, chosen, env=env, spawn=pool.submit, watch=watch)
+        resources.callback(runner.close)
+        with _interruptible(runner):
+            return runner.run(until)

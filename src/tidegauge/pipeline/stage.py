@@ -1,0 +1,310 @@
+"""The stage operator: complete epochs become engine jobs, and what a job staged becomes manifests for the sinks.
+
+Invariants. An epoch is staged only when the frontier has passed it, that is when its binding is durable and final.
+For each output the operator holds the capability of the first epoch that the output lacks, also while a job is under
+way beside the worker; a job that fails leaves it where it is. A job reads each slice once, however many outputs want
+it.
+
+What a failure does:
+
+    engine failure, transient error     -> the whole job again, after a growing delay; the flow stops after `ATTEMPTS`
+    definite error of a source at e     -> `Failed(source, e)`; its outputs get `[lower, e)` and no more
+    definite error of one output at e   -> that output gets `[lower, e)` and no more; the others go on
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from tidegauge.dataflow import OperatorBuilder, OperatorContext, OperatorInput, OperatorOutput, Stream
+from tidegauge.env import Env
+from tidegauge.errors.base import TidegaugeError, Transient, brief
+from tidegauge.errors.running import JobGaveUp
+from tidegauge.pipeline.job import Failure, OutputPlan
+from tidegauge.pipeline.need import Need, next_need
+from tidegauge.pipeline.perform import Order, Performed, Performer
+from tidegauge.reclock.operator import SpanSlices
+from tidegauge.reclock.slices import coalesce
+from tidegauge.remap.binding import Slice
+from tidegauge.remap.round import Failed
+from tidegauge.remap.timeline import Timeline
+from tidegauge.sinks.persist import Manifest
+from tidegauge.sinks.protocol import StagedFile
+from tidegauge.sources.reader import Spawn, backoff
+
+__all__ = ["ATTEMPTS", "JOB_LIMITS", "OutputFailed", "StageWatcher", "Staging", "stage"]
+
+ATTEMPTS: Final = 6
+"""How often a job is tried before the flow stops."""
+
+JOB_LIMITS: Final[Mapping[str, int]] = {"bytes": 1 << 30, "records": 10_000_000}
+"""How many positions of a source, by its unit, one job coalesces. A single epoch may be larger: it is never split."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFailed:
+    """An output has failed for a reason of its own: it holds the epochs before `epoch` and no more."""
+
+    output: str
+    epoch: int
+    error: TidegaugeError
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """The outputs of the stage operator:
+
+    manifests for each output's sink, and sources that turned out to have failed.
+    """
+
+    manifests: Mapping[str, Stream[Manifest]]
+    failures: Stream[Failed]
+
+
+class StageWatcher(Protocol):
+    """Is told what becomes of jobs, for people."""
+
+    def staging(self, need: Need) -> None: ...  # noqa: D102
+    def staged(self, need: Need, performed: Performed) -> None: ...  # noqa: D102
+    def retrying(self, need: Need, error: BaseException, attempt: int) -> None: ...  # noqa: D102
+    def output_failed(self, failure: OutputFailed) -> None: ...  # noqa: D102
+
+
+def endings(failures: Iterable[Failure], plans: Mapping[str, OutputPlan]) -> dict[str, int]:
+    """Return the epoch at which each output concerned by definite failures ends: the least one found."""
+    ends: dict[str, int] = {}
+    for failure in failures:
+        for name, plan in plans.items():
+            if name == failure.output or (failure.output is None and plan.source == failure.source):
+                ends[name] = min(failure.epoch, ends.get(name, failure.epoch))
+    return ends
+
+
+def stage(
+    slices: Stream[SpanSlices],
+    *,
+    timeline: Timeline,
+    plans: Mapping[str, OutputPlan],
+    units: Mapping[str, str],
+    uppers: Mapping[str, int],
+    limits: Mapping[str, int],
+    perform: Performer,
+    discard: Callable[[str, tuple[StagedFile, ...]], None],
+    spawn: Spawn,
+    env: Env,
+    going: Callable[[], bool],
+    watcher: StageWatcher,
+) -> Staging:
+    """Build the operator.
+
+    uppers: the first epoch that each output lacks. limits: outputs of sources that had failed before, with the epoch
+    at which they end. units: what a position of each source counts. discard: forgets files staged in vain. going:
+    whether to begin another job.
+    """
+    builder = OperatorBuilder(slices.scope, "stage")
+    builder.input(slices)
+    manifests: dict[str, Stream[Manifest]] = {name: builder.output() for name in plans}
+    failures: Stream[Failed] = builder.output()
+
+    def build(context: OperatorContext) -> Callable[[list[OperatorInput], list[OperatorOutput]], None]:
+        operator = _Stage(
+            context=context,
+            timeline=timeline,
+            plans=plans,
+            units=units,
+            uppers=dict(uppers),
+            limits=dict(limits),
+            perform=perform,
+            discard=discard,
+            spawn=spawn,
+            env=env,
+            going=going,
+            watcher=watcher,
+        )
+        return operator.step
+
+    builder.build(build)
+    return Staging(manifests, failures)
+
+
+class _Stage:
+    """The operator's state. All of it can be lost: it follows from the timeline and the tables."""
+
+    def __init__(
+        self,
+        *,
+        context: OperatorContext,
+        timeline: Timeline,
+        plans: Mapping[str, OutputPlan],
+        units: Mapping[str, str],
+        uppers: dict[str, int],
+        limits: dict[str, int],
+        perform: Performer,
+        discard: Callable[[str, tuple[StagedFile, ...]], None],
+        spawn: Spawn,
+        env: Env,
+        going: Callable[[], bool],
+        watcher: StageWatcher,
+    ) -> None:
+        self.timeline = timeline
+        self.plans = plans
+        self.units = units
+        self.uppers = uppers
+        self.limits = limits
+        self.perform = perform
+        self.discard = discard
+        self.spawn = spawn
+        self.env = env
+        self.going = going
+        self.watcher = watcher
+        self.activator = context.activator
+        self.wake = context.sync_activator()
+        self.ports = {name: port for port, name in enumerate(plans)}
+        self.capabilities = dict(zip(plans, context.capabilities, strict=False))
+        self.failure_capability = context.capabilities[-1]
+        self.slices: dict[str, list[Slice]] = {}
+        self.job: tuple[Need, Future[Performed]] | None = None
+        self.attempt = 0
+        self.quiet_until = float("-inf")
+        self.settle()
+
+    def settle(self) -> None:
+        """Bring the capabilities to where the outputs stand; an output that has ended releases its own for good."""
+        for name, upper in self.uppers.items():
+            capability = self.capabilities.get(name)
+            if capability is None:
+                continue
+            if upper >= self.limits.get(name, upper + 1):
+                capability.drop()
+                del self.capabilities[name]
+            else:
+                capability.downgrade(upper)
+        if not self.capabilities:
+            return
+        least = min(self.uppers[name] for name in self.capabilities)
+        self.failure_capability.downgrade(least)
+        for source, waiting in self.slices.items():
+            self.slices[source] = [s for s in waiting if s.epoch >= least]
+
+    def step(self, inputs: list[OperatorInput], outputs: list[OperatorOutput]) -> None:
+        """Take in slices, hear of a job that ended, and begin as many needs as can be met at once."""
+        for _capability, batch in inputs[0].drain():
+            for span in batch:
+                for source, found in span.slices.items():
+                    self.slices.setdefault(source, []).extend(found)
+        elements = inputs[0].frontier.elements()
+        sealed = min(elements) if elements else self.timeline.upper
+        while True:
+            if self.job is not None:
+                if not self.job[1].done():
+                    return
+                self.hear(outputs)
+            if (wait := self.quiet_until - self.env.monotonic()) > 0:
+                self.activator.activate_after(wait)
+                return
+            need = next_need(self.uppers, limits=self.limits, sealed=sealed)
+            if need is None or not self.going():
+                return
+            self.begin(need, outputs)
+
+    def begin(self, need: Need, outputs: list[OperatorOutput]) -> None:
+        """Start a job for a need, or meet it at once where its epochs hold nothing for its outputs."""
+        wanted = {self.plans[name].source for name in need.outputs}
+        held = {
+            source: [s for s in self.slices.get(source, []) if need.lower <= s.epoch < need.upper]
+            for source in sorted(wanted)
+        }
+        need = Need(need.outputs, need.lower, self.coalesced(need, held))
+        order = Order(
+            need,
+            {source: kept for source, found in held.items() if (kept := [s for s in found if s.epoch < need.upper])},
+            {source: self.timeline.bound(source) for source in sorted(wanted)},
+        )
+        if order.slices:
+            self.watcher.staging(need)
+            future = self.spawn(lambda: self.perform(order))
+            self.job = (need, future)
+            future.add_done_callback(lambda _future: self.wake.activate())
+        else:
+            for name in need.outputs:
+                self.deliver(name, Manifest(need.lower, need.upper), outputs)
+            self.settle()
+
+    def coalesced(self, need: Need, held: Mapping[str, list[Slice]]) -> int:
+        """Return the upper that keeps every source within its unit's limit."""
+        upper = need.upper
+        for source, found in held.items():
+            sizes = [0] * (need.upper - need.lower)
+            for piece in found:
+                sizes[piece.epoch - need.lower] += piece.size
+            upper = min(upper, need.lower + coalesce(sizes, JOB_LIMITS[self.units[source]]))
+        return upper
+
+    def hear(self, outputs: list[OperatorOutput]) -> None:
+        """Turn what came of the job into manifests, failures, or another attempt."""
+        if self.job is None:
+            return
+        need, future = self.job
+        self.job = None
+        error = future.exception()
+        if error is None:
+            performed = future.result()
+            error = next((f.error for f in performed.result.failures if isinstance(f.error, Transient)), None)
+            if error is not None:
+                for name, staged in performed.result.staged.items():
+                    self.discard(name, staged.files)
+        if error is not None:
+            self.again(need, error)
+            return
+        self.attempt = 0
+        performed = future.result()
+        ends = endings(performed.result.failures, self.plans)
+        self.report(performed.result.failures, outputs)
+        for name in need.outputs:
+            if name in ends:
+                self.limits[name] = min(ends[name], self.limits.get(name, ends[name]))
+                if name in performed.result.staged:
+                    self.discard(name, performed.result.staged[name].files)
+            elif name in performed.schemas:
+                staged = performed.result.staged[name]
+                manifest = Manifest(
+                    need.lower, need.upper, performed.job, performed.schemas[name], staged.files, staged.rows
+                )
+                self.deliver(name, manifest, outputs)
+            else:
+                self.deliver(name, Manifest(need.lower, need.upper), outputs)
+        self.settle()
+        self.watcher.staged(need, performed)
+
+    def again(self, need: Need, error: BaseException) -> None:
+        """Wait before the next attempt; give up on what cannot pass."""
+        if not isinstance(error, OSError | Transient):
+            raise error
+        self.attempt += 1
+        if self.attempt >= ATTEMPTS:
+            raise JobGaveUp(
+                first=need.lower, last=need.upper - 1, attempts=self.attempt, detail=brief(error)
+            ) from error
+        self.watcher.retrying(need, error, self.attempt)
+        self.quiet_until = self.env.monotonic() + backoff(self.attempt)
+
+    def report(self, found: Iterable[Failure], outputs: list[OperatorOutput]) -> None:
+        """Say what has failed for good:
+
+        sources to the remap operator, outputs to the watcher. Each once, the first.
+        """
+        for failure in sorted(found, key=lambda f: f.epoch, reverse=True):
+            if failure.output is not None:
+                self.watcher.output_failed(OutputFailed(failure.output, failure.epoch, failure.error))
+        firsts = {f.source: f for f in sorted(found, key=lambda f: -f.epoch) if f.output is None}
+        for failure in firsts.values():
+            failed = Failed(failure.source, failure.epoch, failure.error)
+            outputs[-1].give(self.failure_capability, [failed])
+
+    def deliver(self, name: str, manifest: Manifest, outputs: list[OperatorOutput]) -> None:
+        """Hand a manifest to its sink and move the output's upper."""
+        outputs[self.ports[name]].give(self.capabilities[name], [manifest])
+        self.uppers[name] = manifest.upper

@@ -1,0 +1,66 @@
+"""Minting: what one tick binds. Pure decisions, so that a simulation can take them a million times.
+
+Minting is admission. A tick binds at most a limit of a source, so that a backlog of a billion records becomes many
+epochs of a size that a job can do, none of which is ever split or bound anew.
+
+Invariant: what `mint` proposes never goes back behind what is bound, and every proposal brings something new.
+
+>>> admit(Frontier(), Frontier({"a": 2, "b": 100, "c": 100}), limit=20)
+Frontier({'a': 2, 'b': 9, 'c': 9})
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidegauge.errors.flow import InvalidArgument, UnknownName
+from tidegauge.remap.binding import Probe, Proposal
+from tidegauge.remap.frontier import Frontier
+
+__all__ = ["admit", "mint"]
+
+
+def admit(lower: Frontier, upper: Frontier, limit: int) -> Frontier:
+    """Return a frontier at most `limit` positions beyond `lower` and not beyond `upper`.
+
+    For sources in which every position is a record boundary. The limit is shared by max-min fairness: going through
+    the partitions from the smallest backlog to the largest, each takes what it has, at most an equal share of what is
+    left. So all of the limit is used if the backlog is that large, a small partition is never held up by a large one,
+    and what one partition did not get makes it larger, so that its turn comes. Ties are broken by name. A partition
+    of `upper` that is behind `lower` stays at `lower`. The seal of `upper` is admitted with its last position.
+    """
+    if limit < 1:
+        raise InvalidArgument(parameter="limit", value=limit, expected="at least one position per epoch")
+    if lower.sealed:
+        return lower
+    ranges = upper.since(lower)
+    backlog = sorted((end - start, partition) for partition, (start, end) in ranges.items())
+    positions = dict(lower.items())
+    left = limit
+    for done, (size, partition) in enumerate(backlog):
+        taken = min(size, left // (len(backlog) - done))
+        positions[partition] = ranges[partition][0] + taken
+        left -= taken
+    complete = sum(size for size, _ in backlog) <= limit
+    return Frontier(positions, sealed=upper.sealed and complete)
+
+
+def mint(bound: Mapping[str, Frontier], probes: Mapping[str, Probe]) -> dict[str, Proposal]:
+    """Decide what one tick binds, given where every source stands and what the probes said.
+
+    A source is bound anew when its frontier advanced, or was sealed. A probe that is behind what is bound, in any
+    partition, is dropped as a whole: it was overtaken, or upstream is no longer what it was, which is for the source
+    to find out; the next probe is another chance. A sealed source stays sealed.
+
+    An empty result means that the tick mints nothing. An idle tick mints no epoch: epochs are dense integers here,
+    and a table gets one commit for each, so a quiet night would fill every table with empty commits. That a quiet
+    source is up to date is told by its last probe, not by an epoch.
+    """
+    proposals: dict[str, Proposal] = {}
+    for name in sorted(probes):
+        if name not in bound:
+            raise UnknownName(kind="source", name=name, known=sorted(bound))
+        before, probe = bound[name], probes[name]
+        if probe.upper != before and probe.upper.follows(before):
+            proposals[name] = Proposal(frontier=probe.upper, details=probe.details)
+    return proposals

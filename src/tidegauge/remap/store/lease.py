@@ -1,0 +1,244 @@
+"""The lease: at most one driver runs a flow, and one that lost its lease cannot write.
+
+Definition. A lease is a row with a token. Every writing transaction compares its token with the row's first; so it is
+safe to take a lease over even from a driver that is alive and merely slow: its next write is refused (`LeaseLost`).
+Hence when to take over is a question of manners, not of safety: at once when the holder was a process of this machine
+that is gone, otherwise when the lease was not renewed for `EXPIRY` seconds.
+
+A process is told from a later one of the same number by when it started, and the machine's boots and process
+namespaces from one another by their kernel's names; where a kernel does not tell, a number in use counts as alive.
+Two machines of one host name look like one that was rebooted.
+
+>>> me = Holder(name="ada", host="one", boot="b:1", pid=10, process_started=5, run="f" * 32)
+>>> def running(_pid):
+...     return 5
+>>> may_take(me, renewed=0.0, me=me, started=running), may_take(me, renewed=30.0, me=me, started=running)
+(False, True)
+>>> may_take(me, renewed=0.0, me=me, started=lambda _pid: None)
+True
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+from sqlalchemy import Connection, Row, delete, insert, select, update
+
+from tidegauge.env import Env
+from tidegauge.errors.store import FlowAlreadyRunning, LeaseLost
+from tidegauge.remap.store.connect import Database
+from tidegauge.remap.store.schema import flows, leases
+
+__all__ = ["EXPIRY", "Holder", "Lease", "acquire", "guard", "holding", "may_take", "started"]
+
+EXPIRY: Final = 30.0
+"""Seconds of the wall clock without renewal after which anyone may take a lease over."""
+
+Started: TypeAlias = int | Literal["alive"] | None
+"""When a process started, in clock ticks since the boot; 'alive' when only that is known; None when it is gone."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Holder:
+    """Who asks for a lease: a name for people, and the process. `boot` is "" where the kernel does not tell.
+
+    `run` (32 hex digits) becomes the lease's token: a run that asks again gets its own lease.
+    """
+
+    name: str
+    host: str
+    boot: str
+    pid: int
+    process_started: int | None
+    run: str
+
+    @staticmethod
+    def current(env: Env) -> Holder:
+        """Return this process, as the holder of a new run."""
+        try:
+            name = getpass.getuser()
+        except (OSError, KeyError):
+            name = "unknown"
+        born = started(os.getpid())
+        return Holder(
+            name=name,
+            host=socket.gethostname(),
+            boot=_boot(),
+            pid=os.getpid(),
+            process_started=born if isinstance(born, int) else None,
+            run=env.unique(),
+        )
+
+
+def started(pid: int) -> Started:
+    """Return when a process of this machine started. A process that ended but was not reaped is gone."""
+    if Path("/proc/self/stat").exists():
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return None
+        fields = stat.rpartition(")")[2].split()  # the name before it may hold spaces and brackets
+        return None if fields[0] in "ZX" else int(fields[19])
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except PermissionError:
+        return "alive"
+    return "alive"
+
+
+def may_take(holder: Holder, *, renewed: float, me: Holder, started: Callable[[int], Started]) -> bool:
+    """Whether `me` may take over a lease that `holder` renewed `renewed` seconds ago."""
+    return renewed >= EXPIRY or _is_gone(holder, me, started)
+
+
+def _is_gone(holder: Holder, me: Holder, started: Callable[[int], Started]) -> bool:
+    if holder.host != me.host:
+        return False
+    if holder.boot != me.boot:
+        return _kernel(holder.boot) != _kernel(me.boot)  # rebooted; or another namespace, of which nothing is known
+    born = started(holder.pid)
+    if born is None:
+        return True
+    return isinstance(born, int) and holder.process_started is not None and born != holder.process_started
+
+
+def _kernel(boot: str) -> str:
+    return boot.partition(":")[0]
+
+
+def _boot() -> str:
+    try:
+        kernel = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        namespace = Path("/proc/self/ns/pid").stat().st_ino
+    except OSError:
+        return ""
+    return f"{kernel}:{namespace}"
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to write to one flow, until somebody else took it over."""
+
+    flow: str
+    flow_id: int
+    incarnation: str
+    token: str
+    holder: Holder
+    since: datetime
+    _database: Database = field(repr=False, compare=False)
+    _env: Env = field(repr=False, compare=False)
+
+    def renew(self) -> None:
+        """Say that the driver is alive. Raises `LeaseLost` when somebody else has the lease."""
+        with self._database.writing() as connection:
+            guard(connection, self)
+            connection.execute(
+                update(leases).where(leases.c.flow_id == self.flow_id).values(renewed_at=self._env.now())
+            )
+
+    def release(self) -> None:
+        """Give the lease back. One that is lost already is no error."""
+        with self._env.effect("release lease"), self._database.writing() as connection:
+            mine = (leases.c.flow_id == self.flow_id) & (leases.c.token == self.token)
+            connection.execute(delete(leases).where(mine))
+
+
+def acquire(database: Database, env: Env, flow: str, holder: Holder) -> Lease:
+    """Take the lease of a flow, which begins to exist by it. Raises `FlowAlreadyRunning`."""
+    with env.effect("acquire lease"), database.writing() as connection:
+        now = env.now()
+        found = connection.execute(select(flows).where(flows.c.name == flow).with_for_update()).one_or_none()
+        if found is None:
+            fresh = {"name": flow, "incarnation": env.unique(), "created_at": now, "upper": 0, "published": 0}
+            connection.execute(insert(flows).values(**fresh, since=0))
+            found = connection.execute(select(flows).where(flows.c.name == flow)).one()
+        held = connection.execute(select(leases).where(leases.c.flow_id == found.id)).one_or_none()
+        since = now
+        if held is not None and held.token == holder.run:
+            since = held.since
+        elif held is not None and not may_take(
+            _holder(held), renewed=(now - held.renewed_at).total_seconds(), me=holder, started=started
+        ):
+            raise FlowAlreadyRunning(
+                flow=flow,
+                holder=held.holder,
+                host=held.host,
+                pid=held.pid,
+                since=_stamp(held.since),
+                patience=EXPIRY,
+            )
+        connection.execute(delete(leases).where(leases.c.flow_id == found.id))
+        connection.execute(
+            insert(leases).values(
+                flow_id=found.id,
+                token=holder.run,
+                holder=holder.name,
+                host=holder.host,
+                boot=holder.boot,
+                pid=holder.pid,
+                process_started=holder.process_started,
+                since=since,
+                renewed_at=now,
+            )
+        )
+        return Lease(flow, found.id, found.incarnation, holder.run, holder, since, database, env)
+
+
+def holding(connection: Connection, env: Env, flow: str) -> str:
+    """Return who has a flow's lease, for people; "" when nobody has, or anybody might take it over."""
+    found = connection.execute(
+        select(leases).join(flows, flows.c.id == leases.c.flow_id).where(flows.c.name == flow)
+    ).one_or_none()
+    if found is None:
+        return ""
+    renewed = (env.now() - found.renewed_at).total_seconds()
+    if may_take(_holder(found), renewed=renewed, me=Holder.current(env), started=started):
+        return ""
+    return f"{found.holder} on {found.host}, process {found.pid}, since {_stamp(found.since)}"
+
+
+def guard(connection: Connection, lease: Lease) -> Row[Any]:
+    """Lock the lease's flow for this transaction and return its row. Raises `LeaseLost`.
+
+    Every writing transaction begins with it: what a driver without the lease wants to write is never written.
+    """
+    found = connection.execute(
+        select(
+            flows, leases.c.token, leases.c.holder, leases.c.host, leases.c.pid, leases.c.since.label("held_since")
+        )
+        .outerjoin(leases, leases.c.flow_id == flows.c.id)
+        .where(flows.c.id == lease.flow_id, flows.c.incarnation == lease.incarnation)
+        .with_for_update(of=flows)
+    ).one_or_none()
+    if found is None:
+        raise LeaseLost(flow=lease.flow, now="the flow was removed from the store")
+    if found.token is None:
+        raise LeaseLost(flow=lease.flow, now="nobody has it now")
+    if found.token != lease.token:
+        who = f"{found.holder} on {found.host}, process {found.pid}, has it since {_stamp(found.held_since)}"
+        raise LeaseLost(flow=lease.flow, now=who)
+    return found
+
+
+def _holder(row: Row[Any]) -> Holder:
+    return Holder(
+        name=row.holder,
+        host=row.host,
+        boot=row.boot,
+        pid=row.pid,
+        process_started=row.process_started,
+        run=row.token,
+    )
+
+
+def _stamp(time: datetime) -> str:
+    return time.isoformat(sep=" ", timespec="seconds")

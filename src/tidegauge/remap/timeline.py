@@ -1,0 +1,65 @@
+"""The flow's remap tables in memory, one for each source, under one count of epochs.
+
+Invariant: append-only. What an operator reads below its input frontier never changes again, so the operators of a
+flow may share one timeline although only the remap operator appends to it.
+
+>>> from tidegauge.remap.frontier import Frontier
+>>> timeline = Timeline({"orders": RemapTable("orders")})
+>>> timeline.append(0, {"orders": Proposal(frontier=Frontier({"p0": 5}))})
+>>> timeline.upper, timeline.bound("orders").frontier
+(1, Frontier({'p0': 5}))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from tidegauge.remap.binding import Bound, Detail, Proposal
+from tidegauge.remap.table import RemapTable
+
+__all__ = ["Timeline"]
+
+
+class Timeline:
+    """Epochs `0 ..
+
+    upper - 1` are bound. `tables` answers for each source; `bound` is what its next probe starts from.
+    """
+
+    def __init__(
+        self,
+        tables: Mapping[str, RemapTable],
+        *,
+        upper: int = 0,
+        details: Mapping[str, Mapping[str, Detail]] | None = None,
+        schemas: Mapping[str, pa.Schema | None] | None = None,
+    ) -> None:
+        self.tables = dict(tables)
+        self.upper = upper
+        self._details = {name: dict((details or {}).get(name, {})) for name in self.tables}
+        self._schemas = {name: (schemas or {}).get(name) for name in self.tables}
+
+    def append(self, epoch: int, proposals: Mapping[str, Proposal]) -> None:
+        """Take in a binding that is durable. Epochs are dense: `epoch` is the present upper."""
+        if epoch != self.upper:
+            raise ValueError(f"epoch {epoch} does not follow {self.upper - 1}")
+        for source, proposal in proposals.items():
+            self.tables[source].append(epoch, proposal.frontier)
+            self._details[source].update(proposal.details)
+        self.upper = epoch + 1
+        for table in self.tables.values():
+            table.advance(self.upper)
+
+    def bound(self, source: str) -> Bound:
+        """Return what is durably known of a source."""
+        return Bound(
+            frontier=self.tables[source].frontier,
+            details=self._details[source],
+            schema=self._schemas[source],
+        )
+
+    def fix_schema(self, source: str, schema: pa.Schema) -> None:
+        """Take in a schema that is durable. A source's schema is set once."""
+        self._schemas[source] = schema

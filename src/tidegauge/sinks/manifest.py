@@ -1,0 +1,89 @@
+"""The manifest of a Parquet table's commit: which epochs it holds, for whom, in which files; JSON, for people too.
+
+Invariant: a manifest is checked when it is read; what it names lies in its own folder.
+
+>>> folder_name(42)
+'from_epoch=000000000042'
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from tidegauge.errors.sinks import DamagedManifest
+from tidegauge.sinks.protocol import OutputId, StagedFile
+
+__all__ = ["MANIFEST", "Manifest", "folder_name"]
+
+MANIFEST: Final = "_manifest.json"
+_FORMAT: Final = 1
+
+
+def folder_name(lower: int) -> str:
+    """Return the name of the folder of the commit that begins at this epoch."""
+    return f"from_epoch={lower:012d}"
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One commit: the epochs `[lower, upper)`. `schema` is the table's, and is in its first manifest alone."""
+
+    output: OutputId
+    lower: int
+    upper: int
+    write: str
+    files: tuple[StagedFile, ...]
+    schema: pa.Schema | None
+
+    def encode(self) -> bytes:
+        """Return the manifest as JSON. The schema is there twice: for people, and as an Arrow IPC message."""
+        data: dict[str, Any] = {
+            "format": _FORMAT,
+            "flow": self.output.flow,
+            "output": self.output.output,
+            "incarnation": self.output.incarnation,
+            "lower": self.lower,
+            "upper": self.upper,
+            "rows": sum(file.rows for file in self.files),
+            "write": self.write,
+            "files": [file.encode() for file in self.files],
+        }
+        if self.schema is not None:
+            data["columns"] = [{"name": field.name, "type": str(field.type)} for field in self.schema]
+            data["arrow_schema"] = base64.b64encode(self.schema.serialize().to_pybytes()).decode("ascii")
+        return json.dumps(data, indent=1).encode()
+
+    @staticmethod
+    def decode(text: bytes, *, path: str) -> Manifest:
+        """Return the manifest that was read from `path`, or raise `DamagedManifest`."""
+        try:
+            data = json.loads(text)
+            if data["format"] != _FORMAT:
+                raise ValueError(f"its format is {data['format']}, this version knows {_FORMAT}")
+            encoded = data.get("arrow_schema")
+            found = Manifest(
+                output=OutputId(str(data["flow"]), str(data["output"]), str(data["incarnation"])),
+                lower=int(data["lower"]),
+                upper=int(data["upper"]),
+                write=str(data["write"]),
+                files=tuple(StagedFile.decode(file) for file in data["files"]),
+                schema=None if encoded is None else pa.ipc.read_schema(pa.py_buffer(base64.b64decode(encoded))),
+            )
+            found._check()
+        except (ValueError, KeyError, TypeError, AttributeError, pa.ArrowException, OSError) as error:
+            raise DamagedManifest(path=path, detail=f"{type(error).__name__}: {error}") from error
+        return found
+
+    def _check(self) -> None:
+        if not 0 <= self.lower < self.upper:
+            raise ValueError(f"[{self.lower}, {self.upper}) is not a span of epochs")
+        folder = folder_name(self.lower)
+        for file in self.files:
+            parent, _, name = file.path.rpartition("/")
+            if parent != folder or name in {"", ".", ".."} or "\\" in name or "\0" in name:
+                raise ValueError(f"the file {file.path!r} is not in the folder {folder}")

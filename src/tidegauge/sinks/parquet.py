@@ -1,0 +1,287 @@
+"""A folder of Parquet files as an output: each commit is one rename of one folder.
+
+    <path>/_staged/<job>/part-....parquet             staged: readers skip names that begin with "_"
+    <path>/from_epoch=000000000042/_manifest.json     a commit of [42, upper), with `upper` in the manifest
+    <path>/from_epoch=000000000042/part-....parquet   its rows; a commit without rows has a manifest alone
+
+Invariant (compare-and-append): the folders are a chain, each beginning where another ends, from epoch 0. A commit at
+`lower` is the rename of a finished folder onto `from_epoch=<lower>`, which the file system refuses when a commit
+is there already. So of two drivers one wins, and the table's upper is the end of the chain.
+
+Readers that know nothing of Tidegauge (Spark, pyarrow.dataset, pandas) see the committed rows alone, whole commits
+at a time, because they skip names that begin with "_". They see a partition column `from_epoch` besides.
+
+>>> import tempfile
+>>> schema = pa.schema([("user", pa.string()), ("_epoch", pa.int64())])
+>>> with tempfile.TemporaryDirectory() as folder:
+...     sink = ParquetSink(folder)
+...     table = sink.open(OutputId("shop", "users", "0" * 32))
+...     stager = sink.stage(schema, job="1" * 32, task=0)
+...     stager.write(pa.record_batch({"user": ["ada"], "_epoch": [0]}))
+...     table.commit(0, 2, schema, stager.close(), write="2" * 32)
+...     table.upper, [(file.rows, file.first_epoch) for file in table.files()]
+(2, [(1, 0)])
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+
+from tidegauge.errors.flow import InvalidArgument
+from tidegauge.errors.sinks import (
+    BrokenChain,
+    DamagedManifest,
+    ForeignTable,
+    TableOfAnotherIncarnation,
+    TableSchemaChanged,
+    TableUpperMismatch,
+)
+from tidegauge.sinks.columns import differences, rows_schema
+from tidegauge.sinks.location import inside, local_folder, make_folder, synchronise, writing
+from tidegauge.sinks.manifest import MANIFEST, Manifest, folder_name
+from tidegauge.sinks.protocol import OutputId, StagedFile
+from tidegauge.sinks.staging import ParquetStager, check_span, staged_status
+
+__all__ = ["ParquetChain", "ParquetSink"]
+
+_STAGED: Final = "_staged"
+_TAKEN: Final = frozenset([errno.ENOTEMPTY, errno.EEXIST])
+_Stamp: TypeAlias = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetSink:
+    """Write an output to a folder of Parquet files at `path`: a path, or a `file://` URI, that the tasks see too.
+
+    The folder belongs to one output. Raises `UnsupportedLocation` for remote schemes.
+    """
+
+    path: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", local_folder(self.path, sink="ParquetSink"))
+
+    def describe(self) -> Mapping[str, Any]:
+        """Return the configuration as JSON."""
+        return {"kind": "parquet", "path": self.path}
+
+    def check(self, schema: pa.Schema) -> None:
+        """Raise `UnsupportedColumn`, `InvalidColumnName` or `EpochColumnMissing` when rows could not be written."""
+        rows_schema(schema)
+
+    def open(self, output: OutputId) -> ParquetChain:
+        """Return the table as it is now.
+
+        Raises `TableOfAnotherIncarnation`, `ForeignTable` for a folder that this output did not write, `BrokenChain`
+        when a commit is missing, `DamagedManifest`.
+        """
+        return ParquetChain(self.path, output)
+
+    def stage(self, schema: pa.Schema, *, job: str, task: int) -> ParquetStager:
+        """Return a writer for one task of one job. `job` is 32 hex digits, `task` counts from 0."""
+        return ParquetStager(self.path, f"{_STAGED}/{job}", schema, job=job, task=task)
+
+
+class ParquetChain:
+    """A `Table`: the chain of commits in `folder`, as the output `output` sees it."""
+
+    def __init__(self, folder: str, output: OutputId) -> None:
+        self._folder: Final = folder
+        self._output: Final = output
+        self._forget()
+        self._follow()
+
+    @property
+    def upper(self) -> int:
+        """The first epoch that the table does not hold, by the last commit seen of it."""
+        return self._upper
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """The columns of the table as it is now, None before its first commit."""
+        self._follow()
+        return self._schema
+
+    def commit(self, lower: int, upper: int, schema: pa.Schema, files: Sequence[StagedFile], *, write: str) -> None:
+        """Append `files` as the epochs `[lower, upper)`, or raise `TableUpperMismatch` and change nothing.
+
+        Also raises `TableOfAnotherIncarnation`, `TableSchemaChanged`, `StagedFileMissing`, `MisplacedRows`,
+        `TableNotWritable` and `StagingElsewhere`; any other `OSError`, of a full disk for one, goes through.
+        """
+        check_span(lower, upper, files)
+        columns = rows_schema(schema)
+        self._follow()
+        if self._upper != lower:
+            raise self._mismatch(lower)
+        if self._schema is not None and (detail := differences(self._schema, columns)):
+            raise TableSchemaChanged(table=self._folder, output=str(self._output), detail=detail)
+        for file in files:
+            staged_status(self._folder, file)
+        target = Path(self._folder, folder_name(lower))
+        committed = tuple(replace(f, path=f"{target.name}/{f.path.rpartition('/')[2]}") for f in files)
+        first = columns if self._schema is None else None
+        manifest = Manifest(self._output, lower, upper, write, committed, first)
+        with writing(self._folder), self._gathered(files, manifest) as gathered:
+            try:
+                # rename(2) also replaces a folder that is empty; a commit never is, it has its manifest
+                gathered.rename(target)
+            except OSError as error:
+                if error.errno not in _TAKEN:
+                    raise
+                self._follow()
+                raise self._mismatch(lower) from error
+        with writing(self._folder):
+            synchronise(self._folder)
+        self._remove_empty(files)
+        self._follow()
+
+    def discard(self, files: Sequence[StagedFile]) -> None:
+        """Remove staged files. A file that was committed is not where it was staged, and so is safe."""
+        with writing(self._folder):
+            for file in files:
+                path = inside(self._folder, file.path)
+                if not file.path.startswith(f"{_STAGED}/"):
+                    raise InvalidArgument(parameter="files", value=file.path, expected="files that were staged")
+                path.unlink(missing_ok=True)
+        self._remove_empty(files)
+
+    def files(self) -> list[StagedFile]:
+        """Return the committed files in commit order."""
+        self._follow()
+        return list(self._files)
+
+    def uris(self, files: Sequence[StagedFile]) -> list[str]:
+        """Return absolute paths of the files."""
+        return [str(inside(self._folder, file.path)) for file in files]
+
+    # -- the chain
+
+    def _forget(self) -> None:
+        self._upper = 0
+        self._schema: pa.Schema | None = None
+        self._files: list[StagedFile] = []
+        self._last: tuple[Path, _Stamp] | None = None
+
+    def _follow(self) -> None:
+        """Follow the chain from the end that we know to its end now; from its beginning, if ours is not there."""
+        if self._last is None or _stamp(self._last[0]) != self._last[1]:
+            self._forget()
+            listed = self._list()
+            reached = self._walk()
+            end = folder_name(self._upper)  # a folder of this name is empty, and gives way to the next commit
+            stray = [name for name in listed if name not in reached and name != end]
+            if stray:
+                raise BrokenChain(table=self._folder, folder=stray[0], reached=end)
+        else:
+            self._walk()
+
+    def _walk(self) -> set[str]:
+        """Take in the commits after the end that we know; return the names of their folders."""
+        reached: set[str] = set()
+        while (manifest := self._read(self._upper)) is not None:
+            reached.add(folder_name(manifest.lower))
+            self._upper = manifest.upper
+            self._files.extend(manifest.files)
+            if manifest.schema is not None:
+                self._schema = manifest.schema
+            path = Path(self._folder, folder_name(manifest.lower), MANIFEST)
+            stamp = _stamp(path)
+            self._last = None if stamp is None else (path, stamp)
+        return reached
+
+    def _list(self) -> list[str]:
+        """Return the names of the commits' folders, sorted, or raise for a folder that holds other things."""
+        try:
+            names = sorted(entry.name for entry in os.scandir(self._folder))
+        except FileNotFoundError:
+            return []
+        seen = [name for name in names if not name.startswith(("_", "."))]
+        foreign = [name for name in seen if not _is_commit(name)]
+        if foreign:
+            detail = f"it holds {', '.join(foreign[:3])}" + (" and more" if len(foreign) > 3 else "")
+            raise ForeignTable(table=self._folder, output=str(self._output), detail=detail)
+        return seen
+
+    def _read(self, lower: int) -> Manifest | None:
+        """Return the manifest of the commit that begins at `lower`, checked to be ours; None when there is none."""
+        path = Path(self._folder, folder_name(lower), MANIFEST)
+        try:
+            text = path.read_bytes()
+        except FileNotFoundError:
+            if path.parent.is_dir() and any(path.parent.iterdir()):
+                raise DamagedManifest(path=str(path), detail="it is missing") from None
+            return None
+        manifest = Manifest.decode(text, path=str(path))
+        if manifest.lower != lower:
+            raise DamagedManifest(path=str(path), detail=f"it says that it begins at {manifest.lower}")
+        if (lower == 0) != (manifest.schema is not None):
+            raise DamagedManifest(path=str(path), detail="the first manifest, and only it, has the schema")
+        if (manifest.output.flow, manifest.output.output) != (self._output.flow, self._output.output):
+            detail = f"it was written by {str(manifest.output)!r}"
+            raise ForeignTable(table=self._folder, output=str(self._output), detail=detail)
+        if manifest.output.incarnation != self._output.incarnation:
+            raise TableOfAnotherIncarnation(
+                table=self._folder, output=str(self._output), incarnation=self._output.incarnation
+            )
+        return manifest
+
+    def _mismatch(self, expected: int) -> TableUpperMismatch:
+        return TableUpperMismatch(table=self._folder, output=str(self._output), expected=expected, actual=self._upper)
+
+    # -- the append
+
+    @contextmanager
+    def _gathered(self, files: Sequence[StagedFile], manifest: Manifest) -> Iterator[Path]:
+        """Bring the files of a commit into one durable folder; put them back where they were if the body fails."""
+        gathered = inside(self._folder, f"{_STAGED}/commit-{manifest.write}")
+        if gathered.parent != Path(self._folder, _STAGED):
+            raise InvalidArgument(parameter="write", value=manifest.write, expected="a name without '/'")
+        make_folder(gathered.parent)
+        gathered.mkdir()
+        moved: list[tuple[Path, Path]] = []
+        try:
+            for file in files:
+                source = inside(self._folder, file.path)
+                moved.append((source, gathered / source.name))
+                source.rename(gathered / source.name)
+            with open(gathered / MANIFEST, "wb") as out:
+                out.write(manifest.encode())
+                out.flush()
+                os.fsync(out.fileno())
+            synchronise(gathered)
+            yield gathered
+        except BaseException:
+            for source, there in moved:
+                with suppress(FileNotFoundError):
+                    there.rename(source)
+            shutil.rmtree(gathered, ignore_errors=True)
+            raise
+
+    def _remove_empty(self, files: Sequence[StagedFile]) -> None:
+        """Remove the jobs' folders that hold nothing any more."""
+        for folder in {inside(self._folder, file.path).parent for file in files}:
+            with suppress(OSError):
+                folder.rmdir()
+
+
+def _is_commit(name: str) -> bool:
+    digits = name.removeprefix("from_epoch=")
+    return digits.isdecimal() and name == folder_name(int(digits))
+
+
+def _stamp(path: Path) -> _Stamp | None:
+    """Return what distinguishes a file from another one of its name, or None when there is none."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_mtime_ns

@@ -1,0 +1,68 @@
+"""Resumption: what every output holds, turned back into the frontier that each source may forget.
+
+Law 4: what is acknowledged upstream never passes what every output holds durably, translated through the durable
+bindings. If every output of a source has an upper of at least `e + 1`, everything of the source in epochs `0 .. e` is
+held, and those records are exactly the ones not beyond `F(e) = inverse(e + 1)`. An output that has failed keeps its
+upper, and so holds back the source it reads; and nothing is acknowledged before it is published.
+
+>>> acknowledgeable(8, [9, 8, 12]), acknowledgeable(8, [5, 9])
+(8, 5)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from tidegauge.dataflow import OperatorBuilder, OperatorContext, OperatorInput, OperatorOutput, Stream
+from tidegauge.remap.frontier import Frontier
+from tidegauge.remap.timeline import Timeline
+from tidegauge.sinks.persist import Committed
+from tidegauge.sinks.publish import Published
+
+__all__ = ["acknowledgeable", "resumption"]
+
+
+def acknowledgeable(published: int, uppers: Iterable[int]) -> int:
+    """Return the epoch up to which a source may be acknowledged, given the uppers of the outputs that read it."""
+    return min(published, *uppers)
+
+
+def resumption(
+    published: Stream[Published],
+    committed: Stream[Committed],
+    *,
+    timeline: Timeline,
+    readers: Mapping[str, str],
+    uppers: Mapping[str, int],
+) -> Mapping[str, Stream[Frontier]]:
+    """Build the operator: for each source a stream of frontiers to acknowledge; one that did not move is not sent.
+
+    readers: the source that each output reads. uppers: the outputs' uppers at the start.
+    """
+    builder = OperatorBuilder(published.scope, "resumption")
+    builder.input(published)
+    builder.input(committed)
+    sources = sorted(set(readers.values()))
+    outputs: dict[str, Stream[Frontier]] = {source: builder.output() for source in sources}
+
+    def build(context: OperatorContext) -> Callable[[list[OperatorInput], list[OperatorOutput]], None]:
+        for capability in context.capabilities:
+            capability.drop()
+        held = dict(uppers)
+        told: dict[str, Frontier] = {}
+
+        def step(inputs: list[OperatorInput], handles: list[OperatorOutput]) -> None:
+            for _capability, batch in inputs[1].drain():
+                held.update({done.output: done.upper for done in batch})
+            for capability, batch in inputs[0].drain():
+                for port, source in enumerate(sources):
+                    mine = [upper for output, upper in held.items() if readers[output] == source]
+                    frontier = timeline.tables[source].inverse(acknowledgeable(batch[-1].upper, mine))
+                    if told.get(source) != frontier:
+                        told[source] = frontier
+                        handles[port].give(capability, [frontier])
+
+        return step
+
+    builder.build(build)
+    return outputs

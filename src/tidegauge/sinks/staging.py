@@ -1,0 +1,227 @@
+"""Staging: one task writes its rows of one output into Parquet files that no reader of the table sees yet.
+
+Invariant: memory is bounded by one row group, whatever the number of rows; every file that `close` returns is
+durable; no two stagers ever write one file, not even two attempts of one task.
+
+>>> import tempfile
+>>> with tempfile.TemporaryDirectory() as folder:
+...     stager = ParquetStager(folder, "", pa.schema([("_epoch", pa.int64())]), job="0" * 32, task=7)
+...     stager.write(pa.record_batch({"_epoch": pa.array([3, 3, 4])}))
+...     [file] = stager.close()
+>>> file.rows, file.first_epoch, file.last_epoch, file.path
+(3, 3, 4, 'part-00000000000000000000000000000000-00007-000.parquet')
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.parquet as pq
+import pyarrow.types as pt
+
+from tidegauge.errors.flow import InvalidArgument
+from tidegauge.errors.sinks import MisplacedRows, StagedFileMissing
+from tidegauge.sinks.columns import EPOCH, fit, rows_schema
+from tidegauge.sinks.location import inside, make_folder, synchronise, writing
+from tidegauge.sinks.protocol import StagedFile
+
+__all__ = ["FILE_BYTES", "GROUP_BYTES", "GROUP_ROWS", "ParquetStager", "check_span", "staged_status"]
+
+GROUP_ROWS: Final = 128 * 1024
+GROUP_BYTES: Final = 64 << 20
+"""A row group is written when so many rows, or so many bytes in memory, have come together."""
+FILE_BYTES: Final = 256 << 20
+"""A file that has grown past this is finished and the next one begun."""
+
+pc: Final[Any] = pyarrow.compute  # its functions are made at run time, which type checkers cannot see
+
+_JOB: Final = re.compile(r"[0-9a-f]{32}")
+_SAMPLE: Final = 4096
+
+
+class ParquetStager:
+    """A `Stager` into the folder `prefix` of the table's folder `table`. `schema` is the rows', `_epoch` included."""
+
+    def __init__(self, table: str, prefix: str, schema: pa.Schema, *, job: str, task: int) -> None:
+        if _JOB.fullmatch(job) is None:
+            raise InvalidArgument(parameter="job", value=job, expected="32 hex digits")
+        if task < 0:
+            raise InvalidArgument(parameter="task", value=task, expected="a number from 0")
+        self._table = table
+        self._prefix = prefix
+        self._columns = rows_schema(schema)
+        self._stem = f"part-{job}-{task:05d}"
+        self._number = 0
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_rows = 0
+        self._waiting_bytes = 0
+        self._open: _OpenFile | None = None
+        self._names: list[str] = []
+        self._staged: list[StagedFile] = []
+        self._closed = False
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows. Raises `BatchDoesNotFit` for other columns, `MisplacedRows` for a row without an epoch."""
+        if self._closed:
+            raise ValueError("the stager is closed")
+        rows = fit(batch, self._columns)
+        if rows.column(EPOCH).null_count:
+            raise MisplacedRows(found="without an epoch", expected="any epoch")
+        start = 0
+        while start < rows.num_rows:
+            piece = rows.slice(start, GROUP_ROWS - self._waiting_rows)
+            start += piece.num_rows
+            self._waiting.append(piece)
+            self._waiting_rows += piece.num_rows
+            self._waiting_bytes += piece.nbytes
+            if self._waiting_rows >= GROUP_ROWS or self._waiting_bytes >= GROUP_BYTES:
+                self._flush()
+
+    def close(self) -> list[StagedFile]:
+        """Finish, make the files durable, and return them; none when no row was written."""
+        if not self._closed:
+            if self._waiting:
+                self._flush()
+            self._finish_file()
+            if self._staged:
+                with writing(self._table):
+                    synchronise(self._folder)
+            self._closed = True
+        return list(self._staged)
+
+    def abort(self) -> None:
+        """Remove what was written."""
+        self._closed = True
+        self._waiting.clear()
+        if self._open is not None:
+            self._open.drop()
+            self._open = None
+        for name in self._names:
+            (self._folder / name).unlink(missing_ok=True)
+        self._names.clear()
+        self._staged.clear()
+
+    @property
+    def _folder(self) -> Path:
+        return inside(self._table, self._prefix) if self._prefix else Path(self._table)
+
+    def _flush(self) -> None:
+        """Write what is waiting as one row group."""
+        group = pa.Table.from_batches(self._waiting, schema=self._columns)
+        self._waiting.clear()
+        self._waiting_rows = self._waiting_bytes = 0
+        with writing(self._table):
+            if self._open is None:
+                self._open = _OpenFile(self._claim(), group)
+            self._open.add(group)
+        if self._open.size >= FILE_BYTES:
+            self._finish_file()
+
+    def _claim(self) -> Path:
+        """Create the next file that nobody has.
+
+        An earlier attempt of this task may have left files, or still be writing: creation is exclusive, so it
+        keeps its own, and what it wrote is never committed.
+        """
+        make_folder(self._folder)
+        while True:
+            path = self._folder / f"{self._stem}-{self._number:03d}.parquet"
+            self._number += 1
+            try:
+                path.touch(exist_ok=False)
+            except FileExistsError:
+                continue
+            self._names.append(path.name)
+            return path
+
+    def _finish_file(self) -> None:
+        if self._open is None:
+            return
+        with writing(self._table):
+            self._staged.append(self._open.finish(self._prefix))
+        self._open = None
+
+
+class _OpenFile:
+    """One Parquet file being written, with what a commit must know of it."""
+
+    def __init__(self, path: Path, first: pa.Table) -> None:
+        self._path = path
+        self._out: Any = pa.OSFile(str(path), "wb")
+        # Staging is a small part of a task; files of half the size are worth a quarter of its speed.
+        self._writer: Any = pq.ParquetWriter(
+            self._out, first.schema, compression="zstd", compression_level=1, use_dictionary=_repetitive(first)
+        )
+        self._rows = 0
+        self._first = self._last = first.column(EPOCH)[0].as_py()
+
+    @property
+    def size(self) -> int:
+        return int(self._out.tell())
+
+    def add(self, group: pa.Table) -> None:
+        self._writer.write_table(group, row_group_size=GROUP_ROWS)
+        ends = pc.min_max(group.column(EPOCH)).as_py()
+        self._first = min(self._first, ends["min"])
+        self._last = max(self._last, ends["max"])
+        self._rows += group.num_rows
+
+    def finish(self, prefix: str) -> StagedFile:
+        self._writer.close()
+        self._out.close()
+        synchronise(self._path)
+        return StagedFile(
+            path=f"{prefix}/{self._path.name}" if prefix else self._path.name,
+            rows=self._rows,
+            bytes=self._path.stat().st_size,
+            first_epoch=self._first,
+            last_epoch=self._last,
+        )
+
+    def drop(self) -> None:
+        """Let go of the file, which is about to be removed; whether its last bytes can be written does not matter."""
+        with suppress(OSError):
+            self._writer.close()
+        with suppress(OSError):
+            self._out.close()
+
+
+def _repetitive(group: pa.Table) -> Any:
+    """Return the columns worth a dictionary (or True for all), judged by a sample of the file's first row group.
+
+    Building a dictionary of values that hardly repeat, only to abandon it, takes half of the writing time.
+    """
+    if any(pt.is_nested(field.type) for field in group.schema):
+        return True  # the writer takes a list of leaves only, and says nothing when it misses one
+    step = max(1, group.num_rows // _SAMPLE)
+    sample = group.take(pa.array(range(0, group.num_rows, step)))
+    return [name for name in group.schema.names if 2 * pc.count_distinct(sample.column(name)).as_py() <= len(sample)]
+
+
+def check_span(lower: int, upper: int, files: Sequence[StagedFile]) -> None:
+    """Raise unless `[lower, upper)` is a span of epochs and every row of the files belongs to it."""
+    if not 0 <= lower < upper:
+        raise InvalidArgument(parameter="the span", value=[lower, upper], expected="0 <= lower < upper")
+    for file in files:
+        if not lower <= file.first_epoch <= file.last_epoch < upper:
+            found = f"of the epochs {file.first_epoch} to {file.last_epoch}"
+            raise MisplacedRows(found=found, expected=f"the epochs [{lower}, {upper}) of the commit")
+
+
+def staged_status(table: str, file: StagedFile) -> os.stat_result:
+    """Return the status of a staged file, or raise `StagedFileMissing` when it is not as it was staged."""
+    try:
+        status = inside(table, file.path).stat()
+    except FileNotFoundError as error:
+        raise StagedFileMissing(path=file.path, table=table, problem="is not there") from error
+    if status.st_size != file.bytes:
+        problem = f"has {status.st_size} bytes, of {file.bytes} that were staged"
+        raise StagedFileMissing(path=file.path, table=table, problem=problem)
+    return status

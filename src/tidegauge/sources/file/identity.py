@@ -1,0 +1,140 @@
+"""A file is known by what it is, not by its name: device, inode, birth time, and a fingerprint of its first bytes.
+
+So a file that was renamed goes on where it was, and a new file under an old name, or on an old inode number, is new.
+Let `k` be what is durably known of a file and `s` a file seen now on the same inode number. The verdict is
+
+    fingerprint  birth times               verdict
+    same         not known to differ       SAME, when device, birth time or path agrees as well; else OTHER
+    same         known and different       OTHER
+    other        known and equal           REWRITTEN
+    other        known and different       OTHER
+    other        not known                 REWRITTEN under the same path, else OTHER
+
+Invariant: never SAME with another fingerprint. The device alone decides nothing: its number may change at a restart
+of the machine. The fingerprint covers only bytes that are bound, and grows with them up to `HEAD`; that of a file
+that is read whole covers its last bytes too (the checksum of gzip, the footer of Parquet), so any change of it shows.
+
+>>> log = FileFacts(path="/a", first="/a", dev=1, ino=7, born=5, modified=9, head=10, digest="d", whole=0)
+>>> judge(log, Seen(path="/a.1", dev=1, ino=7, born=5, size=30, modified=9), "d").name
+'SAME'
+>>> judge(log, Seen(path="/a", dev=1, ino=7, born=6, size=30, modified=9), "e").name
+'OTHER'
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from enum import Enum
+from typing import Final
+
+from tidegauge.remap.binding import Detail
+from tidegauge.sources.file.birth import birth
+
+__all__ = ["HEAD", "FileFacts", "Seen", "Verdict", "fingerprint", "judge", "partition_key"]
+
+HEAD: Final = 4096
+"""The most bytes, at each end, that a fingerprint covers."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileFacts:
+    """What is kept durably about one file.
+
+    path: where it was last seen. first: where it was first seen. born, modified: nanoseconds since 1970, 0 when not
+    known. head, digest: the fingerprint and how many bytes it covers. whole: 1 when the file is read whole.
+    """
+
+    path: str
+    first: str
+    dev: int
+    ino: int
+    born: int
+    modified: int
+    head: int
+    digest: str
+    whole: int
+
+    @classmethod
+    def of(cls, detail: Detail) -> FileFacts:
+        """Return the facts that `detail` wrote."""
+        return cls(
+            path=str(detail["path"]),
+            first=str(detail["first"]),
+            dev=int(detail["dev"]),
+            ino=int(detail["ino"]),
+            born=int(detail["born"]),
+            modified=int(detail["modified"]),
+            head=int(detail["head"]),
+            digest=str(detail["digest"]),
+            whole=int(detail["whole"]),
+        )
+
+    def detail(self) -> Detail:
+        """Return the facts as plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seen:
+    """An open file as it is now."""
+
+    path: str
+    dev: int
+    ino: int
+    born: int
+    size: int
+    modified: int
+
+    @classmethod
+    def of(cls, path: str, fd: int) -> Seen:
+        """Look at an open file."""
+        status = os.fstat(fd)
+        return cls(
+            path=path,
+            dev=status.st_dev,
+            ino=status.st_ino,
+            born=birth(fd),
+            size=status.st_size,
+            modified=status.st_mtime_ns,
+        )
+
+
+def fingerprint(fd: int, head: int, *, whole: bool) -> str:
+    """Return a digest of the first `head` bytes of an open file, and of as many at its end when it is read whole."""
+    digest = hashlib.blake2b(os.pread(fd, head, 0), digest_size=16)
+    if whole:
+        digest.update(os.pread(fd, head, max(0, os.fstat(fd).st_size - head)))
+    return digest.hexdigest()
+
+
+class Verdict(Enum):
+    """Whether a file seen now is one that is known."""
+
+    SAME = "same"
+    OTHER = "other"
+    REWRITTEN = "rewritten"
+
+
+def judge(known: FileFacts, seen: Seen, digest: str) -> Verdict:
+    """Compare a known file with one seen on its inode number, whose fingerprint over `known.head` is `digest`."""
+    born_known = bool(known.born and seen.born)
+    born_same = born_known and known.born == seen.born
+    if born_known and not born_same:
+        return Verdict.OTHER
+    if digest == known.digest:
+        agrees = known.dev == seen.dev or born_same or known.path == seen.path
+        return Verdict.SAME if agrees else Verdict.OTHER
+    return Verdict.REWRITTEN if born_same or known.path == seen.path else Verdict.OTHER
+
+
+def partition_key(seen: Seen, digest: str, *, taken: Callable[[str], bool]) -> str:
+    """Return a name for a new file: 16 hex digits that are not `taken`. It is kept, never computed again."""
+    for salt in range(1_000_000):
+        facts = f"{seen.dev}:{seen.ino}:{seen.born}:{digest}:{salt}"
+        key = hashlib.blake2b(facts.encode(), digest_size=8).hexdigest()
+        if not taken(key):
+            return key
+    raise RuntimeError("a million files of one identity")  # only if blake2b were broken

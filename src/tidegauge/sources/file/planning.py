@@ -1,0 +1,104 @@
+"""Cutting slices into splits, at record boundaries.
+
+Invariant: the splits of a slice follow each other without gap or overlap, from its lower to its upper end. For a
+whole format the ends between them say only how the bytes are shared out; the groups of rows are what is read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from tidegauge.errors.sources import ShortRead
+from tidegauge.remap.binding import Bound, Slice
+from tidegauge.sources.file.identity import FileFacts
+from tidegauge.sources.file.kinds import as_line, as_whole
+from tidegauge.sources.file.listing import listed
+from tidegauge.sources.file.opening import open_known
+from tidegauge.sources.file.reading import FileSplit, naming
+from tidegauge.sources.formats.protocol import Format
+from tidegauge.sources.protocol import Split
+
+__all__ = ["planned", "shares"]
+
+
+def shares(weights: Sequence[int], size: int) -> list[tuple[int, int]]:
+    """Put consecutive groups together until they weigh `size`; return their index ranges. No groups are one range.
+
+    >>> shares([4, 4, 4, 9, 1], size=8), shares([], size=8)
+    ([(0, 2), (2, 4), (4, 5)], [(0, 0)])
+    """
+    cuts, weight = [0], 0
+    for i, group in enumerate(weights):
+        if weight >= size:
+            cuts.append(i)
+            weight = 0
+        weight += group
+    return list(pairwise([*cuts, len(weights)]))
+
+
+def planned(
+    slices: Sequence[Slice], bound: Bound, *, schema: pa.Schema, pattern: str, format: Format, size: int
+) -> list[Split]:
+    """Return the splits of the slices, in their order, each about `size` bytes."""
+    splits: list[Split] = []
+
+    for piece in slices:
+        known = FileFacts.of(bound.details[piece.partition])
+        # The fingerprint covers what is bound by now; a file read whole must be as it was to its last byte.
+        path, stream = open_known(
+            known, lower=piece.lower, upper=piece.upper, elsewhere=partial(_named_with, pattern, known.ino)
+        )
+        with stream, naming(path):
+            file = FileFacts.of({**known.detail(), "path": path})
+            splits += _cut(stream, piece, file, schema=schema, format=format, size=size)
+    return splits
+
+
+def _named_with(pattern: str, ino: int) -> list[str]:
+    return [path for path, status in listed(pattern).files if status.st_ino == ino]
+
+
+def _cut(
+    stream: BinaryIO, piece: Slice, file: FileFacts, *, schema: pa.Schema, format: Format, size: int
+) -> Iterator[FileSplit]:
+    def split(lower: int, upper: int, weight: int, groups: tuple[int, int] | None = None) -> FileSplit:
+        return FileSplit(
+            epoch=piece.epoch,
+            partition=piece.partition,
+            lower=lower,
+            upper=upper,
+            weight=weight,
+            size=piece.upper,
+            file=file,
+            schema=schema,
+            groups=groups,
+        )
+
+    whole, line = as_whole(format), as_line(format)
+    if whole is not None:
+        weights = whole.groups(stream)
+        total = max(1, sum(weights))
+        lower, done = piece.lower, 0
+        for first, last in shares(weights, size):
+            weight = sum(weights[first:last])
+            done += weight
+            end = last == len(weights)
+            upper = piece.upper if end else max(lower + 1, piece.lower + piece.size * done // total)
+            yield split(lower, upper, weight, (first, last))
+            lower = upper
+    elif line is None or file.whole:
+        yield split(piece.lower, piece.upper, piece.size)
+    else:
+        try:
+            cuts = line.cuts(stream, piece.lower, piece.upper, size)
+        except EOFError as error:
+            now = os.fstat(stream.fileno()).st_size
+            raise ShortRead(path=file.path, lower=piece.lower, upper=piece.upper, size=now) from error
+        for lower, upper in pairwise([piece.lower, *cuts, piece.upper]):
+            yield split(lower, upper, upper - lower)

@@ -1,0 +1,129 @@
+"""Reading a split: exactly its rows, or an error.
+
+Invariant: the rows come from an open file that had the right inode number, fingerprint and size before the first row
+was given out and still has them after the last; whoever commits only what was read to the end holds nothing else.
+
+A task may run on another machine, or long after the plan was made, so a split carries what the file is known by.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from tidegauge.errors.base import Definite
+from tidegauge.errors.sources import (
+    AmbiguousHeader,
+    ColumnTypeMismatch,
+    CorruptFile,
+    HeaderMismatch,
+    ShortRead,
+    SuspiciousCompression,
+    TruncatedFile,
+    UnreadableFile,
+    UnreadableRecord,
+)
+from tidegauge.sources.file.identity import FileFacts
+from tidegauge.sources.file.kinds import as_line, as_whole
+from tidegauge.sources.file.opening import check, open_known
+from tidegauge.sources.formats.gzip import gunzip
+from tidegauge.sources.formats.protocol import Decoded, Format, LineFormat, OnBad
+from tidegauge.sources.metadata import stamped, without_metadata
+from tidegauge.sources.protocol import BadRecord, OnBadRecord
+
+__all__ = ["FileSplit", "batches", "naming"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileSplit:
+    """The bytes `[lower, upper)` of one file, or for a whole format its groups of rows `groups`.
+
+    `size` is how many bytes of the file are bound with the slice, of which this is a piece.
+    """
+
+    epoch: int
+    partition: str
+    lower: int
+    upper: int
+    weight: int
+    size: int
+    file: FileFacts
+    schema: pa.Schema
+    groups: tuple[int, int] | None = None
+
+
+@contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Give what a format says of a whole file the name of the file."""
+    try:
+        yield
+    except (
+        AmbiguousHeader,
+        ColumnTypeMismatch,
+        CorruptFile,
+        HeaderMismatch,
+        SuspiciousCompression,
+        TruncatedFile,
+    ) as error:
+        raise _named(error, path) from error
+
+
+def _named(error: Definite, path: str) -> UnreadableFile:
+    return UnreadableFile(
+        path=path, detail=error.summary, problem=error.code, reason=error.likely_cause, advice=error.next_step
+    )
+
+
+def batches(
+    split: FileSplit, *, format: Format, metadata: bool, on_bad_record: OnBadRecord
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a split in batches of its schema."""
+    path, stream = open_known(split.file, lower=split.lower, upper=split.size)
+
+    def on_bad(position: int, raw: bytes, problem: str) -> None:
+        on_bad_record(BadRecord(split.partition, position, raw, UnreadableRecord.code, problem))
+
+    with stream, naming(path):
+        columns = without_metadata(split.schema, metadata=metadata)
+        try:
+            for decoded in _decoded(stream, split, format, columns, on_bad):
+                yield stamped(
+                    decoded.rows,
+                    decoded.positions,
+                    partition=split.partition,
+                    schema=split.schema,
+                    metadata=metadata,
+                )
+        except EOFError as error:
+            size = os.fstat(stream.fileno()).st_size
+            raise ShortRead(path=path, lower=split.lower, upper=split.upper, size=size) from error
+        check(stream, split.file, path=path, upper=split.size)
+
+
+def _decoded(
+    stream: BinaryIO, split: FileSplit, format: Format, columns: pa.Schema, on_bad: OnBad
+) -> Iterator[Decoded]:
+    whole, line = as_whole(format), as_line(format)
+    if whole is not None and split.groups is not None:
+        first, last = split.groups
+        return whole.decode_groups(stream, first=first, last=last, schema=columns)
+    if line is None:
+        raise TypeError(f"a {type(format).__name__} cannot read the bytes {split.lower} to {split.upper}")
+    if split.file.whole:
+        return _decoded_gzip(stream, line, columns, on_bad)
+    header = line.header(stream)
+    stream.seek(split.lower)
+    return line.decode(stream, lower=split.lower, upper=split.upper, header=header, schema=columns, on_bad=on_bad)
+
+
+def _decoded_gzip(stream: BinaryIO, line: LineFormat, columns: pa.Schema, on_bad: OnBad) -> Iterator[Decoded]:
+    stream.seek(0)
+    with gunzip(stream) as text:
+        header = line.header(text)
+        text.seek(0)
+        yield from line.decode(text, lower=0, upper=None, header=header, schema=columns, on_bad=on_bad)

@@ -1,0 +1,165 @@
+"""Files that a path or a pattern names, as a source: `FileSource`.
+
+What enters, and when. A growing file of lines enters by complete records, from where it was. A compressed file
+(`.gz`) or one of a whole format (Parquet) enters once, whole, when it has not been modified for `settle` seconds. A
+file is known by what it is (`identity`), so a log that is rotated by rename is read to its end under its new name, in
+the same folder, also when the pattern does not name it any more.
+
+What that asks of people who write files. Append, or write elsewhere and move into place. A copy is a new file: after
+`copytruncate`, a pattern that names the copy would read its lines again, and lines written between two probes can be
+lost. A file that is deleted, or moved to another folder, is gone with those of its lines that no probe had seen.
+Bytes that were changed in place without changing the size and the modification time, or behind the first 4096 bytes
+of a file of lines, are not noticed. The file system must have stable inode numbers.
+
+>>> import tempfile, pathlib, datetime
+>>> from tidegauge.sources import Json
+>>> with tempfile.TemporaryDirectory() as folder:
+...     _ = pathlib.Path(folder, "a.jsonl").write_text('{"id": 1}\\n{"id": 2}\\n{"id"')
+...     source = FileSource(f"{folder}/*.jsonl", format=Json("id long"))
+...     probe = source.probe(Bound(), now=datetime.datetime.now(datetime.UTC))
+>>> list(probe.upper.values()), list(probe.end.values()), probe.schema.names
+([20], [25], ['id'])
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import pyarrow as pa
+
+from tidegauge.errors.flow import InvalidArgument
+from tidegauge.remap.binding import Bound, Probe, Slice
+from tidegauge.remap.frontier import Frontier
+from tidegauge.sources.file.kinds import as_line, as_whole
+from tidegauge.sources.file.planning import planned
+from tidegauge.sources.file.probing import survey
+from tidegauge.sources.file.reading import FileSplit, batches
+from tidegauge.sources.formats.protocol import Format
+from tidegauge.sources.metadata import with_metadata
+from tidegauge.sources.protocol import OnBadRecord, Split
+
+__all__ = ["FileSource"]
+
+_EPOCH_START: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class FileSource:
+    """The files that `path` names: a path or a pattern with `*`, `?`, `[...]` and `**`.
+
+    A relative path is resolved now, against the current folder. Names that begin with `.` or `_` are passed over
+    unless the pattern says so. metadata: add `_partition` (the file's key) and `_offset` (the byte, or for Parquet
+    the row, at which the record begins; for compressed files the uncompressed byte). max_bytes_per_epoch: how much
+    one epoch takes at most. settle: the seconds for which a file that is read whole must not have been modified.
+    split_bytes: about how much one task reads at once. Raises `InvalidArgument` and `ReservedColumn`.
+    """
+
+    path: str
+    _: KW_ONLY
+    format: Format
+    metadata: bool = False
+    max_bytes_per_epoch: int = 1 << 30
+    settle: float = 2.0
+    split_bytes: int = 64 << 20
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", _resolved(self.path))
+        if as_line(self.format) is None and as_whole(self.format) is None:
+            raise InvalidArgument(parameter="format", value=self.format, expected="a format such as Json(), Csv()")
+        for name in ("max_bytes_per_epoch", "split_bytes"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise InvalidArgument(parameter=name, value=value, expected="a whole number of bytes, at least 1")
+        if not isinstance(self.settle, int | float) or not 0 <= self.settle < 1e9:
+            raise InvalidArgument(parameter="settle", value=self.settle, expected="a number of seconds, 0 or more")
+        _ = self.schema
+
+    @property
+    def unit(self) -> str:
+        """Positions count bytes."""
+        return "bytes"
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """The declared columns, metadata columns included, or None when they are to be inferred."""
+        return self._complete(self.format.schema)
+
+    def _complete(self, columns: pa.Schema | None) -> pa.Schema | None:
+        if columns is None:
+            return None
+        return with_metadata(columns, metadata=self.metadata, where=f"the source of {self.path}")
+
+    def describe(self) -> Mapping[str, Any]:
+        """Return the configuration as JSON."""
+        return {
+            "kind": "file",
+            "path": self.path,
+            "format": dict(self.format.describe()),
+            "metadata": self.metadata,
+            "max_bytes_per_epoch": self.max_bytes_per_epoch,
+            "settle": self.settle,
+            "split_bytes": self.split_bytes,
+        }
+
+    def probe(self, bound: Bound, *, now: datetime) -> Probe:
+        """Ask the file system how far the files are. Raises `FileRewritten`, `UnknownColumns`, `OSError`."""
+        declared = self.schema
+        found = survey(
+            self.path,
+            format=self.format,
+            settle=int(self.settle * 1e9),
+            limit=self.max_bytes_per_epoch,
+            now=(now - _EPOCH_START) // timedelta(microseconds=1) * 1000,
+            bound=bound,
+            need_columns=declared is None and bound.schema is None,
+        )
+        return Probe(
+            at=now,
+            upper=Frontier(found.positions),
+            end=Frontier(found.ends),
+            lower=Frontier(found.gone),
+            more=found.more,
+            details=found.details,
+            schema=(declared or self._complete(found.columns)) if bound.schema is None else None,
+            note=found.note(),
+        )
+
+    def plan(self, slices: Sequence[Slice], bound: Bound) -> list[Split]:
+        """Cut slices at record boundaries, wherever their files are now.
+
+        Raises `FileGone`, `FileRewritten`, `ShortRead`, `UnreadableFile`, `OSError`.
+        """
+        schema = bound.schema or self.schema
+        if schema is None:
+            raise InvalidArgument(
+                parameter="bound", value=bound, expected="a bound schema, as the format declares none"
+            )
+        return planned(slices, bound, schema=schema, pattern=self.path, format=self.format, size=self.split_bytes)
+
+    def read(self, split: FileSplit, on_bad_record: OnBadRecord) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a split, checked against the file's fingerprint before the first and after the last.
+
+        Raises `FileGone`, `FileRewritten`, `ShortRead`, `UnreadableFile`, `OSError`.
+        """
+        return batches(split, format=self.format, metadata=self.metadata, on_bad_record=on_bad_record)
+
+    def acknowledge(self, frontier: Frontier) -> None:
+        """Do nothing: a file system keeps no position for its readers."""
+
+
+def _resolved(path: str) -> str:
+    expected = "a path or a pattern, in UTF-8"
+    if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
+        raise InvalidArgument(parameter="path", value=path, expected=expected)
+    text = os.fspath(path)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidArgument(parameter="path", value=ascii(text), expected=expected) from None
+    if not text.strip() or "\0" in text:
+        raise InvalidArgument(parameter="path", value=text, expected=expected)
+    return os.path.abspath(os.path.expanduser(text))  # noqa: PTH100, PTH111 - Path.resolve would follow links

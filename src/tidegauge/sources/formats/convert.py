@@ -1,0 +1,149 @@
+"""What a reader of text gives becomes what the schema says; a value that does not makes a bad row, no crash.
+
+Definition: for a column type `t` the reader is asked for the *wire type* of `t`: strings where it cannot make a `t`
+itself. `converted` goes the second half of the way. It is total: it returns an array of the type and the set of
+rows in which some value, at any depth, has no meaning as that type.
+
+Invariant: whether a row is bad depends on its own values, not on its neighbours.
+
+>>> array, bad = converted(pa.array(["2020-02-29", "2021-02-29", None]), pa.date32())
+>>> array.to_pylist(), bad.tolist()
+([datetime.date(2020, 2, 29), None, None], [False, True, False])
+"""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+
+from tidegauge.sources.formats.gather import Refused, in_pieces
+from tidegauge.sources.formats.records import Mask
+
+__all__ = ["Leaf", "converted", "from_base64", "from_text"]
+
+pc: Any = pyarrow.compute
+
+Leaf: TypeAlias = Callable[[Any, Any], tuple[Any, Mask]]
+"""How a string array becomes an array of a type that is not nested, and which of its values do not."""
+
+_ZONE: Final = r"([Zz]|[+-][0-9]{2}(:?[0-9]{2})?)$"
+_DATE_LENGTH: Final = 10
+
+
+def converted(array: Any, target: Any, leaf: Leaf | None = None) -> tuple[Any, Mask]:
+    """Return `array` as the type `target`, and which of its rows hold a value that cannot be one.
+
+    Strings become anything by `leaf` (`from_text` unless told otherwise); lists, structs and lists of key and value
+    (the wire type of a map, whose keys are strings) are converted inside. Nulls stay nulls, and bad values become
+    nulls.
+    """
+    if array.type == target:
+        return array, np.zeros(len(array), np.bool_)
+    if pa.types.is_struct(target):
+        return _struct(array, target, leaf)
+    if pa.types.is_list(target):
+        values, bad = converted(array.flatten(), target.value_type, leaf)
+        offsets = _offsets(array)
+        return (
+            pa.ListArray.from_arrays(offsets, values, type=target, mask=array.is_null()),
+            _of_parents(bad, offsets),
+        )
+    if pa.types.is_map(target):
+        return _map(array, target, leaf)
+    return (leaf or from_text)(array, target)
+
+
+def from_text(array: Any, target: Any) -> tuple[Any, Mask]:
+    """Convert strings: numbers, ISO 8601 dates and timestamps, with blanks around them or not; bytes as they are.
+
+    A timestamp without a zone is in UTC; digits beyond the unit are cut off. One without a zone is what a type
+    without a zone keeps; with a zone, it is brought to UTC first.
+    """
+    if not pa.types.is_string(array.type) or pa.types.is_binary(target):
+        # Two Arrow types of one meaning: text and bytes, a timestamp in UTC and one without a zone.
+        return array.cast(target), np.zeros(len(array), np.bool_)
+    text = pc.utf8_trim(array, " \t")
+    if pa.types.is_timestamp(target):
+        zoned = pa.timestamp(target.unit, "UTC")
+        values, bad = _cast_each(_in_utc(text, target.unit), zoned)
+        return values.cast(target), bad
+    return _cast_each(text, target)
+
+
+def from_base64(array: Any, target: Any) -> tuple[Any, Mask]:
+    """Convert strings like `from_text`, but to bytes from base64, as Spark does for JSON."""
+    if not pa.types.is_binary(target):
+        return from_text(array, target)
+    bad = np.zeros(len(array), np.bool_)
+    values: list[bytes | None] = []
+    for i, text in enumerate(array.to_pylist()):
+        try:
+            values.append(None if text is None else binascii.a2b_base64(text, strict_mode=True))
+        except ValueError:
+            values.append(None)
+            bad[i] = True
+    return pa.array(values, target), bad
+
+
+def _in_utc(text: Any, unit: str) -> Any:
+    """Write timestamps so that Arrow reads them: with a zone, a time, and no more digits than the unit has."""
+    digits = {"s": 0, "ms": 3, "us": 6, "ns": 9}[unit]
+    kept = rf"(\.[0-9]{{{digits}}})[0-9]+" if digits else r"(\.)[0-9]+"
+    text = pc.replace_substring_regex(text, kept, r"\1" if digits else "")
+    date_only = pc.equal(pc.utf8_length(text), _DATE_LENGTH)
+    text = pc.if_else(date_only, pc.binary_join_element_wise(text, "T00:00:00Z", ""), text)
+    time = pc.utf8_slice_codeunits(text, _DATE_LENGTH, None)
+    return pc.if_else(pc.match_substring_regex(time, _ZONE), text, pc.binary_join_element_wise(text, "Z", ""))
+
+
+def _cast_each(array: Any, target: Any) -> tuple[Any, Mask]:
+    """Cast, and where that fails, find the values that cannot be cast."""
+    bad = np.zeros(len(array), np.bool_)
+    pieces: list[Any] = []
+
+    def cast(i: int, j: int) -> None:
+        try:
+            pieces.append(array.slice(i, j - i).cast(target))
+        except pa.ArrowInvalid as error:
+            raise Refused("") from error
+
+    def refuse(i: int, _refusal: Refused) -> None:
+        bad[i] = True
+        pieces.append(pa.nulls(1, target))
+
+    in_pieces(len(array), cast, refuse)
+    return pa.concat_arrays(pieces) if len(pieces) > 1 else pieces[0] if pieces else array.cast(target), bad
+
+
+def _struct(array: Any, target: Any, leaf: Leaf | None) -> tuple[Any, Mask]:
+    bad = np.zeros(len(array), np.bool_)
+    children = []
+    for i, field in enumerate(target):
+        child, wrong = converted(array.field(i), field.type, leaf)
+        children.append(child)
+        bad |= wrong
+    return pa.StructArray.from_arrays(children, fields=list(target), mask=array.is_null()), bad
+
+
+def _map(array: Any, target: Any, leaf: Leaf | None) -> tuple[Any, Mask]:
+    entries = array.flatten()
+    items, bad = converted(entries.field(1), target.item_type, leaf)
+    offsets = _offsets(array)
+    maps = pa.MapArray.from_arrays(offsets, entries.field(0), items, type=target, mask=array.is_null())
+    return maps, _of_parents(bad, offsets)
+
+
+def _offsets(array: Any) -> Any:
+    lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+    return pa.array(np.concatenate((np.zeros(1, np.int32), np.cumsum(lengths, dtype=np.int32))), pa.int32())
+
+
+def _of_parents(bad: Mask, offsets: Any) -> Mask:
+    """Return which lists hold a bad value."""
+    before = np.concatenate((np.zeros(1, np.int64), np.cumsum(bad)))[offsets.to_numpy()]
+    return np.asarray(before[1:] > before[:-1])

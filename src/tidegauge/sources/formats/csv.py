@@ -1,0 +1,272 @@
+r"""CSV as RFC 4180 has it, read by Arrow, with the position of each record and every bad record told apart.
+
+Invariant: a record ends at a newline outside quotes. Every record that is not empty is the header, a row or a bad
+record, and which of the two latter depends on that record alone.
+
+>>> import io
+>>> data = b'id,note\n1,"two\nlines"\nx,y\n2,""\n3,\n'
+>>> format = Csv("id long, note string")
+>>> [decoded] = format.decode(
+...     io.BytesIO(data), lower=0, upper=None, header=b"", schema=format.schema,
+...     on_bad=lambda position, raw, problem: print(position, raw, problem))
+22 b'x,y' column id: a text that is no int64
+>>> decoded.rows.to_pylist()
+[{'id': 1, 'note': 'two\nlines'}, {'id': 2, 'note': ''}, {'id': 3, 'note': None}]
+>>> decoded.positions.to_pylist()
+[8, 26, 31]
+
+Why a quote in the wrong place is a bad record. Arrow takes a quote inside an unquoted field for a character; counting
+quotes does not. RFC 4180 has no such field. Where every opening quote follows the beginning of a field and every
+closing one is followed by its end, or stands next to the other of a doubled quote, both read the same; any other
+record is marked before Arrow sees it. So is one with a carriage return outside quotes that no newline follows, which
+Arrow takes for an end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Final
+
+import numpy as np
+import pyarrow as pa
+
+from tidegauge.errors.flow import InvalidArgument
+from tidegauge.errors.sources import CorruptFile, UnsupportedType
+from tidegauge.sources.ddl import as_schema, to_ddl
+from tidegauge.sources.formats.boundaries import Boundaries, Ints, read_exactly
+from tidegauge.sources.formats.fields import Fields, names_in
+from tidegauge.sources.formats.infer import infer_text
+from tidegauge.sources.formats.protocol import Decoded, OnBad
+from tidegauge.sources.formats.records import (
+    BLOCK_BYTES,
+    BOM,
+    MAX_RECORD_BYTES,
+    Block,
+    Records,
+    blocks,
+    records_of,
+)
+
+__all__ = ["Csv"]
+
+HEADER_BYTES: Final = 1 << 20
+_LF, _CR = 10, 13
+
+
+@dataclass(frozen=True, slots=True)
+class Csv:
+    """Comma-separated values, or separated by another character.
+
+    schema: a DDL string or an Arrow schema without nested types; inferred from the first data when there is none.
+    header: whether each file begins with a record of column names. Columns are then found by name: others are
+    ignored, missing ones are null. Without a header they are found by position. delimiter: one ASCII character.
+    quote: one ASCII character, or None where quotes mean nothing. null: the texts that are NULL where they are not
+    quoted.
+
+    A record that is empty is skipped. Numbers, dates and timestamps may have blanks around them; booleans are true,
+    false, 1 and 0; a timestamp without a zone is in UTC. Raises `InvalidSchema`, `ReservedColumn`, `UnsupportedType`
+    and `InvalidArgument`.
+    """
+
+    schema: pa.Schema | None
+    has_header: bool
+    delimiter: str
+    quote: str | None
+    null: tuple[str, ...]
+
+    def __init__(
+        self,
+        schema: str | pa.Schema | None = None,
+        *,
+        header: bool = True,
+        delimiter: str = ",",
+        quote: str | None = '"',
+        null: str | tuple[str, ...] = "",
+    ) -> None:
+        declared = as_schema(schema)
+        for column in declared or ():
+            if pa.types.is_nested(column.type):
+                raise UnsupportedType(column=column.name, type=f"{column.type} (in CSV)")
+        if not _one_character(delimiter):
+            raise InvalidArgument(parameter="delimiter", value=delimiter, expected="one ASCII character, no line end")
+        if quote is not None and (not _one_character(quote) or quote == delimiter):
+            raise InvalidArgument(
+                parameter="quote", value=quote, expected="None, or one ASCII character that is not the delimiter"
+            )
+        nulls = (null,) if isinstance(null, str) else tuple(null)
+        for name, value in (
+            ("schema", declared),
+            ("has_header", header),
+            ("delimiter", delimiter),
+            ("quote", quote),
+            ("null", nulls),
+        ):
+            object.__setattr__(self, name, value)
+
+    @property
+    def _boundaries(self) -> Boundaries:
+        return Boundaries(quote=None if self.quote is None else self.quote.encode())
+
+    def describe(self) -> Mapping[str, Any]:
+        """Return the configuration as JSON."""
+        return {
+            "format": "csv",
+            "schema": None if self.schema is None else to_ddl(self.schema),
+            "header": self.has_header,
+            "delimiter": self.delimiter,
+            "quote": self.quote,
+            "null": list(self.null),
+        }
+
+    def infer(self, head: bytes) -> pa.Schema | None:
+        """Return the columns of the complete records of `head`, without the bad ones; None when there is none.
+
+        Without a header they are called `_c0`, `_c1` and so on, as by Spark, and there are as many as in the first
+        record.
+        """
+        ends = self._boundaries.ends(head)
+        fields: Fields | None = None
+        found: list[pa.RecordBatch] = []
+        for part in records_of(Block(0, head, ends)) if len(ends) else ():
+            records = self._outline(part)
+            if fields is None and len(records):
+                names = self._names(records.raw(0))
+                if self.has_header:
+                    records = records.after_first()
+                else:
+                    names = [f"_c{i}" for i in range(len(names))]
+                fields = self._fields(
+                    names, pa.schema([(name, pa.string()) for name in dict.fromkeys(names) if name])
+                )
+            if fields is not None:
+                found.append(fields.rows(records)[0])
+        table = pa.Table.from_batches(found) if found else None
+        if table is None or not table.num_rows:
+            return None
+        columns = {name: table.column(name).combine_chunks() for name in table.column_names}
+        return as_schema(infer_text(columns))
+
+    def header(self, stream: BinaryIO) -> bytes:
+        """Return the file up to the end of its first record that is not empty; b"" without a header or a record.
+
+        Raises `CorruptFile` when no such record ends in the first mebibyte.
+        """
+        if not self.has_header:
+            return b""
+        stream.seek(0)
+        head = read_exactly(stream, HEADER_BYTES + 1)
+        whole = len(head) <= HEADER_BYTES
+        return head[: self._header_end(head, whole=whole)]
+
+    def last_boundary(self, stream: BinaryIO, lower: int, upper: int) -> int:
+        """Return the last record boundary in `[lower, upper]`; there is none inside the header."""
+        found = self._boundaries.last(stream, lower, upper)
+        return lower if lower == 0 and found < len(self.header(stream)) else found
+
+    def cuts(self, stream: BinaryIO, lower: int, upper: int, size: int) -> list[int]:
+        """Return record boundaries about `size` bytes apart. With quotes, everything is read once."""
+        first = len(self.header(stream)) if lower == 0 else 0
+        return [cut for cut in self._boundaries.cuts(stream, lower, upper, size) if cut >= first]
+
+    def decode(
+        self, stream: BinaryIO, *, lower: int, upper: int | None, header: bytes, schema: pa.Schema, on_bad: OnBad
+    ) -> Iterator[Decoded]:
+        """Yield the rows of `[lower, upper)`. Where `lower` is 0, the header is taken from the stream.
+
+        Raises `HeaderMismatch`, `AmbiguousHeader` and `EOFError`.
+        """
+        return self._decode(stream, lower=lower, upper=upper, header=header, schema=schema, on_bad=on_bad)
+
+    def _decode(
+        self,
+        stream: BinaryIO,
+        *,
+        lower: int,
+        upper: int | None,
+        header: bytes,
+        schema: pa.Schema,
+        on_bad: OnBad,
+        size: int = BLOCK_BYTES,
+        limit: int = MAX_RECORD_BYTES,
+    ) -> Iterator[Decoded]:
+        fields = None if self.has_header else self._fields(schema.names, schema)
+        if self.has_header and lower > 0:
+            fields = self._fields(self._names(header), schema)
+        for block in blocks(stream, self._boundaries, lower=lower, upper=upper, size=size, limit=limit):
+            for part in records_of(block, limit=limit):
+                records = self._outline(part)
+                if fields is None and len(records):
+                    fields = self._fields(self._names(records.raw(0)), schema)
+                    records = records.after_first()
+                if fields is None or not len(records):
+                    continue
+                rows, kept = fields.rows(records)
+                records.report(on_bad)
+                if len(kept):
+                    yield Decoded(rows, pa.array(records.positions()[kept]))
+
+    def _fields(self, names: list[str], schema: pa.Schema) -> Fields:
+        return Fields(names, schema, delimiter=self.delimiter, quote=self.quote, null=self.null)
+
+    def _names(self, header: bytes) -> list[str]:
+        return names_in(header.removeprefix(BOM).strip(b"\r\n"), self.delimiter, self.quote)
+
+    def _header_end(self, head: bytes, *, whole: bool) -> int:
+        begin = len(BOM) if head.startswith(BOM) else 0
+        for end in self._boundaries.ends(head).tolist():
+            if head[begin:end].rstrip(b"\r\n"):
+                return int(end)
+            begin = end
+        if not whole:
+            raise CorruptFile(format="CSV", detail=f"no header in its first {HEADER_BYTES} bytes")
+        return len(head) if head[begin:].rstrip(b"\r\n") else 0
+
+    def _outline(self, records: Records) -> Records:
+        """Drop empty records; mark those that are not RFC 4180 and those that are not UTF-8."""
+        records = records.without(records.begins == records.stops)
+        if not len(records):
+            return records
+        data = memoryview(records.data)[records.begins[0] : records.stops[-1]]
+        characters = np.frombuffer(data, np.uint8)
+        origin = int(records.begins[0])
+        if self.quote is not None and self.quote.encode() in records.data:
+            misplaced, inside_at = _quotes(characters, ord(self.quote), ord(self.delimiter), records, origin)
+            records.mark(misplaced, "a quote that neither begins nor ends a field, or is not closed")
+        else:
+            inside_at = np.empty(0, np.int64)
+        if b"\r" in records.data:
+            bare = _bare_returns(characters, inside_at) + origin
+            within = np.searchsorted(records.begins, bare, side="right") - 1
+            records.mark(np.unique(within[bare < records.stops[within]]), "a carriage return without a newline")
+        records.mark_invalid_utf8()
+        return records
+
+
+def _one_character(text: str) -> bool:
+    return len(text) == 1 and text.isascii() and text not in "\r\n\0"
+
+
+def _quotes(characters: Any, quote: int, delimiter: int, records: Records, origin: int) -> tuple[Ints, Ints]:
+    """Return the records with a quote out of place, and where quotes are; `characters` begins outside of any."""
+    at = np.flatnonzero(characters == quote)
+    opening, closing = at[0::2], at[1::2]
+    edge = np.zeros(256, np.bool_)
+    edge[[quote, delimiter, _LF, _CR]] = True
+    misplaced = [
+        opening[(opening > 0) & ~edge[characters[opening - 1]]],
+        closing[(closing + 1 < len(characters)) & ~edge[characters[np.minimum(closing + 1, len(characters) - 1)]]],
+    ]
+    if len(at) & 1:
+        misplaced.append(at[-1:])
+    wrong = np.concatenate(misplaced) + origin
+    return np.unique(np.searchsorted(records.begins, wrong, side="right") - 1), at
+
+
+def _bare_returns(characters: Any, quotes: Ints) -> Ints:
+    """Return the carriage returns outside quotes with no newline after them."""
+    returns = np.flatnonzero(characters == _CR)
+    after = characters[np.minimum(returns + 1, len(characters) - 1)]
+    returns = returns[after != _LF]
+    outside: Ints = returns[np.searchsorted(quotes, returns) & 1 == 0]
+    return outside

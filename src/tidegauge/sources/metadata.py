@@ -1,0 +1,45 @@
+"""The columns that say where a row came from: `_partition` and `_offset`.
+
+Invariant: with `metadata=True` they are the last columns of every batch of a source, and a user's column never has a
+name that Tidegauge writes (compared as Spark compares names, without regard to case).
+
+>>> with_metadata(pa.schema([("id", pa.int64())]), metadata=True, where="the source").names
+['id', '_partition', '_offset']
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+from tidegauge.errors.flow import ReservedColumn
+
+__all__ = ["stamped", "with_metadata", "without_metadata"]
+
+_METADATA: Final = pa.schema([("_partition", pa.string()), ("_offset", pa.int64())])
+_EPOCH: Final = "_epoch"
+
+
+def with_metadata(columns: pa.Schema, *, metadata: bool, where: str) -> pa.Schema:
+    """Return a source's schema for these columns. Raises `ReservedColumn` when one has a name that we write."""
+    written = {_EPOCH, *(_METADATA.names if metadata else ())}
+    for name in columns.names:
+        if name.lower() in written:
+            raise ReservedColumn(where=where, column=name)
+    return pa.schema([*columns, *_METADATA]) if metadata else columns
+
+
+def without_metadata(schema: pa.Schema, *, metadata: bool) -> pa.Schema:
+    """Return the columns that the data itself has."""
+    return pa.schema(list(schema)[: -len(_METADATA)]) if metadata else schema
+
+
+def stamped(
+    rows: pa.RecordBatch, positions: pa.Array, *, partition: str, schema: pa.Schema, metadata: bool
+) -> pa.RecordBatch:
+    """Return the rows as a batch of `schema`, with each row's origin when `metadata` asks for it."""
+    columns = list(rows.columns)
+    if metadata:
+        columns += [pa.repeat(pa.scalar(partition, pa.string()), rows.num_rows), positions.cast(pa.int64())]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)

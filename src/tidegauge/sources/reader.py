@@ -1,0 +1,127 @@
+"""The reader of a source: it probes when it is ticked, and acknowledges when it is told what is durable.
+
+It lives in the scope of its source, where times are frontiers of that source. It holds the capability for the
+frontier that it last reported, so the scope's own frontier says how far upstream is known to be, and becomes empty
+only when the source said that it is sealed (law 5). A source that cannot be probed keeps its capability: `Transient`
+errors are tried again with growing delays, a `Definite` one parks the reader for good.
+
+Probes run beside the worker (`spawn`), so a slow upstream holds up nobody else.
+
+>>> [backoff(attempt) for attempt in (1, 2, 3, 20)]
+[0.2, 0.4, 0.8, 30.0]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from tidegauge.dataflow import EventQueue, Messages, OperatorBuilder, OperatorContext, OperatorOutput, Scope, Stream
+from tidegauge.env import Env
+from tidegauge.errors.base import Definite, TidegaugeError
+from tidegauge.errors.running import SourceUnreachable
+from tidegauge.remap.binding import Probe
+from tidegauge.remap.frontier import Frontier
+from tidegauge.remap.round import Answer, Tick
+from tidegauge.sources.protocol import Source
+
+__all__ = ["Spawn", "backoff", "reader"]
+
+Spawn = Callable[[Callable[[], Any]], "Future[Any]"]
+"""Runs a function beside the worker, or at once."""
+
+
+def backoff(attempt: int) -> float:
+    """Return the seconds to wait after the given number of failures in a row."""
+    return min(30.0, 0.1 * 2.0 ** min(attempt, 30))
+
+
+def _as_error(source: str, error: BaseException) -> TidegaugeError:
+    if isinstance(error, TidegaugeError):
+        return error
+    return SourceUnreachable(source=source, error=type(error).__name__, detail=str(error))
+
+
+def reader(
+    scope: Scope,
+    name: str,
+    source: Source,
+    *,
+    ticks: EventQueue,
+    acknowledgements: EventQueue,
+    env: Env,
+    spawn: Spawn,
+) -> Stream[Answer]:
+    """Build the reader of one source. Its output carries one `Answer` for each `Tick`."""
+    builder = OperatorBuilder(scope, f"reader {name}")
+    answers: Stream[Answer] = builder.output()
+
+    def build(context: OperatorContext) -> Callable[[list[Any], list[OperatorOutput]], None]:
+        capability = context.capabilities[0]
+        wake = context.sync_activator()
+        ticks.attach(wake)
+        acknowledgements.attach(wake)
+        pending: tuple[int, Future[Probe]] | None = None
+        attempt = 0
+        quiet_until = float("-inf")
+        stalled: TidegaugeError | None = None
+
+        def acknowledge() -> None:
+            newest: Frontier | None = None
+            for event in acknowledgements.drain():
+                if isinstance(event, Messages):
+                    newest = event.batch[-1]
+            if newest is not None:
+                with env.effect("acknowledge"):
+                    source.acknowledge(newest)
+
+        def ask(tick: Tick) -> None:
+            nonlocal pending
+            now = env.now()
+            future = spawn(lambda: source.probe(tick.bound, now=now))
+            pending = (tick.number, future)
+            future.add_done_callback(lambda _future: wake.activate())
+
+        def hear(output: OperatorOutput) -> None:
+            nonlocal pending, attempt, quiet_until, stalled
+            if pending is None or not pending[1].done():
+                return
+            number, future = pending
+            pending = None
+            error = future.exception()
+            if error is not None and not isinstance(error, TidegaugeError | OSError):
+                raise error
+            if error is not None:
+                stalled = _as_error(name, error)
+                attempt += 1
+                quiet_until = env.monotonic() + backoff(attempt)
+                output.give(capability, [Answer(name, number, error=stalled, attempt=attempt)])
+                return
+            stalled, attempt = None, 0
+            probe = future.result()
+            output.give(capability, [Answer(name, number, probe=probe)])
+            if probe.upper.sealed:
+                capability.drop()
+            elif capability.time.less_equal(probe.upper):
+                capability.downgrade(probe.upper)
+
+        def step(_inputs: list[Any], outputs: list[OperatorOutput]) -> None:
+            nonlocal pending
+            acknowledge()
+            for event in ticks.drain():
+                if not isinstance(event, Messages):
+                    continue
+                for tick in event.batch:
+                    if pending is not None:  # the last probe is still under way: late, it answers this tick
+                        pending = (tick.number, pending[1])
+                    elif stalled is not None and (isinstance(stalled, Definite) or env.monotonic() < quiet_until):
+                        outputs[0].give(capability, [Answer(name, tick.number, error=stalled, attempt=attempt)])
+                    else:
+                        ask(tick)
+            hear(outputs[0])
+
+        return step
+
+    builder.build(build)
+    return answers

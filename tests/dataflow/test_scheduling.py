@@ -1,0 +1,204 @@
+"""Activations, timers, parking, other threads, dropping, and what must not be done within a step."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tidegauge.dataflow import OperatorContext, SyncActivator, Worker
+from tidegauge.errors.dataflow import OperatorFailed, Reentrant, UnknownDataflow
+
+
+def counting(runs: list[Any], act: Any = None) -> Any:
+    def build(context: OperatorContext) -> Any:
+        def step(output: Any) -> Any:
+            runs.append(context.path)
+            return act(context) if act is not None else None
+
+        return step
+
+    return build
+
+
+def test_an_operator_that_wakes_itself_runs_once_in_each_step(worker: Worker) -> None:
+    runs: list[Any] = []
+    with worker.dataflow("flow") as scope:
+        scope.source("busy", counting(runs, lambda context: context.activator.activate()))
+    for expected in range(1, 6):
+        worker.step()
+        assert len(runs) == expected
+
+
+def test_a_timer_wakes_by_the_workers_clock(worker: Worker, clock: Any) -> None:
+    runs: list[Any] = []
+    with worker.dataflow("flow") as scope, scope.region("inside") as inside:
+        inside.source("late", counting(runs, lambda context: context.activator.activate_after(0.5)))
+    worker.step()
+    clock.seconds = 0.4
+    worker.step()
+    assert len(runs) == 1
+    clock.seconds = 0.5
+    worker.step()
+    assert len(runs) == 2
+
+
+def test_parking_ends_when_a_timer_is_due() -> None:
+    worker = Worker(time.monotonic)
+    runs: list[Any] = []
+    with worker.dataflow("flow") as scope:
+        scope.source("late", counting(runs, lambda context: context.activator.activate_after(0.02)))
+    while len(runs) < 3:
+        worker.step_or_park(None)
+
+
+def test_parking_ends_when_another_thread_wakes_and_costs_nothing_meanwhile() -> None:
+    worker = Worker(time.monotonic)
+    runs: list[Any] = []
+    activators: list[SyncActivator] = []
+    with worker.dataflow("flow") as scope:
+        scope.source("waits", counting(runs, lambda context: activators.append(context.sync_activator())))
+    while worker.step_or_park(0) and len(runs) < 1:
+        pass
+    worker.step()
+    parked = threading.Event()
+
+    def wake() -> None:
+        parked.wait()
+        threading.Timer(0.2, activators[0].activate).start()
+
+    thread = threading.Thread(target=wake)
+    thread.start()
+    before = time.process_time()
+    parked.set()
+    while len(runs) < 2:
+        worker.step_or_park(None)
+    thread.join()
+    assert time.process_time() - before < 0.15
+
+
+def test_no_wake_up_is_lost_between_two_steps() -> None:
+    worker = Worker(time.monotonic)
+    total = 2000
+    got: list[int] = []
+    queue: list[int] = []
+    activators: list[SyncActivator] = []
+
+    def take(context: OperatorContext) -> None:
+        if not activators:
+            activators.append(context.sync_activator())
+        while queue:
+            got.append(queue.pop())
+
+    with worker.dataflow("flow") as scope:
+        scope.source("takes", counting([], take))
+    worker.step()
+
+    def feed() -> None:
+        for n in range(total):
+            queue.append(n)
+            activators[0].activate()
+
+    thread = threading.Thread(target=feed)
+    thread.start()
+    while len(got) < total:
+        worker.step_or_park(None)
+    thread.join()
+    assert sorted(got) == list(range(total))
+
+
+def test_waking_before_parking_ends_it_at_once() -> None:
+    worker = Worker(time.monotonic)
+    runs: list[Any] = []
+    activators: list[SyncActivator] = []
+    with worker.dataflow("flow") as scope:
+        scope.source("waits", counting(runs, lambda context: activators.append(context.sync_activator())))
+    worker.step()
+    activators[0].activate()
+    activators[0].activate()
+    assert worker.step_or_park(None)
+    assert len(runs) == 2
+
+
+def test_unfinished_work_keeps_a_dataflow_alive(worker: Worker) -> None:
+    left = [True, True, False]
+
+    def act(context: OperatorContext) -> bool:
+        context.capabilities[0].drop()
+        context.activator.activate()
+        return left.pop(0)
+
+    with worker.dataflow("flow") as scope:
+        scope.source("commits", counting([], act))
+    assert [worker.step(), worker.step(), worker.step()] == [True, True, False]
+    assert left == []
+
+
+def test_idle_operators_are_not_run(worker: Worker) -> None:
+    runs: list[Any] = []
+    with worker.dataflow("flow") as scope:
+        for n in range(20):
+            scope.source(f"idle {n}", counting(runs))
+        feed, stream = scope.input("input")
+        probe = stream.probe()
+    worker.step()
+    runs.clear()
+    for r in range(5):
+        feed.advance_to(r + 1)
+        while probe.less_than(r + 1):
+            worker.step()
+    assert runs == []
+
+
+def test_a_step_within_a_step_is_refused(worker: Worker) -> None:
+    calls: list[Callable[[], object]] = [
+        worker.step,
+        lambda: worker.dataflow("more"),
+        lambda: worker.drop_dataflow("flow"),
+    ]
+
+    def act(_: OperatorContext) -> None:
+        while calls:
+            with pytest.raises(Reentrant):
+                calls.pop()()
+
+    with worker.dataflow("flow") as scope:
+        scope.source("calls", counting([], act))
+    worker.step()
+    assert calls == []
+
+
+def test_a_dropped_dataflow_is_left_as_it_is(worker: Worker) -> None:
+    activators: list[SyncActivator] = []
+    runs: list[Any] = []
+    with worker.dataflow("flow") as scope:
+        feed, stream = scope.input("input")
+        scope.source("waits", counting(runs, lambda context: activators.append(context.sync_activator())))
+        probe = stream.probe()
+    feed.advance_to(3)
+    worker.step(), worker.step()
+    worker.drop_dataflow("flow")
+    activators[0].activate()
+    feed.close()
+    assert not worker.step()
+    assert (list(probe.frontier()), runs) == ([3], ["flow/waits"])
+    with pytest.raises(UnknownDataflow, match="no dataflow named 'flow'"):
+        worker.drop_dataflow("flow")
+
+
+def test_two_operators_of_one_name_have_two_paths(worker: Worker) -> None:
+    def act(_: OperatorContext) -> None:
+        raise LookupError
+
+    with worker.dataflow("flow") as scope:
+        scope.source("same", counting([]))
+        scope.source("same", counting([], act))
+    with pytest.raises(OperatorFailed, match="flow/same#2"):
+        worker.step()
+
+
+def test_a_worker_without_a_dataflow_does_not_park(worker: Worker) -> None:
+    assert not worker.step_or_park(None)

@@ -1,0 +1,120 @@
+"""A crash before or after any durable effect of the store: nothing by halves, and trying again is harmless."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tidegauge.env import Effect, Env
+from tidegauge.errors.flow import InvalidArgument, NameTaken
+from tidegauge.remap.binding import Proposal
+from tidegauge.remap.frontier import Frontier
+from tidegauge.remap.store import Holder, OutputSpec, SourceSpec, Store, schema
+
+NOW = datetime(2026, 11, 20, 17, tzinfo=UTC)
+WRITES: list[Effect] = [
+    "acquire lease",
+    "register",
+    "record schema",
+    "append bindings",
+    "publish",
+    "advance since",
+    "record failure",
+    "release lease",
+]
+ME = replace(Holder.current(Env()), run="a" * 32)
+ID = pa.schema([("id", pa.int64())])
+
+
+class Crash(Exception):
+    """The process dies here."""
+
+
+def drive(url: str, env: Env) -> None:
+    """A driver's life: take the lease, look at what is durable, do what is left to do, twice over."""
+    store = Store.open(url, env=env)
+    try:
+        lease = store.acquire("shop", holder=ME)
+        store.register(lease, sources={"orders": SourceSpec({})}, outputs={"raw": OutputSpec("orders", {})})
+        store.record_schema(lease, "orders", ID)
+        flow = store.load("shop").flow
+        for epoch in range(flow.upper, 3):
+            bound = Proposal(frontier=Frontier({"p0": epoch + 1, "p1": 7}), details={"p0": {"seen": epoch}})
+            store.append(lease, expected=epoch, at=NOW, proposals={"orders": bound})
+        if flow.published < 3:
+            store.publish(lease, expected=flow.published, upper=3, at=NOW)
+        store.advance_since(lease, 1)
+        store.record_failure(lease, "orders", 3, NameTaken(flow="shop", kind="source", name="orders"))
+        lease.release()
+    finally:
+        store.close()
+
+
+def dump(path: Path) -> dict[str, list[tuple[object, ...]]]:
+    connection = sqlite3.connect(path)
+    try:
+        names = schema.metadata.tables
+        return {name: sorted(connection.execute(f"SELECT * FROM {name}"), key=repr) for name in names}
+    finally:
+        connection.close()
+
+
+def world(point: Callable[[str], None] = lambda _: None) -> Env:
+    return Env(now=lambda: NOW, unique=lambda: "b" * 32, point=point)
+
+
+@pytest.mark.parametrize("effect", WRITES)
+@pytest.mark.parametrize("side", ["before", "after"])
+def test_after_a_crash_the_next_run_ends_where_an_undisturbed_one_does(
+    tmp_path: Path, side: str, effect: str
+) -> None:
+    drive(f"sqlite:///{tmp_path}/calm.db", world())
+    url, struck = f"sqlite:///{tmp_path}/store.db", 0
+
+    def strike(point: str) -> None:
+        nonlocal struck
+        if point == f"{side} {effect}":
+            struck += 1
+            raise Crash(point)
+
+    for _ in range(3):
+        with suppress(Crash):
+            drive(url, world(strike))
+    drive(url, world())
+    assert struck > 0
+    assert dump(tmp_path / "store.db") == dump(tmp_path / "calm.db")
+
+
+@pytest.mark.parametrize("effect", WRITES)
+def test_an_effect_is_there_after_it_and_not_before_it(tmp_path: Path, effect: str) -> None:
+    path = tmp_path / "store.db"
+    seen: dict[str, object] = {}
+
+    def look(point: str) -> None:
+        if point.endswith(effect):
+            seen.setdefault(point.partition(" ")[0], dump(path))
+
+    drive(f"sqlite:///{path}", world(look))
+    assert seen["before"] != seen["after"]
+
+
+def test_a_transaction_that_fails_half_way_writes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    store = Store.open(f"sqlite:///{path}", env=world())
+    lease = store.acquire("shop", holder=ME)
+    store.register(lease, sources={"first": SourceSpec({}), "second": SourceSpec({})}, outputs={})
+    before = dump(path)
+    good = Proposal(frontier=Frontier({"p0": 1}))
+    bad = Proposal(frontier=Frontier({"p0": 1, "p1": 2**63}))
+    with pytest.raises(InvalidArgument):
+        store.append(lease, expected=0, at=NOW, proposals={"first": good, "second": bad})
+    assert dump(path) == before
+    assert store.append(lease, expected=0, at=NOW, proposals={"first": good, "second": good}) == 0
+    store.close()

@@ -1,0 +1,145 @@
+"""What a flow is made of: names are identity, columns are set once, failures stay."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tidegauge.env import Env
+from tidegauge.errors.flow import InvalidArgument, NameTaken, UnknownName
+from tidegauge.errors.store import SchemaChanged, UnsupportedType
+from tidegauge.remap.binding import Proposal
+from tidegauge.remap.frontier import Frontier
+from tidegauge.remap.store import Holder, Lease, OutputSpec, SourceSpec, Store
+
+ID = pa.schema([("id", pa.int64()), ("user", pa.string())])
+HOSTILE = [
+    "'; DROP TABLE flows; --",
+    'a" OR "1"="1',
+    "%s %(x)s :name ? {0}",
+    "new\nline",
+    "naïve ☃ 潮",
+    "back\\slash/../etc",
+]
+
+
+def test_registering_again_changes_the_configuration_and_nothing_else(store: Store, lease: Lease) -> None:
+    store.register(
+        lease, sources={"orders": SourceSpec({"path": "a"}, ID)}, outputs={"raw": OutputSpec("orders", {"to": "x"})}
+    )
+    store.record_output(lease, "raw", upper=3, rows=10, bytes=100, schema=ID)
+    store.register(lease, sources={"orders": SourceSpec({"path": "b"})}, outputs={"raw": OutputSpec("orders", {})})
+    loaded = store.load("shop")
+    assert set(loaded.sources) == {"orders", "clicks"}
+    assert (loaded.sources["orders"].config, loaded.sources["orders"].schema) == ({"path": "b"}, ID)
+    raw = loaded.outputs["raw"]
+    assert (raw.source, raw.config, raw.upper, raw.rows, raw.bytes, raw.schema) == ("orders", {}, 3, 10, 100, ID)
+
+
+def test_flows_of_one_store_do_not_see_each_other(store: Store, env: Env, lease: Lease) -> None:
+    other = store.acquire("farm", holder=Holder.current(env))
+    store.register(other, sources={"orders": SourceSpec({"farm": True}, ID)}, outputs={})
+    bound = {"orders": Proposal(frontier=Frontier({"p0": 5}, sealed=True))}
+    store.append(other, expected=0, at=env.now(), proposals=bound)
+    store.record_failure(other, "orders", 1, NameTaken(flow="farm", kind="source", name="orders"))
+    mine = store.load("shop")
+    orders = mine.sources["orders"]
+    assert (mine.flow.upper, orders.config, orders.schema, orders.failure) == (0, {}, None, None)
+    assert (orders.table.sealed_at, len(orders.table)) == (None, 0)
+    with pytest.raises(UnknownName):
+        store.append(other, expected=1, at=env.now(), proposals={"clicks": Proposal(frontier=Frontier({"p": 1}))})
+
+
+def test_columns_are_set_once_and_a_change_says_which_differ(store: Store, lease: Lease) -> None:
+    store.record_schema(lease, "orders", ID)
+    store.record_schema(lease, "orders", ID)
+    other = pa.schema([("id", pa.string()), ("amount", pa.float64())])
+    changes: list[Callable[[], None]] = [
+        lambda: store.record_schema(lease, "orders", other),
+        lambda: store.register(lease, sources={"orders": SourceSpec({"new": 1}, other)}, outputs={}),
+    ]
+    for change in changes:
+        with pytest.raises(SchemaChanged) as caught:
+            change()
+        assert caught.value.evidence["differences"] == ["id: int64 -> string", "user: gone", "amount: new"]
+    loaded = store.load("shop").sources["orders"]
+    assert (loaded.schema, loaded.config) == (ID, {})
+
+
+def test_columns_in_another_order_are_other_columns(store: Store, lease: Lease) -> None:
+    store.record_schema(lease, "orders", ID)
+    with pytest.raises(SchemaChanged, match="the order of the columns: id, user -> user, id"):
+        store.record_schema(lease, "orders", pa.schema(list(ID)[::-1]))
+
+
+def test_a_type_that_no_source_can_have_names_its_column(store: Store, lease: Lease) -> None:
+    with pytest.raises(UnsupportedType, match="'spent'"):
+        store.record_schema(lease, "orders", pa.schema([("spent", pa.list_(pa.duration("s")))]))
+
+
+def test_the_first_failure_stays_until_it_is_cleared(opened: Callable[[], Store], store: Store, lease: Lease) -> None:
+    first = NameTaken(flow="shop", kind="source", name="first")
+    store.record_failure(lease, "orders", 3, first)
+    store.record_failure(lease, "orders", 4, NameTaken(flow="shop", kind="source", name="second"))
+    failure = opened().load("shop").sources["orders"].failure
+    assert failure is not None
+    assert (failure[0], type(failure[1]), failure[1].evidence) == (3, NameTaken, first.evidence)
+    store.clear_failure(lease, "orders")
+    assert store.load("shop").sources["orders"].failure is None
+
+
+def test_what_is_not_there_cannot_be_written_to(store: Store, lease: Lease) -> None:
+    writes: list[Callable[[], None]] = [
+        lambda: store.record_schema(lease, "oders", ID),
+        lambda: store.record_failure(lease, "oders", 0, NameTaken(flow="f", kind="k", name="n")),
+        lambda: store.clear_failure(lease, "oders"),
+    ]
+    for write in writes:
+        with pytest.raises(UnknownName, match=r"source named 'oders'.* 'clicks', 'orders'"):
+            write()
+    with pytest.raises(UnknownName, match="output named 'raw'"):
+        store.record_output(lease, "raw", upper=0, rows=0, bytes=0)
+
+
+@pytest.mark.parametrize("value", [object(), float("nan"), b"bytes"])
+def test_a_configuration_that_is_not_json_is_refused(store: Store, lease: Lease, value: object) -> None:
+    with pytest.raises(InvalidArgument):
+        store.register(lease, sources={"new": SourceSpec({"value": value})}, outputs={})
+    assert "new" not in store.load("shop").sources
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_are_data(store: Store, env: Env, name: str) -> None:
+    lease = store.acquire(name, holder=Holder.current(env))
+    store.register(lease, sources={name: SourceSpec({name: name})}, outputs={name: OutputSpec(name, {})})
+    store.append(
+        lease,
+        expected=0,
+        at=env.now(),
+        proposals={name: Proposal(frontier=Frontier({name: 5}), details={name: {name: name}})},
+    )
+    store.publish(lease, expected=0, upper=1, at=env.now())
+    store.advance_since(lease, 0)
+    loaded = store.load(name)
+    source = loaded.sources[name]
+    assert (source.config, source.details, source.table.epoch_of(name, 4)) == ({name: name}, {name: {name: name}}, 0)
+    assert (loaded.outputs[name].source, loaded.flow.published) == (name, 1)
+
+
+def test_what_the_store_keeps_is_readable_text(
+    store: Store, lease: Lease, env: Env, clock: Callable[[], datetime], tmp_path: Path
+) -> None:
+    store.record_schema(lease, "orders", ID)
+    store.append(lease, expected=0, at=clock(), proposals={"orders": Proposal(frontier=Frontier({"p0": 5}))})
+    connection = sqlite3.connect(tmp_path / "store.db")
+    (schema,) = connection.execute("SELECT schema FROM sources WHERE name = 'orders'").fetchone()
+    (minted_at,) = connection.execute("SELECT minted_at FROM epochs").fetchone()
+    connection.close()
+    assert json.loads(schema) == [["id", "int64", True], ["user", "string", True]]
+    assert minted_at == "2026-11-20T17:00:00.000000Z"

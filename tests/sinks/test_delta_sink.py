@@ -1,0 +1,321 @@
+"""What is particular to Delta: others who work on the same table, its types, and the length of its log."""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegauge.errors import TidegaugeError
+from tidegauge.errors.sinks import DeletedRows, ForeignTable, TableUnavailable, UnsupportedTable
+from tidegauge.sinks import DeltaSink, OutputId
+
+OUTPUT = OutputId("shop", "orders", "a" * 32)
+SCHEMA = pa.schema([("user", pa.string()), ("amount", pa.float64()), ("_epoch", pa.int64())])
+
+
+@pytest.fixture
+def delta(tmp_path: Path, kinds: Any) -> Any:
+    return kinds("delta", str(tmp_path / "t"))
+
+
+def others_commit(path: str, version: int) -> None:
+    table = DeltaTable(path)
+    properties = CommitProperties(app_transactions=[Transaction("somebody else", version)])
+    table.create_write_transaction([], mode="append", schema=SCHEMA, commit_properties=properties)
+
+
+def test_a_commit_records_both_transactions_and_says_what_it_is(delta: Any) -> None:
+    table = delta.open()
+    table.commit(0, 3, SCHEMA, delta.stage([0, 2]), write="d" * 32)
+    seen = DeltaTable(delta.path)
+    assert seen.transaction_version("shop:orders") == seen.transaction_version(f"shop:orders@{'a' * 32}") == 2
+    [entry] = seen.history(1)
+    assert {key: entry[key] for key in ("flow", "output", "lower", "upper", "write")} == {
+        "flow": "shop",
+        "output": "orders",
+        "lower": 0,
+        "upper": 3,
+        "write": "d" * 32,
+    }
+
+
+def test_statistics_let_a_reader_skip_files_by_epoch(delta: Any) -> None:
+    table = delta.open()
+    delta.commit(table, 0, 3)
+    log = Path(delta.path, "_delta_log", f"{0:020d}.json").read_text()
+    [add] = [json.loads(line)["add"] for line in log.splitlines() if "add" in json.loads(line)]
+    stats = json.loads(add["stats"])
+    assert (stats["numRecords"], stats["minValues"], stats["maxValues"]) == (3, {"_epoch": 0}, {"_epoch": 2})
+
+
+def test_commits_of_others_do_not_disturb_ours(delta: Any) -> None:
+    table = delta.open()
+    for epoch in range(4):
+        delta.commit(table, epoch, epoch + 1)
+        others_commit(delta.path, epoch)
+    assert delta.rows() == [("ada", epoch) for epoch in range(4)]
+
+
+def test_a_commit_of_others_between_comparison_and_append_is_followed(
+    delta: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = delta.open()
+    delta.commit(table, 0, 1)
+    real, calls = DeltaTable.create_write_transaction, []
+
+    def interrupted(self: DeltaTable, *args: Any, **kwargs: Any) -> None:
+        calls.append(1)
+        if len(calls) <= 3:
+            monkeypatch.setattr(DeltaTable, "create_write_transaction", real)
+            others_commit(delta.path, len(calls))
+            monkeypatch.setattr(DeltaTable, "create_write_transaction", interrupted)
+        real(self, *args, **kwargs)
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", interrupted)
+    delta.commit(table, 1, 2)
+    assert len(calls) == 4
+    assert delta.rows() == [("ada", 0), ("ada", 1)]
+
+
+def test_an_error_after_the_entry_was_written_is_a_commit(delta: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from deltalake.exceptions import DeltaError
+
+    table = delta.open()
+    delta.commit(table, 0, 1)
+    real = DeltaTable.create_write_transaction
+
+    def fails_late(self: DeltaTable, *args: Any, **kwargs: Any) -> None:
+        real(self, *args, **kwargs)
+        raise DeltaError("the snapshot could not be built")
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", fails_late)
+    delta.commit(table, 1, 2)
+    assert table.upper == 2
+    assert delta.rows() == [("ada", 0), ("ada", 1)]
+
+
+def test_an_error_before_the_entry_was_written_is_transient_and_changes_nothing(
+    delta: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from deltalake.exceptions import DeltaError
+
+    table = delta.open()
+    delta.commit(table, 0, 1)
+
+    def fails(self: DeltaTable, *args: Any, **kwargs: Any) -> None:
+        raise DeltaError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DeltaTable, "create_write_transaction", fails)
+        with pytest.raises(TableUnavailable, match="no space left"):
+            delta.commit(table, 1, 2)
+    assert table.upper == 1
+    delta.commit(table, 1, 2)
+    assert delta.rows() == [("ada", 0), ("ada", 1)]
+
+
+def test_after_optimize_the_files_are_still_known_by_their_epochs(delta: Any) -> None:
+    table = delta.open()
+    for epoch in range(5):
+        delta.commit(table, epoch, epoch + 1)
+    DeltaTable(delta.path).optimize.compact()
+    [merged] = table.files()
+    assert (merged.first_epoch, merged.last_epoch, merged.rows) == (0, 4, 5)
+    delta.commit(table, 5, 6)
+    assert [file.first_epoch for file in delta.open().files()] == [0, 5]
+    assert [Path(uri).exists() for uri in table.uris(table.files())] == [True, True]
+
+
+def test_files_rewritten_without_statistics_of_the_epoch_are_asked_themselves(tmp_path: Path) -> None:
+    wide = pa.schema([*((f"c{i}", pa.int64()) for i in range(40)), ("_epoch", pa.int64())])
+    sink = DeltaSink(str(tmp_path / "t"))
+    table = sink.open(OUTPUT)
+    for epoch in range(2):
+        stager = sink.stage(wide, job=f"{epoch:032x}", task=0)
+        stager.write(pa.RecordBatch.from_arrays([pa.array([epoch])] * 41, schema=wide))
+        table.commit(epoch, epoch + 1, wide, stager.close(), write=str(epoch))
+    DeltaTable(sink.path).optimize.compact()
+    actions = pa.table(DeltaTable(sink.path).get_add_actions(flatten=True))
+    assert "min._epoch" not in actions.schema.names or actions["min._epoch"].to_pylist() == [None]
+    [merged] = table.files()
+    assert (merged.first_epoch, merged.last_epoch, merged.rows) == (0, 1, 2)
+
+
+def test_rows_deleted_by_others_do_not_come_back_and_do_not_move_the_upper(delta: Any) -> None:
+    table = delta.open()
+    delta.commit(table, 0, 3)
+    DeltaTable(delta.path).delete("_epoch = 1")
+    assert delta.open().upper == 3
+    delta.commit(table, 3, 4)
+    assert delta.rows() == [("ada", 0), ("ada", 2), ("ada", 3)]
+
+
+def test_vacuum_spares_what_was_committed(delta: Any) -> None:
+    table = delta.open()
+    delta.commit(table, 0, 1)
+    litter = delta.stage([1])
+    DeltaTable(delta.path).vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False, full=True)
+    assert delta.rows() == [("ada", 0)]
+    assert not Path(delta.path, litter[0].path).exists()
+
+
+def test_a_table_that_holds_other_data_is_refused(tmp_path: Path) -> None:
+    for name, data in (("plain", {"user": ["x"]}), ("alike", {"user": ["x"], "amount": [1.0], "_epoch": [0]})):
+        path = str(tmp_path / name)
+        write_deltalake(path, pa.table(data))
+        with pytest.raises(ForeignTable):
+            DeltaSink(path).open(OUTPUT)
+
+
+def test_an_empty_table_that_was_made_for_the_output_is_taken(delta: Any) -> None:
+    DeltaTable.create(delta.path, SCHEMA, description="made by hand")
+    delta.commit(delta.open(), 0, 1)
+    assert delta.rows() == [("ada", 0)]
+
+
+def test_a_partitioned_table_is_refused(delta: Any) -> None:
+    DeltaTable.create(delta.path, SCHEMA, partition_by=["user"])
+    with pytest.raises(ForeignTable, match="partitioned by user"):
+        delta.open()
+
+
+def test_a_table_with_a_constraint_is_refused_because_files_are_not_checked_against_it(delta: Any) -> None:
+    delta.commit(delta.open(), 0, 1)
+    DeltaTable(delta.path).alter.add_constraint({"positive": "amount > 0"})
+    with pytest.raises(UnsupportedTable, match="positive"):
+        delta.commit(delta.open(), 1, 2)
+
+
+def test_a_table_whose_columns_are_mapped_is_refused(delta: Any) -> None:
+    delta.commit(delta.open(), 0, 1)
+    _alter(delta.path, {"delta.columnMapping.mode": "name"}, ["columnMapping"])
+    with pytest.raises(UnsupportedTable, match="column mapping"):
+        delta.commit(delta.open(), 1, 2)
+
+
+def test_files_with_deletion_vectors_are_not_given_out_as_they_are(delta: Any) -> None:
+    table = delta.open()
+    delta.commit(table, 0, 3)
+    [file] = table.files()
+    _alter(delta.path, {"delta.enableDeletionVectors": "true"}, ["deletionVectors"])
+    assert table.files() == [file]  # allowed, but not used yet
+    _delete_first_row(delta.path, file)
+    with pytest.raises(DeletedRows):
+        delta.open().files()
+    assert delta.open().upper == 3
+
+
+def _append_to_log(path: str, actions: list[dict[str, Any]]) -> None:
+    version = DeltaTable(path).version() + 1
+    lines = "".join(json.dumps(action) + "\n" for action in actions)
+    Path(path, "_delta_log", f"{version:020d}.json").write_text(lines)
+
+
+def _alter(path: str, configuration: dict[str, str], features: list[str]) -> None:
+    """Switch a feature on as another program would, by an entry of the log."""
+    first = Path(path, "_delta_log", f"{0:020d}.json").read_text().splitlines()
+    [metadata] = [json.loads(line)["metaData"] for line in first if "metaData" in json.loads(line)]
+    metadata["configuration"] = configuration
+    versions = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": features, "writerFeatures": features}
+    if "columnMapping" in features:
+        schema = json.loads(metadata["schemaString"])
+        for number, field in enumerate(schema["fields"], start=1):
+            field["metadata"] = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": field["name"]}
+        metadata["schemaString"] = json.dumps(schema)
+        metadata["configuration"] = configuration | {"delta.columnMapping.maxColumnId": str(len(schema["fields"]))}
+    _append_to_log(path, [{"protocol": versions}, {"metaData": metadata}])
+
+
+def _delete_first_row(path: str, file: Any) -> None:
+    """Put an inline deletion vector of row 0 on a file: a Roaring bitmap, written as the Delta protocol says."""
+    bitmap = struct.pack("<IIHHIH", 12346, 1, 0, 0, 16, 0)  # one array container with the value 0
+    data = struct.pack("<IQI", 1681511377, 1, 0) + bitmap  # one 32-bit bitmap, for the high word 0
+    padded = data + b"\0" * (-len(data) % 4)
+    z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+    b85 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+    encoded = base64.b85encode(padded).decode().translate(str.maketrans(b85, z85))
+    vector = {"storageType": "i", "pathOrInlineDv": encoded, "sizeInBytes": len(data), "cardinality": 1}
+    base = {"path": file.path, "partitionValues": {}, "size": file.bytes, "dataChange": True}
+    stats = json.dumps({"numRecords": file.rows, "minValues": {"_epoch": 0}, "maxValues": {"_epoch": 2}})
+    add = base | {"modificationTime": 0, "stats": stats, "deletionVector": vector}
+    _append_to_log(path, [{"remove": base | {"deletionTimestamp": 0}}, {"add": add}])
+
+
+def test_a_checkpoint_is_written_every_hundred_versions(delta: Any) -> None:
+    table = delta.open()
+    for epoch in range(205):
+        delta.commit(table, epoch, epoch + 1, empty=True)
+    found = sorted(path.name[:20] for path in Path(delta.path, "_delta_log").glob("*.checkpoint.parquet"))
+    assert [int(version) % 100 for version in found] == [0, 0]
+    assert delta.open().upper == 205
+
+
+def test_a_checkpoint_that_fails_does_not_undo_the_commit(
+    delta: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(self: DeltaTable) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(DeltaTable, "create_checkpoint", fails)
+    table = delta.open()
+    for epoch in range(102):
+        delta.commit(table, epoch, epoch + 1, empty=True)
+    assert table.upper == 102
+    assert "no checkpoint" in caplog.text
+
+
+def test_every_kind_of_column_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    from datetime import UTC, date, datetime
+    from decimal import Decimal
+
+    values: dict[str, tuple[Any, Any]] = {
+        "local": (pa.timestamp("ms"), datetime(2026, 11, 20, 17)),  # noqa: DTZ001 - a local time
+        "instant": (pa.timestamp("us", tz="Europe/Paris"), datetime(2026, 11, 20, 17, tzinfo=UTC)),
+        "day": (pa.date32(), date(2026, 11, 20)),
+        "price": (pa.decimal128(10, 2), Decimal("12.34")),
+        "tags": (pa.large_list(pa.large_string()), ["a", None]),
+        "place": (pa.struct([("lat", pa.float64()), ("names", pa.list_(pa.string()))]), {"lat": 1.0, "names": ["x"]}),
+        "counts": (pa.map_(pa.string(), pa.int32()), [("k", 1)]),
+        "kind": (pa.dictionary(pa.int8(), pa.string()), "k"),
+        "raw": (pa.binary(), b"\x00\xff"),
+        "_epoch": (pa.int64(), 0),
+    }
+    schema = pa.schema([(name, kind) for name, (kind, _) in values.items()])
+    sink = DeltaSink(str(tmp_path / "t"))
+    sink.check(schema)
+    table = sink.open(OUTPUT)
+    stager = sink.stage(schema, job="c" * 32, task=0)
+    arrays = [pa.array([value], kind) for kind, value in values.values()]
+    stager.write(pa.RecordBatch.from_arrays(arrays, schema=schema))
+    table.commit(0, 1, schema, stager.close(), write="1")
+    assert "timestampNtz" in (DeltaTable(sink.path).protocol().writer_features or [])
+    [row] = _delta_rows(sink.path)
+    assert row == {name: value for name, (_, value) in values.items()}
+    table.commit(1, 2, schema, [], write="2")  # and it is the same schema afterwards
+
+
+def _delta_rows(path: str) -> list[dict[str, Any]]:
+    """Read with deltalake's own engine, not with the Parquet reader that we write with."""
+    from deltalake import QueryBuilder
+
+    found = pa.table(QueryBuilder().register("t", DeltaTable(path)).execute("select * from t").read_all())
+    rows: list[dict[str, Any]] = found.to_pylist()
+    return rows
+
+
+@given(st.sampled_from(["shop", "s.h-o_p"]), st.integers(0, 2**40))
+def test_errors_of_sinks_survive_the_way_from_task_to_driver(flow: str, expected: int) -> None:
+    from tidegauge.errors.sinks import TableUpperMismatch
+
+    error = TableUpperMismatch(table="t", output=f"{flow}:o", expected=expected, actual=0)
+    again = TidegaugeError.decode(json.loads(json.dumps(error.encode())))
+    assert (type(again), str(again)) == (TableUpperMismatch, str(error))

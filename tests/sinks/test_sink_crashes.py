@@ -1,0 +1,130 @@
+"""A driver that is killed at any instant leaves a table that can be read and an upper that says what it holds."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROGRAM = """
+import os, pathlib, signal, sys
+import pyarrow as pa
+import deltalake, tidegauge.sinks.deltalog as deltalog
+from tidegauge.sinks import DeltaSink, OutputId, ParquetSink
+
+kind, path, instant = sys.argv[1:]
+schema = pa.schema([("user", pa.string()), ("amount", pa.float64()), ("_epoch", pa.int64())])
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def around(owner, name, before, when=lambda *a: True):
+    real = getattr(owner, name)
+    def wrapped(*a, **k):
+        if before and when(*a):
+            die()
+        result = real(*a, **k)
+        if when(*a):
+            die()
+        return result
+    setattr(owner, name, wrapped)
+
+sink = {"delta": DeltaSink, "parquet": ParquetSink}[kind](path)
+table = sink.open(OutputId("shop", "orders", "a" * 32))
+stager = sink.stage(schema, job="c" * 32, task=0)
+columns = {"user": ["new", "new"], "amount": [1.0, 2.0], "_epoch": [table.upper] * 2}
+stager.write(pa.record_batch(columns, schema=schema))
+if instant == "staging":
+    die()
+files = stager.close()
+if instant == "staged":
+    die()
+before = instant.startswith("before")
+if kind == "delta":
+    around(deltalog, "create_table_with_add_actions", before)
+    around(deltalog.DeltaTable, "create_write_transaction", before)
+elif instant == "gathering":
+    around(pathlib.Path, "rename", False)
+else:
+    around(pathlib.Path, "rename", before, lambda source, target: "from_epoch=" in pathlib.Path(target).name)
+table.commit(table.upper, table.upper + 1, schema, files, write="d" * 32)
+"""
+
+INSTANTS = [
+    (kind, instant, instant == "after commit")
+    for kind in ("delta", "parquet")
+    for instant in ("staging", "staged", "before commit", "after commit", "gathering")
+    if (kind, instant) != ("delta", "gathering")
+]
+
+
+@pytest.mark.parametrize("base", [0, 2], ids=["first commit", "later commit"])
+@pytest.mark.parametrize(("kind", "instant", "committed"), INSTANTS)
+def test_killed_at(kind: str, instant: str, committed: bool, base: int, tmp_path: Path, kinds: Any) -> None:
+    path = str(tmp_path / "t")
+    bench = kinds(kind, path)
+    if base:
+        bench.commit(bench.open(), 0, base)
+    result = subprocess.run([sys.executable, "-c", PROGRAM, kind, path, instant], check=False, capture_output=True)
+    assert result.returncode == -signal.SIGKILL, result.stderr.decode()
+
+    old = [("ada", epoch) for epoch in range(base)]
+    new = [("new", base)] * 2 if committed else []
+    assert bench.rows() == sorted(old + new)
+    table = bench.open()
+    assert table.upper == base + committed
+    assert sum(file.rows for file in table.files()) == len(old + new)
+
+    bench.commit(table, table.upper, table.upper + 1, "again")  # and the table goes on
+    assert bench.rows() == sorted([*old, *new, ("again", base + committed)])
+
+
+def _race(kind: str, path: str, name: str, gate: Any, results: Any) -> None:
+    import pyarrow as pa
+
+    from tidegauge.errors.sinks import TableUpperMismatch
+    from tidegauge.sinks import DeltaSink, OutputId, ParquetSink
+
+    schema = pa.schema([("user", pa.string()), ("amount", pa.float64()), ("_epoch", pa.int64())])
+    sink: Any = {"delta": DeltaSink, "parquet": ParquetSink}[kind](path)
+    table = sink.open(OutputId("shop", "orders", "a" * 32))
+    for epoch in range(8):
+        stager = sink.stage(schema, job=f"{os.getpid():032x}", task=epoch)
+        stager.write(pa.RecordBatch.from_pydict({"user": [name], "amount": [0.0], "_epoch": [epoch]}, schema=schema))
+        files = stager.close()
+        gate.wait()
+        try:
+            table.commit(epoch, epoch + 1, schema, files, write=f"{os.getpid()}-{epoch}")
+            results.put((name, epoch))
+        except TableUpperMismatch:
+            table.discard(files)
+        gate.wait()
+    results.put(None)
+
+
+@pytest.mark.parametrize("kind", ["delta", "parquet"])
+def test_of_processes_that_commit_at_one_instant_one_wins_each_epoch(kind: str, tmp_path: Path, kinds: Any) -> None:
+    bench = kinds(kind, str(tmp_path / "t"))
+    spawn = multiprocessing.get_context("spawn")
+    gate, results = spawn.Barrier(3, timeout=60), spawn.Queue()
+    racers = [spawn.Process(target=_race, args=(kind, bench.path, f"p{i}", gate, results)) for i in range(3)]
+    for racer in racers:
+        racer.start()
+    won, running = [], len(racers)
+    while running:
+        result = results.get(timeout=90)
+        if result is None:
+            running -= 1
+        else:
+            won.append(result)
+    for racer in racers:
+        racer.join(60)
+    assert [epoch for _, epoch in sorted(won, key=lambda w: w[1])] == list(range(8))
+    assert bench.rows() == sorted(won)
+    assert bench.open().upper == 8
