@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, Literal
@@ -18,7 +17,7 @@ from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.job import Engine, EpochJob, JobResult, OutputPlan
 from tidegauge.pipeline.runner import Runner
 
-__all__ = ["Driver", "Recording", "flow", "rows"]
+__all__ = ["TICK", "Driver", "Recording", "flow"]
 
 TICK: Final = 0.01
 
@@ -68,7 +67,7 @@ class Recording:
         return sum(sum(result.bytes_read.values()) for result in self.results)
 
     def rows(self, output: str) -> int:
-        """Rows that all jobs so far have staged for an output."""
+        """Rows that all jobs so far have staged for an output, all of which a flow that ended well has committed."""
         return sum(result.staged[output].rows for result in self.results if output in result.staged)
 
 
@@ -117,7 +116,3 @@ class Driver:
         if self._error is not None:
             raise self._error
 
-
-def rows(made: Dataflow, changed: Callable[[str], bool] = bool) -> dict[str, int]:
-    """Return how many rows each output's table holds, by what the files themselves say."""
-    raise NotImplementedError

@@ -7,6 +7,7 @@ sight.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,9 +18,9 @@ from rich.console import Console
 from rich.text import Text
 
 from tidegauge.cli import show
-from tidegauge.cli.load import load_flow
-from tidegauge.cli.run import Progress, run_flow
-from tidegauge.errors.base import TidegaugeError, UnknownError
+from tidegauge.cli.load import load_flow, parse_target
+from tidegauge.cli.run import Progress, make_engine, run_flow
+from tidegauge.errors.base import TidegaugeError, UnknownError, brief
 from tidegauge.pipeline import inspect
 
 __all__ = ["app", "main"]
@@ -33,6 +34,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+STOPPED_AT_ONCE = "Stopped at once. Nothing is lost or doubled: the next run goes on from what is published."
+
 Target = Annotated[
     str, typer.Argument(metavar="FLOW", help="The file that makes the flow: shop.py, or shop.py:flow.")
 ]
@@ -45,25 +48,28 @@ def _errors(*, debug: bool, as_json: bool = False) -> Iterator[None]:
     """Turn an error into its text and the exit code 1."""
     try:
         yield
-    except TidegaugeError as error:
+    except (typer.Exit, typer.Abort):
+        raise
+    except Exception as raised:
         if debug:
             raise
+        error = raised if isinstance(raised, TidegaugeError) else UnknownError(message=brief(raised))
         if as_json:
             print(json.dumps({"error": show.error_json(error)}))
-        Console(stderr=True).print(show.error_text(error))
+        Console(stderr=True).print(show.error_text(error), soft_wrap=True)
         raise typer.Exit(1) from None
+
+
+@contextmanager
+def _at_once() -> Iterator[None]:
+    """End the process on the second Ctrl-C: its threads are not waited for, as what they do is not durable."""
+    try:
+        yield
     except KeyboardInterrupt:
-        Console(stderr=True).print(
-            Text("Stopped at once. Nothing is lost: the next run goes on from what is published.")
-        )
-        raise typer.Exit(1) from None
-    except (OSError, RuntimeError, ValueError, TypeError, LookupError) as error:
-        if debug:
-            raise
-        if as_json:
-            print(json.dumps({"error": {"code": UnknownError.code, "summary": f"{type(error).__name__}: {error}"}}))
-        Console(stderr=True).print(show.error_text(UnknownError(message=f"{type(error).__name__}: {error}")))
-        raise typer.Exit(1) from None
+        Console(stderr=True).print(Text(STOPPED_AT_ONCE), soft_wrap=True)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)
 
 
 def _print(value: Any) -> None:
@@ -90,8 +96,10 @@ def run(
         raise typer.BadParameter(f"{engine!r} is neither 'spark' nor 'local'", param_hint="--engine")
     if spark is not None and engine == "local":
         raise typer.BadParameter("goes with --engine spark", param_hint="--spark")
-    with _errors(debug=debug):
-        run_flow(load_flow(target), until=until, engine=engine, spark=spark, progress=Progress(Console(stderr=True)))
+    with _at_once(), _errors(debug=debug):
+        flow = load_flow(target)
+        chosen = make_engine(engine, spark, folder=parse_target(target)[0].parent)
+        run_flow(flow, until=until, engine=chosen, progress=Progress(Console(stderr=True)))
 
 
 @app.command()

@@ -8,21 +8,27 @@ from __future__ import annotations
 import importlib.util
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 from tidegauge.errors.base import TidegaugeError
-from tidegauge.errors.command import FlowFileBroken, FlowFileMissing, NoFlowInFile, SeveralFlows
+from tidegauge.errors.command import FlowFileBroken, FlowFileMissing, NoFlowInFile, NoSuchFlow, SeveralFlows
 from tidegauge.pipeline.flow import Dataflow
 
-__all__ = ["load_flow", "load_module"]
+__all__ = ["load_flow", "load_module", "own_modules", "parse_target", "send_by_value"]
+
+_PREFIX = "flow_file_"
 
 
 def load_module(path: Path) -> ModuleType:
     """Execute a Python file as a module of its own name; modules beside it can be imported from it."""
+    path = path.absolute()
     if not path.is_file():
         raise FlowFileMissing(path=str(path))
     name = path.stem
+    if name in sys.modules or name in sys.stdlib_module_names:
+        name = f"{_PREFIX}{name}"  # nobody else's module is to be replaced
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise FlowFileMissing(path=str(path))
@@ -35,27 +41,60 @@ def load_module(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except TidegaugeError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
         line = frames[-1].lineno if frames else getattr(error, "lineno", None)
-        raise FlowFileBroken(path=str(path), error=type(error).__name__, line=line, detail=str(error)) from error
+        where = path.name if line is None else f"{path.name}, line {line},"
+        raise FlowFileBroken(path=where, error=type(error).__name__, detail=str(error)) from error
     return module
+
+
+def own_modules(folder: Path) -> list[ModuleType]:
+    """Return the modules that were imported from a folder itself: `shop.py` or a package `shop` there."""
+    own = []
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if file and Path(file).resolve().is_relative_to(folder):
+            top = Path(file).resolve().relative_to(folder).parts[0]
+            if top in (f"{name}.py", name.partition(".")[0], f"{name.removeprefix(_PREFIX)}.py"):
+                own.append(module)
+    return own
+
+
+def send_by_value(folder: Path) -> None:
+    """Let Spark's tasks get the functions of a flow's file, and of modules beside it, as code.
+
+    The tasks cannot import them: their processes know nothing of the folder, and may be on other machines.
+    """
+    from pyspark import cloudpickle
+
+    register: Callable[[ModuleType], None] = cloudpickle.register_pickle_by_value
+    for module in own_modules(folder.resolve()):
+        register(module)
+
+
+def parse_target(target: str | Path) -> tuple[Path, str]:
+    """Return the file and the variable ("" for none) that a target names.
+
+    >>> parse_target("shop.py:flow"), parse_target("a:b/shop.py")
+    ((PosixPath('shop.py'), 'flow'), (PosixPath('a:b/shop.py'), ''))
+    """
+    head, _, variable = str(target).rpartition(".py:")
+    return (Path(head + ".py"), variable) if head and variable else (Path(target), "")
 
 
 def load_flow(target: str | Path) -> Dataflow:
     """Return the flow of `path` or `path:variable`."""
-    text = str(target)
-    path_text, _, variable = text.partition(".py:")
-    path = Path(path_text + ".py" if variable else text)
+    path, variable = parse_target(target)
     module = load_module(path)
     flows = {name: value for name, value in vars(module).items() if isinstance(value, Dataflow)}
+    if not flows:
+        raise NoFlowInFile(path=str(path))
     if variable:
         if variable not in flows:
-            raise NoFlowInFile(path=str(path), wanted=f"flow in a variable named {variable!r}")
+            raise NoSuchFlow(path=str(path), variable=variable, known=sorted(flows))
         return flows[variable]
     distinct = {id(flow): name for name, flow in reversed(flows.items())}
-    if not distinct:
-        raise NoFlowInFile(path=str(path), wanted="flow")
     if len(distinct) > 1:
         names = sorted(distinct.values())
         raise SeveralFlows(path=str(path), names=names, first=names[0])

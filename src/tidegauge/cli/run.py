@@ -7,23 +7,28 @@ from __future__ import annotations
 
 import time
 from contextlib import nullcontext
-from typing import Any, Literal, cast
+from pathlib import Path
+from typing import Literal, cast
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from tidegauge.cli.load import send_by_value
 from tidegauge.cli.show import amount, span, state_text
 from tidegauge.env import Env
 from tidegauge.pipeline.board import Board, OutputStatus, SourceStatus
 from tidegauge.pipeline.flow import Dataflow
+from tidegauge.pipeline.job import Engine
 from tidegauge.pipeline.runner import Outcome
 
-__all__ = ["Progress", "run_flow"]
+__all__ = ["Progress", "make_engine", "run_flow"]
 
 EVERY = 0.25
 """Seconds between two drawings of the live view."""
+
+STOPPING = "stopping after the epoch under way; once more to stop at once"
 
 
 class Progress:
@@ -34,7 +39,6 @@ class Progress:
         self.live = Live(console=console, auto_refresh=False) if console.is_terminal else None
         self._drawn = 0.0
         self._said: dict[str, str] = {}
-        self._stopping = False
 
     def __call__(self, board: Board) -> None:
         """Show the board; on a terminal at most every quarter of a second."""
@@ -46,14 +50,15 @@ class Progress:
 
     def _log(self, board: Board) -> None:
         for name, status in board.sources.items():
-            said = f"source {name}: {status.state}{_why(status)}"
-            self._say(f"source {name}", said)
+            self._say(f"source {name}", f"source {name}: {status.state}{_why(status)}")
         for name, output in board.outputs.items():
             self._say(f"output {name}", f"output {name}: {output.state}{_why(output)}")
         if board.published:
             lag = ", ".join(f"{s.name} {amount(s.lag, s.unit)} behind" for s in board.sources.values())
             rows = ", ".join(f"{o.name} {o.rows:,} rows" for o in board.outputs.values())
             self._say("published", f"published epoch {board.published - 1}: {rows}; {lag}", key=str(board.published))
+        if board.stopping:
+            self._say("stopping", STOPPING)
 
     def _say(self, about: str, text: str, *, key: str | None = None) -> None:
         if self._said.get(about) != (key or text):
@@ -67,7 +72,7 @@ class Progress:
         last = (
             f"epoch {outcome.published - 1} is the last published" if outcome.published else "no epoch is published"
         )
-        self.console.print(Text(f"{outcome.flow}: {outcome.why}; {last}"))
+        self.console.print(Text(f"{outcome.flow}: {outcome.why}; {last}"), soft_wrap=True)
 
 
 def _why(status: SourceStatus | OutputStatus) -> str:
@@ -105,18 +110,29 @@ def view(board: Board) -> RenderableType:
         )
     troubles = [Text(f"{s.name}: {_why(s)[2:-1]}", style="yellow") for s in board.sources.values() if _why(s)]
     troubles += [Text(f"{o.name}: {_why(o)[2:-1]}", style="red") for o in board.outputs.values() if _why(o)]
+    if board.stopping:
+        troubles.append(Text(STOPPING, style="bold"))
     return Group(table, *troubles)
 
 
-def _session(url: str) -> Any:
-    from pyspark.sql import SparkSession
+def make_engine(kind: str, url: str | None, *, folder: Path) -> Engine:
+    """Return the engine that the command line names. `folder` is where the flow's file is."""
+    if kind == "local":
+        from tidegauge.pipeline.engine.local import LocalEngine
 
-    builder = SparkSession.builder
-    return (builder.remote(url) if url.startswith("sc://") else builder.master(url)).getOrCreate()
+        return LocalEngine()
+    from tidegauge.pipeline.engine.spark import SparkEngine
+
+    send_by_value(folder)
+    if url is not None and url.startswith("sc://"):
+        from pyspark.sql import SparkSession
+
+        return SparkEngine(SparkSession.builder.remote(url).getOrCreate())
+    return SparkEngine(master=url or "local[*]")
 
 
-def run_flow(flow: Dataflow, *, until: str | None, engine: str, spark: str | None, progress: Progress) -> Outcome:
-    """Run a flow and show its progress."""
+def run_flow(flow: Dataflow, *, until: str | None, engine: Engine, progress: Progress) -> Outcome:
+    """Run a flow, show its progress, and close the engine, which an interrupt does not wait for."""
     boards: list[Board] = []
 
     def watch(board: Board) -> None:
@@ -124,13 +140,12 @@ def run_flow(flow: Dataflow, *, until: str | None, engine: str, spark: str | Non
             boards.append(board)
         progress(board)
 
-    with progress.live or nullcontext():
-        outcome = flow.run(
-            cast("Literal['caught-up'] | None", until),
-            spark=None if spark is None else _session(spark),
-            engine=cast("Literal['spark', 'local']", engine),
-            env=Env(),
-            watch=watch,
-        )
-        progress.finish(boards[0] if boards else None, outcome)
+    try:
+        with progress.live or nullcontext():
+            outcome = flow.run(cast("Literal['caught-up'] | None", until), engine=engine, env=Env(), watch=watch)
+            progress.finish(boards[0] if boards else None, outcome)
+    except Exception:
+        engine.close()
+        raise
+    engine.close()
     return outcome

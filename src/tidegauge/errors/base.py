@@ -60,7 +60,9 @@ def brief(error: BaseException) -> str:
     >>> brief(UnknownError(message="the tide went out")), brief(OSError(28, "No space left on device"))
     ('TG-0001, the tide went out', 'OSError: [Errno 28] No space left on device')
     """
-    text = f"{error.code}, {error.summary}" if isinstance(error, TidegaugeError) else f"{type(error).__name__}: {error}"
+    text = (
+        f"{error.code}, {error.summary}" if isinstance(error, TidegaugeError) else f"{type(error).__name__}: {error}"
+    )
     return " ".join(text.split())
 
 

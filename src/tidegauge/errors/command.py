@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.base import TidegaugeError, nearest
 
 __all__ = [
+    "EpochNotBound",
     "FlowFileBroken",
     "FlowFileMissing",
     "FlowNeverRan",
     "NoFlowInFile",
+    "NoSuchFlow",
     "NotPublished",
     "OutputHasFailed",
     "OutputIsBehind",
@@ -29,8 +31,8 @@ class FlowFileBroken(TidegaugeError):
     """Loading the flow's file raised."""
 
     code = "TG-0602"
-    what = "{path} raised {error} on line {line}: {detail}"
-    cause = "a mistake in the file; nothing was run"
+    what = "{path} raised {error}: {detail}"
+    cause = "a mistake in the file, or in a module that it imports; nothing was run"
     remedy = "correct it; --debug shows the whole traceback"
 
 
@@ -38,7 +40,7 @@ class NoFlowInFile(TidegaugeError):
     """The file makes no flow."""
 
     code = "TG-0603"
-    what = "{path} has no {wanted}"
+    what = "{path} makes no flow"
     cause = "tg.Dataflow(...) is not called at the top level of the file, or is not kept in a variable"
     remedy = "keep the flow in a variable: flow = tg.Dataflow('shop', store='sqlite:///shop.db')"
 
@@ -58,16 +60,38 @@ class FlowNeverRan(TidegaugeError):
     code = "TG-0605"
     what = "the store {store} knows nothing of the flow {flow!r}"
     cause = "it has never run, or it ran with another store or from another folder"
-    remedy = "run it first: tidegauge run"
+    remedy = "run it first (tidegauge run FLOW), or go to the folder that it runs in"
 
 
 class NotPublished(TidegaugeError):
     """An epoch or a time before or after everything that is published."""
 
     code = "TG-0606"
-    what = "{as_of!r} is not published; {published} epochs are, numbered from 0"
+    what = "{as_of!r} is not published. Number of published epochs: {published}, counted from 0"
     cause = "nothing was published by then, or the epoch is still to come"
     remedy = "read without as_of for the newest published epoch; 'tidegauge epochs' lists them"
+
+
+class NoSuchFlow(TidegaugeError):
+    """The file makes flows, and none in the variable that was named."""
+
+    code = "TG-0609"
+    what = "{path} has no flow in a variable {variable!r}. Known: {known}."
+    cause = "a misspelt variable, or one that is not a flow"
+    remedy = "use one of the known names, like '{path}:{first}'"
+
+    def __init__(self, *, path: str, variable: str, known: list[str], first: str | None = None) -> None:
+        first = first or nearest(variable, known) or known[0]
+        super().__init__(path=path, variable=variable, known=list(known), first=first)
+
+
+class EpochNotBound(TidegaugeError):
+    """An epoch that was asked about and was never minted."""
+
+    code = "TG-0610"
+    what = "there is no epoch {epoch} in the flow {flow!r}; it has {upper}, counted from 0"
+    cause = "a mistyped number, or an epoch that is still to come"
+    remedy = "ask for an epoch that is there: 'tidegauge epochs' lists the newest ones"
 
 
 class OutputHasFailed(TidegaugeError):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tidegauge.errors.base import TidegaugeError, Transient
+from tidegauge.errors.base import Definite, TidegaugeError, Transient
 
-__all__ = ["JobGaveUp", "OutputNotWritable", "SourceUnreachable", "SpanConflict"]
+__all__ = ["JobGaveUp", "OutputNotWritable", "SourceUnreachable", "SpanConflict", "UpstreamRecreated"]
 
 
 class JobGaveUp(TidegaugeError):
@@ -41,3 +41,12 @@ class SpanConflict(TidegaugeError):
     what = "output {output!r} was to get the epochs {lower} to {last}, and its table already ends at {actual}"
     cause = "another driver of this flow committed other spans, after this one had lost its lease"
     remedy = "stop the other driver, then start this one again: it goes on from what is in the table"
+
+
+class UpstreamRecreated(Definite):
+    """What is upstream now is not what was bound."""
+
+    code = "TG-0554"
+    what = "the upstream of source {source!r} is {found!r}, and what is bound is of {known!r}"
+    cause = "it was removed and made anew, or the source was changed to read another one under the same name"
+    remedy = "give the source another name to read the new upstream from its beginning, or bring the old one back"

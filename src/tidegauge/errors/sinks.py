@@ -141,13 +141,13 @@ class DamagedManifest(TidegaugeError):
     remedy = "restore the file from a backup, or write to a new path"
 
 
-class TableNotWritable(TidegaugeError):
+class TableNotWritable(Transient):
     """The file system refuses to be written to."""
 
     code = "TG-0413"
     what = "{table} cannot be written: {detail}"
     cause = "the user that runs the flow has no permission there, or the file system is read-only"
-    remedy = "give the user of the driver and of the tasks the right to write in the folder of the table"
+    remedy = "give the user of the driver and of the tasks the right to write there; the flow tries again by itself"
 
 
 class StagingElsewhere(TidegaugeError):

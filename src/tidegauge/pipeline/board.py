@@ -143,7 +143,7 @@ class Board:
                 output.state, output.error = "failed", failure.error
 
     def _shown(self, status: SourceStatus) -> Frontier:
-        """Return how far a source is in the tables at the newest published epoch: from where it failed, no further."""
+        """Return how far a source is published: from the epoch at which it failed on, no further."""
         upper = self.published if status.failed_at is None else min(self.published, status.failed_at)
         return self.timeline.tables[status.name].inverse(upper)
 

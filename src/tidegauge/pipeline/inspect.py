@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from tidegauge.env import Env
 from tidegauge.errors.base import Definite, TidegaugeError
-from tidegauge.errors.command import FlowNeverRan, NotPublished
+from tidegauge.errors.command import EpochNotBound, FlowNeverRan
 from tidegauge.errors.flow import UnknownName
 from tidegauge.errors.running import SourceUnreachable
 from tidegauge.pipeline.flow import Dataflow
@@ -122,6 +122,8 @@ class Place:
 @contextmanager
 def opened(flow: Dataflow, env: Env) -> Iterator[Store]:
     """Open the flow's store for reading. Raises `FlowNeverRan`."""
+    if not Store.exists(flow.store):  # looking makes nothing
+        raise FlowNeverRan(flow=flow.name, store=flow.store)
     store = Store.open(flow.store, env=env)
     try:
         if store.flow(flow.name) is None:
@@ -236,13 +238,13 @@ def epochs(
 def explain(flow: Dataflow, epoch: int) -> EpochReport:
     """Return what is in an epoch, where it came from and where it went.
 
-    Raises `NotPublished` for one never minted.
+    Raises `EpochNotBound` for one never minted.
     """
     with opened(flow, Env()) as store:
         loaded = store.load(flow.name)
         records = store.epochs(flow.name, first=epoch, last=epoch)
     if not records:
-        raise NotPublished(as_of=epoch, published=loaded.flow.published)
+        raise EpochNotBound(epoch=epoch, flow=flow.name, upper=loaded.flow.upper)
     slices = [
         SliceReport(
             source=name,

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tidegauge.dataflow import Worker
 from tidegauge.env import Env
-from tidegauge.errors.base import Transient
+from tidegauge.errors.base import TidegaugeError, Transient
+from tidegauge.errors.dataflow import OperatorFailed
 from tidegauge.errors.engine import RecordUnparsable
 from tidegauge.errors.flow import EmptyFlow, InvalidArgument
 from tidegauge.pipeline.board import Board
@@ -144,6 +145,7 @@ class Runner:
                 upper=loaded.flow.upper,
                 details={name: loaded.sources[name].details for name in flow.sources},
                 schemas={name: loaded.sources[name].schema for name in flow.sources},
+                identities={name: loaded.sources[name].identity for name in flow.sources},
             ),
             published=loaded.flow.published,
             failed=failed,

@@ -19,7 +19,6 @@ from tidegauge.remap.frontier import ORIGIN, Frontier
 
 __all__ = ["NO_DETAILS", "Bound", "Detail", "Probe", "Proposal", "Slice"]
 
-Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
 Detail: TypeAlias = Mapping[str, str | int]
 """Facts that a source keeps about one partition, such as the path and the fingerprint of a file."""
 
@@ -30,11 +29,11 @@ NO_DETAILS: Mapping[str, Detail] = {}
 class Probe:
     """What upstream says of itself at one instant.
 
-    at: when the probe *started*. lower: the first position of each partition that can still be read. upper: the frontier
-    that may be bound now, at record boundaries. end: all that upstream holds, bound or not (for lag). more: whether
-    upstream has more than `upper` that needs no new data to become admissible (an epoch was full, a file is settling).
-    identity: changes when the upstream was recreated. details: facts of partitions that are new or have changed since
-    the last binding. schema: the schema inferred from upstream, when the source was asked to infer one.
+    at: when the probe *started*. lower: the first position of each partition that can still be read. upper: the
+    frontier that may be bound now, at record boundaries. end: all that upstream holds, bound or not (for lag). more:
+    whether upstream has more than `upper` that needs no new data to become admissible (an epoch was full, a file is
+    settling). identity: changes when the upstream was recreated. details: facts of partitions that are new or have
+    changed since the last binding. schema: the schema inferred from upstream, when the source was asked to infer one.
     note: one line for people about what the source is waiting for, or "".
     """
 
@@ -60,10 +59,11 @@ class Bound:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Proposal:
-    """One source's part of a binding: its new frontier and the facts to keep with it."""
+    """One source's part of a binding: its new frontier, the facts to keep with it, and upstream's identity."""
 
     frontier: Frontier
     details: Mapping[str, Detail] = field(default_factory=dict)
+    identity: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,5 +62,5 @@ def mint(bound: Mapping[str, Frontier], probes: Mapping[str, Probe]) -> dict[str
             raise UnknownName(kind="source", name=name, known=sorted(bound))
         before, probe = bound[name], probes[name]
         if probe.upper != before and probe.upper.follows(before):
-            proposals[name] = Proposal(frontier=probe.upper, details=probe.details)
+            proposals[name] = Proposal(frontier=probe.upper, details=probe.details, identity=probe.identity)
     return proposals

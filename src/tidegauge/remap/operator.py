@@ -17,11 +17,10 @@ The rows of a tick's life, as events in and effects out:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tidegauge.dataflow import (
-    Capability,
     EventQueue,
     Messages,
     OperatorBuilder,
@@ -32,6 +31,7 @@ from tidegauge.dataflow import (
 )
 from tidegauge.env import Env
 from tidegauge.errors.base import Definite
+from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.remap.binding import Probe
 from tidegauge.remap.mint import mint
 from tidegauge.remap.round import Answer, Failed, Round, Tick
@@ -72,19 +72,6 @@ class Watcher(Protocol):
     def settled(self, *, caught_up: bool) -> None: ...  # noqa: D102
 
 
-@dataclass(slots=True)
-class _State:
-    """What the operator remembers between invocations; all of it can be lost."""
-
-    capability: Capability
-    live: set[str]
-    round: Round | None = None
-    ticked_at: float = float("-inf")
-    number: int = 0
-    answers: dict[str, Answer] = field(default_factory=dict)
-    hurry: bool = False
-
-
 def caught_up(timeline: Timeline, answers: Mapping[str, Answer], live: set[str]) -> bool:
     """Whether every live source has said in this round that all it has is bound."""
     for source in live:
@@ -94,6 +81,13 @@ def caught_up(timeline: Timeline, answers: Mapping[str, Answer], live: set[str])
         if not answer.probe.upper.less_equal(timeline.tables[source].frontier):
             return False
     return True
+
+
+def recreated(source: str, known: str, found: str) -> UpstreamRecreated | None:
+    """Return the error of an upstream that is not the one that was bound, None when it is (law 9)."""
+    if not known or not found or known == found:
+        return None
+    return UpstreamRecreated(source=source, known=known, found=found)
 
 
 def remap(
@@ -114,102 +108,152 @@ def remap(
     """Build the operator. `resume` is the first epoch that some output does not hold; it is announced first.
 
     answers: what each live source's reader says, captured in its own scope. failures: `Failed` from the stage
-    operator.
+    operator. published: the upper of what is published. ticking: whether to look at the sources at all.
     """
     builder = OperatorBuilder(scope, "remap")
     spans: Stream[Span] = builder.output()
     ticks: dict[str, Stream[Tick]] = {source: builder.output() for source in answers}
-    ports = {source: 1 + i for i, source in enumerate(ticks)}
 
     def build(context: OperatorContext) -> Callable[[list[Any], list[OperatorOutput]], None]:
-        capability, *tick_capabilities = context.capabilities
-        for queue in (*answers.values(), failures):
-            queue.attach(context.sync_activator())
-        for held in context.capabilities:
-            held.downgrade(resume)
-        state = _State(capability=capability, live=set(answers))
-        announced = resume
-
-        def fail(failure: Failed) -> None:
-            if failure.source in state.live:
-                store.record_failure(lease, failure.source, failure.epoch, failure.error)
-                state.live.discard(failure.source)
-                watcher.failed(failure)
-
-        def receive() -> None:
-            for event in failures.drain():
-                if isinstance(event, Messages):
-                    for failure in event.batch:
-                        fail(failure)
-            for queue in answers.values():
-                for event in queue.drain():
-                    if isinstance(event, Messages):
-                        for answer in event.batch:
-                            hear(answer)
-
-        def hear(answer: Answer) -> None:
-            if answer.source not in state.live:
-                return
-            watcher.answered(answer)
-            state.answers[answer.source] = answer
-            if state.round is not None and answer.tick == state.round.number:
-                state.round = state.round.answered(answer.source)
-            if isinstance(answer.error, Definite):
-                fail(Failed(answer.source, timeline.upper, answer.error))
-
-        def bind(probes: Mapping[str, Probe]) -> None:
-            for source, probe in probes.items():
-                if timeline.bound(source).schema is None and probe.schema is not None:
-                    store.record_schema(lease, source, probe.schema)
-                    timeline.fix_schema(source, probe.schema)
-            known = {s: p for s, p in probes.items() if timeline.bound(s).schema is not None}
-            proposals = mint({s: timeline.tables[s].frontier for s in known}, known)
-            if proposals:
-                at = max(probe.at for probe in known.values())
-                epoch = store.append(lease, expected=timeline.upper, at=at, proposals=proposals)
-                timeline.append(epoch, proposals)
-                state.live -= {source for source, proposal in proposals.items() if proposal.frontier.sealed}
-                watcher.minted()
-            state.hurry = bool(proposals) and any(probe.more for probe in probes.values())
-
-        def announce(output: OperatorOutput) -> None:
-            nonlocal announced
-            if announced < timeline.upper:
-                output.give(state.capability, [Span(announced, timeline.upper)])
-                announced = timeline.upper
-            for held in (state.capability, *tick_capabilities):
-                held.downgrade(timeline.upper)
-
-        def tick(outputs: list[OperatorOutput], now: float) -> None:
-            due = state.ticked_at if state.hurry else state.ticked_at + interval
-            if not ticking() or timeline.upper - published() >= AHEAD:
-                context.activator.activate_after(interval)
-            elif now < due:
-                context.activator.activate_after(due - now)
-            elif state.live:
-                state.number += 1
-                state.ticked_at = now
-                state.round = Round(state.number, now + PATIENCE, frozenset(state.live))
-                state.answers.clear()
-                for source in sorted(state.live):
-                    asked = Tick(state.number, timeline.bound(source))
-                    outputs[ports[source]].give(tick_capabilities[ports[source] - 1], [asked])
-                context.activator.activate_after(PATIENCE)
-
-        def step(_inputs: list[Any], outputs: list[OperatorOutput]) -> None:
-            receive()
-            now = env.monotonic()
-            if state.round is not None and state.round.over(now=now):
-                probes = {s: a.probe for s, a in state.answers.items() if a.probe is not None and s in state.live}
-                if ticking():
-                    bind(probes)
-                state.round = None
-                watcher.settled(caught_up=caught_up(timeline, state.answers, state.live))
-            announce(outputs[0])
-            if state.round is None:
-                tick(outputs, now)
-
-        return step
+        operator = _Remap(
+            context=context,
+            timeline=timeline,
+            store=store,
+            lease=lease,
+            env=env,
+            interval=interval,
+            resume=resume,
+            answers=answers,
+            failures=failures,
+            published=published,
+            ticking=ticking,
+            watcher=watcher,
+        )
+        return operator.step
 
     builder.build(build)
     return Bindings(spans, ticks)
+
+
+class _Remap:
+    """The operator's state. All of it can be lost: what lasts is in the store."""
+
+    def __init__(
+        self,
+        *,
+        context: OperatorContext,
+        timeline: Timeline,
+        store: Store,
+        lease: Lease,
+        env: Env,
+        interval: float,
+        resume: int,
+        answers: Mapping[str, EventQueue],
+        failures: EventQueue,
+        published: Callable[[], int],
+        ticking: Callable[[], bool],
+        watcher: Watcher,
+    ) -> None:
+        self.timeline = timeline
+        self.store = store
+        self.lease = lease
+        self.env = env
+        self.interval = interval
+        self.queues = (failures, *answers.values())
+        self.published = published
+        self.ticking = ticking
+        self.watcher = watcher
+        self.activator = context.activator
+        self.capability, *tick_capabilities = context.capabilities
+        self.tick_capabilities = dict(zip(answers, tick_capabilities, strict=True))
+        self.ports = {source: port for port, source in enumerate(answers, start=1)}
+        self.live = set(answers)
+        self.round: Round | None = None
+        self.number = 0
+        self.ticked_at = float("-inf")
+        self.hurry = False
+        self.answers: dict[str, Answer] = {}
+        self.announced = resume
+        for queue in self.queues:
+            queue.attach(context.sync_activator())
+        for held in context.capabilities:
+            held.downgrade(resume)
+
+    def step(self, _inputs: list[Any], outputs: list[OperatorOutput]) -> None:
+        """Hear what was said, bind when a round is over, announce what is bound, tick when it is time."""
+        for queue in self.queues:
+            for event in queue.drain():
+                if isinstance(event, Messages):
+                    for said in event.batch:
+                        self.fail(said) if isinstance(said, Failed) else self.hear(said)
+        now = self.env.monotonic()
+        if self.round is not None and self.round.over(now=now):
+            self.round = None
+            if self.ticking():
+                self.bind({s: a.probe for s, a in self.answers.items() if a.probe is not None and s in self.live})
+            self.watcher.settled(caught_up=caught_up(self.timeline, self.answers, self.live))
+        self.announce(outputs[0])
+        if self.round is None:
+            self.tick(outputs, now)
+
+    def hear(self, answer: Answer) -> None:
+        """Remember what a reader answered; a definite error is the end of its source."""
+        if answer.source not in self.live:
+            return
+        self.watcher.answered(answer)
+        self.answers[answer.source] = answer
+        if self.round is not None and answer.tick == self.round.number:
+            self.round = self.round.answered(answer.source)
+        error = answer.error
+        if answer.probe is not None:
+            error = recreated(answer.source, self.timeline.identity(answer.source), answer.probe.identity)
+        if isinstance(error, Definite):
+            self.fail(Failed(answer.source, self.timeline.upper, error))
+
+    def fail(self, failure: Failed) -> None:
+        """Note durably that a source has failed, and ask it no more."""
+        if failure.source in self.live:
+            self.store.record_failure(self.lease, failure.source, failure.epoch, failure.error)
+            self.live.discard(failure.source)
+            self.watcher.failed(failure)
+
+    def bind(self, probes: Mapping[str, Probe]) -> None:
+        """Make the next epoch durable, if anything moved. A source is bound only once its columns are known."""
+        for source, probe in probes.items():
+            if self.timeline.bound(source).schema is None and probe.schema is not None:
+                self.store.record_schema(self.lease, source, probe.schema)
+                self.timeline.fix_schema(source, probe.schema)
+        known = {s: p for s, p in probes.items() if self.timeline.bound(s).schema is not None}
+        proposals = mint({s: self.timeline.tables[s].frontier for s in known}, known)
+        if proposals:
+            at = max(probe.at for probe in known.values())
+            epoch = self.store.append(self.lease, expected=self.timeline.upper, at=at, proposals=proposals)
+            self.timeline.append(epoch, proposals)
+            self.live -= {source for source, proposal in proposals.items() if proposal.frontier.sealed}
+            self.watcher.minted()
+        self.hurry = bool(proposals) and any(probe.more for probe in probes.values())
+
+    def announce(self, output: OperatorOutput) -> None:
+        """Tell of the epochs that have become durable, and give up the capability for them."""
+        if self.announced < self.timeline.upper:
+            output.give(self.capability, [Span(self.announced, self.timeline.upper)])
+            self.announced = self.timeline.upper
+        for held in (self.capability, *self.tick_capabilities.values()):
+            held.downgrade(self.timeline.upper)
+
+    def tick(self, outputs: list[OperatorOutput], now: float) -> None:
+        """Ask every live source, when it is time; otherwise come back then."""
+        due = self.ticked_at if self.hurry else self.ticked_at + self.interval
+        if not self.ticking() or self.timeline.upper - self.published() >= AHEAD:
+            self.activator.activate_after(self.interval)
+        elif now < due:
+            self.activator.activate_after(due - now)
+        elif self.live:
+            self.number += 1
+            self.ticked_at = now
+            self.round = Round(self.number, now + PATIENCE, frozenset(self.live))
+            self.answers.clear()
+            for source in sorted(self.live):
+                tick = Tick(self.number, self.timeline.bound(source))
+                outputs[self.ports[source]].give(self.tick_capabilities[source], [tick])
+            self.activator.activate_after(PATIENCE)

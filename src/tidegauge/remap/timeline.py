@@ -35,10 +35,12 @@ class Timeline:
         upper: int = 0,
         details: Mapping[str, Mapping[str, Detail]] | None = None,
         schemas: Mapping[str, pa.Schema | None] | None = None,
+        identities: Mapping[str, str] | None = None,
     ) -> None:
         self.tables = dict(tables)
         self.upper = upper
         self._details = {name: dict((details or {}).get(name, {})) for name in self.tables}
+        self._identities = {name: (identities or {}).get(name, "") for name in self.tables}
         self._schemas = {name: (schemas or {}).get(name) for name in self.tables}
 
     def append(self, epoch: int, proposals: Mapping[str, Proposal]) -> None:
@@ -48,6 +50,7 @@ class Timeline:
         for source, proposal in proposals.items():
             self.tables[source].append(epoch, proposal.frontier)
             self._details[source].update(proposal.details)
+            self._identities[source] = self._identities[source] or proposal.identity
         self.upper = epoch + 1
         for table in self.tables.values():
             table.advance(self.upper)
@@ -59,6 +62,10 @@ class Timeline:
             details=self._details[source],
             schema=self._schemas[source],
         )
+
+    def identity(self, source: str) -> str:
+        """Return what upstream said of itself when the source was first bound, "" where it says nothing."""
+        return self._identities[source]
 
     def fix_schema(self, source: str, schema: pa.Schema) -> None:
         """Take in a schema that is durable. A source's schema is set once."""

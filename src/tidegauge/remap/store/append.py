@@ -123,6 +123,9 @@ def _bind(connection: Connection, name: str, newest: _Newest, epoch: int, propos
     if any(position > LARGEST for _, position in moved.values()):
         raise InvalidArgument(parameter="position", value=max(p for _, p in moved.values()), expected="below 2**63")
     ids = _number(connection, newest, moved, proposal.details)
+    if proposal.identity:
+        first = (sources.c.id == newest.id) & (sources.c.identity.is_(None))
+        connection.execute(update(sources).where(first).values(identity=proposal.identity))
     if moved:
         connection.execute(
             insert(bindings),

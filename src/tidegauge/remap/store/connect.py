@@ -31,7 +31,7 @@ from tidegauge.errors.store import (
     StoreNotWritable,
 )
 
-__all__ = ["PATIENCE", "Database", "parse_url", "shown"]
+__all__ = ["PATIENCE", "Database", "exists", "parse_url", "shown"]
 
 PATIENCE: Final = 10.0
 """Seconds to wait for a lock on the database; a SQLite URL may say otherwise with `?timeout=`."""
@@ -62,6 +62,12 @@ def parse_url(text: str) -> URL:
     if not url.database or url.database == ":memory:" or url.database.startswith("file:"):
         raise InvalidStoreUrl(url=shown(url), detail="it names no file, and a store must outlive its process")
     return url.set(database=str(Path(url.database).absolute()))
+
+
+def exists(text: str) -> bool:
+    """Whether there is a database at a URL to connect to. What a server has is not known before one connects."""
+    url = parse_url(text)
+    return url.get_backend_name() != "sqlite" or Path(str(url.database)).exists()
 
 
 class Database:

@@ -80,7 +80,7 @@ def _source(connection: Connection, flow: FlowRecord, row: Row[Any], sealed_at: 
         schema=None if row.schema is None else decode_schema(row.schema),
         failure=None if row.failure is None else (row.failed_at, TidegaugeError.decode(json.loads(row.failure))),
         config=json.loads(row.config),
-        incarnation=row.incarnation,
+        identity=row.identity or "",
     )
 
 

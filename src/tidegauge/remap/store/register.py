@@ -33,7 +33,7 @@ def register(
         values = {"config": as_json(spec.config)}
         known = _find(connection, sources, lease, name)
         if known is None:
-            new = {"flow_id": lease.flow_id, "name": name, "incarnation": 0, "schema": text, **values}
+            new = {"flow_id": lease.flow_id, "name": name, "schema": text, **values}
             connection.execute(insert(sources).values(**new))
             continue
         if spec.schema is not None and _settle(known, spec.schema):

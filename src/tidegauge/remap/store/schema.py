@@ -136,7 +136,7 @@ sources: Final = Table(
     Column("id", _ID, primary_key=True),
     Column("flow_id", ForeignKey("flows.id"), nullable=False),
     Column("name", Text, nullable=False),
-    Column("incarnation", Integer, nullable=False, default=0),
+    Column("identity", Text),
     Column("config", Text, nullable=False),
     Column("schema", Text, nullable=True),
     Column("failed_at", BigInteger, nullable=True),
@@ -145,8 +145,8 @@ sources: Final = Table(
 )
 """The sources of a flow, known by their names. `schema` is NULL until it is known.
 
-`incarnation` counts the lives of the name. `failed_at` and `failure` (an error as JSON) say from which epoch on the
-source has failed for good.
+`identity` is what upstream said of itself when it was first bound: another one later is another upstream. `failed_at`
+and `failure` (an error as JSON) say from which epoch on the source has failed for good.
 """
 
 partitions: Final = Table(

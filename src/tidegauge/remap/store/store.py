@@ -32,7 +32,7 @@ from tidegauge.errors.base import TidegaugeError
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.store import append as timeline
 from tidegauge.remap.store import read, register
-from tidegauge.remap.store.connect import Database
+from tidegauge.remap.store.connect import Database, exists
 from tidegauge.remap.store.lease import Holder, Lease, acquire, holding
 from tidegauge.remap.store.migrate import migrate
 from tidegauge.remap.store.values import EpochRecord, FlowRecord, Loaded, OutputSpec, SourceSpec
@@ -62,6 +62,11 @@ class Store:
             database.close()
             raise
         return Store(database, env)
+
+    @staticmethod
+    def exists(url: str) -> bool:
+        """Whether `open` would find a database rather than make one. Raises `InvalidStoreUrl`."""
+        return exists(url)
 
     def close(self) -> None:
         """Close the connections. What was written stays."""

@@ -49,14 +49,18 @@ class OutputSpec:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoadedSource:
-    """A source as the store knows it. `failure` is the epoch from which it has failed for good, and why."""
+    """A source as the store knows it.
+
+    `identity` is upstream's when it was first bound, "" where it has none. `failure` is the epoch from which it has
+    failed for good, and why.
+    """
 
     table: RemapTable
     details: Mapping[str, Detail]
     schema: pa.Schema | None
     failure: tuple[int, TidegaugeError] | None
     config: Mapping[str, Any]
-    incarnation: int
+    identity: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

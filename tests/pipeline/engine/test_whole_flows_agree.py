@@ -1,0 +1,77 @@
+"""The same flow gives equal tables on the local engine and on Spark:
+
+classic, Connect, and a cluster of two workers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.pipeline.engine import whole_flow
+from tests.pipeline.engine.clusters import ROOT
+
+import tidegauge as tg
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+Rows = dict[str, list[str]]
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Rows:
+    root = tmp_path_factory.mktemp("local")
+    whole_flow.fill(root)
+    flow = whole_flow.arrow_flow(root)
+    flow.run("caught-up", engine=tg.LocalEngine(threads=2))
+    return whole_flow.rows(flow)
+
+
+def on_spark(url: str, root: Path) -> Rows:
+    """Run the flow on the Spark at a URL, from a process of its own."""
+    whole_flow.fill(root)
+    command = [sys.executable, "-m", "tests.pipeline.engine.whole_flow", url, str(root)]
+    environ = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    found: Rows = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def check(found: Rows, local: Rows) -> None:
+    """What the local engine can run is equal, and SQL has filtered, selected and counted the same rows."""
+    assert {output: found[output] for output in local} == local
+    orders = [json.loads(row) for row in local["orders"]]
+    large = [json.loads(row) for row in found["large"]]
+    assert sorted((row["id"], row["gross"], row["n"], row["_epoch"]) for row in large) == sorted(
+        (row["id"], row["amount"] * 1.2, len(row["tags"]), row["_epoch"]) for row in orders if row["amount"] > 20
+    )
+    assert found["all"] == local["orders"]
+    assert sum(json.loads(row)["orders"] for row in found["days"]) == len(orders)
+    first = sum(row["_epoch"] == 0 for row in large)
+    assert found["large as of 0, by Spark"] == [str(first)]
+
+
+def test_the_local_engine_reads_every_record_once(local: Rows) -> None:
+    assert {output: len(rows) for output, rows in local.items()} == {
+        "orders": 380,
+        "taxed": 380,
+        "notes": 120,
+        "ticks": 900,
+    }
+
+
+def test_a_flow_on_a_classic_session(local: Rows, tmp_path: Path) -> None:
+    check(on_spark("local[2]", tmp_path), local)
+
+
+def test_a_flow_on_a_connect_session(local: Rows, tmp_path: Path, connect: str) -> None:
+    check(on_spark(connect, tmp_path), local)
+
+
+def test_a_flow_on_a_cluster_of_two_workers(local: Rows, tmp_path: Path, cluster: str) -> None:
+    check(on_spark(cluster, tmp_path), local)
