@@ -106,7 +106,12 @@ def _theirs(room: Room, session: SparkSession, *, outputs: int) -> list[float]:
 
 def measure(room: Room) -> list[Figure]:
     """Measure epochs of one and of three outputs, in Delta and in Parquet, beside micro-batches."""
-    cases: list[tuple[int, Literal["delta", "parquet"]]] = [(1, "delta"), (1, "parquet"), (3, "delta"), (3, "parquet")]
+    cases: list[tuple[int, Literal["delta", "parquet"]]] = [
+        (1, "delta"),
+        (1, "parquet"),
+        (3, "delta"),
+        (3, "parquet"),
+    ]
     ours: dict[tuple[int, str], list[list[float]]] = {case: [] for case in cases}
     theirs: dict[int, list[list[float]]] = {1: [], 3: []}
     seen = {case: Phases() for case in cases}

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 __all__ = ["Figure", "Goal", "markdown", "shown", "spread"]
@@ -63,10 +63,17 @@ class Figure:
 
     def encode(self) -> dict[str, Any]:
         """Return the figure as JSON data, with its medians and ratios worked out."""
-        worked = {"median": statistics.median(self.ours), "ratios": self.ratios, "verdict": self.verdict}
+        worked = {"median": statistics.median(self.ours), "ratios": list(self.ratios), "verdict": self.verdict}
         if self.peer:
             worked["peer_median"] = statistics.median(self.peer)
         return {**asdict(self), **worked}
+
+    @staticmethod
+    def decode(data: dict[str, Any]) -> Figure:
+        """Return the figure that `encode` described."""
+        given = {field.name: data[field.name] for field in fields(Figure)}
+        goal = None if given["goal"] is None else Goal(**given["goal"])
+        return Figure(**{**given, "ours": tuple(given["ours"]), "peer": tuple(given["peer"]), "goal": goal})
 
 
 def shown(value: float) -> str:

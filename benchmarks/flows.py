@@ -115,4 +115,3 @@ class Driver:
         self._pool.shutdown()
         if self._error is not None:
             raise self._error
-

@@ -37,6 +37,10 @@ class Room:
         """Return a path in the scratch folder that nobody has used."""
         return self.folder / f"{next(self._numbers):04d}-{name}"
 
+    def clear(self, path: Path) -> None:
+        """Remove a folder whose content has been measured."""
+        shutil.rmtree(path, ignore_errors=True)
+
     def say(self, text: str) -> None:
         """Tell whoever watches how far it is."""
         print(f"  {time.strftime('%H:%M:%S')}  {text}", file=sys.stderr, flush=True)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["Queries"]
+__all__ = ["Queries", "table_rows"]
 
 
 @dataclass(slots=True)
@@ -77,6 +77,6 @@ def _holds(entries: Path, batch: int) -> bool:
     return (entries / str(batch)).exists() or (entries / f"{batch}.compact").exists()
 
 
-def rows(session: SparkSession, tables: Sequence[Path]) -> list[int]:
+def table_rows(session: SparkSession, tables: Sequence[Path]) -> list[int]:
     """Return how many rows each table holds, as Spark reads it."""
     return [session.read.parquet(str(table)).count() for table in tables]

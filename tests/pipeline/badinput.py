@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import tidegauge as tg
 from tests.pipeline.simulation import Run, World
+
+import tidegauge as tg
 from tidegauge.pipeline.inspect import FlowReport
 
 LINE = "n long, text string"

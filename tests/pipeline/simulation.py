@@ -6,8 +6,11 @@ that no code catches, raised at a named point; everything in memory is then drop
 
 from __future__ import annotations
 
+import errno
 import itertools
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -40,10 +43,10 @@ class Clock:
 
 @dataclass
 class Recorder:
-    """A source that behaves as the one it wraps and remembers what was acknowledged."""
+    """A source that behaves as the one it wraps, and shows each acknowledgement to a witness at that instant."""
 
     inner: Any
-    acknowledged: list[Frontier] = field(default_factory=list)
+    witness: Callable[[Frontier], None]
 
     @property
     def unit(self) -> str:
@@ -66,7 +69,7 @@ class Recorder:
         return self.inner.read(split, on_bad_record)
 
     def acknowledge(self, frontier: Frontier) -> None:
-        self.acknowledged.append(frontier)
+        self.witness(frontier)
         self.inner.acknowledge(frontier)
 
 
@@ -79,6 +82,10 @@ class World:
     clock: Clock = field(default_factory=Clock)
     points: list[str] = field(default_factory=list)
     crash_at: int | None = None
+    lag: int = 0
+    """How many worker steps a probe or a job takes."""
+    faults: deque[bool] = field(default_factory=deque)
+    """For each commit to come, whether the disk is full at that moment."""
     _unique: Any = field(default_factory=lambda: itertools.count(1))
 
     @property
@@ -92,6 +99,8 @@ class World:
             self.crash_at -= 1
             if self.crash_at < 0:
                 raise Crash(name)
+        if name == "before commit output" and self.faults and self.faults.popleft():
+            raise OSError(errno.ENOSPC, "No space left on device")
 
     def env(self) -> tg.Env:
         return tg.Env(
@@ -124,12 +133,31 @@ class Run:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.runner = Runner(world.make(world), tg.LocalEngine(threads=0), env=world.env(), spawn=at_once)
+        self.under_way: deque[tuple[int, Callable[[], Any], Future[Any]]] = deque()
+        self.steps = 0
+        self.runner = Runner(world.make(world), tg.LocalEngine(threads=0), env=world.env(), spawn=self.spawn)
+
+    def spawn(self, function: Callable[[], Any]) -> Future[Any]:
+        """Run a function some worker steps from now."""
+        if self.world.lag == 0:
+            return at_once(function)
+        future: Future[Any] = Future()
+        self.under_way.append((self.steps + self.world.lag, function, future))
+        return future
 
     def step(self, seconds: float = 0.3) -> None:
         """Let time pass, then let the worker run as long as it has something to do."""
         self.world.clock.seconds += seconds
         for _ in range(12):
+            self.steps += 1
+            while self.under_way and self.under_way[0][0] <= self.steps:
+                _due, function, future = self.under_way.popleft()
+                done = at_once(function)
+                error = done.exception()
+                if error is None:
+                    future.set_result(done.result())
+                else:
+                    future.set_exception(error)
             self.runner.step()
 
     def catch_up(self, limit: int = 400) -> None:

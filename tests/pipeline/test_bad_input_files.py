@@ -1,19 +1,22 @@
-"""Files that are not there, that change under our hands, or that hold what cannot be read: one source stops, the others go on."""
+"""Files that are not there, change under our hands, or cannot be read: their source stops, the others go on."""
 
 from __future__ import annotations
 
 import gzip
 import os
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.pipeline.badinput import LINE, begin, finish, lines, numbers, report, rows, source, states, two, write
+from tests.pipeline.simulation import Recorder, World
 
 import tidegauge as tg
-from tests.pipeline.badinput import LINE, begin, finish, lines, numbers, report, rows, source, states, two, write
-from tests.pipeline.simulation import World
 from tidegauge.errors.command import OutputHasFailed
 from tidegauge.errors.engine import RecordUnparsable
+from tidegauge.errors.running import SourceUnreachable
 from tidegauge.errors.sources import FileGone, FileRewritten
 
 
@@ -109,26 +112,47 @@ def test_a_failed_source_stays_failed_after_a_restart_and_the_others_go_on(world
     assert numbers(two(world), "a") == [1, 2]
 
 
-def test_a_file_that_goes_before_it_is_read_fails_its_source_at_the_first_epoch_that_misses_it(world: World) -> None:
-    world.crash_at = None
+def bound_and_not_read(world: World, text: str) -> Path:
+    """Bind an epoch with a new file of source `a`, and die before it is read."""
+    path = write(world.root / "a" / "2.jsonl", text)
     run = begin(world)
-    run.runner.engine = run.runner.engine
-    write(world.root / "a" / "2.jsonl", lines(3))
     while world.loaded().flow.upper < 2:
         world.clock.seconds += 0.3
         run.runner.step()
     run.abandon()
-    (world.root / "a" / "2.jsonl").unlink()
+    assert world.loaded().flow.published == 1
+    return path
+
+
+def test_a_file_that_goes_before_it_is_read_fails_its_source_at_the_epoch_that_misses_it(world: World) -> None:
+    path = bound_and_not_read(world, lines(3))
+    path.unlink()
     write(world.root / "b" / "1.jsonl", lines(102))
     run = begin(world)
     run.catch_up()
-    error = run.runner.board.sources["a"].error
     run.abandon()
-    assert isinstance(error, FileGone), error
-    assert (error.evidence["path"], error.evidence["lower"]) == (str(world.root / "a" / "2.jsonl"), 0)
-    assert world.loaded().sources["a"].failure == (1, error) or world.loaded().sources["a"].failure[0] == 1  # type: ignore[index]
+    failure = world.loaded().sources["a"].failure
+    assert failure is not None
+    assert (failure[0], type(failure[1])) == (1, FileGone)
+    assert failure[1].evidence == {"path": str(path), "lower": 0, "upper": len(lines(3))}
     assert numbers(two(world), "a") == [1, 2]
     assert numbers(two(world), "b") == [101, 102]
+
+
+def test_a_file_that_is_rewritten_before_it_is_read_fails_its_source_at_the_epoch_that_misses_it(
+    world: World,
+) -> None:
+    path = bound_and_not_read(world, lines(3))
+    write_anew(path)
+    write(world.root / "b" / "1.jsonl", lines(102))
+    finish(world)  # the next look finds it too, at the epoch after: the least one counts, whichever comes first
+    failure = world.loaded().sources["a"].failure
+    assert failure is not None
+    assert (failure[0], type(failure[1])) == (1, FileRewritten)
+    with pytest.raises(OutputHasFailed):
+        rows(two(world), "a", as_of=1)
+    finish(world)
+    assert numbers(two(world), "a") == [1, 2]
 
 
 BAD = '{"n": "three"}\n'
@@ -198,7 +222,7 @@ def test_collecting_bad_records_lets_a_failed_source_go_on_exactly_once(world: W
     assert numbers(flow, "a") == [1, 2, 3, 4, 5]
     assert numbers(flow, "b") == [101]
     bad = tg.read_arrow(flow, "bad_a").to_pylist()
-    assert sorted(row["raw"] for row in bad) == [BAD.strip().encode(), b"nonsense"]
+    assert sorted(row["raw"] for row in bad) == [b"nonsense", BAD.strip().encode()]
     assert {row["_epoch"] for row in bad} == {1}
     raw = path.read_bytes()
     assert all(raw[row["position"] :].startswith(row["raw"]) for row in bad)
@@ -244,7 +268,9 @@ def test_a_schema_is_inferred_once_and_kept(tmp_path: Path) -> None:
     def make(world: World) -> tg.Dataflow:
         flow = tg.Dataflow("inferred", store=world.store)
         flow.sink(
-            "a", source(world, flow, "a", format=tg.Json(), metadata=False), tg.DeltaSink(str(tmp_path / "lake" / "a"))
+            "a",
+            source(world, flow, "a", format=tg.Json(), metadata=False),
+            tg.DeltaSink(str(tmp_path / "lake" / "a")),
         )
         return flow
 
@@ -282,23 +308,48 @@ def test_data_that_contradicts_the_inferred_schema_fails_the_source(tmp_path: Pa
     assert str(tmp_path / "a" / "2.jsonl") in error.summary
 
 
-def test_a_folder_that_cannot_be_read_stalls_its_source_and_the_others_go_on(world: World) -> None:
-    folder = world.root / "a"
-    folder.rename(world.root / "away")
-    folder.write_text("not a folder", encoding="utf-8")
+class Flaky(Recorder):
+    """A source whose upstream does not answer while `down` is set."""
+
+    down = False
+
+    def probe(self, bound: Any, *, now: datetime) -> Any:
+        if self.down:
+            raise PermissionError(13, "Permission denied", "/far/away")
+        return super().probe(bound, now=now)
+
+
+def test_a_source_that_does_not_answer_stalls_and_the_others_go_on_until_it_does(tmp_path: Path) -> None:
+    flaky = Flaky(tg.FileSource(str(tmp_path / "a" / "*"), format=tg.Json(LINE)))
+
+    def make(world: World) -> tg.Dataflow:
+        flow = tg.Dataflow("two", store=world.store)
+        flow.sink("a", flow.source("a", flaky), tg.DeltaSink(str(tmp_path / "lake" / "a")))
+        flow.sink("b", source(world, flow, "b"), tg.DeltaSink(str(tmp_path / "lake" / "b")))
+        return flow
+
+    write(tmp_path / "a" / "1.jsonl", lines(1))
+    write(tmp_path / "b" / "1.jsonl", lines(101))
+    world = World(tmp_path, make)
     run = begin(world)
-    write(world.root / "b" / "1.jsonl", lines(102))
-    for _ in range(8):
-        run.step()
-    state = run.runner.board.sources["a"].state
-    assert numbers(two(world), "b") == [101, 102]
-    folder.unlink()
-    (world.root / "away").rename(folder)
-    write(folder / "1.jsonl", lines(3))
+    Flaky.down = True
+    try:
+        for _ in range(8):
+            run.step()
+        stalled = run.runner.board.sources["a"]
+        assert stalled.state == "stalled"
+        assert isinstance(stalled.error, SourceUnreachable)
+        assert str(stalled.error).startswith(
+            "TG-0552: source 'a' cannot be probed: PermissionError: [Errno 13] Permission denied: '/far/away'"
+        )
+        assert stalled.since is not None
+        assert stalled.attempt > 1
+        assert numbers(make(world), "b") == [101]
+        assert run.runner.ended("caught-up") is None, "what upstream has is not known"
+        assert states(report(world).sources) == {"a": "stalled", "b": "running"}
+    finally:
+        Flaky.down = False
     run.catch_up()
+    assert (stalled.state, stalled.error, stalled.attempt) == ("running", None, 0)
     run.abandon()
-    assert state in ("running", "stalled")
-    assert numbers(two(world), "a") == [1, 2, 3]
-
-
-assert LINE
+    assert numbers(make(world), "a") == [1]

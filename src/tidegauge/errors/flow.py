@@ -21,6 +21,7 @@ __all__ = [
     "NameTaken",
     "NeedsSpark",
     "ReservedColumn",
+    "TableTaken",
     "UnknownColumn",
     "UnknownName",
 ]
@@ -39,7 +40,7 @@ class NameTaken(TidegaugeError):
     """Two sources or two outputs of one name."""
 
     code = "TG-0102"
-    what = "the flow {flow!r} already has a {kind} named {name!r}"
+    what = "the {kind} name {name!r} is already taken in the flow {flow!r}"
     cause = "two {kind}s were given one name; names are identities"
     remedy = "give the second one another name"
 
@@ -144,3 +145,12 @@ class ReservedColumn(TidegaugeError):
     what = "{where} has a column named {column!r}"
     cause = "Tidegauge writes a column of this name itself"
     remedy = "rename the column with select"
+
+
+class TableTaken(TidegaugeError):
+    """Two outputs into one table."""
+
+    code = "TG-0113"
+    what = "output {output!r} would write to {path}, where output {other!r} writes already"
+    cause = "two outputs were given one path; a table belongs to one output"
+    remedy = "give the second one another path"

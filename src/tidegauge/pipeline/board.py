@@ -136,6 +136,8 @@ class Board:
 
     def _fail(self, failure: Failed) -> None:
         status = self.sources[failure.source]
+        if status.failed_at is not None and status.failed_at <= failure.epoch:
+            return
         status.state, status.error, status.failed_at = "failed", failure.error, failure.epoch
         status.published = self._shown(status)
         for output in self.outputs.values():

@@ -13,6 +13,7 @@ Dataflow('shop': orders -> large_orders)
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import pyarrow as pa
 
 from tidegauge.env import Env
-from tidegauge.errors.flow import ForeignStream, InvalidArgument, InvalidName, NameTaken
+from tidegauge.errors.flow import ForeignStream, InvalidArgument, InvalidName, NameTaken, TableTaken
 from tidegauge.pipeline.job import Engine, Filter, MapBatches, OutputPlan, Select, Step, Transform
 from tidegauge.sinks.protocol import Sink
 from tidegauge.sources.protocol import Source
@@ -40,6 +41,12 @@ def _named(kind: str, name: str) -> str:
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         raise InvalidName(kind=kind, name=str(name))
     return name
+
+
+def _place(sink: Sink) -> str:
+    """Return the folder that a sink writes to, "" for one that has none."""
+    path = sink.describe().get("path")
+    return os.path.realpath(path) if isinstance(path, str) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +167,9 @@ class Dataflow:
             raise ForeignStream(stream=repr(stream), owner=stream.flow.name, flow=self.name)
         if not isinstance(sink, Sink):
             raise InvalidArgument(parameter="sink", value=sink, expected="a sink such as tg.DeltaSink(...)")
+        for other in self._outputs.values():
+            if (path := _place(sink)) and path == _place(other.sink):
+                raise TableTaken(output=name, path=path, other=other.name)
         self._outputs[name] = OutputPlan(name, stream.source, stream.channel, stream.steps, sink)
 
     def run(

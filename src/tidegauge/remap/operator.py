@@ -211,11 +211,13 @@ class _Remap:
             self.fail(Failed(answer.source, self.timeline.upper, error))
 
     def fail(self, failure: Failed) -> None:
-        """Note durably that a source has failed, and ask it no more."""
-        if failure.source in self.live:
-            self.store.record_failure(self.lease, failure.source, failure.epoch, failure.error)
-            self.live.discard(failure.source)
-            self.watcher.failed(failure)
+        """Note durably that a source has failed, and ask it no more. Of several failures, the least epoch counts.
+
+        A source that is no longer asked can be found to have failed too: when an epoch is read that was bound before.
+        """
+        self.store.record_failure(self.lease, failure.source, failure.epoch, failure.error)
+        self.live.discard(failure.source)
+        self.watcher.failed(failure)
 
     def bind(self, probes: Mapping[str, Probe]) -> None:
         """Make the next epoch durable, if anything moved. A source is bound only once its columns are known."""

@@ -19,7 +19,7 @@ from typing import Any
 
 from tidegauge.dataflow import EventQueue, Messages, OperatorBuilder, OperatorContext, OperatorOutput, Scope, Stream
 from tidegauge.env import Env
-from tidegauge.errors.base import Definite, TidegaugeError
+from tidegauge.errors.base import Definite, TidegaugeError, Transient
 from tidegauge.errors.running import SourceUnreachable
 from tidegauge.remap.binding import Probe
 from tidegauge.remap.frontier import Frontier
@@ -66,15 +66,26 @@ def reader(
         attempt = 0
         quiet_until = float("-inf")
         stalled: TidegaugeError | None = None
+        owed: Frontier | None = None
 
         def acknowledge() -> None:
-            newest: Frontier | None = None
+            """Tell upstream what is durable.
+
+            It is told late or not at all when it does not listen: no harm is done.
+            """
+            nonlocal owed
             for event in acknowledgements.drain():
                 if isinstance(event, Messages):
-                    newest = event.batch[-1]
-            if newest is not None:
+                    owed = event.batch[-1]
+            if owed is None or env.monotonic() < quiet_until:
+                return
+            try:
                 with env.effect("acknowledge"):
-                    source.acknowledge(newest)
+                    source.acknowledge(owed)
+            except (OSError, Transient):
+                context.activator.activate_after(backoff(attempt + 1))
+            else:
+                owed = None
 
         def ask(tick: Tick) -> None:
             nonlocal pending

@@ -83,9 +83,11 @@ def test_a_type_that_no_source_can_have_names_its_column(store: Store, lease: Le
         store.record_schema(lease, "orders", pa.schema([("spent", pa.list_(pa.duration("s")))]))
 
 
-def test_the_first_failure_stays_until_it_is_cleared(opened: Callable[[], Store], store: Store, lease: Lease) -> None:
+def test_the_failure_at_the_least_epoch_stays_until_it_is_cleared(opened: Callable[[], Store], store: Store, lease: Lease) -> None:
     first = NameTaken(flow="shop", kind="source", name="first")
+    store.record_failure(lease, "orders", 7, NameTaken(flow="shop", kind="source", name="later"))
     store.record_failure(lease, "orders", 3, first)
+    store.record_failure(lease, "orders", 3, NameTaken(flow="shop", kind="source", name="again"))
     store.record_failure(lease, "orders", 4, NameTaken(flow="shop", kind="source", name="second"))
     failure = opened().load("shop").sources["orders"].failure
     assert failure is not None

@@ -1,7 +1,8 @@
 """What a flow is made of: its sources and outputs, their columns, their failures.
 
 Invariants: names are identity (law 8), so registering is "make it so", as often as one likes; a source's columns are
-set once; a failure stays until it is cleared, so it survives a restart (the first one counts).
+set once; a failure stays until it is cleared, so it survives a restart (of several, the one at the least
+epoch counts).
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def record_failure(connection: Connection, lease: Lease, source: str, epoch: int
     """Note that a source has failed for good; see `Store.record_failure`."""
     guard(connection, lease)
     known = _get(connection, sources, lease, source)
-    if known.failure is None:
+    if known.failure is None or epoch < known.failed_at:
         values = {"failed_at": epoch, "failure": as_json(error.encode())}
         connection.execute(update(sources).where(sources.c.id == known.id).values(**values))
 

@@ -154,7 +154,10 @@ class Store:
             timeline.advance_since(connection, lease, since)
 
     def record_failure(self, lease: Lease, source: str, epoch: int, error: TidegaugeError) -> None:
-        """Note that a source has failed for good from an epoch on. The first failure stays until it is cleared."""
+        """Note that a source has failed for good from an epoch on. It stays until it is cleared.
+
+        Of several, the one at the least epoch counts; of those, the first.
+        """
         with self._env.effect("record failure"), self._database.writing() as connection:
             register.record_failure(connection, lease, source, epoch, error)
 

@@ -1,0 +1,61 @@
+"""What the documentation shows is what happens: every page with something to try is played from its first line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.docs.pages import ROOT, Play, agrees, blocks, commands
+
+HOW_TO = ROOT / "docs" / "how-to"
+ON_SPARK = [ROOT / "README.md", HOW_TO / "transform.md"]
+LOCAL = [
+    ROOT / "docs" / "tutorial" / "first-flow.md",
+    HOW_TO / "bad-records.md",
+    HOW_TO / "csv-and-schemas.md",
+    HOW_TO / "ingest-growing-and-rotated-files.md",
+    HOW_TO / "read-back.md",
+    HOW_TO / "run-as-batch-or-service.md",
+    HOW_TO / "test-a-flow.md",
+    HOW_TO / "when-something-fails.md",
+]
+NOT_PLAYED = {HOW_TO / "run-on-a-cluster.md"}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [*(pytest.param(page, marks=pytest.mark.spark) for page in ON_SPARK), *LOCAL],
+    ids=lambda page: page.stem,
+)
+def test_what_the_page_shows_happens(page: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    assert Play(page, folder).play() >= 3
+
+
+def test_every_page_of_the_how_to_guides_is_played() -> None:
+    assert set(HOW_TO.glob("*.md")) == {page for page in [*ON_SPARK, *LOCAL] if page.parent == HOW_TO} | NOT_PLAYED
+
+
+def test_a_command_is_split_from_what_it_prints() -> None:
+    assert list(commands("$ one\nsaid\n$ two \\\n    more\n")) == [("one", "said\n"), ("two more", "")]
+
+
+@pytest.mark.parametrize(
+    ("expected", "got", "same"),
+    [
+        ("a  b\n...\nz", "a b\nanything\nz\n", True),
+        ("minted 2026-11-20 17:00:01", "minted 2027-01-02 03:04:05", True),
+        ("3 rows", "4 rows", False),
+        ("...\nlast", "last", True),
+        ("first", "first and more", False),
+    ],
+)
+def test_what_differs_from_run_to_run_does_not_count(expected: str, got: str, same: bool) -> None:
+    assert agrees(expected, got) is same
+
+
+def test_the_flow_of_the_readme_is_the_example() -> None:
+    shown = next(block for block in blocks(ROOT / "README.md") if block.text.startswith("# shop.py\n"))
+    example = (ROOT / "examples" / "shop.py").read_text()
+    assert example.endswith(shown.text.removeprefix("# shop.py\n"))
