@@ -42,6 +42,10 @@ _VARIABLE = (
     (re.compile(r"\b\d+\.\d kB"), "SIZE"),
     (re.compile(r"\s+"), " "),
 )
+_SPARK_STOPS = re.compile(
+    r"^Traceback \(most recent call last\):\n(  File \".*pyspark.*\n|    .*\n)*(BrokenPipeError: .*\n?)?", re.MULTILINE
+)
+"""What the daemon of Spark's Python workers prints now and then when its JVM is gone."""
 HOME = "/home/ada/shop"
 """The folder in which the pages say that their reader is."""
 
@@ -199,7 +203,7 @@ class Play:
             timeout=PATIENCE,
             check=False,
         )
-        got = done.stdout.replace(str(self.folder), HOME)
+        got = _SPARK_STOPS.sub("", done.stdout).replace(str(self.folder), HOME)
         fails = "TG-" in expected
         assert (done.returncode != 0) == fails, f"{where}: `{command}` ended with {done.returncode}:\n{got}"
         if expected.strip():

@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tidegauge.errors.engine import JavaMissing
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["check_java", "create_session", "interrupt", "is_connect", "major_version", "plan_text", "slots", "tagged"]
 
 OLDEST_JAVA: Final = 17
+_LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 
 
 def major_version(text: str) -> int | None:
@@ -68,6 +70,7 @@ def create_session(master: str) -> SparkSession:
         "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
         "spark.python.unix.domain.socket.enabled": "true",  # over TCP each hop waits 40 ms for a delayed ACK
         "spark.log.level": "ERROR",
+        "spark.driver.extraJavaOptions": f"\"-Dlog4j2.configurationFile={_LOGGING.as_uri()}\"",
     }
     if master.startswith("local"):
         settings |= {"spark.driver.host": "localhost", "spark.driver.bindAddress": "127.0.0.1"}
