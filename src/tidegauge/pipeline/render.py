@@ -22,10 +22,10 @@ from tidegauge.env import Env
 from tidegauge.pipeline.board import Board
 from tidegauge.pipeline.job import OutputPlan
 from tidegauge.pipeline.perform import Performer
-from tidegauge.pipeline.stage import stage
+from tidegauge.pipeline.stage import StageSetup, stage
 from tidegauge.reclock.operator import reclock
 from tidegauge.remap.gauge import GAUGE
-from tidegauge.remap.operator import remap
+from tidegauge.remap.operator import RemapSetup, remap
 from tidegauge.remap.round import Failed
 from tidegauge.remap.store import Lease, Store
 from tidegauge.remap.timeline import Timeline
@@ -94,33 +94,37 @@ def render(
     with worker.dataflow(flow.name, order=INT) as scope:
         bindings = remap(
             scope,
-            timeline=flow.timeline,
-            store=flow.store,
-            lease=flow.lease,
-            env=env,
-            interval=flow.tick,
-            resume=min([flow.published, *uppers.values()]),
-            answers=answers,
-            failures=failures,
-            published=lambda: board.published,
-            ticking=ticking,
-            watcher=board,
+            RemapSetup(
+                timeline=flow.timeline,
+                store=flow.store,
+                lease=flow.lease,
+                env=env,
+                interval=flow.tick,
+                resume=min([flow.published, *uppers.values()]),
+                answers=answers,
+                failures=failures,
+                published=lambda: board.published,
+                ticking=ticking,
+                watcher=board,
+            ),
         )
         for name, ticked in bindings.ticks.items():
             ticked.capture(ticks[name])
         staging = stage(
             reclock(bindings.spans, flow.timeline),
-            timeline=flow.timeline,
-            plans=flow.plans,
-            units={name: source.unit for name, source in flow.sources.items()},
-            uppers=uppers,
-            limits=limits,
-            perform=perform,
-            discard=discard,
-            spawn=spawn,
-            env=env,
-            going=ticking,
-            watcher=board,
+            StageSetup(
+                timeline=flow.timeline,
+                plans=flow.plans,
+                units={name: source.unit for name, source in flow.sources.items()},
+                uppers=uppers,
+                limits=limits,
+                perform=perform,
+                discard=discard,
+                spawn=spawn,
+                env=env,
+                going=ticking,
+                watcher=board,
+            ),
         )
         staging.failures.capture(failures)
         commits: list[Stream[Committed]] = [

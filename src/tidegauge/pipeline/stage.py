@@ -27,7 +27,7 @@ from tidegauge.pipeline.job import Failure, OutputPlan
 from tidegauge.pipeline.need import Need, next_need
 from tidegauge.pipeline.perform import Order, Performed, Performer
 from tidegauge.reclock.operator import SpanSlices
-from tidegauge.reclock.slices import coalesce
+from tidegauge.reclock.slices import span
 from tidegauge.remap.binding import Slice
 from tidegauge.remap.round import Failed
 from tidegauge.remap.timeline import Timeline
@@ -35,7 +35,7 @@ from tidegauge.sinks.persist import Manifest
 from tidegauge.sinks.protocol import StagedFile
 from tidegauge.sources.reader import Spawn, backoff
 
-__all__ = ["ATTEMPTS", "JOB_LIMITS", "OutputFailed", "StageWatcher", "Staging", "stage"]
+__all__ = ["ATTEMPTS", "JOB_LIMITS", "OutputFailed", "StageSetup", "StageWatcher", "Staging", "endings", "stage"]
 
 ATTEMPTS: Final = 6
 """How often a job is tried before the flow stops."""
@@ -83,87 +83,51 @@ def endings(failures: Iterable[Failure], plans: Mapping[str, OutputPlan]) -> dic
     return ends
 
 
-def stage(
-    slices: Stream[SpanSlices],
-    *,
-    timeline: Timeline,
-    plans: Mapping[str, OutputPlan],
-    units: Mapping[str, str],
-    uppers: Mapping[str, int],
-    limits: Mapping[str, int],
-    perform: Performer,
-    discard: Callable[[str, tuple[StagedFile, ...]], None],
-    spawn: Spawn,
-    env: Env,
-    going: Callable[[], bool],
-    watcher: StageWatcher,
-) -> Staging:
-    """Build the operator.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StageSetup:
+    """What the operator works with.
 
-    uppers: the first epoch that each output lacks. limits: outputs of sources that had failed before, with the epoch
-    at which they end. units: what a position of each source counts. discard: forgets files staged in vain. going:
+    units: what a position of each source counts. uppers: the first epoch that each output lacks. limits: outputs of
+    sources that had failed before, with the epoch at which they end. discard: forgets files staged in vain. going:
     whether to begin another job.
     """
+
+    timeline: Timeline
+    plans: Mapping[str, OutputPlan]
+    units: Mapping[str, str]
+    uppers: Mapping[str, int]
+    limits: Mapping[str, int]
+    perform: Performer
+    discard: Callable[[str, tuple[StagedFile, ...]], None]
+    spawn: Spawn
+    env: Env
+    going: Callable[[], bool]
+    watcher: StageWatcher
+
+
+def stage(slices: Stream[SpanSlices], setup: StageSetup) -> Staging:
+    """Build the operator."""
     builder = OperatorBuilder(slices.scope, "stage")
     builder.input(slices)
-    manifests: dict[str, Stream[Manifest]] = {name: builder.output() for name in plans}
+    manifests: dict[str, Stream[Manifest]] = {name: builder.output() for name in setup.plans}
     failures: Stream[Failed] = builder.output()
-
-    def build(context: OperatorContext) -> Callable[[list[OperatorInput], list[OperatorOutput]], None]:
-        operator = _Stage(
-            context=context,
-            timeline=timeline,
-            plans=plans,
-            units=units,
-            uppers=dict(uppers),
-            limits=dict(limits),
-            perform=perform,
-            discard=discard,
-            spawn=spawn,
-            env=env,
-            going=going,
-            watcher=watcher,
-        )
-        return operator.step
-
-    builder.build(build)
+    builder.build(lambda context: _Stage(context, setup).step)
     return Staging(manifests, failures)
 
 
 class _Stage:
     """The operator's state. All of it can be lost: it follows from the timeline and the tables."""
 
-    def __init__(
-        self,
-        *,
-        context: OperatorContext,
-        timeline: Timeline,
-        plans: Mapping[str, OutputPlan],
-        units: Mapping[str, str],
-        uppers: dict[str, int],
-        limits: dict[str, int],
-        perform: Performer,
-        discard: Callable[[str, tuple[StagedFile, ...]], None],
-        spawn: Spawn,
-        env: Env,
-        going: Callable[[], bool],
-        watcher: StageWatcher,
-    ) -> None:
-        self.timeline = timeline
-        self.plans = plans
-        self.units = units
-        self.uppers = uppers
-        self.limits = limits
-        self.perform = perform
-        self.discard = discard
-        self.spawn = spawn
-        self.env = env
-        self.going = going
-        self.watcher = watcher
+    def __init__(self, context: OperatorContext, setup: StageSetup) -> None:
+        self.setup = setup
+        self.timeline = setup.timeline
+        self.plans = setup.plans
+        self.uppers = dict(setup.uppers)
+        self.limits = dict(setup.limits)
         self.activator = context.activator
         self.wake = context.sync_activator()
-        self.ports = {name: port for port, name in enumerate(plans)}
-        self.capabilities = dict(zip(plans, context.capabilities, strict=False))
+        self.ports = {name: port for port, name in enumerate(setup.plans)}
+        self.capabilities = dict(zip(setup.plans, context.capabilities, strict=False))
         self.failure_capability = context.capabilities[-1]
         self.slices: dict[str, list[Slice]] = {}
         self.job: tuple[Need, Future[Performed]] | None = None
@@ -192,8 +156,8 @@ class _Stage:
     def step(self, inputs: list[OperatorInput], outputs: list[OperatorOutput]) -> None:
         """Take in slices, hear of a job that ended, and begin as many needs as can be met at once."""
         for _capability, batch in inputs[0].drain():
-            for span in batch:
-                for source, found in span.slices.items():
+            for planned in batch:
+                for source, found in planned.slices.items():
                     self.slices.setdefault(source, []).extend(found)
         elements = inputs[0].frontier.elements()
         sealed = min(elements) if elements else self.timeline.upper
@@ -202,11 +166,11 @@ class _Stage:
                 if not self.job[1].done():
                     return
                 self.hear(outputs)
-            if (wait := self.quiet_until - self.env.monotonic()) > 0:
+            if (wait := self.quiet_until - self.setup.env.monotonic()) > 0:
                 self.activator.activate_after(wait)
                 return
             need = next_need(self.uppers, limits=self.limits, sealed=sealed)
-            if need is None or not self.going():
+            if need is None or not self.setup.going():
                 return
             self.begin(need, outputs)
 
@@ -217,31 +181,25 @@ class _Stage:
             source: [s for s in self.slices.get(source, []) if need.lower <= s.epoch < need.upper]
             for source in sorted(wanted)
         }
-        need = Need(need.outputs, need.lower, self.coalesced(need, held))
+        upper = need.upper
+        for source in wanted:
+            limit = JOB_LIMITS[self.setup.units[source]]
+            upper = span({source: self.timeline.tables[source]}, need.lower, upper, limit=limit)
+        need = Need(need.outputs, need.lower, upper)
         order = Order(
             need,
             {source: kept for source, found in held.items() if (kept := [s for s in found if s.epoch < need.upper])},
             {source: self.timeline.bound(source) for source in sorted(wanted)},
         )
         if order.slices:
-            self.watcher.staging(need)
-            future = self.spawn(lambda: self.perform(order))
+            self.setup.watcher.staging(need)
+            future = self.setup.spawn(lambda: self.setup.perform(order))
             self.job = (need, future)
             future.add_done_callback(lambda _future: self.wake.activate())
         else:
             for name in need.outputs:
                 self.deliver(name, Manifest(need.lower, need.upper), outputs)
             self.settle()
-
-    def coalesced(self, need: Need, held: Mapping[str, list[Slice]]) -> int:
-        """Return the upper that keeps every source within its unit's limit."""
-        upper = need.upper
-        for source, found in held.items():
-            sizes = [0] * (need.upper - need.lower)
-            for piece in found:
-                sizes[piece.epoch - need.lower] += piece.size
-            upper = min(upper, need.lower + coalesce(sizes, JOB_LIMITS[self.units[source]]))
-        return upper
 
     def hear(self, outputs: list[OperatorOutput]) -> None:
         """Turn what came of the job into manifests, failures, or another attempt."""
@@ -255,7 +213,7 @@ class _Stage:
             error = next((f.error for f in performed.result.failures if isinstance(f.error, Transient)), None)
             if error is not None:
                 for name, staged in performed.result.staged.items():
-                    self.discard(name, staged.files)
+                    self.setup.discard(name, staged.files)
         if error is not None:
             self.again(need, error)
             return
@@ -267,7 +225,7 @@ class _Stage:
             if name in ends:
                 self.limits[name] = min(ends[name], self.limits.get(name, ends[name]))
                 if name in performed.result.staged:
-                    self.discard(name, performed.result.staged[name].files)
+                    self.setup.discard(name, performed.result.staged[name].files)
             elif name in performed.schemas:
                 staged = performed.result.staged[name]
                 manifest = Manifest(
@@ -277,7 +235,7 @@ class _Stage:
             else:
                 self.deliver(name, Manifest(need.lower, need.upper), outputs)
         self.settle()
-        self.watcher.staged(need, performed)
+        self.setup.watcher.staged(need, performed)
 
     def again(self, need: Need, error: BaseException) -> None:
         """Wait before the next attempt; give up on what cannot pass."""
@@ -288,8 +246,8 @@ class _Stage:
             raise JobGaveUp(
                 first=need.lower, last=need.upper - 1, attempts=self.attempt, detail=brief(error)
             ) from error
-        self.watcher.retrying(need, error, self.attempt)
-        self.quiet_until = self.env.monotonic() + backoff(self.attempt)
+        self.setup.watcher.retrying(need, error, self.attempt)
+        self.quiet_until = self.setup.env.monotonic() + backoff(self.attempt)
 
     def report(self, found: Iterable[Failure], outputs: list[OperatorOutput]) -> None:
         """Say what has failed for good:
@@ -298,7 +256,7 @@ class _Stage:
         """
         for failure in sorted(found, key=lambda f: f.epoch, reverse=True):
             if failure.output is not None:
-                self.watcher.output_failed(OutputFailed(failure.output, failure.epoch, failure.error))
+                self.setup.watcher.output_failed(OutputFailed(failure.output, failure.epoch, failure.error))
         firsts = {f.source: f for f in sorted(found, key=lambda f: -f.epoch) if f.output is None}
         for failure in firsts.values():
             failed = Failed(failure.source, failure.epoch, failure.error)

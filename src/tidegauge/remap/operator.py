@@ -38,7 +38,7 @@ from tidegauge.remap.round import Answer, Failed, Round, Tick
 from tidegauge.remap.store import Lease, Store
 from tidegauge.remap.timeline import Timeline
 
-__all__ = ["AHEAD", "Bindings", "Span", "Watcher", "remap"]
+__all__ = ["AHEAD", "PATIENCE", "Bindings", "RemapSetup", "Span", "Watcher", "caught_up", "recreated", "remap"]
 
 AHEAD = 256
 """How many epochs may be bound and not yet published before ticking waits."""
@@ -90,94 +90,59 @@ def recreated(source: str, known: str, found: str) -> UpstreamRecreated | None:
     return UpstreamRecreated(source=source, known=known, found=found)
 
 
-def remap(
-    scope: Scope,
-    *,
-    timeline: Timeline,
-    store: Store,
-    lease: Lease,
-    env: Env,
-    interval: float,
-    resume: int,
-    answers: Mapping[str, EventQueue],
-    failures: EventQueue,
-    published: Callable[[], int],
-    ticking: Callable[[], bool],
-    watcher: Watcher,
-) -> Bindings:
-    """Build the operator. `resume` is the first epoch that some output does not hold; it is announced first.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RemapSetup:
+    """What the operator works with.
 
-    answers: what each live source's reader says, captured in its own scope. failures: `Failed` from the stage
-    operator. published: the upper of what is published. ticking: whether to look at the sources at all.
+    resume: the first epoch that some output does not hold; it is announced first. answers: what each live source's
+    reader says, captured in its own scope. failures: `Failed` from the stage operator. published: the upper of what
+    is published. ticking: whether to look at the sources at all. interval: seconds between two looks.
     """
+
+    timeline: Timeline
+    store: Store
+    lease: Lease
+    env: Env
+    interval: float
+    resume: int
+    answers: Mapping[str, EventQueue]
+    failures: EventQueue
+    published: Callable[[], int]
+    ticking: Callable[[], bool]
+    watcher: Watcher
+
+
+def remap(scope: Scope, setup: RemapSetup) -> Bindings:
+    """Build the operator."""
     builder = OperatorBuilder(scope, "remap")
     spans: Stream[Span] = builder.output()
-    ticks: dict[str, Stream[Tick]] = {source: builder.output() for source in answers}
-
-    def build(context: OperatorContext) -> Callable[[list[Any], list[OperatorOutput]], None]:
-        operator = _Remap(
-            context=context,
-            timeline=timeline,
-            store=store,
-            lease=lease,
-            env=env,
-            interval=interval,
-            resume=resume,
-            answers=answers,
-            failures=failures,
-            published=published,
-            ticking=ticking,
-            watcher=watcher,
-        )
-        return operator.step
-
-    builder.build(build)
+    ticks: dict[str, Stream[Tick]] = {source: builder.output() for source in setup.answers}
+    builder.build(lambda context: _Remap(context, setup).step)
     return Bindings(spans, ticks)
 
 
 class _Remap:
     """The operator's state. All of it can be lost: what lasts is in the store."""
 
-    def __init__(
-        self,
-        *,
-        context: OperatorContext,
-        timeline: Timeline,
-        store: Store,
-        lease: Lease,
-        env: Env,
-        interval: float,
-        resume: int,
-        answers: Mapping[str, EventQueue],
-        failures: EventQueue,
-        published: Callable[[], int],
-        ticking: Callable[[], bool],
-        watcher: Watcher,
-    ) -> None:
-        self.timeline = timeline
-        self.store = store
-        self.lease = lease
-        self.env = env
-        self.interval = interval
-        self.queues = (failures, *answers.values())
-        self.published = published
-        self.ticking = ticking
-        self.watcher = watcher
+    def __init__(self, context: OperatorContext, setup: RemapSetup) -> None:
+        self.setup = setup
+        self.timeline = setup.timeline
+        self.queues = (setup.failures, *setup.answers.values())
         self.activator = context.activator
         self.capability, *tick_capabilities = context.capabilities
-        self.tick_capabilities = dict(zip(answers, tick_capabilities, strict=True))
-        self.ports = {source: port for port, source in enumerate(answers, start=1)}
-        self.live = set(answers)
+        self.tick_capabilities = dict(zip(setup.answers, tick_capabilities, strict=True))
+        self.ports = {source: port for port, source in enumerate(setup.answers, start=1)}
+        self.live = set(setup.answers)
         self.round: Round | None = None
         self.number = 0
         self.ticked_at = float("-inf")
         self.hurry = False
         self.answers: dict[str, Answer] = {}
-        self.announced = resume
+        self.announced = setup.resume
         for queue in self.queues:
             queue.attach(context.sync_activator())
         for held in context.capabilities:
-            held.downgrade(resume)
+            held.downgrade(setup.resume)
 
     def step(self, _inputs: list[Any], outputs: list[OperatorOutput]) -> None:
         """Hear what was said, bind when a round is over, announce what is bound, tick when it is time."""
@@ -186,12 +151,12 @@ class _Remap:
                 if isinstance(event, Messages):
                     for said in event.batch:
                         self.fail(said) if isinstance(said, Failed) else self.hear(said)
-        now = self.env.monotonic()
+        now = self.setup.env.monotonic()
         if self.round is not None and self.round.over(now=now):
             self.round = None
-            if self.ticking():
+            if self.setup.ticking():
                 self.bind({s: a.probe for s, a in self.answers.items() if a.probe is not None and s in self.live})
-            self.watcher.settled(caught_up=caught_up(self.timeline, self.answers, self.live))
+            self.setup.watcher.settled(caught_up=caught_up(self.timeline, self.answers, self.live))
         self.announce(outputs[0])
         if self.round is None:
             self.tick(outputs, now)
@@ -200,7 +165,7 @@ class _Remap:
         """Remember what a reader answered; a definite error is the end of its source."""
         if answer.source not in self.live:
             return
-        self.watcher.answered(answer)
+        self.setup.watcher.answered(answer)
         self.answers[answer.source] = answer
         if self.round is not None and answer.tick == self.round.number:
             self.round = self.round.answered(answer.source)
@@ -215,24 +180,26 @@ class _Remap:
 
         A source that is no longer asked can be found to have failed too: when an epoch is read that was bound before.
         """
-        self.store.record_failure(self.lease, failure.source, failure.epoch, failure.error)
+        self.setup.store.record_failure(self.setup.lease, failure.source, failure.epoch, failure.error)
         self.live.discard(failure.source)
-        self.watcher.failed(failure)
+        self.setup.watcher.failed(failure)
 
     def bind(self, probes: Mapping[str, Probe]) -> None:
         """Make the next epoch durable, if anything moved. A source is bound only once its columns are known."""
         for source, probe in probes.items():
             if self.timeline.bound(source).schema is None and probe.schema is not None:
-                self.store.record_schema(self.lease, source, probe.schema)
+                self.setup.store.record_schema(self.setup.lease, source, probe.schema)
                 self.timeline.fix_schema(source, probe.schema)
         known = {s: p for s, p in probes.items() if self.timeline.bound(s).schema is not None}
         proposals = mint({s: self.timeline.tables[s].frontier for s in known}, known)
         if proposals:
             at = max(probe.at for probe in known.values())
-            epoch = self.store.append(self.lease, expected=self.timeline.upper, at=at, proposals=proposals)
+            epoch = self.setup.store.append(
+                self.setup.lease, expected=self.timeline.upper, at=at, proposals=proposals
+            )
             self.timeline.append(epoch, proposals)
             self.live -= {source for source, proposal in proposals.items() if proposal.frontier.sealed}
-            self.watcher.minted()
+            self.setup.watcher.minted()
         self.hurry = bool(proposals) and any(probe.more for probe in probes.values())
 
     def announce(self, output: OperatorOutput) -> None:
@@ -245,9 +212,9 @@ class _Remap:
 
     def tick(self, outputs: list[OperatorOutput], now: float) -> None:
         """Ask every live source, when it is time; otherwise come back then."""
-        due = self.ticked_at if self.hurry else self.ticked_at + self.interval
-        if not self.ticking() or self.timeline.upper - self.published() >= AHEAD:
-            self.activator.activate_after(self.interval)
+        due = self.ticked_at if self.hurry else self.ticked_at + self.setup.interval
+        if not self.setup.ticking() or self.timeline.upper - self.setup.published() >= AHEAD:
+            self.activator.activate_after(self.setup.interval)
         elif now < due:
             self.activator.activate_after(due - now)
         elif self.live:

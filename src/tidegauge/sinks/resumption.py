@@ -4,27 +4,20 @@ Law 4: what is acknowledged upstream never passes what every output holds durabl
 bindings. If every output of a source has an upper of at least `e + 1`, everything of the source in epochs `0 .. e` is
 held, and those records are exactly the ones not beyond `F(e) = inverse(e + 1)`. An output that has failed keeps its
 upper, and so holds back the source it reads; and nothing is acknowledged before it is published.
-
->>> acknowledgeable(8, [9, 8, 12]), acknowledgeable(8, [5, 9])
-(8, 5)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
+from tidegauge import reclock
 from tidegauge.dataflow import OperatorBuilder, OperatorContext, OperatorInput, OperatorOutput, Stream
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.timeline import Timeline
 from tidegauge.sinks.persist import Committed
 from tidegauge.sinks.publish import Published
 
-__all__ = ["acknowledgeable", "resumption"]
-
-
-def acknowledgeable(published: int, uppers: Iterable[int]) -> int:
-    """Return the epoch up to which a source may be acknowledged, given the uppers of the outputs that read it."""
-    return min(published, *uppers)
+__all__ = ["resumption"]
 
 
 def resumption(
@@ -56,8 +49,9 @@ def resumption(
                 held.update({done.output: done.upper for done in batch})
             for capability, batch in inputs[0].drain():
                 for port, source in enumerate(sources):
-                    mine = [upper for output, upper in held.items() if readers[output] == source]
-                    frontier = timeline.tables[source].inverse(acknowledgeable(batch[-1].upper, mine))
+                    mine = {output: upper for output, upper in held.items() if readers[output] == source}
+                    durable = {**mine, "": batch[-1].upper}  # no output has an empty name
+                    frontier = reclock.resumption({source: timeline.tables[source]}, durable)[source]
                     if told.get(source) != frontier:
                         told[source] = frontier
                         handles[port].give(capability, [frontier])

@@ -70,7 +70,7 @@ def create_session(master: str) -> SparkSession:
         "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
         "spark.python.unix.domain.socket.enabled": "true",  # over TCP each hop waits 40 ms for a delayed ACK
         "spark.log.level": "ERROR",
-        "spark.driver.extraJavaOptions": f"\"-Dlog4j2.configurationFile={_LOGGING.as_uri()}\"",
+        "spark.driver.extraJavaOptions": f'"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"',
     }
     if master.startswith("local"):
         settings |= {"spark.driver.host": "localhost", "spark.driver.bindAddress": "127.0.0.1"}

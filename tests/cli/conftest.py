@@ -1,0 +1,185 @@
+"""The command line as its users have it: a process of its own, in a folder with a flow's file and a landing folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SHOP = '''
+import time
+from pathlib import Path
+
+import tidegauge as tg
+
+HERE = Path(__file__).parent
+
+
+def wait(batch):
+    """Come to a stop in the middle of an epoch while the folder says so."""
+    if batch.num_rows and (HERE / "hold").exists():
+        (HERE / "held").touch()
+        while (HERE / "hold").exists():
+            time.sleep(0.01)
+    return batch
+
+
+flow = tg.Dataflow("shop", store=f"sqlite:///{HERE}/shop.db", tick=0.05)
+orders = flow.source("orders", tg.FileSource(str(HERE / "in" / "*.jsonl"), format=tg.Json("id long, user string")))
+flow.sink("orders", orders, tg.DeltaSink(str(HERE / "lake" / "orders")))
+flow.sink("slow", orders.map_batches(wait), tg.ParquetSink(str(HERE / "lake" / "slow")))
+'''
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@dataclass
+class Under:
+    """A command under way, with its error stream in a file."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+
+    def err(self) -> str:
+        return self.log.read_text(encoding="utf-8", errors="replace")
+
+    def until(self, met: Callable[[], object], what: str, seconds: float = 60.0) -> None:
+        """Wait for a condition; the process must not end before."""
+        deadline = time.monotonic() + seconds
+        while not met():
+            assert self.process.poll() is None or met(), f"ended before {what}:\n{self.err()}"
+            assert time.monotonic() < deadline, f"no {what} after {seconds} s:\n{self.err()}"
+            time.sleep(0.01)
+
+    def says(self, text: str) -> None:
+        self.until(lambda: text in self.err(), repr(text))
+
+    def interrupt(self, number: int = signal.SIGINT) -> None:
+        """Signal the whole process group, as a terminal does."""
+        os.killpg(self.process.pid, number)
+
+    def ended(self, seconds: float = 60.0) -> int:
+        return self.process.wait(timeout=seconds)
+
+
+@dataclass
+class Shop:
+    """A folder with a flow."""
+
+    root: Path
+    started: list[Under] = field(default_factory=list)
+
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "NO_COLOR": "1", "COLUMNS": "150", "PYTHONWARNINGS": "default"}
+
+    def command(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-m", "tidegauge", *arguments]
+
+    def __call__(self, *arguments: str, cwd: Path | None = None) -> Done:
+        """Run a command to its end."""
+        done = subprocess.run(
+            self.command(*arguments),
+            cwd=cwd or self.root,
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def catch_up(self) -> Done:
+        done = self("run", "shop.py", "--until", "caught-up", "--engine", "local")
+        assert done.code == 0, done.err
+        return done
+
+    def start(self, *arguments: str) -> Under:
+        """Start a command that goes on beside the test."""
+        log = self.root / f"log{len(self.started)}"
+        with log.open("wb") as err:
+            process = subprocess.Popen(
+                self.command(*arguments),
+                cwd=self.root,
+                env=self.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=err,
+                start_new_session=True,
+            )
+        under = Under(process, log)
+        self.started.append(under)
+        return under
+
+    def write(self, *numbers: int, file: str = "1.jsonl") -> None:
+        (self.root / "in").mkdir(exist_ok=True)
+        with (self.root / "in" / file).open("a", encoding="utf-8") as out:
+            out.write("".join(json.dumps({"id": n, "user": f"u{n}"}) + "\n" for n in numbers))
+
+    def hold(self) -> None:
+        """Let the next epoch come to a stop in the middle."""
+        (self.root / "held").unlink(missing_ok=True)
+        (self.root / "hold").touch()
+
+    def held(self) -> bool:
+        return (self.root / "held").exists()
+
+    def release(self) -> None:
+        (self.root / "hold").unlink(missing_ok=True)
+
+    def rows(self, output: str) -> list[tuple[int, int]]:
+        """Numbers and epochs of an output's rows, read in this process."""
+        import tidegauge as tg
+        from tidegauge.cli.load import load_flow
+
+        table = tg.read_arrow(load_flow(self.root / "shop.py"), output)
+        return sorted(zip(table.column("id").to_pylist(), table.column("_epoch").to_pylist(), strict=True))
+
+
+def make_shop(root: Path) -> Shop:
+    (root / "shop.py").write_text(SHOP, encoding="utf-8")
+    return Shop(root)
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    """A flow that has never run."""
+    shop = make_shop(tmp_path)
+    yield shop
+    shop.release()
+    for under in shop.started:
+        if under.process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(under.process.pid, signal.SIGKILL)
+            under.process.wait()
+
+
+@pytest.fixture(scope="module")
+def open_shop(tmp_path_factory: pytest.TempPathFactory) -> Shop:
+    """A flow with three epochs of rows in its tables. Nobody writes to it."""
+    shop = make_shop(tmp_path_factory.mktemp("shop"))
+    for numbers in ((1, 2), (3,), (4, 5, 6)):
+        shop.write(*numbers)
+        shop.catch_up()
+    return shop

@@ -1,0 +1,137 @@
+"""Which flow a command is about, and what a file that is none of that gets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Done, Shop
+
+TWO = """
+import tidegauge as tg
+
+def make(name):
+    flow = tg.Dataflow(name, store=f"sqlite:///{name}.db")
+    rows = flow.source("rows", tg.GeneratorSource(rows=3, columns="n long"))
+    flow.sink("rows", rows, tg.ParquetSink(f"lake/{name}"))
+    return flow
+
+first = make("one")
+second = make("two")
+also_first = first
+number = 7
+"""
+
+
+def refused(done: Done, start: str) -> str:
+    assert done.code == 1
+    assert done.out == ""
+    assert done.err.startswith(start), done.err
+    assert "Traceback" not in done.err
+    lines = done.err.splitlines()
+    assert len(lines) == 3, "one line each for what happened, why, and what to do, also where nobody sees a terminal"
+    assert lines[1].startswith("  likely cause: ")
+    assert lines[2].startswith("  what to do:   ")
+    return done.err
+
+
+def test_a_file_of_several_flows_needs_to_be_told_which(shop: Shop) -> None:
+    (shop.root / "two.py").write_text(TWO, encoding="utf-8")
+    text = refused(shop("status", "two.py"), "TG-0604: ")
+    assert "makes several flows: 'first', 'second'" in text
+    assert "two.py:first'" in text
+    text = refused(shop("status", "two.py:secnd"), "TG-0609: ")
+    assert "has no flow in a variable 'secnd'. Known: 'also_first', 'first', 'second'." in text
+    assert "two.py:second'" in text
+    refused(shop("status", "two.py:number"), "TG-0609: ")
+
+    done = shop("run", "two.py:second", "--until", "caught-up", "--engine", "local")
+    assert done.code == 0, done.err
+    assert done.err.endswith("two: sealed; epoch 0 is the last published\n")
+    assert shop("status", "two.py:second", "--json").json["flow"] == "two"
+    refused(shop("status", "two.py:first"), "TG-0605: ")
+
+
+def test_a_file_that_is_not_there(shop: Shop) -> None:
+    text = refused(shop("run", "shp.py"), "TG-0601: there is no file ")
+    assert f"{shop.root}/shp.py" in text
+
+
+def test_a_file_without_a_flow(shop: Shop) -> None:
+    (shop.root / "none.py").write_text("x = 1\n", encoding="utf-8")
+    refused(shop("run", "none.py"), "TG-0603: none.py makes no flow\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("import os\n\nx = {}['key']\n", "broken.py, line 3, raised KeyError: 'key'"),
+        ("def f():\n    return 1 / 0\n\nf()\n", "broken.py, line 2, raised ZeroDivisionError: division by zero"),
+        ("x = = 1\n", "broken.py, line 1, raised SyntaxError: invalid syntax"),
+        (
+            "import no_such_module\n",
+            "broken.py, line 1, raised ModuleNotFoundError: No module named 'no_such_module'",
+        ),
+        ("import sys\nsys.exit(0)\n", "broken.py, line 2, raised SystemExit: 0"),
+    ],
+)
+def test_a_file_that_raises(text: str, said: str, shop: Shop) -> None:
+    (shop.root / "broken.py").write_text(text, encoding="utf-8")
+    assert said in refused(shop("run", "broken.py"), f"TG-0602: {said}")
+
+
+def test_a_file_that_makes_a_flow_wrongly_gets_the_flow_s_own_error(shop: Shop) -> None:
+    text = 'import tidegauge as tg\nflow = tg.Dataflow("a flow", store="sqlite:///x.db")\n'
+    (shop.root / "broken.py").write_text(text, encoding="utf-8")
+    refused(shop("run", "broken.py"), "TG-0101: the flow name 'a flow' is not usable\n")
+
+
+def test_a_traceback_only_with_debug(shop: Shop) -> None:
+    (shop.root / "broken.py").write_text("x = 1 / 0\n", encoding="utf-8")
+    done = shop("run", "broken.py", "--debug")
+    assert done.code == 1
+    assert "Traceback (most recent call last)" in done.err
+    assert "ZeroDivisionError" in done.err
+
+
+def test_a_file_named_like_a_library_does_not_replace_it(shop: Shop) -> None:
+    (shop.root / "queue.py").write_text(TWO + "\nimport queue\nqueue.Queue\n", encoding="utf-8")
+    done = shop("run", "queue.py:first", "--until", "caught-up", "--engine", "local")
+    assert done.code == 0, done.err
+
+
+def test_a_module_beside_the_file_can_be_imported_from_any_folder(shop: Shop, tmp_path: Path) -> None:
+    (shop.root / "names.py").write_text("FLOW = 'beside'\n", encoding="utf-8")
+    text = TWO.replace("import tidegauge as tg", "import tidegauge as tg\nfrom names import FLOW")
+    (shop.root / "two.py").write_text(text.replace('make("one")', "make(FLOW)"), encoding="utf-8")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    done = shop("run", f"{shop.root}/two.py:first", "--until", "caught-up", "--engine", "local", cwd=elsewhere)
+    assert done.code == 0, done.err
+    assert "beside: sealed" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("run",), "Missing argument 'FLOW'"),
+        (("walk", "shop.py"), "No such command 'walk'"),
+        (("run", "shop.py", "--until", "done"), "'done' is not 'caught-up'"),
+        (("run", "shop.py", "--engine", "flink"), "'flink' is neither 'spark' nor 'local'"),
+        (("run", "shop.py", "--engine", "local", "--spark", "local[2]"), "goes with --engine spark"),
+        (("run", "shop.py", "--json"), "No such option: --json"),
+        (("explain", "shop.py", "newest"), "'newest' is not a valid int"),
+        (("explain", "shop.py", "--", "-1"), "-1 is not in the range x>=0"),
+        (("epochs", "shop.py", "--limit", "0"), "0 is not in the range x>=1"),
+    ],
+)
+def test_bad_usage_ends_with_2(arguments: tuple[str, ...], said: str, shop: Shop) -> None:
+    done = shop(*arguments)
+    assert (done.code, done.out) == (2, "")
+    assert said in " ".join(done.err.replace("│", " ").split())
+
+
+def test_help(shop: Shop) -> None:
+    done = shop("--help")
+    assert done.code == 0
+    assert all(command in done.out for command in ("run", "status", "epochs", "explain"))

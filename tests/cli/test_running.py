@@ -1,0 +1,251 @@
+"""`run`: what it says, how it is stopped, and who may run what."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Shop, Under
+
+
+def test_run_until_caught_up_says_what_happened_in_plain_lines(shop: Shop) -> None:
+    shop.write(1, 2, 3)
+    done = shop.catch_up()
+    assert done.out == ""
+    assert "\x1b" not in done.err
+    lines = [re.sub(r"^\d\d:\d\d:\d\d ", "TIME ", line) for line in done.err.splitlines()]
+    assert lines == [
+        "TIME source orders: running",
+        "TIME output orders: live",
+        "TIME output slow: live",
+        "TIME published epoch 0: orders 3 rows, slow 3 rows; orders 0 bytes behind",
+        "shop: caught up; epoch 0 is the last published",
+    ]
+    assert shop.rows("orders") == shop.rows("slow") == [(1, 0), (2, 0), (3, 0)]
+    again = shop.catch_up()
+    assert again.err.endswith("shop: caught up; epoch 0 is the last published\n")
+
+
+def test_run_of_a_pattern_that_matches_nothing_says_that_it_waits(shop: Shop) -> None:
+    done = shop.catch_up()
+    assert f"source orders: starting (waiting: no file matches '{shop.root}/in/*.jsonl')\n" in done.err
+    assert done.err.endswith("shop: caught up; no epoch is published\n")
+    found = shop("status", "shop.py", "--json").json["sources"][0]
+    assert (found["state"], found["note"]) == ("starting", f"waiting: no file matches '{shop.root}/in/*.jsonl'")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_interrupt_finishes_the_epoch_under_way(number: signal.Signals, shop: Shop) -> None:
+    shop.write(1)
+    shop.catch_up()
+    shop.write(2, 3)
+    shop.hold()
+    run = shop.start("run", "shop.py", "--engine", "local")
+    run.until(shop.held, "an epoch under way")
+    run.interrupt(number)
+    run.says("stopping after the epoch under way; once more to stop at once\n")
+    shop.write(4)
+    assert run.process.poll() is None, "the epoch is still under way"
+    shop.release()
+    assert run.ended() == 0
+    assert run.err().endswith("shop: stopped; epoch 1 is the last published\n")
+    assert shop.rows("orders") == shop.rows("slow") == [(1, 0), (2, 1), (3, 1)]
+    assert shop("status", "shop.py", "--json").json["running"] is None
+    shop.catch_up()
+    assert shop.rows("slow") == [(1, 0), (2, 1), (3, 1), (4, 2)]
+
+
+def test_an_idle_flow_stops_at_the_first_interrupt(shop: Shop) -> None:
+    shop.write(1)
+    run = shop.start("run", "shop.py", "--engine", "local")
+    run.says("published epoch 0")
+    run.interrupt()
+    assert run.ended() == 0
+    assert run.err().endswith("shop: stopped; epoch 0 is the last published\n")
+
+
+def stopped_twice(shop: Shop, run: Under) -> None:
+    run.until(shop.held, "an epoch under way")
+    run.interrupt()
+    run.says("once more to stop at once")
+    run.interrupt()
+    assert run.ended() == 1, "and nobody has let the function return"
+    assert "Stopped at once. Nothing is lost or doubled: the next run goes on from what is published." in run.err()
+    assert "Traceback" not in run.err()
+
+
+def test_a_second_interrupt_stops_at_once_and_the_next_run_goes_on(shop: Shop) -> None:
+    shop.write(1)
+    shop.catch_up()
+    shop.write(2, 3)
+    shop.hold()
+    stopped_twice(shop, shop.start("run", "shop.py", "--engine", "local"))
+    assert shop.rows("orders") == shop.rows("slow") == [(1, 0)]
+    shop.release()
+    assert shop.catch_up().err.endswith("shop: caught up; epoch 1 is the last published\n")
+    assert shop.rows("orders") == shop.rows("slow") == [(1, 0), (2, 1), (3, 1)]
+
+
+def test_a_second_driver_is_refused_with_who_runs_the_flow_where_and_since_when(shop: Shop) -> None:
+    shop.write(1)
+    run = shop.start("run", "shop.py", "--engine", "local")
+    run.says("published epoch 0")
+    done = shop("run", "shop.py", "--until", "caught-up", "--engine", "local")
+    assert done.code == 1
+    who = rf"{getpass.getuser()} on {re.escape(socket.gethostname())}, process {run.process.pid}, since \d{{4}}-\d\d-\d\d "
+    assert re.match(f"TG-0204: flow 'shop' is already run by {who}", done.err), done.err
+    assert "what to do:   stop that process" in done.err
+    assert re.match(who, shop("status", "shop.py", "--json").json["running"])
+    assert re.search(f"shop  running: {who}", shop("status", "shop.py").out)
+    shop.write(2)
+    run.says("published epoch 1")
+    run.interrupt()
+    assert run.ended() == 0
+
+
+def test_a_driver_that_was_killed_does_not_keep_the_next_one_out(shop: Shop) -> None:
+    shop.write(1)
+    run = shop.start("run", "shop.py", "--engine", "local")
+    run.says("published epoch 0")
+    run.interrupt(signal.SIGKILL)
+    assert run.ended() == -signal.SIGKILL
+    shop.write(2)
+    shop.catch_up()
+    assert shop.rows("orders") == [(1, 0), (2, 1)]
+
+
+class Terminal:
+    """A terminal of its own, whose Ctrl-C is what reaches the process."""
+
+    def __init__(self, shop: Shop, *arguments: str) -> None:
+        self.master, slave = os.openpty()
+        name = os.ttyname(slave)
+        self.shown = ""
+        environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "140", "LINES": "40"}
+        self.process = subprocess.Popen(
+            ["sh", "-c", f'exec "$0" "$@" <{name} >{name} 2>{name}', sys.executable, "-m", "tidegauge", *arguments],
+            cwd=shop.root,
+            env=environment,
+            start_new_session=True,
+        )
+        self.slave = slave
+
+    def read_until(self, text: str) -> None:
+        while text not in self.shown:
+            self.shown += os.read(self.master, 65536).decode(errors="replace")
+
+    def press_ctrl_c(self) -> None:
+        os.write(self.master, b"\x03")
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+        os.close(self.slave)
+        os.close(self.master)
+
+
+def plain(text: str) -> str:
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+
+
+@pytest.mark.timeout(90)
+def test_a_terminal_shows_one_live_line_a_source_and_an_output_and_its_ctrl_c_stops_the_run(shop: Shop) -> None:
+    shop.write(1, 2)
+    terminal = Terminal(shop, "run", "shop.py", "--engine", "local")
+    try:
+        terminal.read_until("→ slow")
+        terminal.read_until("2 rows")
+        assert "\x1b[?25l" in terminal.shown, "the cursor is hidden while the view is live"
+        terminal.press_ctrl_c()
+        terminal.read_until("is the last published")
+        assert terminal.process.wait(timeout=30) == 0
+    finally:
+        terminal.close()
+    assert "\x1b[?25h" in terminal.shown, "the cursor is back"
+    last = plain(terminal.shown)
+    lines = [line.split() for line in last.splitlines()]
+    assert ["state", "position", "lag", "rows/s", "epoch"] in lines
+    assert [line[:8] for line in lines if line[:2] == ["orders", "running"]][-1] == [
+        *("orders", "running", "48", "bytes", "0", "bytes"),
+        *("0", "s"),
+    ]
+    assert [line[:5] for line in lines if line[:3] == ["→", "slow", "live"]][-1] == ["→", "slow", "live", "2", "rows"]
+    assert "shop: stopped; epoch 0 is the last published" in last
+
+
+SPARK = """
+from pathlib import Path
+
+import tidegauge as tg
+from beside import shout
+
+HERE = Path(__file__).parent
+MARK = "?"
+
+
+def ask(batch):
+    return shout(batch, MARK)
+
+
+flow = tg.Dataflow("spark", store=f"sqlite:///{HERE}/spark.db")
+orders = flow.source("orders", tg.FileSource(str(HERE / "in" / "*.jsonl"), format=tg.Json("id long, user string")))
+flow.sink("asked", orders.map_batches(ask), tg.DeltaSink(str(HERE / "lake" / "asked")))
+flow.sink("large", orders.filter("id > 1").map_batches(ask), tg.ParquetSink(str(HERE / "lake" / "large")))
+"""
+BESIDE = """
+import pyarrow as pa
+
+
+def shout(batch, mark):
+    names = pa.array([name + mark for name in batch["user"].to_pylist()], pa.string())
+    return pa.record_batch({"id": batch["id"], "user": names})
+"""
+
+
+@pytest.mark.spark
+def test_functions_of_the_flow_s_file_and_of_modules_beside_it_run_in_spark_s_tasks(
+    shop: Shop, tmp_path: Path
+) -> None:
+    shop.write(1, 2)
+    (shop.root / "spark.py").write_text(SPARK, encoding="utf-8")
+    (shop.root / "beside.py").write_text(BESIDE, encoding="utf-8")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    command = ("run", f"{shop.root}/spark.py", "--until", "caught-up", "--spark", "local[1]")
+    done = shop(*command, cwd=elsewhere)
+    assert done.code == 0, done.err
+    assert done.err.endswith("spark: caught up; epoch 0 is the last published\n")
+
+    import tidegauge as tg
+    from tidegauge.cli.load import load_flow
+
+    flow = load_flow(shop.root / "spark.py")
+    users = {output: sorted(tg.read_arrow(flow, output).column("user").to_pylist()) for output in flow.outputs}
+    assert users == {"asked": ["u1?", "u2?"], "large": ["u2?"]}
+
+
+@pytest.mark.spark
+def test_interrupts_on_spark(shop: Shop) -> None:
+    shop.write(1)
+    shop.catch_up()
+    shop.write(2)
+    shop.hold()
+    stopped_twice(shop, shop.start("run", "shop.py"))
+    shop.release()
+    shop.hold()
+    run = shop.start("run", "shop.py")
+    run.until(shop.held, "an epoch under way")
+    run.interrupt(signal.SIGTERM)
+    run.says("once more to stop at once")
+    shop.release()
+    assert run.ended() == 0
+    assert run.err().endswith("shop: stopped; epoch 1 is the last published\n")
+    assert shop.rows("orders") == shop.rows("slow") == [(1, 0), (2, 1)]
