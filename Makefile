@@ -27,7 +27,7 @@ types: setup ## mypy strict and pyright
 	$(BIN)/pyright
 
 unit: setup ## tests and doctests, two at a time
-	$(BIN)/pytest -n 2 --dist worksteal -q
+	$(BIN)/pytest -n 2 --dist loadgroup -q
 
 format: setup ## put everything into the one style
 	$(BIN)/ruff check --fix $(CODE)

@@ -1,4 +1,4 @@
-"""The parts that other figures rest on: a frontier's advance, minting in a large flow, questions to a long timeline."""
+"""The parts that other figures rest on: a frontier's advance, minting, questions to a long timeline."""
 
 from __future__ import annotations
 
@@ -61,30 +61,28 @@ def _same(row: object) -> object:
     return row
 
 
-def _idle(*, times: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return the seconds of an advance alone, and beside a thousand operators that have nothing to do."""
-    found = []
-    for idle in (0, 1000):
-        worker = Worker(monotonic=time.monotonic)
-        with worker.dataflow("busy", order=INT) as scope:
-            orders, stream = scope.input("orders")
-            probe = stream.map(_same).probe()
-        with worker.dataflow("idle", order=INT) as scope:
-            _held, quiet = scope.input("held")
-            for _ in range(idle):
-                quiet = quiet.map(_same)
-            quiet.probe()
-        worker.step()
-        state = [0]
+def _beside(idle: int, *, times: int) -> tuple[float, ...]:
+    """Return the seconds of an advance beside operators that have nothing to do."""
+    worker = Worker(monotonic=time.monotonic)
+    with worker.dataflow("busy", order=INT) as scope:
+        orders, stream = scope.input("orders")
+        probe = stream.map(_same).probe()
+    with worker.dataflow("idle", order=INT) as scope:
+        _held, quiet = scope.input("held")
+        for _ in range(idle):
+            quiet = quiet.map(_same)
+        quiet.probe()
+    worker.step()
+    epoch = 0
 
-        def advance(worker: Worker = worker, state: list[int] = state) -> None:
-            state[0] += 1
-            orders.advance_to(state[0])
-            while probe.less_than(state[0]):
-                worker.step()
+    def advance() -> None:
+        nonlocal epoch
+        epoch += 1
+        orders.advance_to(epoch)
+        while probe.less_than(epoch):
+            worker.step()
 
-        found.append(_per(advance, times=times, turns=5))
-    return found[0], found[1]
+    return _per(advance, times=times, turns=5)
 
 
 def _mint(folder: Path, *, partitions: int, times: int) -> tuple[float, ...]:
@@ -164,7 +162,7 @@ def measure(room: Room) -> list[Figure]:
     chains = {length: _advance(length, times=times) for length in (short, long)}
     each = tuple(1e6 * (b - a) / (long - short) for a, b in zip(chains[short], chains[long], strict=True))
     room.say("frontiers")
-    alone, beside = _idle(times=times)
+    alone, beside = (_beside(idle, times=times) for idle in (0, 1000))
     partitions = room.size(10_000, 1_000)
     minting = _mint(room.folder, partitions=partitions, times=room.size(40, 5))
     room.say("minting")

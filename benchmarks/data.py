@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Final
 
@@ -47,7 +46,7 @@ def land(folder: Path, name: str, content: bytes) -> None:
     """Put a whole file into a folder at once: written beside it, then renamed into it."""
     beside = folder.parent / f"{folder.name}-{name}.writing"
     beside.write_bytes(content)
-    os.rename(beside, folder / name)
+    beside.rename(folder / name)
 
 
 def write_files(folder: Path, *, files: int, total: int) -> int:

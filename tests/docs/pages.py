@@ -108,7 +108,7 @@ class Play:
         self.environ = {
             **os.environ,
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
-            "COLUMNS": "140",
+            "COLUMNS": "300",
             "NO_COLOR": "1",
             "PYTHONDONTWRITEBYTECODE": "1",
         }

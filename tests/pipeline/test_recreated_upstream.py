@@ -8,6 +8,8 @@ import pytest
 
 import tidegauge as tg
 from tidegauge.errors.running import UpstreamRecreated
+from tidegauge.remap.binding import Bound, Slice
+from tidegauge.sources import BadRecord
 
 
 def flow(root: Path, *, seed: int) -> tg.Dataflow:
@@ -20,14 +22,31 @@ def flow(root: Path, *, seed: int) -> tg.Dataflow:
 
 def test_another_upstream_under_the_same_name_fails_the_source_and_the_others_go_on(tmp_path: Path) -> None:
     first = flow(tmp_path, seed=1)
-    first.run("caught-up", engine=tg.LocalEngine(threads=0))
+    for _run in range(
+        3
+    ):  # some of these runs end with an epoch that is bound and not read: it is the first upstream's
+        first.run("caught-up", engine=tg.LocalEngine(threads=0))
     before = tg.read_arrow(first, "numbers")
-    assert before.num_rows > 0
 
     second = flow(tmp_path, seed=2)
     for _run in range(2):  # the failure outlives a restart
         with pytest.raises(UpstreamRecreated, match="source 'numbers'"):
             second.run("caught-up", engine=tg.LocalEngine(threads=0))
-    assert tg.read_arrow(second, "others").num_rows > before.num_rows
-    assert tg.read_arrow(second, "numbers").equals(before)
     assert [source.state for source in tg.status(second).sources] == ["failed", "running"]
+    assert tg.read_arrow(second, "others").num_rows > before.num_rows
+
+    after = tg.read_arrow(second, "numbers").column("n").to_pylist()
+    assert len(after) >= before.num_rows
+    assert after == numbers_of(seed=1, count=len(after))
+
+
+def numbers_of(*, seed: int, count: int) -> list[int]:
+    """The first rows of the generator, read without a flow."""
+    source = tg.GeneratorSource(rate=50.0, columns="n long", seed=seed)
+    piece = Slice("numbers", 0, "shard-0", 0, count)
+    [split] = source.plan([piece], Bound())
+    return [n for batch in source.read(split, no_bad_record) for n in batch.column("n").to_pylist()]
+
+
+def no_bad_record(record: BadRecord) -> None:
+    raise AssertionError(record)

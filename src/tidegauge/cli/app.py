@@ -135,7 +135,7 @@ def epochs(
 @app.command()
 def explain(
     target: Target,
-    epoch: Annotated[int, typer.Argument(min=0, help="The epoch.")],
+    epoch: Annotated[int, typer.Argument(metavar="EPOCH", min=0, help="The epoch.")],
     *,
     as_json: Json = False,
     debug: Debug = False,

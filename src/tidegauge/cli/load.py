@@ -40,8 +40,10 @@ def load_module(path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except TidegaugeError:
+        del sys.modules[name]
         raise
     except (Exception, SystemExit) as error:
+        del sys.modules[name]
         frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
         line = frames[-1].lineno if frames else getattr(error, "lineno", None)
         where = path.name if line is None else f"{path.name}, line {line},"

@@ -50,11 +50,15 @@ class Probe:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bound:
-    """What is durably known of a source: where it stands, the facts of its partitions, its schema once known."""
+    """What is durably known of a source: where it stands, the facts of its partitions, its schema once known.
+
+    identity: what upstream said of itself when the source was first bound, "" where it says nothing.
+    """
 
     frontier: Frontier = ORIGIN
     details: Mapping[str, Detail] = field(default_factory=dict)
     schema: pa.Schema | None = None
+    identity: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -61,6 +61,7 @@ class Timeline:
             frontier=self.tables[source].frontier,
             details=self._details[source],
             schema=self._schemas[source],
+            identity=self._identities[source],
         )
 
     def identity(self, source: str) -> str:

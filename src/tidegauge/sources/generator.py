@@ -30,6 +30,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidegauge.errors.flow import InvalidArgument
+from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.remap.binding import Bound, Probe, Slice
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.ddl import parse_ddl
@@ -160,6 +161,8 @@ class GeneratorSource:
 
     def plan(self, slices: Sequence[Slice], bound: Bound) -> list[Split]:
         """Cut slices into splits of at most a million rows."""
+        if slices and bound.identity not in ("", self._identity()):
+            raise UpstreamRecreated(source=slices[0].source, known=bound.identity, found=self._identity())
         schema = bound.schema or self.schema
         width = sum(_width(column.type) for column in schema)
         return [

@@ -91,7 +91,10 @@ class Source(Protocol):
         ...
 
     def plan(self, slices: Sequence[Slice], bound: Bound) -> list[Split]:
-        """Cut slices into splits for tasks, at record boundaries. `bound.schema` is known by now."""
+        """Cut slices into splits for tasks, at record boundaries. `bound.schema` is known by now.
+
+        Raises `Definite` when upstream is no longer the one of `bound.identity`: what is bound is then not there.
+        """
         ...
 
     def read(self, split: Any, on_bad_record: OnBadRecord) -> Iterator[pa.RecordBatch]:
