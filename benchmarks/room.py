@@ -64,11 +64,11 @@ def spark_session() -> Iterator[SparkSession]:
     workers are the interpreter's own, and are kept, as is Spark's default.
     """
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    from tidegauge.pipeline.engine.session import create_session, stop_session
+    from tidegauge.pipeline.engine.session import create_session
 
     session = create_session("local[*]")
     session.sparkContext.setLogLevel("OFF")
     try:
         yield session
     finally:
-        stop_session(session)
+        session.stop()

@@ -1,4 +1,7 @@
-"""What all tests share: those that start a Spark run one after another, in one process, so that sessions are shared."""
+"""What all tests share:
+
+those that start a Spark run one after another, in one process, so that sessions are shared.
+"""
 
 from __future__ import annotations
 

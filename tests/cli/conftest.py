@@ -78,9 +78,13 @@ class Under:
     def says(self, text: str) -> None:
         self.until(lambda: text in self.err(), repr(text))
 
-    def interrupt(self, number: int = signal.SIGINT) -> None:
-        """Signal the whole process group, as a terminal does."""
-        os.killpg(self.process.pid, number)
+    def interrupt(self) -> None:
+        """Signal the whole process group, as a terminal does for Ctrl-C."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def terminate(self) -> None:
+        """Signal the process, as `kill` does."""
+        self.process.terminate()
 
     def ended(self, seconds: float = 60.0) -> int:
         return self.process.wait(timeout=seconds)
@@ -94,7 +98,7 @@ class Shop:
     started: list[Under] = field(default_factory=list)
 
     def environment(self) -> dict[str, str]:
-        return {**os.environ, "NO_COLOR": "1", "COLUMNS": "150", "PYTHONWARNINGS": "default"}
+        return {**os.environ, "NO_COLOR": "1", "COLUMNS": "100"}
 
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "tidegauge", *arguments]

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,8 @@ def test_run_until_caught_up_says_what_happened_in_plain_lines(shop: Shop) -> No
     ]
     assert shop.rows("orders") == shop.rows("slow") == [(1, 0), (2, 0), (3, 0)]
     again = shop(*CATCH_UP)
+    assert "epoch 0 is published already\n" in again.err
+    assert " rows" not in again.err
     assert again.err.endswith("shop: caught up; epoch 0 is the last published\n")
 
 
@@ -47,15 +50,15 @@ def test_run_of_a_pattern_that_matches_nothing_says_that_it_waits(shop: Shop) ->
     assert f"waiting: no file matches '{shop.root}/in/*.jsonl'" in shop("status", "shop.py").out
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_interrupt_finishes_the_epoch_under_way(number: signal.Signals, shop: Shop) -> None:
+@pytest.mark.parametrize("signalled", [Under.interrupt, Under.terminate])
+def test_the_first_interrupt_finishes_the_epoch_under_way(signalled: Callable[[Under], None], shop: Shop) -> None:
     shop.write(1)
     shop.catch_up()
     shop.write(2, 3)
     shop.hold()
     run = shop.start("run", "shop.py", "--engine", "local")
     run.until(shop.held, "an epoch under way")
-    run.interrupt(number)
+    signalled(run)
     run.says("stopping after the epoch under way; once more to stop at once\n")
     shop.write(4)
     assert run.process.poll() is None, "the epoch is still under way"
@@ -121,7 +124,7 @@ def test_a_driver_that_was_killed_does_not_keep_the_next_one_out(shop: Shop) -> 
     shop.write(1)
     run = shop.start("run", "shop.py", "--engine", "local")
     run.says("published epoch 0")
-    run.interrupt(signal.SIGKILL)
+    run.process.kill()
     assert run.ended() == -signal.SIGKILL
     shop.write(2)
     shop.catch_up()
@@ -219,7 +222,7 @@ def shout(batch, mark):
 
 @pytest.mark.spark
 def test_functions_of_the_flow_s_file_and_of_modules_beside_it_reach_spark_s_tasks(
-    shop: Shop, tmp_path: Path
+    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop.write(1, 2)
     (shop.root / "spark.py").write_text(SPARK, encoding="utf-8")
@@ -229,7 +232,7 @@ def test_functions_of_the_flow_s_file_and_of_modules_beside_it_reach_spark_s_tas
     command = ("run", f"{shop.root}/spark.py", "--until", "caught-up", "--spark", "local[1]")
     done = shop(*command, cwd=elsewhere)
     assert done.code == 0, done.err
-    assert done.err.endswith("spark: caught up; epoch 0 is the last published\n")
+    assert "\nspark: caught up; epoch 0 is the last published\n" in done.err
 
     monkeypatch.syspath_prepend(shop.root)
     flow = runpy.run_path(str(shop.root / "spark.py"))["flow"]
@@ -248,9 +251,9 @@ def test_interrupts_on_spark(shop: Shop) -> None:
     shop.hold()
     run = shop.start("run", "shop.py")
     run.until(shop.held, "an epoch under way")
-    run.interrupt(signal.SIGTERM)
+    run.terminate()
     run.says("once more to stop at once")
     shop.release()
     assert run.ended() == 0
-    assert run.err().endswith("shop: stopped; epoch 1 is the last published\n")
+    assert "\nshop: stopped; epoch 1 is the last published\n" in run.err()
     assert shop.rows("orders") == shop.rows("slow") == [(1, 0), (2, 1)]

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.text import Text
 
 from tidegauge.cli import show
@@ -76,6 +76,11 @@ def _print(value: Any) -> None:
     print(json.dumps(value, indent=2))
 
 
+def _show(view: RenderableType) -> None:
+    """Print for people; for a pipe or a file in lines of any length."""
+    Console(width=None if sys.stdout.isatty() else 1000).print(view)
+
+
 @app.command()
 def run(
     target: Target,
@@ -110,7 +115,7 @@ def status(target: Target, *, as_json: Json = False, debug: Debug = False) -> No
         if as_json:
             _print(show.status_json(report))
         else:
-            Console().print(show.status_view(report))
+            _show(show.status_view(report))
 
 
 @app.command()
@@ -129,7 +134,7 @@ def epochs(
         if as_json:
             _print(show.epochs_json(found))
         else:
-            Console().print(show.epochs_view(found, units))
+            _show(show.epochs_view(found, units))
 
 
 @app.command()
@@ -146,7 +151,7 @@ def explain(
         if as_json:
             _print(show.explain_json(report))
         else:
-            Console().print(show.explain_view(report))
+            _show(show.explain_view(report))
 
 
 def main() -> None:

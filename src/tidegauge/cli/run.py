@@ -49,6 +49,8 @@ class Progress:
             self.live.update(view(board), refresh=True)
 
     def _log(self, board: Board) -> None:
+        if not self._said and board.published:
+            self._say("published", f"epoch {board.published - 1} is published already", key=str(board.published))
         for name, status in board.sources.items():
             self._say(f"source {name}", f"source {name}: {status.state}{_why(status)}")
         for name, output in board.outputs.items():

@@ -78,7 +78,7 @@ def state_text(state: str) -> Text:
 def _table(*columns: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in columns:
-        table.add_column(column, justify="left" if column in ("source", "output", "state", "note") else "right")
+        table.add_column(column, justify="left" if column in ("source", "output", "state") else "right")
     return table
 
 
@@ -120,7 +120,7 @@ def status_view(report: FlowReport) -> RenderableType:
         f"  {running}\n{report.published} of {report.upper} epochs published",
         f", the newest minted {_clock(report.minted_at)}\nstore {report.store}\n",
     )
-    sources = _table("source", "state", "partitions", "published", "upstream", "lag", "note")
+    sources = _table("source", "state", "partitions", "published", "upstream", "lag")
     for source in report.sources:
         sources.add_row(
             source.name,
@@ -129,7 +129,6 @@ def status_view(report: FlowReport) -> RenderableType:
             amount(source.published, source.unit),
             amount(source.end, source.unit),
             amount(source.lag, source.unit),
-            source.note,
         )
     outputs = _table("output", "state", "source", "epochs", "rows", "size", "files")
     for output in report.outputs:
@@ -142,7 +141,8 @@ def status_view(report: FlowReport) -> RenderableType:
             amount(output.bytes, "bytes"),
             f"{output.files:,}",
         )
-    return Group(head, sources, Text(), outputs, *_errors([s.error for s in report.sources]))
+    notes = [Text(f"{source.name}: {source.note}", style="yellow") for source in report.sources if source.note]
+    return Group(head, sources, *notes, Text(), outputs, *_errors([s.error for s in report.sources]))
 
 
 def status_json(report: FlowReport) -> dict[str, Any]:

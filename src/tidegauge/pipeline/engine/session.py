@@ -12,7 +12,6 @@ import contextlib
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -24,17 +23,7 @@ from tidegauge.errors.engine import JavaMissing
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = [
-    "check_java",
-    "create_session",
-    "interrupt",
-    "is_connect",
-    "major_version",
-    "plan_text",
-    "slots",
-    "stop_session",
-    "tagged",
-]
+__all__ = ["check_java", "create_session", "interrupt", "is_connect", "major_version", "plan_text", "slots", "tagged"]
 
 OLDEST_JAVA: Final = 17
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties")
@@ -79,7 +68,6 @@ def create_session(master: str) -> SparkSession:
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "32768",
         "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
-        "spark.python.unix.domain.socket.enabled": "true",  # over TCP each hop waits 40 ms for a delayed ACK
         "spark.log.level": "ERROR",
         "spark.driver.extraJavaOptions": f'"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"',
     }
@@ -90,21 +78,6 @@ def create_session(master: str) -> SparkSession:
         builder = builder.config(name, value)
     session: SparkSession = builder.getOrCreate()
     return session
-
-
-def stop_session(session: Any) -> None:
-    """Stop a session that `create_session` made, its idle Python workers first.
-
-    A worker whose Unix socket was closed on it may print a traceback before it dies; one that was hung up on does
-    not. Spark's daemon ignores that signal, and ends with the session.
-    """
-    with contextlib.suppress(Exception):  # it is for the looks of it
-        processes = session._jvm.java.lang.ProcessHandle.current().descendants().iterator()  # noqa: SLF001
-        while processes.hasNext():
-            process = processes.next()
-            if "pyspark.daemon" in process.info().commandLine().orElse(""):
-                os.kill(process.pid(), signal.SIGHUP)
-    session.stop()
 
 
 def is_connect(session: Any) -> bool:

@@ -31,7 +31,7 @@ from tidegauge.errors.engine import ExpressionFailed, JobFailed
 from tidegauge.pipeline.engine.arrowtypes import spark_schema
 from tidegauge.pipeline.engine.hops import FEED, OUT, REPORT, pack_reads, reading, writing
 from tidegauge.pipeline.engine.parts import arrow_write, dealt, stream_schema
-from tidegauge.pipeline.engine.session import create_session, interrupt, is_connect, slots, stop_session, tagged
+from tidegauge.pipeline.engine.session import create_session, interrupt, is_connect, slots, tagged
 from tidegauge.pipeline.engine.sparkerrors import carried_error, root_message, row_error
 from tidegauge.pipeline.engine.sqlsteps import Prepared, applied, guarded, packed, prepare
 from tidegauge.pipeline.functions import result_schema, with_epoch
@@ -130,7 +130,7 @@ class SparkEngine:
             wait(running, timeout=0.5)
         self._threads.shutdown(wait=True)
         if self._own and session is not None:
-            stop_session(session)
+            session.stop()
             self._session_used = None
 
     def _ready(self, plan: OutputPlan, source_schema: pa.Schema) -> Prepared:
