@@ -43,7 +43,8 @@ _VARIABLE = (
     (re.compile(r"\s+"), " "),
 )
 _SPARK_STOPS = re.compile(
-    r"^Traceback \(most recent call last\):\n(  File \".*pyspark.*\n|    .*\n)*(BrokenPipeError: .*\n?)?", re.MULTILINE
+    r"^Traceback \(most recent call last\):\n(  File \".*pyspark.*\n|    .*\n)*(BrokenPipeError: .*\n?)?",
+    re.MULTILINE,
 )
 """What the daemon of Spark's Python workers prints now and then when its JVM is gone."""
 HOME = "/home/ada/shop"
@@ -183,7 +184,8 @@ class Play:
         deadline = time.monotonic() + PATIENCE
         while text not in self.log.read_text():
             running = self.background is not None and self.background.poll() is None
-            assert running and time.monotonic() < deadline, f"{text!r} was not printed:\n{self.log.read_text()}"
+            if not running or time.monotonic() > deadline:
+                raise AssertionError(f"{text!r} was not printed:\n{self.log.read_text()}")
             time.sleep(0.05)
 
     def signal(self, command: str) -> None:

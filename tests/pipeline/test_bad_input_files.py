@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -181,7 +182,9 @@ def test_a_line_that_does_not_parse_fails_its_source_and_nothing_of_its_epoch_is
     flow = two(world)
     assert numbers(flow, "a") == [1, 2, 3]
     assert numbers(flow, "b") == [101, 102, 103]
-    assert {s.name: s.state for s in report(world).sources} == {"a": "failed", "b": "running"}
+    shown = report(world).sources[0]
+    assert (shown.state, shown.published) == ("failed", size + len(lines(3)))
+    assert shown.lag == path.stat().st_size - shown.published, "what is behind the line is not in the table"
     with pytest.raises(OutputHasFailed, match=r"cannot be decoded"):
         rows(flow, "a", as_of=2)
     finish(world)
@@ -308,10 +311,18 @@ def test_data_that_contradicts_the_inferred_schema_fails_the_source(tmp_path: Pa
     assert str(tmp_path / "a" / "2.jsonl") in error.summary
 
 
+@dataclass
 class Flaky(Recorder):
-    """A source whose upstream does not answer while `down` is set."""
+    """A source whose upstream does not answer while `down` is set, or cannot be read while `unreadable` is."""
 
-    down = False
+    witness: Callable[[Any], None] = lambda _frontier: None
+    down: bool = False
+    unreadable: bool = False
+
+    def plan(self, slices: Any, bound: Any) -> Any:
+        if self.unreadable:
+            raise OSError(5, "Input/output error", "/far/away")
+        return super().plan(slices, bound)
 
     def probe(self, bound: Any, *, now: datetime) -> Any:
         if self.down:
@@ -332,7 +343,7 @@ def test_a_source_that_does_not_answer_stalls_and_the_others_go_on_until_it_does
     write(tmp_path / "b" / "1.jsonl", lines(101))
     world = World(tmp_path, make)
     run = begin(world)
-    Flaky.down = True
+    flaky.down = True
     try:
         for _ in range(8):
             run.step()
@@ -348,8 +359,33 @@ def test_a_source_that_does_not_answer_stalls_and_the_others_go_on_until_it_does
         assert run.runner.ended("caught-up") is None, "what upstream has is not known"
         assert states(report(world).sources) == {"a": "stalled", "b": "running"}
     finally:
-        Flaky.down = False
+        flaky.down = False
     run.catch_up()
     assert (stalled.state, stalled.error, stalled.attempt) == ("running", None, 0)
     run.abandon()
     assert numbers(make(world), "a") == [1]
+
+
+def test_only_the_epochs_of_a_job_from_the_first_unreadable_one_on_are_lost(tmp_path: Path) -> None:
+    flaky = Flaky(tg.FileSource(str(tmp_path / "a" / "*"), format=tg.Json(LINE)))
+
+    def make(world: World) -> tg.Dataflow:
+        flow = tg.Dataflow("one", store=world.store)
+        flow.sink("a", flow.source("a", flaky), tg.DeltaSink(str(tmp_path / "lake" / "a")))
+        return flow
+
+    world = World(tmp_path, make)
+    run = begin(world)
+    flaky.unreadable = True
+    for n in range(3):
+        write(tmp_path / "a" / f"{n}.jsonl", lines(n))
+        run.step(0.6)
+    assert (run.runner.board.upper, run.runner.board.published) == (3, 0)
+    run.abandon()
+    flaky.unreadable = False
+    (tmp_path / "a" / "1.jsonl").unlink()
+    finish(world)
+    assert numbers(make(world), "a") == [0]
+    failure = world.loaded().sources["a"].failure
+    assert failure is not None
+    assert (failure[0], type(failure[1])) == (1, FileGone)

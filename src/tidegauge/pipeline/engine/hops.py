@@ -12,8 +12,6 @@ Invariant: what a worker sends to the driver is reports, as JSON text.
 
 from __future__ import annotations
 
-import functools
-import gc
 import pickle
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +21,7 @@ import pyarrow as pa
 
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.pipeline.engine.sparkerrors import carry
+from tidegauge.pipeline.engine.worker import acknowledge, settle
 from tidegauge.pipeline.functions import INTERNAL, apply, conform
 from tidegauge.pipeline.job import MapBatches
 from tidegauge.pipeline.report import Report
@@ -50,6 +49,7 @@ def reading(tasks: Sequence[bytes], writes: Sequence[Write], feeds: Sequence[Fee
     """Return the hop that reads: for each number that it is given, that task."""
 
     def hop(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        acknowledge()
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 yield from _read(tasks[number], writes, feeds, job)
@@ -61,6 +61,7 @@ def writing(writes: Sequence[tuple[str, Write]], *, job: str) -> Hop:
     """Return the hop that writes: each output from its own struct column."""
 
     def hop(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        acknowledge()
         return _write(batches, writes, job)
 
     return hop
@@ -70,6 +71,7 @@ def mapping(step: MapBatches, given: pa.Schema, made: pa.Schema, result: pa.Sche
     """Return the hop for an Arrow function that stands between DataFrame steps."""
 
     def hop(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        acknowledge()
         for batch in batches:
             for epoch, rows in by_epoch(pa.RecordBatch.from_struct_array(batch.column(0))):
                 try:
@@ -98,18 +100,8 @@ def _read(packed: bytes, writes: Sequence[Write], feeds: Sequence[Feed], job: st
         columns = [pa.nulls(rows.num_rows, kind) for kind in types]
         columns[index] = pa.StructArray.from_arrays(rows.columns, fields=list(types[index]))
         yield _numbered(pa.nulls(rows.num_rows, pa.string()), columns)
-    _settle()
+    settle()
     yield _numbered(pa.array([report.encode()]), [pa.nulls(1, kind) for kind in types])
-
-
-@functools.cache
-def _settle() -> None:
-    """Take what this worker has loaded out of the garbage collector's sight, once.
-
-    Spark's daemon collects all generations after each task. With the modules in them that is 25 ms; without, none.
-    """
-    gc.collect()
-    gc.freeze()
 
 
 def _numbered(reports: Any, feeds: list[Any]) -> pa.RecordBatch:
@@ -138,7 +130,7 @@ def _write(
     finally:
         for _, writer in writers:
             writer.abort()
-    _settle()
+    settle()
     yield pa.RecordBatch.from_arrays([pa.array([report.encode()])], names=[REPORT])
 
 
