@@ -106,12 +106,8 @@ def _theirs(room: Room, session: SparkSession, *, outputs: int) -> list[float]:
 
 def measure(room: Room) -> list[Figure]:
     """Measure epochs of one and of three outputs, in Delta and in Parquet, beside micro-batches."""
-    cases: list[tuple[int, Literal["delta", "parquet"]]] = [
-        (1, "delta"),
-        (1, "parquet"),
-        (3, "delta"),
-        (3, "parquet"),
-    ]
+    kinds: tuple[Literal["delta", "parquet"], ...] = ("delta", "parquet")
+    cases = [(outputs, kind) for outputs in (1, 3) for kind in kinds]
     ours: dict[tuple[int, str], list[list[float]]] = {case: [] for case in cases}
     theirs: dict[int, list[list[float]]] = {1: [], 3: []}
     seen = {case: Phases() for case in cases}
@@ -126,7 +122,7 @@ def measure(room: Room) -> list[Figure]:
                         ours[case].append(_ours(room, session, outputs=outputs, sink=case[1], seen=seen[case]))
                 theirs[outputs].append(_theirs(room, session, outputs=outputs))
                 room.say(f"repetition {repetition + 1}, {outputs} outputs")
-    return [
+    figures = [
         Figure(
             f"an epoch of {ROWS} rows, {outputs} output{'s' * (outputs > 1)}, {sink}",
             "ms",
@@ -142,3 +138,9 @@ def measure(room: Room) -> list[Figure]:
         )
         for outputs, sink in cases
     ]
+    for phase in PHASES:
+        one, three = (seen[outputs, "delta"].medians()[phase] for outputs in (1, 3))
+        figures.append(
+            Figure(f"of which {phase}, 3 outputs, delta", "ms", ours=(three,), peer=(one,), peer_name="1 output")
+        )
+    return figures

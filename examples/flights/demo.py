@@ -181,9 +181,8 @@ def account(flow: tg.Dataflow, lines: dict[str, list[str]]) -> None:
 
     say("One row, traced to where it came from")
     row = late.sort_by([("hours_late", "descending")]).slice(0, 1).to_pylist()[0]
-    print(
-        f"  the latest flight: {row['carrier']}{row['flight']} {row['origin']}-{row['dest']}, {row['hours_late']:.1f} hours"
-    )
+    flight = f"{row['carrier']}{row['flight']} {row['origin']}-{row['dest']}"
+    print(f"  the latest flight: {flight}, {row['hours_late']:.1f} hours")
     place = tg.locate(flow, "flights", row["_partition"], row["_offset"])
     with Path(place.path).open("rb") as file:
         file.seek(row["_offset"])

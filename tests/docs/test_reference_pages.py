@@ -1,4 +1,4 @@
-"""The reference is complete and right: all names, columns, keys and states are there; queries give what the API gives."""
+"""The reference is complete and right: names, columns, keys and states are there; queries give what the API gives."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from tidegauge.errors.flow import (
     UnknownName,
 )
 from tidegauge.errors.sinks import TableOfAnotherIncarnation
-from tidegauge.errors.store import FlowAlreadyRunning, SchemaChanged, StoreTooNew
+from tidegauge.errors.store import FlowAlreadyRunning, OutputMoved, SchemaChanged, StoreTooNew
 
 
 def flow_of(tmp_path: Path, name: str = "f") -> tuple[tg.Dataflow, tg.Stream]:
@@ -48,7 +48,7 @@ def test_two_outputs_into_one_table_are_refused(tmp_path: Path, second: str, mon
     monkeypatch.chdir(tmp_path)
     flow, orders = flow_of(tmp_path)
     flow.sink("orders", orders, tg.DeltaSink("lake/orders"))
-    with pytest.raises(TableTaken, match="output 'more' would write to .*lake/orders, where output 'orders' writes"):
+    with pytest.raises(TableTaken, match=r"output 'more' would write to .*lake/orders, where output 'orders' writes"):
         flow.sink("more", orders, tg.ParquetSink(second.format(root=tmp_path)))
 
 
@@ -123,6 +123,30 @@ def test_a_wrong_expression_is_refused_before_anything_runs(tmp_path: Path) -> N
     finally:
         engine.close()
     assert not (tmp_path / "flow.db").exists()
+
+
+def test_an_output_that_is_pointed_at_another_source_is_refused_unless_its_table_is_another_one(
+    tmp_path: Path,
+) -> None:
+    def renamed(table: str) -> Callable[[World], tg.Dataflow]:
+        def make(world: World) -> tg.Dataflow:
+            flow = tg.Dataflow("two", store=world.store)
+            again = flow.source("again", tg.FileSource(str(world.root / "a" / "*"), format=tg.Json("n long")))
+            flow.sink("a", again, tg.DeltaSink(str(world.root / "lake" / table)))
+            return flow
+
+        return make
+
+    world = World(tmp_path, two)
+    write(tmp_path / "a" / "1.jsonl", lines(1))
+    finish(world)
+    with pytest.raises(
+        OutputMoved, match="TG-0219: output 'a' was written from source 'a' and is to be written from 'ag"
+    ):
+        begin(world, renamed("a"))
+    assert numbers(two(world), "a") == [1]
+    finish(world, renamed("a2"))
+    assert numbers(renamed("a2")(world), "a") == [1]
 
 
 def declared(ddl: str) -> Callable[[World], tg.Dataflow]:

@@ -21,6 +21,10 @@ __all__ = [
 ]
 
 
+ANEW = "To go on, give the source a new name and its outputs new paths: it then reads every file from the start"
+"""The one way past a file that is not what was bound: what is bound stays bound."""
+
+
 # Formats: TG-0301 to TG-0319.
 
 
@@ -100,7 +104,8 @@ class FileRewritten(Definite):
     )
     cause = "it was truncated or written anew in place (an editor, copytruncate, a job that overwrites its output)"
     remedy = (
-        "restore it as it was, or write new content under a new name or by rename, and give the source a new name"
+        "append to files, or write new ones elsewhere and move them into place; what is published stays readable. "
+        + ANEW
     )
 
 
@@ -110,7 +115,7 @@ class FileGone(Definite):
     code = "TG-0321"
     what = "{path} is gone, and its bytes {lower} to {upper} are bound but not yet read"
     cause = "it was deleted, or moved out of its folder, before every output held its rows"
-    remedy = "put it back into its folder (moved, not copied), or give the source a new name to go on without it"
+    remedy = "leave files in their folder until 'tidegauge status' shows no lag. " + ANEW
 
 
 class ShortRead(Definite):
@@ -119,7 +124,7 @@ class ShortRead(Definite):
     code = "TG-0322"
     what = "{path} ended at byte {size} while its bytes {lower} to {upper} were read"
     cause = "it was truncated while it was read"
-    remedy = "restore the file as it was and start again: the epoch was not committed and will be run anew"
+    remedy = "append to files, or write new ones elsewhere and move them into place. " + ANEW
 
 
 class UnreadableRecord(Definite):
@@ -139,7 +144,7 @@ class UnreadableFile(Definite):
     code = "TG-0324"
     what = "{path} cannot be read: {detail} ({problem})"
     cause = "{reason}"
-    remedy = "{advice}"
+    remedy = "{advice}. " + ANEW
 
 
 class UnknownColumns(Definite):

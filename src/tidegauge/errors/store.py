@@ -20,6 +20,7 @@ __all__ = [
     "LeaseLost",
     "NotAStore",
     "NotYetBound",
+    "OutputMoved",
     "SchemaChanged",
     "SinceTooFar",
     "StoreBusy",
@@ -195,3 +196,16 @@ class StoreFailed(Transient):
     what = "the store {url} failed: {detail}"
     cause = "the database cannot be reached, or its disk has an error"
     remedy = "check the database; the write is tried again"
+
+
+class OutputMoved(TidegaugeError):
+    """An output that was pointed at another source, with the table that it has."""
+
+    code = "TG-0219"
+    what = (
+        "output {output!r} was written from source {before!r} and is to be written from {now!r}, into the same table"
+    )
+    cause = (
+        "the source was renamed; a source of a new name begins at its first record, which the table may hold already"
+    )
+    remedy = "write the output from {before!r} again, or give it another path"

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, Final
 
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
+import pyarrow.compute
+import pyarrow.parquet
 
 from tidegauge.env import Env
 from tidegauge.errors.base import Definite, TidegaugeError
@@ -36,6 +37,9 @@ __all__ = [
     "locate",
     "status",
 ]
+
+pc: Final[Any] = pyarrow.compute
+pq: Final[Any] = pyarrow.parquet
 
 
 @dataclass(frozen=True, slots=True)

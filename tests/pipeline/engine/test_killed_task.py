@@ -28,7 +28,7 @@ def test_a_flow_whose_task_is_killed_once_loses_and_doubles_nothing(spark: Spark
     rows = flow.source("rows", tg.GeneratorSource(rows=900, columns="n long", shards=3, metadata=True))
     flow.sink("plain", rows, tg.DeltaSink(str(tmp_path / "plain")))
     flow.sink("deadly", rows.map_batches(deadly), tg.ParquetSink(str(tmp_path / "deadly")))
-    stalled = []
+    stalled: list[str] = []
     flow.run(
         "caught-up",
         engine=spark,

@@ -37,8 +37,6 @@ class LocalEngine:
     With 0 threads a job runs inside `submit`, whose future is done when it returns: nothing is left to chance.
     """
 
-    name: Final = "local"
-
     def __init__(self, *, threads: int | None = None) -> None:
         if threads is not None and (not isinstance(threads, int) or threads < 0):
             raise InvalidArgument(parameter="threads", value=threads, expected="a number of threads, 0 for none")
@@ -47,6 +45,11 @@ class LocalEngine:
             ThreadPoolExecutor(self._threads, thread_name_prefix="tidegauge-task") if self._threads else None
         )
         self._closed: Final = threading.Event()
+
+    @property
+    def name(self) -> str:
+        """The engine's name for people."""
+        return "local"
 
     @property
     def parallelism(self) -> int:

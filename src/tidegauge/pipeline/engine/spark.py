@@ -67,8 +67,6 @@ class SparkEngine:
     need and stopped by `close`. pool: the scheduler pool of this engine's jobs, where the session is a classic one.
     """
 
-    name: Final = "spark"
-
     def __init__(
         self, session: SparkSession | None = None, *, master: str = "local[*]", pool: str | None = None
     ) -> None:
@@ -96,6 +94,11 @@ class SparkEngine:
                 self._own = active is None
                 self._session_used = active or create_session(self._master)
             return self._session_used
+
+    @property
+    def name(self) -> str:
+        """The engine's name for people."""
+        return "spark"
 
     @property
     def parallelism(self) -> int:

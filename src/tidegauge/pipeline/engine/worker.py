@@ -4,8 +4,8 @@ Neither touches the configuration of the session, so flows on a session of the u
 
 *Acknowledgement.* Spark writes the description of a task and then its first rows to the worker's socket. TCP keeps
 back the second write until the first is acknowledged (J. Nagle, RFC 896), and the kernel holds an acknowledgement
-for 40 ms in the hope of an answer to send it with (RFC 1122, 4.2.3.2). So a task waits 40 ms for its first row. With
-`TCP_QUICKACK` (Linux) what has come is acknowledged at once. It is no lasting setting, hence at the start of each hop.
+for 40 ms in the hope of an answer to send it with (RFC 1122, 4.2.3.2). So a task waits 40 ms for its first row.
+With `TCP_QUICKACK` (Linux) what has come is acknowledged at once. It does not last, hence at the start of each hop.
 
 *Garbage.* The daemon collects all generations after each task. With every loaded module in them that is 25 ms of a
 processor; what is frozen is not looked at.
@@ -25,22 +25,23 @@ import gc
 import os
 import socket
 import stat
+from pathlib import Path
 from typing import Final
 
 __all__ = ["acknowledge", "settle"]
 
-_OPEN: Final = "/proc/self/fd"
+_OPEN: Final = Path("/proc/self/fd")
 
 
 def acknowledge() -> None:
     """Acknowledge now what TCP peers of this process have sent. Does nothing where that cannot be had."""
     option = getattr(socket, "TCP_QUICKACK", None)
-    if option is None or socket.getdefaulttimeout() is not None or not os.path.isdir(_OPEN):
+    if option is None or socket.getdefaulttimeout() is not None or not _OPEN.is_dir():
         return  # a default timeout would be given to every socket that is looked at
-    for name in os.listdir(_OPEN):
+    for entry in list(_OPEN.iterdir()):
         with contextlib.suppress(OSError):  # closed meanwhile, or no TCP socket
-            if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
-                with socket.socket(fileno=os.dup(int(name))) as found:
+            if stat.S_ISSOCK(os.fstat(int(entry.name)).st_mode):
+                with socket.socket(fileno=os.dup(int(entry.name))) as found:
                     found.setsockopt(socket.IPPROTO_TCP, option, 1)
 
 

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Row, Table, insert, select, update
 
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.flow import UnknownName
-from tidegauge.errors.store import SchemaChanged
+from tidegauge.errors.store import OutputMoved, SchemaChanged
 from tidegauge.remap.store.columns import decode_schema, differences, encode_schema
 from tidegauge.remap.store.lease import Lease, guard
 from tidegauge.remap.store.schema import as_json, outputs, sources
@@ -46,6 +46,8 @@ def register(
         if known is None:
             new = {"flow_id": lease.flow_id, "name": name, "upper": 0, "rows": 0, "bytes": 0, **values}
             connection.execute(insert(outputs).values(**new))
+        elif known.source != plan.source and known.config == values["config"]:
+            raise OutputMoved(output=name, before=known.source, now=plan.source)
         else:
             connection.execute(update(outputs).where(outputs.c.id == known.id).values(**values))
 

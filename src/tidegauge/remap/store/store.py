@@ -114,7 +114,8 @@ class Store:
     def register(self, lease: Lease, *, sources: Mapping[str, SourceSpec], outputs: Mapping[str, OutputSpec]) -> None:
         """Make the flow's sources and outputs known, and their present configurations. Others stay as they are.
 
-        Raises `SchemaChanged` when a declared schema is not the one that the source was started with.
+        Raises `SchemaChanged` when a declared schema is not the one that the source was started with, and
+        `OutputMoved` when an output has another source than before and the same table.
         """
         with self._env.effect("register"), self._database.writing() as connection:
             register.register(connection, lease, sources, outputs)
