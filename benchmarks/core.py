@@ -139,7 +139,8 @@ def _questions(folder: Path, *, bindings: int, turns: int) -> list[Figure]:
     last = 10 * (bindings // _PARTITIONS)
     questions: list[tuple[str, Callable[[], object]]] = [
         ("epoch_of", lambda: table.epoch_of(f"p{chance.randrange(_PARTITIONS):02d}", chance.randrange(last))),
-        ("inverse", lambda: table.inverse(chance.randrange(bindings))),
+        ("inverse, of the newest 256 epochs", lambda: table.inverse(bindings - chance.randrange(256))),
+        ("inverse, of any epoch", lambda: table.inverse(chance.randrange(bindings))),
         ("slices of one epoch", lambda: _slices(table, chance.randrange(bindings - 1))),
     ]
     figures = [Figure(f"load {bindings:,} bindings from the store", "s", ours=loading, goal=Goal("ours", "<=", 2.0))]

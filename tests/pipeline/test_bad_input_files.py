@@ -361,7 +361,8 @@ def test_a_source_that_does_not_answer_stalls_and_the_others_go_on_until_it_does
     finally:
         flaky.down = False
     run.catch_up()
-    assert (stalled.state, stalled.error, stalled.attempt) == ("running", None, 0)
+    healed = run.runner.board.sources["a"]
+    assert (healed.state, healed.error, healed.attempt) == ("running", None, 0)
     run.abandon()
     assert numbers(make(world), "a") == [1]
 

@@ -125,7 +125,7 @@ def test_a_wrong_expression_is_refused_before_anything_runs(tmp_path: Path) -> N
     assert not (tmp_path / "flow.db").exists()
 
 
-def test_an_output_that_is_pointed_at_another_source_is_refused_unless_its_table_is_another_one(
+def test_an_output_that_is_pointed_at_another_source_needs_another_table(
     tmp_path: Path,
 ) -> None:
     def renamed(table: str) -> Callable[[World], tg.Dataflow]:

@@ -19,6 +19,7 @@ from tidegauge.errors.command import OutputIsBehind
 from tidegauge.errors.engine import SchemaUnknown
 from tidegauge.errors.flow import BatchFunctionFailed
 from tidegauge.errors.running import JobGaveUp
+from tidegauge.remap.store import EXPIRY
 
 
 def half(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -203,6 +204,37 @@ def test_a_full_disk_is_tried_again_then_stops_the_flow_with_nothing_half_visibl
     assert visible(world) == list(range(4000))
 
 
+def test_a_disk_that_fills_up_under_store_and_tables_stops_the_flow_and_it_goes_on_with_more_room(disk: Disk) -> None:
+    if not disk.mounted:
+        pytest.skip("no file system of a fixed size can be mounted here")
+    world = World(disk.path, two)
+    path = write(disk.path / "a" / "1.jsonl", lines(0))
+    finish(world)
+    written = 1
+    run = begin(world)
+    stopped, full = None, False
+    for _ in range(200):
+        try:
+            if not full:
+                write(path, bulk(range(written, written + 8)))
+                written += 8
+        except OSError:  # what was cut off is an unfinished last line
+            full = True
+        try:
+            run.step(0.6)
+        except tg.TidegaugeError as error:
+            stopped = error
+            break
+    run.abandon()
+    assert stopped is not None
+    assert stopped.code in ("TG-0211", "TG-0550", "TG-0551"), stopped
+    disk.grow()
+    world.clock.seconds += EXPIRY  # this process goes on, so its lease has to run out where it could not be released
+    complete = path.read_bytes().count(b"\n")
+    finish(world)
+    assert sorted(visible(world)) == list(range(complete))
+
+
 def test_a_table_that_cannot_be_written_is_tried_again_then_stops_the_flow(tmp_path: Path, disk: Disk) -> None:
     world = World(tmp_path, two)
     path = write(tmp_path / "a" / "1.jsonl", lines(1))
@@ -230,10 +262,10 @@ def test_a_table_that_can_be_written_again_in_time_is_no_reason_to_stop(tmp_path
     run = begin(world)
     while run.runner.board.outputs["a"].attempt < 2:
         run.step()
-    assert run.runner.board.outputs["a"].state == "stalled"
+    assert states(run.runner.board.outputs.values())["a"] == "stalled"
     disk.allow()
     run.catch_up()
-    assert run.runner.board.outputs["a"].state == "live"
+    assert states(run.runner.board.outputs.values())["a"] == "live"
     run.abandon()
     assert visible(world) == [1, 2]
 

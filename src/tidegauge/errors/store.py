@@ -123,7 +123,7 @@ class StoreBusy(Transient):
     code = "TG-0210"
     what = "the store {url} is locked by another process"
     cause = "a long transaction, a backup or an open editor holds the database"
-    remedy = "close it; the write is tried again"
+    remedy = "close it; if the flow stopped, start it again: it goes on from what is durable"
 
 
 class StoreNotWritable(TidegaugeError):
@@ -132,7 +132,7 @@ class StoreNotWritable(TidegaugeError):
     code = "TG-0211"
     what = "the store {url} cannot be written: {detail}"
     cause = "the folder is read-only, is not a folder, or the disk is full"
-    remedy = "choose a folder that this user can write to"
+    remedy = "make room, or choose a folder that this user can write to; the flow goes on from what is durable"
 
 
 class SchemaChanged(TidegaugeError):
@@ -195,7 +195,7 @@ class StoreFailed(Transient):
     code = "TG-0218"
     what = "the store {url} failed: {detail}"
     cause = "the database cannot be reached, or its disk has an error"
-    remedy = "check the database; the write is tried again"
+    remedy = "check the database and start again: the flow goes on from what is durable"
 
 
 class OutputMoved(TidegaugeError):

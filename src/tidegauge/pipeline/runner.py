@@ -10,7 +10,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal
@@ -113,7 +113,7 @@ class Runner:
         store = Store.open(flow.store, env=env)
         self._resources.callback(store.close)
         self.lease: Lease = store.acquire(flow.name, holder=Holder.current(env))
-        self._resources.callback(self.lease.release)
+        self._resources.callback(_give_back, self.lease)
         store.register(
             self.lease,
             sources={name: SourceSpec(source.describe(), source.schema) for name, source in flow.sources.items()},
@@ -199,6 +199,12 @@ class Runner:
     def close(self) -> None:
         """Release the lease and close the store. Operators are abandoned as they are: that releases no capability."""
         self._resources.close()
+
+
+def _give_back(lease: Lease) -> None:
+    """Release a lease. Where the store cannot be written it runs out by itself, and what stopped the flow is told."""
+    with suppress(TidegaugeError):
+        lease.release()
 
 
 def _unwatched(_board: Board) -> None:
