@@ -9,7 +9,7 @@ import pytest
 import tidegauge as tg
 from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.remap.binding import Bound, Slice
-from tidegauge.sources import BadRecord
+from tidegauge.sources import BadRecord, Source
 
 
 def flow(root: Path, *, seed: int) -> tg.Dataflow:
@@ -44,8 +44,9 @@ def numbers_of(*, seed: int, count: int) -> list[int]:
     """The first rows of the generator, read without a flow."""
     source = tg.GeneratorSource(rate=50.0, columns="n long", seed=seed)
     piece = Slice("numbers", 0, "shard-0", 0, count)
-    [split] = source.plan([piece], Bound())
-    return [n for batch in source.read(split, no_bad_record) for n in batch.column("n").to_pylist()]
+    reader: Source = source
+    [split] = reader.plan([piece], Bound())
+    return [n for batch in reader.read(split, no_bad_record) for n in batch.column("n").to_pylist()]
 
 
 def no_bad_record(record: BadRecord) -> None:
