@@ -24,8 +24,8 @@ from typing import Final, Literal, get_args
 __all__ = ["EFFECTS", "POINTS", "Effect", "Env"]
 
 Effect = Literal[
-    "register",
     "acquire lease",
+    "register",
     "record schema",
     "append bindings",
     "stage",

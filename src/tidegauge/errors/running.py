@@ -49,4 +49,4 @@ class UpstreamRecreated(Definite):
     code = "TG-0554"
     what = "the upstream of source {source!r} is {found!r}, and what is bound is of {known!r}"
     cause = "it was removed and made anew, or the source was changed to read another one under the same name"
-    remedy = "give the source another name to read the new upstream from its beginning, or bring the old one back"
+    remedy = "give the source another name, and its outputs other tables, to read the new upstream from its beginning"
