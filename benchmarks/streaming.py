@@ -2,7 +2,7 @@
 
 It gets what suits it: a declared schema, a trigger without pause, no state store, the fast path for timestamps, a
 schema file and a checkpoint on the same disk. A micro-batch is committed when its entry is in the sink's metadata
-log: that is what readers of the folder go by. Its log is not synced to the disk; ours is.
+log: that is what readers of the folder go by.
 """
 
 from __future__ import annotations
