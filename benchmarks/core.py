@@ -13,7 +13,7 @@ from typing import Final
 
 from benchmarks.figures import Figure, Goal
 from benchmarks.room import Room
-from tidegauge.dataflow import INT, Worker
+from tidegauge.dataflow import INT, InputHandle, Probe, Worker
 from tidegauge.env import Env
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import Frontier
@@ -45,6 +45,11 @@ def _advance(operators: int, *, times: int) -> tuple[float, ...]:
         for _ in range(operators):
             stream = stream.map(_same)
         probe = stream.probe()
+    return _per_advance(worker, orders, probe, times=times)
+
+
+def _per_advance(worker: Worker, orders: InputHandle, probe: Probe, *, times: int) -> tuple[float, ...]:
+    """Return the seconds from advancing an input until its probe knows."""
     epoch = 0
 
     def advance() -> None:
@@ -73,16 +78,7 @@ def _beside(idle: int, *, times: int) -> tuple[float, ...]:
             quiet = quiet.map(_same)
         quiet.probe()
     worker.step()
-    epoch = 0
-
-    def advance() -> None:
-        nonlocal epoch
-        epoch += 1
-        orders.advance_to(epoch)
-        while probe.less_than(epoch):
-            worker.step()
-
-    return _per(advance, times=times, turns=5)
+    return _per_advance(worker, orders, probe, times=times)
 
 
 def _mint(folder: Path, *, partitions: int, times: int) -> tuple[float, ...]:

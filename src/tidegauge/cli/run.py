@@ -17,7 +17,6 @@ from rich.text import Text
 
 from tidegauge.cli.load import send_by_value
 from tidegauge.cli.show import amount, span, state_text
-from tidegauge.env import Env
 from tidegauge.pipeline.board import Board, OutputStatus, SourceStatus
 from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.job import Engine
@@ -77,11 +76,16 @@ class Progress:
         self.console.print(Text(f"{outcome.flow}: {outcome.why}; {last}"), soft_wrap=True)
 
 
-def _why(status: SourceStatus | OutputStatus) -> str:
+def _reason(status: SourceStatus | OutputStatus) -> str:
+    """Return what keeps a source or an output, "" where nothing does."""
     if status.error is not None:
-        return f" ({getattr(status.error, 'summary', status.error)})"
-    note = getattr(status, "note", "")
-    return f" ({note})" if note else ""
+        return str(getattr(status.error, "summary", status.error))
+    return str(getattr(status, "note", ""))
+
+
+def _why(status: SourceStatus | OutputStatus) -> str:
+    reason = _reason(status)
+    return f" ({reason})" if reason else ""
 
 
 def view(board: Board) -> RenderableType:
@@ -110,8 +114,8 @@ def view(board: Board) -> RenderableType:
             f"{output.rate(moment):,.0f}",
             str(output.upper - 1) if output.upper else "-",
         )
-    troubles = [Text(f"{s.name}: {_why(s)[2:-1]}", style="yellow") for s in board.sources.values() if _why(s)]
-    troubles += [Text(f"{o.name}: {_why(o)[2:-1]}", style="red") for o in board.outputs.values() if _why(o)]
+    troubles = [Text(f"{s.name}: {why}", style="yellow") for s in board.sources.values() if (why := _reason(s))]
+    troubles += [Text(f"{o.name}: {why}", style="red") for o in board.outputs.values() if (why := _reason(o))]
     if board.stopping:
         troubles.append(Text(STOPPING, style="bold"))
     return Group(table, *troubles)
@@ -144,7 +148,7 @@ def run_flow(flow: Dataflow, *, until: str | None, engine: Engine, progress: Pro
 
     try:
         with progress.live or nullcontext():
-            outcome = flow.run(cast("Literal['caught-up'] | None", until), engine=engine, env=Env(), watch=watch)
+            outcome = flow.run(cast("Literal['caught-up'] | None", until), engine=engine, watch=watch)
             progress.finish(boards[0] if boards else None, outcome)
     except Exception:
         engine.close()

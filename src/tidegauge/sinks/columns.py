@@ -18,12 +18,13 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.types as pt
 
+from tidegauge import reclock
 from tidegauge.errors.base import nearest
 from tidegauge.errors.sinks import BatchDoesNotFit, EpochColumnMissing, InvalidColumnName, UnsupportedColumn
 
 __all__ = ["EPOCH", "differences", "fit", "rows_schema", "stored"]
 
-EPOCH: Final = "_epoch"
+EPOCH: Final = reclock.EPOCH.name
 
 _FORBIDDEN: Final = frozenset(" ,;{}()\n\t=")
 _WIDER: Final = {pa.uint8(): "int16", pa.uint16(): "int32", pa.uint32(): "int64", pa.uint64(): "decimal128(20, 0)"}
