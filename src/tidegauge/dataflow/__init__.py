@@ -34,8 +34,9 @@ from tidegauge.dataflow.operators.input import InputHandle, UnorderedHandle
 from tidegauge.dataflow.operators.probe import Probe
 from tidegauge.dataflow.order import INT, UNIT, Advancing, Bounded, Order, Product
 from tidegauge.dataflow.schedule import Activator, SyncActivator
+from tidegauge.dataflow.scope import Scope
 from tidegauge.dataflow.stash import Stash
-from tidegauge.dataflow.stream import Scope, Stream
+from tidegauge.dataflow.stream import Stream
 from tidegauge.dataflow.worker import Worker
 
 __all__ = [

@@ -41,7 +41,8 @@ from tidegauge.dataflow.topology import IDENTITY, Connection, Shape, admit
 from tidegauge.errors.dataflow import InvalidGraph
 
 if TYPE_CHECKING:
-    from tidegauge.dataflow.stream import Scope, Stream
+    from tidegauge.dataflow.scope import Scope
+    from tidegauge.dataflow.stream import Stream
 
 __all__ = ["Build", "OperatorBuilder", "OperatorContext", "Step"]
 

@@ -28,7 +28,7 @@ from tidegauge.dataflow.explain import Holder, holders
 from tidegauge.dataflow.order import INT, Order, same
 from tidegauge.dataflow.progress import Subgraph
 from tidegauge.dataflow.schedule import Activations, Runtime
-from tidegauge.dataflow.stream import Scope
+from tidegauge.dataflow.scope import Scope
 from tidegauge.errors.dataflow import InvalidGraph, OperatorFailed, Reentrant, UnknownDataflow, WorkerBroken
 
 __all__ = ["Worker"]

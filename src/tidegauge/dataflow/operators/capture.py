@@ -36,7 +36,8 @@ from tidegauge.dataflow.schedule import SyncActivator
 from tidegauge.errors.dataflow import InvalidGraph
 
 if TYPE_CHECKING:
-    from tidegauge.dataflow.stream import Scope, Stream
+    from tidegauge.dataflow.scope import Scope
+    from tidegauge.dataflow.stream import Stream
 
 __all__ = ["Event", "EventQueue", "Messages", "Progress", "capture", "replay"]
 

@@ -22,7 +22,8 @@ from tidegauge.dataflow.build import OperatorBuilder, OperatorContext, Step
 from tidegauge.dataflow.invocation import OperatorInput, OperatorOutput
 
 if TYPE_CHECKING:
-    from tidegauge.dataflow.stream import Scope, Stream
+    from tidegauge.dataflow.scope import Scope
+    from tidegauge.dataflow.stream import Stream
 
 __all__ = ["concatenate", "each", "inspect"]
 

@@ -24,7 +24,8 @@ from tidegauge.dataflow.invocation import Operator
 from tidegauge.dataflow.order import Summary, advance, normal
 
 if TYPE_CHECKING:
-    from tidegauge.dataflow.stream import Scope, Stream
+    from tidegauge.dataflow.scope import Scope
+    from tidegauge.dataflow.stream import Stream
 
 __all__ = ["FeedbackHandle", "feedback"]
 

@@ -29,7 +29,8 @@ from tidegauge.dataflow.build import OperatorBuilder, OperatorContext, Step
 from tidegauge.dataflow.invocation import OperatorInput, OperatorOutput
 
 if TYPE_CHECKING:
-    from tidegauge.dataflow.stream import Scope, Stream
+    from tidegauge.dataflow.scope import Scope
+    from tidegauge.dataflow.stream import Stream
 
 __all__ = ["binary", "source", "unary"]
 

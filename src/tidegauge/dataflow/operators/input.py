@@ -25,7 +25,8 @@ from tidegauge.dataflow.order import Time
 from tidegauge.dataflow.schedule import Activator
 
 if TYPE_CHECKING:
-    from tidegauge.dataflow.stream import Scope, Stream
+    from tidegauge.dataflow.scope import Scope
+    from tidegauge.dataflow.stream import Stream
 
 __all__ = ["InputHandle", "UnorderedHandle", "ordered_input", "unordered_input"]
 
