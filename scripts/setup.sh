@@ -30,12 +30,16 @@ if [ "$(java_major)" -lt 17 ]; then
   fi
 fi
 
-stamp=".venv/.installed"
+stamp=".venv/.installed" begun=".venv/.installing"
 wanted="$(cat requirements/dev.lock pyproject.toml | sha256sum | cut -d' ' -f1)"
 if [ "$(cat "$stamp" 2>/dev/null || true)" != "$wanted" ]; then
-  [ -x .venv/bin/python ] || "$python" -m venv .venv
+  if [ -e "$begun" ] || ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
+    "$python" -m venv --clear .venv # there is none, or an installation was interrupted: nothing in it is relied on
+  fi
+  touch "$begun"
   echo "Installing what the lock file names into .venv (about a minute, once)."
   .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
   .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
   echo "$wanted" >"$stamp"
+  rm "$begun"
 fi

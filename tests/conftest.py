@@ -1,11 +1,15 @@
-"""What all tests share:
+"""What all tests share: those that start a Spark run one after another, in one process, so that sessions are shared.
 
-those that start a Spark run one after another, in one process, so that sessions are shared.
+No property is judged by how long an example takes: machines differ, and tests run beside each other.
 """
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("tidegauge", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tidegauge")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

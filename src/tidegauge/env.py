@@ -34,6 +34,7 @@ Effect = Literal[
     "acknowledge",
     "advance since",
     "record failure",
+    "record output failure",
     "release lease",
 ]
 """The durable effects, in the order in which a flow comes to them."""
@@ -60,12 +61,14 @@ class Env:
     """What a flow knows of the world. The defaults are the real one.
 
     now: the wall clock, timezone-aware UTC. monotonic: seconds that never go back. unique: a fresh identifier of 32
-    hex digits. point: called with `before NAME` and `after NAME` around each durable effect.
+    hex digits. sleep: waits for so many seconds. point: called with `before NAME` and `after NAME` around each
+    durable effect.
     """
 
     now: Callable[[], datetime] = _utc_now
     monotonic: Callable[[], float] = time.monotonic
     unique: Callable[[], str] = _unique
+    sleep: Callable[[float], None] = time.sleep
     point: Callable[[str], None] = _nothing
 
     @contextmanager

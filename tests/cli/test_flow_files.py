@@ -52,7 +52,7 @@ def test_a_file_of_several_flows_needs_to_be_told_which(shop: Shop) -> None:
 
     done = shop("run", "two.py:second", "--until", "caught-up", "--engine", "local")
     assert done.code == 0, done.err
-    assert done.err.endswith("two: caught up; epoch 0 is the last published\n")
+    assert done.err.endswith("two: sealed; epoch 0 is the last published\n")
     assert [path.name for path in (shop.root / "lake").iterdir()] == ["two"]
 
 
@@ -129,7 +129,7 @@ def test_a_module_beside_the_file_can_be_imported_from_any_folder(shop: Shop, tm
     elsewhere.mkdir()
     done = shop("run", f"{shop.root}/two.py:first", "--until", "caught-up", "--engine", "local", cwd=elsewhere)
     assert done.code == 0, done.err
-    assert "beside: caught up" in done.err
+    assert "beside: sealed" in done.err
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,8 @@ def test_a_module_beside_the_file_can_be_imported_from_any_folder(shop: Shop, tm
         (("run", "shop.py", "--engine", "local", "--spark", "local[2]"), "goes with --engine spark"),
         (("run", "shop.py", "--json"), "No such option: --json"),
         (("explain", "shop.py", "newest"), "Invalid value for 'EPOCH'"),
-        (("explain", "shop.py", "--", "-1"), "Invalid value for 'EPOCH'"),
+        (("explain", "shop.py", "--", "-1"), "there is no epoch -1"),
+        (("explain", "shop.py", "-1"), "there is no epoch -1"),
         (("epochs", "shop.py", "--limit", "0"), "Invalid value for '--limit'"),
     ],
 )

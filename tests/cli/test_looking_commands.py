@@ -6,7 +6,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.cli.conftest import Shop
+
+import tidegauge as tg
 
 LINE = len('{"id": 1, "user": "u1"}\n')
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00")
@@ -54,6 +57,7 @@ def test_status_as_json(open_shop: Shop) -> None:
                 "source": "orders",
                 "state": "live",
                 "upper": 3,
+                "lag": 0,
                 "rows": 6,
                 "files": 3,
                 "error": None,
@@ -70,7 +74,9 @@ def test_status_for_people(open_shop: Shop) -> None:
     assert "3 of 3 epochs published" in done.out
     text = [line.split() for line in done.out.splitlines()]
     assert ["orders", "running", "1", "144", "bytes", "144", "bytes", "0", "bytes"] in text
-    assert [line[:5] for line in text if line[:1] == ["slow"]] == [["slow", "live", "orders", "3", "6"]]
+    assert [line[:7] for line in text if line[:1] == ["slow"]] == [
+        ["slow", "live", "orders", "3", "0", "epochs", "6"]
+    ]
 
 
 def test_epochs_as_json(open_shop: Shop) -> None:
@@ -165,3 +171,30 @@ def test_status_shows_a_failed_source_with_what_to_do(shop: Shop) -> None:
     assert found["sources"][0]["error"]["code"] == "TG-0320"
     assert [output["state"] for output in found["outputs"]] == ["failed", "failed"]
     assert found["outputs"][0]["rows"] == 2
+
+
+def test_status_shows_a_failed_output_with_what_to_do_and_one_that_is_planned(shop: Shop) -> None:
+    made = (shop.root / "shop.py").read_text(encoding="utf-8")
+    raising = made.replace("    return batch", "    raise ValueError('postgresql://ada:hunter2@db/shop')")
+    (shop.root / "shop.py").write_text(raising, encoding="utf-8")
+    shop.write(1)
+    with pytest.raises(tg.TidegaugeError, match="TG-0508"):
+        shop.catch_up()
+    (shop.root / "shop.py").write_text(
+        raising.replace("map_batches(wait", "map_batches(lambda b: wait(b) if b.num_rows else b"), encoding="utf-8"
+    )
+    with pytest.raises(tg.TidegaugeError, match="TG-0110"):
+        shop.catch_up()
+    late = '\nflow.sink("late", orders, tg.ParquetSink(str(HERE / "lake" / "late")))\n'
+    (shop.root / "shop.py").write_text(made + late, encoding="utf-8")
+    done = shop("status", "shop.py")
+    assert done.code == 0
+    assert re.search(r"slow +failed +orders +0 +1 epochs", done.out)
+    assert re.search(r"late +planned +orders +0 +1 epochs", done.out)
+    assert (
+        "TG-0110: map_batches(<lambda>) of output 'slow' raised ValueError: postgresql://ada:***@db/shop" in done.out
+    )
+    assert "correct the function and start again" in done.out
+    assert "hunter2" not in shop("status", "shop.py", "--json").out
+    shop.catch_up()
+    assert {o.state for o in tg.status(shop.flow).outputs} == {"live"}

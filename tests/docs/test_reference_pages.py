@@ -9,6 +9,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any, get_args
 
+import pyarrow as pa
 import pytest
 from tests.docs.pages import ROOT, blocks
 from typer.testing import CliRunner
@@ -92,10 +93,23 @@ def test_times_states_and_leases_are_found(flow: tg.Dataflow) -> None:
     assert query("Who runs a flow now?", flow) == []
 
 
+def test_a_failed_output_is_found(tmp_path: Path) -> None:
+    def refuse(batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch.slice(0, 1 // (batch.num_rows - 2))
+
+    flow = tg.Dataflow("shop", store=f"sqlite:///{tmp_path}/shop.db")
+    rows = flow.source("visits", tg.GeneratorSource(5, columns="id long", max_records_per_epoch=3))
+    flow.sink("visits", rows.map_batches(refuse), tg.ParquetSink(f"{tmp_path}/lake"))
+    with pytest.raises(tg.TidegaugeError, match="TG-0110"):
+        flow.run(until="caught-up", engine=tg.LocalEngine(threads=0))
+    [failed] = query("Which outputs have failed, and why?", flow)
+    assert (failed["name"], failed["epoch"], failed["code"]) == ("visits", 1, "TG-0110")
+
+
 def test_every_query_of_the_store_page_is_tested() -> None:
     questions = re.findall(r"^### (.*\?)$", STORE.read_text(), re.MULTILINE)
     tests = Path(__file__).read_text()
-    assert len(questions) == len([block for block in blocks(STORE) if block.kind == "sql"]) == 8
+    assert len(questions) == len([block for block in blocks(STORE) if block.kind == "sql"]) == 9
     assert all(f'"{question}"' in tests for question in questions)
 
 

@@ -1,8 +1,9 @@
 """A driver to be killed: forked from a process that has everything imported, so that a life costs milliseconds.
 
-Reads one JSON command a line: `{"root": ..., "point": ..., "nth": ...}`. Forks a child that runs the flow of `make`
-in that folder until it is caught up, and kills itself with SIGKILL at the nth time it comes to the point (if one is
-given). Answers with the child's pid, and once the child has ended, with how.
+Reads one JSON command a line: `{"root": ..., "scene": ..., "point": ..., "nth": ...}`. Forks a child that runs the
+flow of `make` in that folder until it is caught up, then lets its history be folded; and that kills itself with
+SIGKILL at the nth time it comes to the point (if one is given). Answers with the child's pid, and once the child has
+ended, with how: 0 for well, 1 for an error of Tidegauge's own, 70 for any other.
 """
 
 from __future__ import annotations
@@ -13,12 +14,20 @@ import signal
 import sys
 import traceback
 from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
 
 import tidegauge as tg
+from tidegauge.errors.base import TidegaugeError
+from tidegauge.pipeline.inspect import table_of
+from tidegauge.remap.store import Holder, Store
 
-LARGE = 40
+Scene = Literal["whole", "bad line", "bad function"]
+"""What is wrong: nothing; a line of the orders that does not parse; a function that raises for one output."""
+
+WRONG = 1060
+"""The order that is wrong, where one is: in the middle of the second file."""
 
 
 def shout(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -27,8 +36,15 @@ def shout(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.set_column(batch.schema.get_field_index("name"), "name", names)
 
 
-def make(root: Path) -> tg.Dataflow:
-    """Three sources of three formats, four outputs of two kinds."""
+def complain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same, and it raises at one order."""
+    if WRONG in batch.column("id").to_pylist():
+        raise ValueError("this order is too quiet")
+    return shout(batch)
+
+
+def make(root: Path, *, scene: Scene = "whole") -> tg.Dataflow:
+    """Three sources of three formats, one with inferred columns; four outputs of two kinds."""
     flow = tg.Dataflow("kill", store=f"sqlite:///{root}/flow.db", tick=0.02)
     orders = flow.source(
         "orders",
@@ -44,7 +60,7 @@ def make(root: Path) -> tg.Dataflow:
         "prices",
         tg.FileSource(
             str(root / "in" / "*.csv"),
-            format=tg.Csv("id long, price double"),
+            format=tg.Csv(),
             metadata=True,
             max_bytes_per_epoch=900,
             split_bytes=400,
@@ -54,24 +70,41 @@ def make(root: Path) -> tg.Dataflow:
         "rows", tg.GeneratorSource(rows=500, columns="k long, s string", shards=3, max_records_per_epoch=60)
     )
     flow.sink("orders", orders, tg.DeltaSink(str(root / "lake" / "orders")))
-    flow.sink("loud", orders.map_batches(shout), tg.ParquetSink(str(root / "lake" / "loud")))
+    function = complain if scene == "bad function" else shout
+    flow.sink("loud", orders.map_batches(function), tg.ParquetSink(str(root / "lake" / "loud")))
     flow.sink("prices", prices, tg.DeltaSink(str(root / "lake" / "prices")))
     flow.sink("rows", rows, tg.ParquetSink(str(root / "lake" / "rows")))
     return flow
 
 
-def fill(root: Path) -> None:
-    """Write the input: the same bytes for every root."""
+def fill(root: Path, *, scene: Scene = "whole") -> None:
+    """Write the input: the same bytes for every root of a scene."""
     folder = root / "in"
     folder.mkdir(parents=True)
     for file in range(3):
         lines = [json.dumps({"id": file * 1000 + n, "name": "x" * (n % 7)}) for n in range(120)]
+        if scene == "bad line" and file == WRONG // 1000:
+            lines[WRONG % 1000] = '{"id": "none"}'
         (folder / f"{file}.jsonl").write_text("\n".join(lines) + "\n")
     rows = [f'{n},"{n / 4}"' for n in range(400)]
     (folder / "prices.csv").write_text("id,price\r\n" + "\r\n".join(rows) + "\r\n")
 
 
-def live(root: Path, point: str | None, nth: int) -> None:
+def fold(flow: tg.Dataflow, env: tg.Env) -> None:
+    """Let the epochs that every table has behind it become indistinguishable, as maintenance would.
+
+    A run begins at the upper that a table itself tells, which is less than `published` where the last epochs held
+    nothing for it: what is folded must not reach further.
+    """
+    store = Store.open(flow.store, env=env)
+    lease = store.acquire(flow.name, holder=Holder.current(env))
+    uppers = [table_of(flow, name, lease.incarnation).upper for name in flow.outputs]
+    store.advance_since(lease, min(store.load(flow.name).flow.published, *uppers) - 1)
+    lease.release()
+    store.close()
+
+
+def live(root: Path, *, scene: Scene, point: str | None, nth: int) -> None:
     """Run until caught up, or until the point is reached for the nth time."""
     left = nth
 
@@ -82,19 +115,25 @@ def live(root: Path, point: str | None, nth: int) -> None:
             if left < 0:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    make(root).run(until="caught-up", engine=tg.LocalEngine(threads=2), env=tg.Env(point=strike))
+    flow, env = make(root, scene=scene), tg.Env(point=strike)
+    flow.run(until="caught-up", engine=tg.LocalEngine(threads=2), env=env)
+    fold(flow, env)
 
 
 def serve() -> None:
     """Answer commands until the input ends."""
     for line in sys.stdin:
         command = json.loads(line)
+        root = Path(command.pop("root"))
         pid = os.fork()
         if pid == 0:
-            code = 1
+            code = 70
             try:
-                live(Path(command["root"]), command.get("point"), command.get("nth", 0))
+                live(root, **command)
                 code = 0
+            except TidegaugeError as error:
+                code = 1
+                print(error, file=sys.stderr)
             except BaseException:
                 traceback.print_exc()
             finally:

@@ -86,6 +86,8 @@ class World:
     """How many worker steps a probe or a job takes."""
     faults: deque[bool] = field(default_factory=deque)
     """For each commit to come, whether the disk is full at that moment."""
+    broken: bool = False
+    """Whether a step is broken at present, in flows that have one that may be."""
     _unique: Any = field(default_factory=lambda: itertools.count(1))
 
     @property
@@ -128,6 +130,19 @@ class World:
             store.close()
 
 
+@dataclass
+class Struck(World):
+    """A world in which the driver dies once, at a point of a name."""
+
+    strike: str = ""
+
+    def point(self, name: str) -> None:
+        super().point(name)
+        if name == self.strike:
+            self.strike = ""
+            raise Crash(name)
+
+
 class Run:
     """One life of the driver."""
 
@@ -162,7 +177,10 @@ class Run:
 
     def catch_up(self, limit: int = 400) -> None:
         """Step until everything upstream is in every table."""
-        self.runner.board.reached = None  # what it knows is from before the last writes
+        board = self.runner.board
+        board.reached = None  # what it knows is from before the last writes
+        for status in board.sources.values():
+            status.goal = None
         for _ in range(limit):
             if self.runner.ended("caught-up") is not None:
                 return

@@ -15,7 +15,7 @@ from tests.pipeline.badinput import begin, finish, lines, numbers, report, rows,
 from tests.pipeline.simulation import World
 
 import tidegauge as tg
-from tidegauge.errors.command import OutputIsBehind
+from tidegauge.errors.command import OutputHasFailed
 from tidegauge.errors.engine import SchemaUnknown
 from tidegauge.errors.flow import BatchFunctionFailed
 from tidegauge.errors.running import JobGaveUp
@@ -68,9 +68,9 @@ def test_a_function_that_raises_fails_its_output_alone_and_the_corrected_one_com
     flow = halving(half)(world)
     assert numbers(flow, "a") == [1, 2, 0, 3, 4, 5]
     assert numbers(flow, "parts") == [1, 2], "nothing of the epoch in which the function raised"
-    with pytest.raises(OutputIsBehind, match=r"TG-0608.*epochs before 1"):
+    with pytest.raises(OutputHasFailed, match=r"TG-0607.*failed at epoch 1.*ZeroDivisionError"):
         rows(flow, "parts", as_of=2)
-    assert states(report(world).outputs) == {"a": "live", "parts": "catching_up"}
+    assert states(report(world).outputs) == {"a": "live", "parts": "failed"}
 
     finish(world, halving(half_corrected))
     assert numbers(flow, "a") == [1, 2, 0, 3, 4, 5]
@@ -350,6 +350,7 @@ def test_a_flow_of_sealed_sources_ends_by_itself(tmp_path: Path) -> None:
     assert run_to_the_end(world) == "sealed"
     assert len(tg.read_arrow(generated(world), "made")) == 50
     assert states(report(world).sources) == {"made": "sealed"}
+    assert report(world).upper == 8, "fifty rows, seven an epoch, and none for the end"
     assert run_to_the_end(world) == "sealed", "started again, it ends at once"
 
 

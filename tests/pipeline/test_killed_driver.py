@@ -5,24 +5,43 @@ from __future__ import annotations
 import json
 import os
 import random
+import select
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.pipeline import killable
+from tests.pipeline.killable import Scene
 
 import tidegauge as tg
-from tidegauge.env import POINTS
+from tidegauge.env import EFFECTS, POINTS, Effect
+from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.command import FlowNeverRan, NotPublished
 
-ALWAYS = {"acquire lease", "register", "append bindings", "stage", "commit output", "publish", "acknowledge"}
-"""The effects that a run without failures comes to more than once or at its start."""
+Rows = dict[str, list[tuple[Any, ...]]]
+
+ENDS: dict[Scene, int] = {"whole": 0, "bad line": 1, "bad function": 1}
+"""How a driver ends that nobody kills, in each scene."""
+
+SCENES: dict[Effect, Scene] = {"record failure": "bad line", "record output failure": "bad function"}
+"""The effects that a flow in which nothing fails does not come to, and the scene in which it does."""
+
+OFTEN: dict[Effect, tuple[int, ...]] = {"append bindings": (1, 5), "commit output": (1, 5), "stage": (1,)}
+"""At which other times than the first some effects are struck."""
+
+STRIKES = [
+    pytest.param(f"{side} {effect}", nth, id=f"{side} {effect} {nth}")
+    for effect in EFFECTS
+    for side in ("before", "after")
+    for nth in (0, *OFTEN.get(effect, ()))
+]
 
 
 class Drivers:
@@ -35,13 +54,13 @@ class Drivers:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log.open("w"),
-            text=True,
+            bufsize=0,  # so that `select` sees every answer that was not read
         )
 
-    def start(self, root: Path, *, point: str | None = None, nth: int = 0) -> int:
+    def start(self, root: Path, *, scene: Scene = "whole", point: str | None = None, nth: int = 0) -> int:
         assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps({"root": str(root), "point": point, "nth": nth}) + "\n")
-        self.process.stdin.flush()
+        command = {"root": str(root), "scene": scene, "point": point, "nth": nth}
+        self.process.stdin.write(json.dumps(command).encode() + b"\n")
         return int(self.answer()["pid"])
 
     def answer(self) -> dict[str, Any]:
@@ -50,14 +69,22 @@ class Drivers:
         assert line, self.log.read_text()
         return dict(json.loads(line))
 
-    def live(self, root: Path, *, point: str | None = None, nth: int = 0) -> bool:
-        """Return whether the driver was killed; it must not end otherwise than well."""
-        self.start(root, point=point, nth=nth)
-        return self.ended()
+    def live(self, root: Path, *, scene: Scene = "whole", point: str | None = None, nth: int = 0) -> bool:
+        """Return whether the driver was killed; it must not end otherwise than its scene does."""
+        self.start(root, scene=scene, point=point, nth=nth)
+        return self.ended(scene)
 
-    def ended(self) -> bool:
+    def kill(self, pid: int, *, after: float) -> bool:
+        """Kill a driver some seconds from now, if it has not ended by then; return whether it was."""
+        assert self.process.stdout is not None
+        select.select([self.process.stdout], [], [], after)  # the instant of death is the point of this test
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        return self.ended("whole")
+
+    def ended(self, scene: Scene) -> bool:
         end = self.answer()
-        assert end["killed"] or end["code"] == 0, self.log.read_text()
+        assert end["killed"] or end["code"] == ENDS[scene], self.log.read_text()
         return bool(end["killed"])
 
 
@@ -70,10 +97,10 @@ def drivers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drivers]:
     started.process.wait(timeout=30)
 
 
-def content(root: Path) -> dict[str, list[tuple[Any, ...]]]:
+def content(root: Path, scene: Scene = "whole") -> Rows:
     """Every row of every output with its epoch; partitions, which name this very file, left out."""
-    flow = killable.make(root)
-    found: dict[str, list[tuple[Any, ...]]] = {}
+    flow = killable.make(root, scene=scene)
+    found: Rows = {}
     for output in flow.outputs:
         found[output] = []
         with suppress(FlowNeverRan, NotPublished):
@@ -83,55 +110,102 @@ def content(root: Path) -> dict[str, list[tuple[Any, ...]]]:
     return found
 
 
+def states(root: Path, scene: Scene) -> dict[str, tuple[str, str | None]]:
+    """The state of every source and output, with the code of what is wrong with it."""
+    report = tg.status(killable.make(root, scene=scene))
+    found: list[tuple[str, str, str, TidegaugeError | None]]
+    found = [("source", s.name, s.state, s.error) for s in report.sources]
+    found += [("output", o.name, o.state, o.error) for o in report.outputs]
+    return {f"{kind} {name}": (state, error.code if error else None) for kind, name, state, error in found}
+
+
 def published(root: Path) -> int:
     with suppress(FlowNeverRan):
         return tg.status(killable.make(root)).published
     return 0
 
 
+@dataclass(frozen=True)
+class Undisturbed:
+    """What a run that nothing disturbed has made, and how long it took."""
+
+    rows: Rows
+    states: dict[str, tuple[str, str | None]]
+    seconds: float
+
+
 @pytest.fixture(scope="module")
-def undisturbed(drivers: Drivers, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], float]:
-    """The rows of a run that nothing disturbed, and how long it took."""
-    root = tmp_path_factory.mktemp("undisturbed")
-    killable.fill(root)
-    began = time.monotonic()
-    assert not drivers.live(root)
-    took = time.monotonic() - began
-    rows = content(root)
-    assert [len(rows[name]) for name in ("orders", "loud", "prices", "rows")] == [360, 360, 400, 500]
-    return rows, took
+def undisturbed(drivers: Drivers, tmp_path_factory: pytest.TempPathFactory) -> dict[Scene, Undisturbed]:
+    found: dict[Scene, Undisturbed] = {}
+    scenes: list[Scene] = ["whole", *ENDS]  # twice the first, whose first driver finds everything cold
+    for scene in scenes:
+        root = tmp_path_factory.mktemp("undisturbed")
+        killable.fill(root, scene=scene)
+        began = time.monotonic()
+        assert not drivers.live(root, scene=scene)
+        took = time.monotonic() - began
+        found[scene] = Undisturbed(content(root, scene), states(root, scene), took)
+    return found
 
 
-def up_to(rows: dict[str, Any], epoch: int) -> dict[str, Any]:
+def up_to(rows: Rows, epoch: int) -> Rows:
     """The rows of epochs before `epoch`. The epoch is the last column of every output."""
     return {output: [row for row in found if row[-1] < epoch] for output, found in rows.items()}
 
 
-def test_the_effects_that_a_run_comes_to_are_all_struck() -> None:
-    unstruck = {point.split(" ", 1)[1] for point in POINTS} - ALWAYS
-    assert unstruck == {"record schema", "advance since", "record failure", "release lease"}
+def sizes(rows: Rows) -> dict[str, int]:
+    return {output: len(found) for output, found in rows.items()}
 
 
-@pytest.mark.parametrize("nth", [0, 1, 5])
-@pytest.mark.parametrize(
-    "point", [p for p in POINTS if p.split(" ", 1)[1] in ALWAYS | {"record schema", "release lease"}]
-)
-def test_killed_at_a_named_point(
-    point: str, nth: int, drivers: Drivers, undisturbed: tuple[dict[str, Any], float], tmp_path: Path
+def test_what_fails_ends_where_it_fails_and_all_else_is_as_if_nothing_had(
+    undisturbed: dict[Scene, Undisturbed],
 ) -> None:
-    rows, _took = undisturbed
-    killable.fill(tmp_path)
-    drivers.live(tmp_path, point=point, nth=nth)
-    assert content(tmp_path) == up_to(rows, published(tmp_path)), "what is published differs from the undisturbed run"
-    assert not drivers.live(tmp_path)
-    assert content(tmp_path) == rows
+    whole, line, function = undisturbed["whole"], undisturbed["bad line"], undisturbed["bad function"]
+    assert sizes(whole.rows) == {"orders": 360, "loud": 360, "prices": 400, "rows": 500}
+    assert {state for state, _code in whole.states.values()} == {"running", "sealed", "live"}
+
+    assert sizes(line.rows) == {
+        **sizes(whole.rows),
+        "orders": len(line.rows["orders"]),
+        "loud": len(line.rows["orders"]),
+    }
+    assert 0 < len(line.rows["orders"]) < 360
+    assert line.states["source orders"] == ("failed", "TG-0502")
+    assert {name for name, (state, _) in line.states.items() if state == "failed"} == {
+        *("source orders", "output orders", "output loud")
+    }
+
+    assert sizes(function.rows) == {**sizes(whole.rows), "loud": len(function.rows["loud"])}
+    assert 0 < len(function.rows["loud"]) < 360
+    assert function.states["output loud"] == ("failed", "TG-0110")
+    assert [name for name, (state, _) in function.states.items() if state == "failed"] == ["output loud"]
+
+
+def test_every_effect_is_struck_before_and_after() -> None:
+    assert {param.values[0] for param in STRIKES if param.values[1] == 0} == set(POINTS)
+
+
+@pytest.mark.parametrize(("point", "nth"), STRIKES)
+def test_killed_at_a_named_point(
+    point: str, nth: int, drivers: Drivers, undisturbed: dict[Scene, Undisturbed], tmp_path: Path
+) -> None:
+    scene: Scene = next((scene for effect, scene in SCENES.items() if point.endswith(f" {effect}")), "whole")
+    expected = undisturbed[scene]
+    killable.fill(tmp_path, scene=scene)
+    killed = drivers.live(tmp_path, scene=scene, point=point, nth=nth)
+    assert killed or nth, f"no driver comes to {point!r}: make a scene in which one does"
+    found = content(tmp_path, scene)
+    assert found == up_to(expected.rows, published(tmp_path)), "what is published differs from the undisturbed run"
+    assert not drivers.live(tmp_path, scene=scene)
+    assert content(tmp_path, scene) == expected.rows
+    assert states(tmp_path, scene) == expected.states
 
 
 @pytest.mark.parametrize("fifth", range(5))
 def test_killed_again_and_again_at_random_instants(
-    fifth: int, drivers: Drivers, undisturbed: tuple[dict[str, Any], float], tmp_path: Path
+    fifth: int, drivers: Drivers, undisturbed: dict[Scene, Undisturbed], tmp_path: Path
 ) -> None:
-    rows, took = undisturbed
+    expected = undisturbed["whole"]
     seed = int.from_bytes(os.urandom(4))
     print(f"seed {seed}, a fifth of the fifty: {fifth}")
     instants = random.Random(seed)
@@ -140,12 +214,7 @@ def test_killed_again_and_again_at_random_instants(
         root = tmp_path / str(root_number)
         root_number += 1
         killable.fill(root)
-        for _life in range(6):
-            pid = drivers.start(root)
-            time.sleep(instants.uniform(0, took))  # the instant of death is the point of this test
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-            kills += drivers.ended()
-            assert content(root) == up_to(rows, published(root)), f"seed {seed}, folder {root.name}"
-        assert not drivers.live(root)
-        assert content(root) == rows, f"seed {seed}, folder {root.name}"
+        while drivers.kill(drivers.start(root), after=instants.uniform(0, 0.8 * expected.seconds)):
+            kills += 1
+            assert content(root) == up_to(expected.rows, published(root)), f"seed {seed}, folder {root.name}"
+        assert content(root) == expected.rows, f"seed {seed}, folder {root.name}"

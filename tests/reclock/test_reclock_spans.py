@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.store import EpochNotMinted
-from tidegauge.reclock import coalesce, plan_span, resumption, span
+from tidegauge.reclock import held, plan_span, resumption, span
+from tidegauge.remap.binding import Slice
 from tidegauge.remap.frontier import ORIGIN, Frontier
 from tidegauge.remap.table import RemapTable
 
-sizes = st.lists(st.integers(0, 20), max_size=20)
 steps = st.lists(st.dictionaries(st.sampled_from(["p0", "p1"]), st.integers(1, 9)), min_size=1, max_size=12)
 
 
@@ -25,52 +27,48 @@ def table_of(moves: list[dict[str, int]], source: str = "s") -> RemapTable:
 
 
 @settings(deadline=None)
-@given(sizes, st.integers(1, 60))
-def test_a_job_takes_as_many_epochs_as_fit_and_at_least_one(of: list[int], limit: int) -> None:
-    taken = coalesce(of, limit)
-    assert taken >= min(1, len(of))
-    assert taken <= 1 or sum(of[:taken]) <= limit
-    assert taken == len(of) or sum(of[: taken + 1]) > limit
+@given(steps, st.integers(1, 40))
+def test_the_spans_of_a_backlog_cover_every_epoch_once(moves: list[dict[str, int]], limit: int) -> None:
+    table = table_of(moves)
+    lower, upper, planned = 0, len(moves), []
+    while lower < upper:
+        until = span(table.slices(lower, upper), upper, limit=limit)
+        assert lower < until <= upper
+        taken = table.slices(lower, until)
+        assert len({s.epoch for s in taken}) <= 1 or sum(s.size for s in taken) <= limit
+        assert until == upper or sum(s.size for s in table.slices(lower, until + 1)) > limit
+        planned += taken
+        lower = until
+    assert planned == table.slices(0, upper)
 
 
-def test_coalescing_looks_no_further_than_it_has_to() -> None:
-    endless = iter(lambda: 4, None)
-    assert coalesce(endless, 10) == 2
+def test_an_epoch_beyond_the_limit_is_taken_whole_and_alone() -> None:
+    table = table_of([{"p0": 1}, {"p0": 500, "p1": 500}, {"p0": 1}])
+    assert [span(table.slices(lower, 3), 3, limit=10) for lower in range(3)] == [1, 2, 3]
+
+
+def test_planning_a_span_looks_no_further_than_it_has_to() -> None:
+    endless = (Slice("s", epoch, "p0", 4 * epoch, 4 * epoch + 4) for epoch in itertools.count())
+    assert span(endless, 1 << 40, limit=10) == 2
 
 
 def test_a_limit_that_takes_nothing_is_refused() -> None:
     with pytest.raises(InvalidArgument):
-        coalesce([1], 0)
+        span([], 1, limit=0)
 
 
 @settings(deadline=None)
-@given(steps, st.integers(1, 40))
-def test_the_spans_of_a_backlog_cover_every_epoch_once(moves: list[dict[str, int]], limit: int) -> None:
-    tables = {"a": table_of(moves, "a"), "b": table_of(moves[::-1], "b")}
-    lower, upper, spans = 0, len(moves), []
-    while lower < upper:
-        until = span(tables, lower, upper, limit=limit)
-        assert lower < until <= upper
-        spans.append((lower, until))
-        for table in tables.values():
-            assert until == lower + 1 or sum(s.size for s in table.slices(lower, until)) <= limit
-        lower = until
-    planned = [s for lo, hi in spans for s in plan_span(tables, lo, hi).get("a", [])]
-    assert planned == tables["a"].slices(0, upper)
-
-
-def test_the_limit_holds_for_each_source_on_its_own() -> None:
-    tables = {"bytes": table_of([{"p0": 100}] * 5), "records": table_of([{"p0": 1}] * 5)}
-    assert span(tables, 0, 5, limit=300) == 3
-    assert span({"records": tables["records"]}, 0, 5, limit=300) == 5
-
-
-def test_a_long_backlog_of_small_epochs_is_one_span() -> None:
-    table = table_of([{"p0": 1}])
-    for epoch in range(1, 3000):
-        table.append(epoch, Frontier({"p0": epoch + 1}))
-    assert span({"s": table}, 0, 3000, limit=10_000) == 3000
-    assert span({"s": table}, 0, 3000, limit=2_500) == 2500
+@given(steps, st.data())
+def test_an_output_holds_the_epochs_in_which_its_source_holds_nothing(
+    moves: list[dict[str, int]], data: st.DataObject
+) -> None:
+    table = table_of(moves)
+    table.advance(len(moves) + data.draw(st.integers(0, 3)))
+    upper = data.draw(st.integers(0, table.upper))
+    first = held(table, upper)
+    assert upper <= first <= table.upper
+    assert table.slices(upper, first) == []
+    assert first == table.upper or table.slices(first, first + 1)
 
 
 def test_a_source_without_slices_is_left_out_of_the_plan() -> None:

@@ -54,6 +54,14 @@ def test_each_commit_is_a_folder_named_by_its_first_epoch(three: Any) -> None:
     assert json.loads(manifest_of(three, 0).read_text())["columns"][1] == {"name": "amount", "type": "double"}
 
 
+def test_a_manifest_is_a_text_of_whole_lines(three: Any) -> None:
+    text = manifest_of(three, 0).read_bytes()
+    assert text.endswith(b"}\n")
+    assert text.count(b"\n\n") == 0
+    manifest_of(three, 0).write_bytes(text.rstrip(b"\n"))  # as earlier versions wrote it
+    assert three.open().upper == 5
+
+
 def test_a_reader_that_infers_partitions_gets_the_first_epoch_of_the_commit_besides(three: Any) -> None:
     table = ds.dataset(three.path, format="parquet", partitioning="hive").to_table()
     pairs = zip(table["from_epoch"].to_pylist(), table["_epoch"].to_pylist(), strict=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console, RenderableType
 from rich.text import Text
+from typer.core import TyperCommand
 
 from tidegauge.cli import show
 from tidegauge.cli.load import load_flow, parse_target
@@ -104,7 +106,7 @@ def run(
     with _at_once(), _errors(debug=debug):
         flow = load_flow(target)
         chosen = make_engine(engine, spark, folder=parse_target(target)[0].parent)
-        run_flow(flow, until=until, engine=chosen, progress=Progress(Console(stderr=True)))
+        run_flow(flow, until=until, engine=chosen, progress=Progress(Console(stderr=True), ends=until is not None))
 
 
 @app.command()
@@ -137,15 +139,25 @@ def epochs(
             _show(show.epochs_view(found, units))
 
 
-@app.command()
+class _WithNumbers(TyperCommand):
+    """A command whose arguments may be negative numbers, which are otherwise taken for options."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.ignore_unknown_options = any(re.fullmatch(r"-\d+", arg) for arg in args)
+        return super().parse_args(ctx, args)
+
+
+@app.command(cls=_WithNumbers)
 def explain(
     target: Target,
-    epoch: Annotated[int, typer.Argument(metavar="EPOCH", min=0, help="The epoch.")],
+    epoch: Annotated[int, typer.Argument(metavar="EPOCH", help="The epoch, counted from 0.")],
     *,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Show what is in an epoch, where it came from and where it went."""
+    if epoch < 0:
+        raise typer.BadParameter(f"there is no epoch {epoch}: they are counted from 0", param_hint="EPOCH")
     with _errors(debug=debug, as_json=as_json):
         report = inspect.explain(load_flow(target), epoch)
         if as_json:

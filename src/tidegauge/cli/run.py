@@ -31,10 +31,14 @@ STOPPING = "stopping after the epoch under way; once more to stop at once"
 
 
 class Progress:
-    """Shows a board as it changes: drawn anew on a terminal, as lines that say what changed elsewhere."""
+    """Shows a board as it changes: drawn anew on a terminal, as lines that say what changed elsewhere.
 
-    def __init__(self, console: Console) -> None:
+    ends: whether the run is one that ends when it has caught up; then it is shown what that waits for.
+    """
+
+    def __init__(self, console: Console, *, ends: bool = False) -> None:
         self.console = console
+        self.ends = ends
         self.live = Live(console=console, auto_refresh=False) if console.is_terminal else None
         self._drawn = 0.0
         self._said: dict[str, str] = {}
@@ -45,7 +49,7 @@ class Progress:
             self._log(board)
         elif time.monotonic() - self._drawn >= EVERY:
             self._drawn = time.monotonic()
-            self.live.update(view(board), refresh=True)
+            self.live.update(view(board, ends=self.ends), refresh=True)
 
     def _log(self, board: Board) -> None:
         if not self._said and board.published:
@@ -58,13 +62,16 @@ class Progress:
             lag = ", ".join(f"{s.name} {amount(s.lag, s.unit)} behind" for s in board.sources.values())
             rows = ", ".join(f"{o.name} {o.rows:,} rows" for o in board.outputs.values())
             self._say("published", f"published epoch {board.published - 1}: {rows}; {lag}", key=str(board.published))
+        if self.ends:
+            self._say("awaited", _awaited(board))
         if board.stopping:
             self._say("stopping", STOPPING)
 
     def _say(self, about: str, text: str, *, key: str | None = None) -> None:
-        if self._said.get(about) != (key or text):
+        if self._said.get(about, "") != (key or text):
             self._said[about] = key or text
-            self.console.print(Text(f"{time.strftime('%H:%M:%S')} {text}"), soft_wrap=True)
+            if text:
+                self.console.print(Text(f"{time.strftime('%H:%M:%S')} {text}"), soft_wrap=True)
 
     def finish(self, board: Board | None, outcome: Outcome) -> None:
         """Say where the run stopped."""
@@ -88,8 +95,16 @@ def _why(status: SourceStatus | OutputStatus) -> str:
     return f" ({reason})" if reason else ""
 
 
-def view(board: Board) -> RenderableType:
-    """Return the board as a table of one line a source and an output."""
+def _awaited(board: Board) -> str:
+    """Return what keeps a run from having caught up although nothing is under way, "" where nothing does."""
+    stalled = [s.name for s in board.sources.values() if s.state == "stalled" and not s.arrived]
+    if board.reached is not None or not stalled:
+        return ""
+    return f"not caught up: waiting for {', '.join(stalled)}, which cannot be asked"
+
+
+def view(board: Board, *, ends: bool = False) -> RenderableType:
+    """Return the board as a table of one line a source and an output, and lines about what is not as it should be."""
     now, moment = board.env.now(), board.env.monotonic()
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in ("", "state", "position", "lag", "", "rows/s", "epoch"):
@@ -109,13 +124,15 @@ def view(board: Board) -> RenderableType:
             f"→ {output.name}",
             state_text(output.state),
             f"{output.rows:,} rows",
-            "",
+            amount(output.lag, "epochs"),
             "",
             f"{output.rate(moment):,.0f}",
             str(output.upper - 1) if output.upper else "-",
         )
     troubles = [Text(f"{s.name}: {why}", style="yellow") for s in board.sources.values() if (why := _reason(s))]
     troubles += [Text(f"{o.name}: {why}", style="red") for o in board.outputs.values() if (why := _reason(o))]
+    if ends and (awaited := _awaited(board)):
+        troubles.append(Text(awaited, style="yellow"))
     if board.stopping:
         troubles.append(Text(STOPPING, style="bold"))
     return Group(table, *troubles)

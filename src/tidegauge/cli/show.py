@@ -33,6 +33,7 @@ COLOURS = {
     "live": "green",
     "sealed": "blue",
     "starting": "yellow",
+    "planned": "yellow",
     "catching_up": "yellow",
     "stalled": "red",
     "failed": "bold red",
@@ -130,19 +131,21 @@ def status_view(report: FlowReport) -> RenderableType:
             amount(source.end, source.unit),
             amount(source.lag, source.unit),
         )
-    outputs = _table("output", "state", "source", "epochs", "rows", "size", "files")
+    outputs = _table("output", "state", "source", "epochs", "lag", "rows", "size", "files")
     for output in report.outputs:
         outputs.add_row(
             output.name,
             state_text(output.state),
             output.source,
             f"{output.upper:,}",
+            amount(output.lag, "epochs"),
             f"{output.rows:,}",
             amount(output.bytes, "bytes"),
             f"{output.files:,}",
         )
     notes = [Text(f"{source.name}: {source.note}", style="yellow") for source in report.sources if source.note]
-    return Group(head, sources, *notes, Text(), outputs, *_errors([s.error for s in report.sources]))
+    errors = _errors([*(s.error for s in report.sources), *(o.error for o in report.outputs)])
+    return Group(head, sources, *notes, Text(), outputs, *errors)
 
 
 def status_json(report: FlowReport) -> dict[str, Any]:
@@ -175,6 +178,7 @@ def status_json(report: FlowReport) -> dict[str, Any]:
                 "source": o.source,
                 "state": o.state,
                 "upper": o.upper,
+                "lag": o.lag,
                 "rows": o.rows,
                 "bytes": o.bytes,
                 "files": o.files,

@@ -8,7 +8,7 @@ from these classes. `import tidegauge.errors` knows them all, so that any stored
 True
 """
 
-from tidegauge.errors import command, dataflow, engine, flow, running, sinks, sources, store
+from tidegauge.errors import command, dataflow, engine, events, flow, running, sinks, sources, store
 from tidegauge.errors.base import CODES, Definite, TidegaugeError, Transient, UnknownError
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "command",
     "dataflow",
     "engine",
+    "events",
     "flow",
     "running",
     "sinks",

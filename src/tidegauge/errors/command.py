@@ -95,11 +95,11 @@ class EpochNotBound(TidegaugeError):
 
 
 class OutputHasFailed(TidegaugeError):
-    """A read at or after the epoch from which an output has failed."""
+    """A read at or after the epoch at which an output has failed."""
 
     code = "TG-0607"
     what = "output {output!r} has failed at epoch {epoch}, so it cannot be read as of {as_of}: {detail}"
-    cause = "its source has a definite error from that epoch on"
+    cause = "its source has a definite error from that epoch on, or one of its own steps, or its table, refused it"
     remedy = "read an earlier epoch with as_of, and see 'tidegauge status' for what to do about the error"
 
 
@@ -108,5 +108,5 @@ class OutputIsBehind(TidegaugeError):
 
     code = "TG-0608"
     what = "output {output!r} holds the epochs before {upper}, and epoch {as_of} was asked for"
-    cause = "the output was added later, or failed by itself, and has not caught up"
+    cause = "the output was added later, or the flow stopped between two commits, and it has not caught up"
     remedy = "run the flow until it has, or read an earlier epoch with as_of"

@@ -14,14 +14,22 @@ __all__ = [
     "AmbiguousTime",
     "CapabilityGone",
     "ForeignCapability",
+    "ForeignTime",
+    "GraphsDiffer",
     "InvalidGraph",
+    "InvalidRoute",
     "InvalidSummary",
+    "InvalidTime",
+    "NoBound",
+    "NoSuchOutput",
     "NotBeyond",
     "NotConnected",
     "OperatorFailed",
     "ProgressViolation",
     "Reentrant",
+    "Stuck",
     "UnknownDataflow",
+    "UnroutableKey",
     "WorkerBroken",
     "ZeroCycle",
 ]
@@ -144,3 +152,75 @@ class AmbiguousTime(TidegaugeError):
     what = "{path}: a message stamped {stamp} has no single time"
     cause = "a batch may span several times that do not compare"
     remedy = "use .stamp and retain_all(port)"
+
+
+class NoSuchOutput(TidegaugeError):
+    """A function that says on which output a piece of a batch leaves named one that there is not."""
+
+    code = "TG-0714"
+    what = "{path}: a piece of a batch is for output {output}, of {outputs}"
+    cause = "the function gives pairs (output, piece), and outputs are numbered from 0"
+    remedy = "give an output for every case, or ask for as many outputs as there are cases"
+
+
+class UnroutableKey(TidegaugeError):
+    """A key that says nothing about which worker a record belongs to."""
+
+    code = "TG-0715"
+    what = "no worker can be chosen by {key}: {problem}"
+    cause = "records are routed by integers, text and bytes alone: these are the same in every process"
+    remedy = "route by one of these; make one of what the key consists of"
+
+
+class GraphsDiffer(TidegaugeError):
+    """Two workers have built different dataflows of one name."""
+
+    code = "TG-0720"
+    what = "{path}: worker {index} built {mine}, a peer built {theirs}"
+    cause = "the function that builds the dataflow does something else on some workers"
+    remedy = "build the same operators in the same sequence on every worker; only what is sent may differ"
+
+
+class InvalidRoute(TidegaugeError):
+    """A function that says which worker a batch goes to named one that there is not."""
+
+    code = "TG-0721"
+    what = "{path}: a piece of a batch is routed to worker {peer}, of {peers}"
+    cause = "a route gives pairs (worker, piece), and workers are numbered from 0"
+    remedy = "take the number modulo the number of workers, the second argument of the route"
+
+
+class Stuck(TidegaugeError):
+    """Nothing is left to do, and a dataflow is not complete."""
+
+    code = "TG-0722"
+    what = "nothing is left to do, but a dataflow is not complete: {holders}"
+    cause = "a capability or an input handle that nobody gave up, or a batch that its operator did not take"
+    remedy = "drop or close what is named, or have the operator drain its input"
+
+
+class InvalidTime(TidegaugeError):
+    """A time that the order cannot have, or cannot give."""
+
+    code = "TG-0718"
+    what = "the order {order} has no such time: {problem}"
+    cause = "an empty range, a partition outside the range or of another type than the others, or a position below 0"
+    remedy = "name partitions by keys of one type that sort, and positions by integers from 0 up"
+
+
+class NoBound(TidegaugeError):
+    """A bound of two times that their order does not have."""
+
+    code = "TG-0719"
+    what = "the order {order} has no {bound} both {a} and {b}"
+    cause = "not every order is a lattice, and what is put together of orders is one only when its parts are"
+    remedy = "use an order whose times all have this bound, such as INT, Bounded, or a Product of them"
+
+
+class ForeignTime(TidegaugeError):
+    """A time that is none of the scope's order."""
+
+    code = "TG-0723"
+    what = "{path}: {time} is no time of the order {order}"
+    cause = "every scope has times of one order, and an iterative scope's are pairs (outer, inner)"
+    remedy = "give a time of this order; for times of one's own, give the dataflow or the scope an order of its own"

@@ -8,7 +8,7 @@ TG-0407: the table lake/orders holds epochs of 'shop:orders' up to 5 (exclusive)
 
 from __future__ import annotations
 
-from tidegauge.errors.base import TidegaugeError, Transient
+from tidegauge.errors.base import Definite, TidegaugeError, Transient
 
 __all__ = [
     "BatchDoesNotFit",
@@ -96,7 +96,7 @@ class TableUpperMismatch(TidegaugeError):
     remedy = "stop the other driver; this one goes on from what the table holds when it starts again"
 
 
-class TableOfAnotherIncarnation(TidegaugeError):
+class TableOfAnotherIncarnation(Definite):
     """The table was written with another store: its epochs are not the epochs of this timeline."""
 
     code = "TG-0408"
@@ -105,7 +105,7 @@ class TableOfAnotherIncarnation(TidegaugeError):
     remedy = "bring back the store that the table was written with, or choose another path for this output"
 
 
-class TableSchemaChanged(TidegaugeError):
+class TableSchemaChanged(Definite):
     """Rows have other columns than the table."""
 
     code = "TG-0409"
@@ -114,7 +114,7 @@ class TableSchemaChanged(TidegaugeError):
     remedy = "give the rows the columns of the table again (select, cast), or write to a new path"
 
 
-class ForeignTable(TidegaugeError):
+class ForeignTable(Definite):
     """A table that is there already and that this output did not write."""
 
     code = "TG-0410"
@@ -123,7 +123,7 @@ class ForeignTable(TidegaugeError):
     remedy = "choose a path of its own for this output"
 
 
-class BrokenChain(TidegaugeError):
+class BrokenChain(Definite):
     """A Parquet table whose commits do not follow each other."""
 
     code = "TG-0411"
@@ -132,7 +132,7 @@ class BrokenChain(TidegaugeError):
     remedy = "bring {reached} back or take {folder} away, whichever was done by hand, or write to a new path"
 
 
-class DamagedManifest(TidegaugeError):
+class DamagedManifest(Definite):
     """A manifest that cannot be read."""
 
     code = "TG-0412"
@@ -195,7 +195,7 @@ class EpochColumnMissing(TidegaugeError):
     remedy = "keep _epoch in the transform"
 
 
-class UnsupportedTable(TidegaugeError):
+class UnsupportedTable(Definite):
     """A Delta table with a feature that commits of files cannot honour."""
 
     code = "TG-0419"

@@ -1,7 +1,8 @@
 """The board: what a running flow knows of itself, for people. Nothing decides by it.
 
 Invariant: states are those of the design, the same words everywhere. Sources: starting, running, stalled, failed,
-sealed. Outputs: catching_up, live, stalled, failed.
+sealed. Outputs: planned (before their first run), catching_up, live, stalled, failed. No state is claimed before it
+is known: an output is live once it holds what is published.
 
 Lag in seconds is how old the newest look at upstream is of which everything is published by now: "the tables show all
 that was upstream `lag` seconds ago".
@@ -10,7 +11,7 @@ that was upstream `lag` seconds ago".
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
@@ -20,21 +21,24 @@ from tidegauge.errors.base import TidegaugeError
 from tidegauge.pipeline.job import OutputPlan
 from tidegauge.pipeline.need import Need
 from tidegauge.pipeline.perform import Performed
-from tidegauge.pipeline.stage import OutputFailed
+from tidegauge.reclock.slices import held
 from tidegauge.remap.frontier import ORIGIN, Frontier
 from tidegauge.remap.round import Answer, Failed
 from tidegauge.remap.timeline import Timeline
-from tidegauge.sinks.persist import Committed
+from tidegauge.sinks.persist import Committed, OutputFailed
 
 __all__ = ["Board", "OutputState", "OutputStatus", "SourceState", "SourceStatus"]
 
 SourceState = Literal["starting", "running", "stalled", "failed", "sealed"]
-OutputState = Literal["catching_up", "live", "stalled", "failed"]
+OutputState = Literal["planned", "catching_up", "live", "stalled", "failed"]
 
 
 @dataclass(slots=True)
 class SourceStatus:
-    """A source as it stands. Positions are totals over its partitions, in `unit`."""
+    """A source as it stands. Positions are totals over its partitions, in `unit`.
+
+    goal: all that upstream held at the first look since the start, None before it.
+    """
 
     name: str
     unit: str
@@ -42,6 +46,7 @@ class SourceStatus:
     bound: Frontier = ORIGIN
     published: Frontier = ORIGIN
     end: Frontier = ORIGIN
+    goal: Frontier | None = None
     note: str = ""
     error: TidegaugeError | None = None
     failed_at: int | None = None
@@ -61,6 +66,11 @@ class SourceStatus:
         """How many positions upstream holds that are not published."""
         return self.end.distance(self.published)
 
+    @property
+    def arrived(self) -> bool:
+        """Whether all that upstream held at the first look is bound."""
+        return self.goal is not None and self.goal.less_equal(self.bound)
+
     def lag_seconds(self, now: datetime) -> float | None:
         """Return how old the newest look is of which everything is published, None before there is one."""
         if self.state == "sealed" and self.lag == 0:
@@ -70,12 +80,16 @@ class SourceStatus:
 
 @dataclass(slots=True)
 class OutputStatus:
-    """An output as it stands. rows, bytes: what this run has committed. rate: rows a second over the last commits."""
+    """An output as it stands. lag: how many published epochs it lacks. rows, bytes: what this run has committed.
+
+    rate: rows a second over the last commits.
+    """
 
     name: str
     source: str
-    state: OutputState = "live"
+    state: OutputState = "catching_up"
     upper: int = 0
+    lag: int = 0
     rows: int = 0
     bytes: int = 0
     error: Exception | None = None
@@ -89,7 +103,11 @@ class OutputStatus:
 
 
 class Board:
-    """The sources, outputs and epochs of a flow as they stand. `changed` is called after each change."""
+    """The sources, outputs and epochs of a flow as they stand. `changed` is called after each change.
+
+    uppers: the outputs' durable uppers at the start. failed: sources that failed in earlier runs. retried: outputs
+    that did, for reasons of their own.
+    """
 
     def __init__(
         self,
@@ -100,6 +118,7 @@ class Board:
         uppers: Mapping[str, int],
         published: int,
         failed: Mapping[str, Failed],
+        retried: Collection[str],
         env: Env,
         changed: Callable[[Board], None],
     ) -> None:
@@ -107,12 +126,15 @@ class Board:
         self.env = env
         self.published = published
         self.reached: int | None = None
-        """The upper at the first look since the start after which everything upstream was bound."""
+        """The upper by which everything was bound that upstream holds, or that it held at the first look."""
         self.stopping = False
         self.job: Need | None = None
         self.sources = {name: SourceStatus(name, unit) for name, unit in units.items()}
         self.expected = dict(uppers)
-        self.outputs = {name: OutputStatus(name, plan.source, upper=uppers[name]) for name, plan in plans.items()}
+        self.outputs = {name: OutputStatus(name, plan.source) for name, plan in plans.items()}
+        for output in self.outputs.values():
+            self._place(output, held(timeline.tables[output.source], uppers[output.name]))
+            output.state = "catching_up" if output.lag or output.name in retried else "live"
         self._changed = changed
         for source in self.sources.values():
             source.bound = source.end = timeline.tables[source.name].frontier
@@ -144,6 +166,10 @@ class Board:
             if output.source == failure.source:
                 output.state, output.error = "failed", failure.error
 
+    def _place(self, status: OutputStatus, upper: int) -> None:
+        status.upper = upper
+        status.lag = max(0, self.published - upper)
+
     def _shown(self, status: SourceStatus) -> Frontier:
         """Return how far a source is published: from the epoch at which it failed on, no further."""
         upper = self.published if status.failed_at is None else min(self.published, status.failed_at)
@@ -161,6 +187,7 @@ class Board:
                 status.state = "starting"
             status.error, status.since, status.attempt = None, None, 0
             status.end, status.note = probe.end, probe.note
+            status.goal = probe.end if status.goal is None else status.goal
             status.looks.append((probe.at, probe.end if probe.more else probe.upper))
         elif status.state != "failed":
             if status.state != "stalled":
@@ -184,7 +211,8 @@ class Board:
 
     def settled(self, *, caught_up: bool) -> None:
         """A tick is over."""
-        if caught_up and self.reached is None:
+        arrived = all(s.arrived or s.state in ("sealed", "failed") for s in self.sources.values())
+        if (caught_up or arrived) and self.reached is None:
             self.reached = self.upper
         self._changed(self)
 
@@ -228,12 +256,12 @@ class Board:
     def committed(self, committed: Committed) -> None:
         """An output holds more epochs."""
         status = self.outputs[committed.output]
-        status.upper = committed.upper
+        self._place(status, committed.upper)
         status.rows += committed.rows
         status.bytes += committed.bytes
         status.commits.append((self.env.monotonic(), committed.rows))
         if status.state != "failed":
-            status.state = "live" if committed.upper >= self.published else "catching_up"
+            status.state = "catching_up" if status.lag else "live"
             status.error, status.attempt = None, 0
         self._changed(self)
 
@@ -243,6 +271,8 @@ class Board:
         for status in self.sources.values():
             status.published = self._shown(status)
             self._refresh(status)
+        for output in self.outputs.values():
+            self._place(output, output.upper)
         self._changed(self)
 
     def _refresh(self, status: SourceStatus) -> None:

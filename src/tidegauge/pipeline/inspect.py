@@ -16,11 +16,13 @@ import pyarrow.compute
 import pyarrow.parquet
 
 from tidegauge.env import Env
-from tidegauge.errors.base import Definite, TidegaugeError
+from tidegauge.errors.base import Definite, TidegaugeError, Transient
 from tidegauge.errors.command import EpochNotBound, FlowNeverRan
 from tidegauge.errors.flow import UnknownName
 from tidegauge.errors.running import SourceUnreachable
+from tidegauge.pipeline.board import OutputState, SourceState
 from tidegauge.pipeline.flow import Dataflow
+from tidegauge.reclock.slices import held
 from tidegauge.remap.binding import Bound, Detail
 from tidegauge.remap.store import EpochRecord, Loaded, Store
 from tidegauge.sinks.protocol import OutputId, Table
@@ -47,7 +49,7 @@ class SourceReport:
     """A source: its state, how far it is bound and published, and what upstream holds, in `unit`."""
 
     name: str
-    state: str
+    state: SourceState
     unit: str
     partitions: int
     bound: int
@@ -64,12 +66,13 @@ class SourceReport:
 
 @dataclass(frozen=True, slots=True)
 class OutputReport:
-    """An output: its state, the first epoch it lacks, its rows and bytes as committed."""
+    """An output: its state, the first epoch it lacks, how many published epochs that is behind, what it holds."""
 
     name: str
     source: str
-    state: str
+    state: OutputState
     upper: int
+    lag: int
     rows: int
     bytes: int
     files: int
@@ -151,9 +154,8 @@ def holds(loaded: Loaded, source: str, upper: int) -> int:
     on, an output holds nothing.
     """
     found = loaded.sources[source]
-    lacking = found.table.slices(min(upper, loaded.flow.upper), loaded.flow.upper)
-    held = lacking[0].epoch if lacking else loaded.flow.upper
-    return held if found.failure is None else min(held, found.failure[0])
+    first = held(found.table, upper)
+    return first if found.failure is None else min(first, found.failure[0])
 
 
 def status(flow: Dataflow, *, env: Env | None = None) -> FlowReport:
@@ -170,17 +172,20 @@ def status(flow: Dataflow, *, env: Env | None = None) -> FlowReport:
         upper=loaded.flow.upper,
         published=loaded.flow.published,
         minted_at=newest[0].minted_at if newest else None,
-        sources=tuple(_source(flow, name, loaded, env) for name in flow.sources if name in loaded.sources),
-        outputs=tuple(_output(flow, name, loaded) for name in flow.outputs if name in loaded.outputs),
+        sources=tuple(_source(flow, name, loaded, env) for name in flow.sources),
+        outputs=tuple(_output(flow, name, loaded) for name in flow.outputs),
     )
 
 
 def _source(flow: Dataflow, name: str, loaded: Loaded, env: Env) -> SourceReport:
-    found, source = loaded.sources[name], flow.sources[name]
+    source = flow.sources[name]
+    if name not in loaded.sources:  # new in the flow, which has not run since
+        return SourceReport(name, "starting", source.unit, 0, 0, 0, 0, "", None)
+    found = loaded.sources[name]
     bound = found.table.frontier
     upper = loaded.flow.published if found.failure is None else min(loaded.flow.published, found.failure[0])
     end, note, error = bound, "", None if found.failure is None else found.failure[1]
-    state = "failed" if error is not None else "sealed" if bound.sealed else "running"
+    state: SourceState = "failed" if error is not None else "sealed" if bound.sealed else "running"
     if state == "running":
         try:
             probe = source.probe(Bound(frontier=bound, details=found.details, schema=found.schema), now=env.now())
@@ -206,16 +211,23 @@ def _source(flow: Dataflow, name: str, loaded: Loaded, env: Env) -> SourceReport
 
 def _output(flow: Dataflow, name: str, loaded: Loaded) -> OutputReport:
     plan = flow.outputs[name]
-    table = table_of(flow, name, loaded.flow.incarnation)
-    files = table.files()
-    failure = loaded.sources[plan.source].failure
-    held = holds(loaded, plan.source, table.upper)
-    state = "failed" if failure is not None else "live" if held >= loaded.flow.published else "catching_up"
+    published = loaded.flow.published
+    if name not in loaded.outputs or plan.source not in loaded.sources:  # new in the flow, which has not run since
+        return OutputReport(name, plan.source, "planned", 0, published, 0, 0, 0, None)
+    try:
+        table = table_of(flow, name, loaded.flow.incarnation)
+        files = table.files()
+    except TidegaugeError as refused:  # one table that cannot be read does not hide the others
+        state: OutputState = "stalled" if isinstance(refused, Transient) else "failed"
+        return OutputReport(name, plan.source, state, 0, published, 0, 0, 0, refused)
+    failure = loaded.sources[plan.source].failure or loaded.outputs[name].outstanding(table.upper)
+    upper = holds(loaded, plan.source, table.upper)
     return OutputReport(
         name=name,
         source=plan.source,
-        state=state,
-        upper=held,
+        state="failed" if failure is not None else "live" if upper >= published else "catching_up",
+        upper=upper,
+        lag=max(0, published - upper),
         rows=sum(file.rows for file in files),
         bytes=sum(file.bytes for file in files),
         files=len(files),

@@ -42,8 +42,10 @@ class Performed:
 Performer = Callable[[Order], Performed]
 
 
-def performer(plans: Mapping[str, OutputPlan], sources: Mapping[str, Source], engine: Engine, env: Env) -> Performer:
-    """Return the function that performs orders with these sources on this engine.
+def performer(
+    plans: Mapping[str, OutputPlan], sources: Mapping[str, Source], engine: Engine, env: Env, *, mark: str
+) -> Performer:
+    """Return the function that performs orders with these sources on this engine. Names of jobs begin with `mark`.
 
     Schemas of outputs are asked of the engine once: a source's schema never changes.
     """
@@ -56,7 +58,7 @@ def performer(plans: Mapping[str, OutputPlan], sources: Mapping[str, Source], en
         return schemas[plan.name]
 
     def perform(order: Order) -> Performed:
-        need, job = order.need, env.unique()
+        need, job = order.need, mark + env.unique()[-16:]
         reads, failures = [], []
         for name, slices in order.slices.items():
             source, bound = sources[name], order.bounds[name]

@@ -66,12 +66,13 @@ def _epoch(store: Store, flow: str, published: int, as_of: AsOf) -> int | None:
     return epoch
 
 
-def _check_held(loaded: Loaded, output: str, source: str, held: int, epoch: int) -> None:
+def _check_held(loaded: Loaded, output: str, source: str, table_upper: int, epoch: int) -> None:
+    held = holds(loaded, source, table_upper)
     if epoch < held:
         return
-    failure = loaded.sources[source].failure
-    if failure is not None and epoch >= failure[0]:
-        raise OutputHasFailed(output=output, epoch=failure[0], as_of=epoch, detail=failure[1].summary)
+    for failure in (loaded.sources[source].failure, loaded.outputs[output].outstanding(table_upper)):
+        if failure is not None and epoch >= failure[0]:
+            raise OutputHasFailed(output=output, epoch=failure[0], as_of=epoch, detail=failure[1].summary)
     raise OutputIsBehind(output=output, upper=held, as_of=epoch)
 
 
@@ -82,10 +83,12 @@ def _view(flow: Dataflow, output: str, as_of: AsOf) -> _View:
     with opened(flow, Env()) as store:
         loaded = store.load(flow.name)
         named = _epoch(store, flow.name, loaded.flow.published, as_of)
+    if output not in loaded.outputs or source not in loaded.sources:  # planned: it has not run yet
+        raise NotPublished(as_of=f"a row of {output}", published=loaded.flow.published)
     table = table_of(flow, output, loaded.flow.incarnation)
     held = holds(loaded, source, table.upper)
     epoch = min(loaded.flow.published, held) - 1 if named is None else named
-    _check_held(loaded, output, source, held, epoch)
+    _check_held(loaded, output, source, table.upper, epoch)
     schema = table.schema
     if schema is None:
         raise NotPublished(as_of=f"a row of {output}", published=loaded.flow.published)

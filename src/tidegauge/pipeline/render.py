@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from tidegauge.dataflow import INT, EventQueue, Stream, Worker
 from tidegauge.env import Env
 from tidegauge.pipeline.board import Board
+from tidegauge.pipeline.failures import OutputFailures
 from tidegauge.pipeline.job import OutputPlan
 from tidegauge.pipeline.perform import Performer
 from tidegauge.pipeline.stage import StageSetup, stage
@@ -41,7 +42,11 @@ __all__ = ["Opened", "render"]
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A flow with everything durable opened: what rendering starts from."""
+    """A flow with everything durable opened: what rendering starts from.
+
+    failed: sources that have failed. outstanding: outputs that failed for reasons of their own and are tried again,
+    with the epochs.
+    """
 
     name: str
     tick: float
@@ -51,6 +56,7 @@ class Opened:
     timeline: Timeline
     published: int
     failed: Mapping[str, Failed]
+    outstanding: Mapping[str, int]
     store: Store
     lease: Lease
 
@@ -75,6 +81,8 @@ def render(
     answers = {name: EventQueue(GAUGE) for name in live}
     acknowledgements = {name: EventQueue(INT) for name in live}
     failures = EventQueue(INT)
+
+    output_failures = OutputFailures(flow.store, flow.lease, known=flow.outstanding, watch=board.output_failed)
 
     def discard(output: str, files: tuple[StagedFile, ...]) -> None:
         flow.tables[output].discard(files)
@@ -119,6 +127,7 @@ def render(
                 uppers=uppers,
                 limits=limits,
                 perform=perform,
+                failures=output_failures,
                 discard=discard,
                 spawn=spawn,
                 env=env,
@@ -128,7 +137,15 @@ def render(
         )
         staging.failures.capture(failures)
         commits: list[Stream[Committed]] = [
-            persist(manifests, output=name, table=flow.tables[name], env=env, backoff=backoff, watcher=board)
+            persist(
+                manifests,
+                output=name,
+                table=flow.tables[name],
+                env=env,
+                backoff=backoff,
+                failures=output_failures,
+                watcher=board,
+            )
             for name, manifests in staging.manifests.items()
         ]
         committed = scope.concatenate(commits)

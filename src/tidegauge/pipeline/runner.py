@@ -28,7 +28,7 @@ from tidegauge.pipeline.render import Opened, render
 from tidegauge.remap.round import Failed
 from tidegauge.remap.store import Holder, Lease, OutputSpec, SourceSpec, Store
 from tidegauge.remap.timeline import Timeline
-from tidegauge.sinks.protocol import OutputId
+from tidegauge.sinks.protocol import OutputId, Sweeping, job_mark
 from tidegauge.sources.reader import Spawn
 
 if TYPE_CHECKING:
@@ -91,6 +91,7 @@ class Runner:
                 uppers={name: table.upper for name, table in opened.tables.items()},
                 published=opened.published,
                 failed=opened.failed,
+                retried=opened.outstanding,
                 env=env,
                 changed=watch or _unwatched,
             )
@@ -98,7 +99,7 @@ class Runner:
             render(
                 opened,
                 self._worker,
-                perform=performer(flow.outputs, flow.sources, engine, env),
+                perform=performer(flow.outputs, flow.sources, engine, env, mark=job_mark(self.lease.incarnation)),
                 board=self.board,
                 env=env,
                 spawn=spawn,
@@ -134,6 +135,14 @@ class Runner:
             name: plan.sink.open(OutputId(flow.name, name, loaded.flow.incarnation))
             for name, plan in flow.outputs.items()
         }
+        outstanding = {}
+        for name, table in tables.items():
+            if isinstance(table, Sweeping):
+                table.sweep(self.lease.renew)
+            if (left := loaded.outputs[name].outstanding(table.upper)) is not None:
+                outstanding[name] = left[0]
+            elif loaded.outputs[name].failure is not None:  # the driver died between a commit and this
+                store.clear_output_failure(self.lease, name)
         return Opened(
             name=flow.name,
             tick=flow.tick,
@@ -149,6 +158,7 @@ class Runner:
             ),
             published=loaded.flow.published,
             failed=failed,
+            outstanding=outstanding,
             store=store,
             lease=self.lease,
         )

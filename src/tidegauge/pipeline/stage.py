@@ -9,20 +9,26 @@ What a failure does:
 
     engine failure, transient error     -> the whole job again, after a growing delay; the flow stops after `ATTEMPTS`
     definite error of a source at e     -> `Failed(source, e)`; its outputs get `[lower, e)` and no more
-    definite error of one output at e   -> that output gets `[lower, e)` and no more; the others go on
+    definite error of one output at e   -> noted durably; that output gets `[lower, e)` and no more; the others go on
+
+The slices that arrive are the work list. They come in the order of their epochs, and are kept until every output has
+them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Final, Protocol
 
 from tidegauge.dataflow import OperatorBuilder, OperatorContext, OperatorInput, OperatorOutput, Stream
 from tidegauge.env import Env
-from tidegauge.errors.base import TidegaugeError, Transient, brief
+from tidegauge.errors.base import Transient, brief
 from tidegauge.errors.running import JobGaveUp
+from tidegauge.pipeline.failures import OutputFailures
 from tidegauge.pipeline.job import Failure, OutputPlan
 from tidegauge.pipeline.need import Need, next_need
 from tidegauge.pipeline.perform import Order, Performed, Performer
@@ -31,11 +37,11 @@ from tidegauge.reclock.slices import span
 from tidegauge.remap.binding import Slice
 from tidegauge.remap.round import Failed
 from tidegauge.remap.timeline import Timeline
-from tidegauge.sinks.persist import Manifest
+from tidegauge.sinks.persist import Manifest, OutputFailed
 from tidegauge.sinks.protocol import StagedFile
 from tidegauge.sources.reader import Spawn, backoff
 
-__all__ = ["ATTEMPTS", "JOB_LIMITS", "OutputFailed", "StageSetup", "StageWatcher", "Staging", "endings", "stage"]
+__all__ = ["ATTEMPTS", "JOB_LIMITS", "StageSetup", "StageWatcher", "Staging", "endings", "stage"]
 
 ATTEMPTS: Final = 6
 """How often a job is tried before the flow stops."""
@@ -43,14 +49,7 @@ ATTEMPTS: Final = 6
 JOB_LIMITS: Final[Mapping[str, int]] = {"bytes": 1 << 30, "records": 10_000_000}
 """How many positions of a source, by its unit, one job coalesces. A single epoch may be larger: it is never split."""
 
-
-@dataclass(frozen=True, slots=True)
-class OutputFailed:
-    """An output has failed for a reason of its own: it holds the epochs before `epoch` and no more."""
-
-    output: str
-    epoch: int
-    error: TidegaugeError
+_EPOCH: Final = attrgetter("epoch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,6 @@ class StageWatcher(Protocol):
     def staging(self, need: Need) -> None: ...  # noqa: D102
     def staged(self, need: Need, performed: Performed) -> None: ...  # noqa: D102
     def retrying(self, need: Need, error: BaseException, attempt: int) -> None: ...  # noqa: D102
-    def output_failed(self, failure: OutputFailed) -> None: ...  # noqa: D102
 
 
 def endings(failures: Iterable[Failure], plans: Mapping[str, OutputPlan]) -> dict[str, int]:
@@ -83,13 +81,18 @@ def endings(failures: Iterable[Failure], plans: Mapping[str, OutputPlan]) -> dic
     return ends
 
 
+def between(slices: Sequence[Slice], lower: int, upper: int) -> Sequence[Slice]:
+    """Return the slices of the epochs `[lower, upper)`, of slices in the order of their epochs."""
+    return slices[bisect_left(slices, lower, key=_EPOCH) : bisect_left(slices, upper, key=_EPOCH)]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StageSetup:
     """What the operator works with.
 
     units: what a position of each source counts. uppers: the first epoch that each output lacks. limits: outputs of
-    sources that had failed before, with the epoch at which they end. discard: forgets files staged in vain. going:
-    whether to begin another job.
+    sources that had failed before, with the epoch at which they end. failures: where the failures of outputs go, and
+    which outputs have ended by one. discard: forgets files staged in vain. going: whether to begin another job.
     """
 
     timeline: Timeline
@@ -98,6 +101,7 @@ class StageSetup:
     uppers: Mapping[str, int]
     limits: Mapping[str, int]
     perform: Performer
+    failures: OutputFailures
     discard: Callable[[str, tuple[StagedFile, ...]], None]
     spawn: Spawn
     env: Env
@@ -137,6 +141,8 @@ class _Stage:
 
     def settle(self) -> None:
         """Bring the capabilities to where the outputs stand; an output that has ended releases its own for good."""
+        for name, end in self.setup.failures.ended.items():
+            self.limits[name] = min(end, self.limits.get(name, end))
         for name, upper in self.uppers.items():
             capability = self.capabilities.get(name)
             if capability is None:
@@ -150,8 +156,8 @@ class _Stage:
             return
         least = min(self.uppers[name] for name in self.capabilities)
         self.failure_capability.downgrade(least)
-        for source, waiting in self.slices.items():
-            self.slices[source] = [s for s in waiting if s.epoch >= least]
+        for waiting in self.slices.values():
+            del waiting[: bisect_left(waiting, least, key=_EPOCH)]
 
     def step(self, inputs: list[OperatorInput], outputs: list[OperatorOutput]) -> None:
         """Take in slices, hear of a job that ended, and begin as many needs as can be met at once."""
@@ -159,6 +165,8 @@ class _Stage:
             for planned in batch:
                 for source, found in planned.slices.items():
                     self.slices.setdefault(source, []).extend(found)
+        if self.setup.failures.ended:  # a table may have refused since
+            self.settle()
         elements = inputs[0].frontier.elements()
         sealed = min(elements) if elements else self.timeline.upper
         while True:
@@ -176,20 +184,16 @@ class _Stage:
 
     def begin(self, need: Need, outputs: list[OperatorOutput]) -> None:
         """Start a job for a need, or meet it at once where its epochs hold nothing for its outputs."""
-        wanted = {self.plans[name].source for name in need.outputs}
-        held = {
-            source: [s for s in self.slices.get(source, []) if need.lower <= s.epoch < need.upper]
-            for source in sorted(wanted)
-        }
+        wanted = sorted({self.plans[name].source for name in need.outputs})
+        held = {source: between(self.slices.get(source, ()), need.lower, need.upper) for source in wanted}
         upper = need.upper
-        for source in wanted:
-            limit = JOB_LIMITS[self.setup.units[source]]
-            upper = span({source: self.timeline.tables[source]}, need.lower, upper, limit=limit)
+        for source, pieces in held.items():
+            upper = span(pieces, upper, limit=JOB_LIMITS[self.setup.units[source]])
         need = Need(need.outputs, need.lower, upper)
         order = Order(
             need,
-            {source: kept for source, found in held.items() if (kept := [s for s in found if s.epoch < need.upper])},
-            {source: self.timeline.bound(source) for source in sorted(wanted)},
+            {source: list(kept) for source, found in held.items() if (kept := between(found, need.lower, upper))},
+            {source: self.timeline.bound(source) for source in wanted},
         )
         if order.slices:
             self.setup.watcher.staging(need)
@@ -224,6 +228,7 @@ class _Stage:
         for name in need.outputs:
             if name in ends:
                 self.limits[name] = min(ends[name], self.limits.get(name, ends[name]))
+            if name in ends or name not in self.capabilities:  # the latter: its table has refused in the meantime
                 if name in performed.result.staged:
                     self.setup.discard(name, performed.result.staged[name].files)
             elif name in performed.schemas:
@@ -250,17 +255,14 @@ class _Stage:
         self.quiet_until = self.setup.env.monotonic() + backoff(self.attempt)
 
     def report(self, found: Iterable[Failure], outputs: list[OperatorOutput]) -> None:
-        """Say what has failed for good:
-
-        sources to the remap operator, outputs to the watcher. Each once, the first.
-        """
-        for failure in sorted(found, key=lambda f: f.epoch, reverse=True):
-            if failure.output is not None:
-                self.setup.watcher.output_failed(OutputFailed(failure.output, failure.epoch, failure.error))
-        firsts = {f.source: f for f in sorted(found, key=lambda f: -f.epoch) if f.output is None}
+        """Say what has failed for good: sources to the remap operator, outputs to the log. Each once, the first."""
+        firsts = {(f.source, f.output): f for f in sorted(found, key=lambda f: -f.epoch)}
         for failure in firsts.values():
-            failed = Failed(failure.source, failure.epoch, failure.error)
-            outputs[-1].give(self.failure_capability, [failed])
+            if failure.output is not None:
+                self.setup.failures.failed(OutputFailed(failure.output, failure.epoch, failure.error))
+            else:
+                failed = Failed(failure.source, failure.epoch, failure.error)
+                outputs[-1].give(self.failure_capability, [failed])
 
     def deliver(self, name: str, manifest: Manifest, outputs: list[OperatorOutput]) -> None:
         """Hand a manifest to its sink and move the output's upper."""

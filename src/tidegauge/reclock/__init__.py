@@ -22,6 +22,6 @@ durably before `e` is exactly what upstream may be told to forget (law 4).
 """
 
 from tidegauge.reclock.columns import EPOCH, frontier_to_epoch, stamp
-from tidegauge.reclock.slices import coalesce, plan_span, resumption, span
+from tidegauge.reclock.slices import held, plan_span, resumption, span
 
-__all__ = ["EPOCH", "coalesce", "frontier_to_epoch", "plan_span", "resumption", "span", "stamp"]
+__all__ = ["EPOCH", "frontier_to_epoch", "held", "plan_span", "resumption", "span", "stamp"]

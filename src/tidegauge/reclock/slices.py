@@ -14,18 +14,16 @@ before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from operator import attrgetter
 
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.remap.binding import Slice
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.table import RemapTable
 
-__all__ = ["coalesce", "plan_span", "resumption", "span"]
-
-_WINDOW: Final = 1024
-"""How many epochs are looked at together: enough to be quick, few enough for a backlog of millions."""
+__all__ = ["held", "plan_span", "resumption", "span"]
 
 
 def plan_span(tables: Mapping[str, RemapTable], lower: int, upper: int) -> dict[str, list[Slice]]:
@@ -34,34 +32,35 @@ def plan_span(tables: Mapping[str, RemapTable], lower: int, upper: int) -> dict[
     return {name: slices for name, slices in planned.items() if slices}
 
 
-def coalesce(sizes: Iterable[int], limit: int) -> int:
-    """Return how many epochs, of these sizes in order, one job takes: as many as stay within the limit together.
+def span(slices: Iterable[Slice], upper: int, *, limit: int) -> int:
+    """Return the upper of the epochs that one job takes, at most `upper`, given a source's slices in epoch order.
 
-    At least one if there is any, however large: an epoch is never split. Looks no further than it has to.
+    As many epochs as stay within the limit together, and at least one that holds something, however large: an epoch
+    is never split. Looks no further than it has to.
 
-    >>> coalesce([3, 3, 3, 3], limit=10), coalesce([99, 1], limit=10), coalesce([], limit=10)
-    (3, 1, 0)
+    >>> backlog = [Slice("orders", epoch, "p0", 3 * epoch, 3 * epoch + 3) for epoch in range(4)]
+    >>> span(backlog, 4, limit=10), span(backlog, 4, limit=1), span(backlog, 4, limit=12), span([], 4, limit=10)
+    (3, 1, 4, 4)
     """
     if limit < 1:
         raise InvalidArgument(parameter="limit", value=limit, expected="at least one position per job")
-    taken = total = 0
-    for size in sizes:
+    total = 0
+    epoch: int
+    for epoch, pieces in groupby(slices, key=attrgetter("epoch")):
+        size = sum(piece.size for piece in pieces)
+        if total and total + size > limit:
+            return min(upper, epoch)
         total += size
-        if taken and total > limit:
-            break
-        taken += 1
-    return taken
+    return upper
 
 
-def span(tables: Mapping[str, RemapTable], lower: int, upper: int, *, limit: int) -> int:
-    """Return the upper of the epochs from `lower` on that one job takes, at most `upper`.
+def held(table: RemapTable, upper: int) -> int:
+    """Return the first epoch that an output of the source lacks, whose table holds the epochs before `upper`.
 
-    The limit holds for each source on its own, because sources count in units of their own.
+    Epochs in which the source holds nothing are held without a commit.
     """
-    furthest = upper
-    for table in tables.values():
-        furthest = min(furthest, lower + coalesce(_sizes(table, lower, furthest), limit))
-    return furthest
+    lacking = table.slices(min(upper, table.upper), table.upper)
+    return lacking[0].epoch if lacking else table.upper
 
 
 def resumption(tables: Mapping[str, RemapTable], uppers: Mapping[str, int]) -> dict[str, Frontier]:
@@ -73,12 +72,3 @@ def resumption(tables: Mapping[str, RemapTable], uppers: Mapping[str, int]) -> d
         return {}
     least = min(uppers.values())
     return {name: table.inverse(least) for name, table in sorted(tables.items())}
-
-
-def _sizes(table: RemapTable, lower: int, upper: int) -> Iterator[int]:
-    for start in range(lower, upper, _WINDOW):
-        stop = min(start + _WINDOW, upper)
-        sizes = [0] * (stop - start)
-        for piece in table.slices(start, stop):
-            sizes[piece.epoch - start] += piece.size
-        yield from sizes

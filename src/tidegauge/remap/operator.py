@@ -220,9 +220,15 @@ class _Remap:
         elif self.live:
             self.number += 1
             self.ticked_at = now
-            self.round = Round(self.number, now + PATIENCE, frozenset(self.live))
-            self.answers.clear()
-            for source in sorted(self.live):
+            self.answers = {s: answer for s, answer in self.answers.items() if s in self.live and _last(answer)}
+            asked = self.live - self.answers.keys()
+            self.round = Round(self.number, now + PATIENCE, frozenset(asked))
+            for source in sorted(asked):
                 tick = Tick(self.number, self.timeline.bound(source))
                 outputs[self.ports[source]].give(self.tick_capabilities[source], [tick])
-            self.activator.activate_after(PATIENCE)
+            self.activator.activate_after(PATIENCE if asked else 0.0)
+
+
+def _last(answer: Answer) -> bool:
+    """Whether a reader has said all that it ever will. When it comes after its round, it is kept for the next one."""
+    return answer.probe is not None and answer.probe.upper.sealed

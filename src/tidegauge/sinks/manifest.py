@@ -56,7 +56,7 @@ class Manifest:
         if self.schema is not None:
             data["columns"] = [{"name": field.name, "type": str(field.type)} for field in self.schema]
             data["arrow_schema"] = base64.b64encode(self.schema.serialize().to_pybytes()).decode("ascii")
-        return json.dumps(data, indent=1).encode()
+        return f"{json.dumps(data, indent=1)}\n".encode()
 
     @staticmethod
     def decode(text: bytes, *, path: str) -> Manifest:

@@ -28,7 +28,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -46,9 +46,10 @@ from tidegauge.errors.sinks import (
     TableUpperMismatch,
 )
 from tidegauge.sinks.columns import differences, rows_schema
+from tidegauge.sinks.litter import sweep
 from tidegauge.sinks.location import inside, local_folder, make_folder, synchronise, writing
 from tidegauge.sinks.manifest import MANIFEST, Manifest, folder_name
-from tidegauge.sinks.protocol import OutputId, StagedFile
+from tidegauge.sinks.protocol import OutputId, StagedFile, job_mark
 from tidegauge.sinks.staging import ParquetStager, check_span, staged_status
 
 __all__ = ["ParquetChain", "ParquetSink"]
@@ -153,6 +154,10 @@ class ParquetChain:
                     raise InvalidArgument(parameter="files", value=file.path, expected="files that were staged")
                 path.unlink(missing_ok=True)
         self._remove_empty(files)
+
+    def sweep(self, confirm: Callable[[], None]) -> None:
+        """Remove what earlier drivers of this flow staged and did not commit; `litter` has the argument."""
+        sweep(Path(self._folder, _STAGED), job_mark(self._output.incarnation), confirm)
 
     def files(self) -> list[StagedFile]:
         """Return the committed files in commit order."""

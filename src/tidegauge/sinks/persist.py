@@ -4,12 +4,16 @@ Invariants. A commit covers everything from the table's own upper on, so the tab
 which the output's source holds nothing are *vacuous*: by law 1 their content is known to be empty, and the next
 commit covers them. The capability of a span is kept until the span is committed, so the frontier of the output is
 what is held durably. The table is compared, not trusted: see `decide`.
+
+A table that refuses for good fails its output alone: the operator lets go of what it holds, on purpose, so that the
+others are published without it, and of what still comes.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -17,11 +21,11 @@ import pyarrow as pa
 
 from tidegauge.dataflow import Capability, OperatorBuilder, OperatorContext, OperatorInput, OperatorOutput, Stream
 from tidegauge.env import Env
-from tidegauge.errors.base import Transient, brief
+from tidegauge.errors.base import Definite, TidegaugeError, Transient, brief
 from tidegauge.errors.running import OutputNotWritable, SpanConflict
 from tidegauge.sinks.protocol import StagedFile, Table
 
-__all__ = ["ATTEMPTS", "Committed", "Manifest", "OpenTable", "OutputWatcher", "decide", "persist"]
+__all__ = ["ATTEMPTS", "Committed", "FailureLog", "Manifest", "OutputFailed", "OutputWatcher", "decide", "persist"]
 
 ATTEMPTS = 8
 """How often a commit is tried before the flow stops: about half a minute."""
@@ -49,14 +53,32 @@ class Committed:
     bytes: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class OutputFailed:
+    """An output has failed for a reason of its own: it holds the epochs before `epoch` and no more."""
+
+    output: str
+    epoch: int
+    error: TidegaugeError
+
+
+class FailureLog(Protocol):
+    """Makes the failures of outputs durable, and takes them back."""
+
+    def failed(self, failure: OutputFailed) -> None:
+        """Note that an output has failed."""
+        ...
+
+    def passed(self, output: str, upper: int) -> None:
+        """Note that an output's table holds every epoch before `upper`."""
+        ...
+
+
 class OutputWatcher(Protocol):
     """Is told what happens to an output, for people."""
 
     def committed(self, committed: Committed) -> None: ...  # noqa: D102
     def stalled(self, output: str, error: Exception, attempt: int) -> None: ...  # noqa: D102
-
-
-OpenTable = Callable[[], Table]
 
 
 def decide(table_upper: int, manifest: Manifest) -> Literal["commit", "held", "behind", "inside"]:
@@ -81,6 +103,7 @@ def persist(
     table: Table,
     env: Env,
     backoff: Callable[[int], float],
+    failures: FailureLog,
     watcher: OutputWatcher,
 ) -> Stream[Committed]:
     """Build the operator for one output."""
@@ -93,6 +116,7 @@ def persist(
         waiting: deque[tuple[Capability, Manifest]] = deque()
         attempt = 0
         quiet_until = float("-inf")
+        over = False
 
         def commit(manifest: Manifest) -> None:
             if manifest.schema is None:
@@ -106,11 +130,21 @@ def persist(
             else:
                 last = manifest.upper - 1
                 raise SpanConflict(output=output, lower=manifest.lower, last=last, actual=table.upper)
+            failures.passed(output, table.upper)
+
+        def let_go() -> None:
+            while waiting:
+                capability, manifest = waiting.popleft()
+                with suppress(OSError, TidegaugeError):  # what stays is litter, and the table has said what is wrong
+                    table.discard(manifest.files)
+                capability.drop()
 
         def step(inputs: list[OperatorInput], outputs: list[OperatorOutput]) -> None:
-            nonlocal attempt, quiet_until
+            nonlocal attempt, quiet_until, over
             for message, batch in inputs[0].drain():
                 waiting.extend((message.retain(), manifest) for manifest in batch)
+            if over:
+                let_go()
             while waiting:
                 if (wait := quiet_until - env.monotonic()) > 0:
                     context.activator.activate_after(wait)
@@ -125,6 +159,11 @@ def persist(
                     watcher.stalled(output, error, attempt)
                     quiet_until = env.monotonic() + backoff(attempt)
                     continue
+                except Definite as error:
+                    failures.failed(OutputFailed(output, manifest.lower, error))
+                    over = True
+                    let_go()
+                    return
                 attempt = 0
                 waiting.popleft()
                 done = Committed(output, manifest.upper, manifest.rows, sum(file.bytes for file in manifest.files))

@@ -2,20 +2,25 @@
 
 Invariants: what is staged and not committed is invisible to every reader, and harmless for ever; `commit` is a
 compare-and-append on the table's upper, so two drivers can never both append one epoch; what is in the table is what
-counts (the store's copy of the upper is a cache).
+counts, and there is no copy of the upper anywhere else.
 
 A sink is a picklable value, because its `stage` runs in tasks. `open` gives the driver's side of it, a `Table`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
-__all__ = ["OutputId", "Sink", "StagedFile", "Stager", "Table"]
+__all__ = ["OutputId", "Sink", "StagedFile", "Stager", "Sweeping", "Table", "job_mark"]
+
+
+def job_mark(incarnation: str) -> str:
+    """Return the 16 hex digits with which the names of a flow's jobs begin: they tell whose is what was staged."""
+    return incarnation[-16:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +109,18 @@ class Table(Protocol):
 
     def uris(self, files: Sequence[StagedFile]) -> list[str]:
         """Return full paths or URIs of the given files, for a reader."""
+        ...
+
+
+@runtime_checkable
+class Sweeping(Protocol):
+    """A `Table` that can tell what was staged in vain, and so clears up after drivers that died."""
+
+    def sweep(self, confirm: Callable[[], None]) -> None:
+        """Remove what earlier drivers of this flow staged and did not commit.
+
+        To be called with the lease, before anything is staged. `confirm` raises when the lease was lost meanwhile.
+        """
         ...
 
 

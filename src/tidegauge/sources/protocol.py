@@ -1,7 +1,7 @@
 """What a source is: four small methods, of which one runs in a task.
 
-Invariant (law 2): `read` yields exactly the records of its split, `[lower, upper)` of one partition, or raises; it never
-reads on to whatever is newest, and a short read is an error, never an empty result.
+Invariant (law 2): `read` yields exactly the records of its split, `[lower, upper)` of one partition, or raises; it
+never reads on to whatever is newest, and a short read is an error, never an empty result.
 
 Errors are `Transient` (the source is stalled and tried again) or `Definite` (the source has failed for good). Any
 `OSError` that a source lets through counts as transient.
@@ -85,8 +85,8 @@ class Source(Protocol):
     def probe(self, bound: Bound, *, now: datetime) -> Probe:
         """Ask upstream how far it is, given what is durably bound. Runs in the driver, on the flow's tick.
 
-        `Probe.upper` is never before `bound.frontier`, and at most one epoch's worth beyond it. Raises `Definite` when
-        what was bound is no longer there as it was.
+        `Probe.upper` is never before `bound.frontier`, and at most one epoch's worth beyond it. Raises `Definite`
+        when what was bound is no longer there as it was.
         """
         ...
 

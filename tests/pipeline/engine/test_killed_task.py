@@ -1,13 +1,15 @@
-"""A task's process that is killed is tried again by the flow, and every row is there once."""
+"""A task's process that is killed, and an executor: what they did is done again, and every row is there once."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.pipeline.engine.whole_flow import on_spark
 
 import tidegauge as tg
 from tidegauge.pipeline.engine import SparkEngine
@@ -40,3 +42,13 @@ def test_a_flow_whose_task_is_killed_once_loses_and_doubles_nothing(spark: Spark
         table = tg.read_arrow(flow, output)
         places = set(zip(table.column("_partition").to_pylist(), table.column("_offset").to_pylist(), strict=True))
         assert (table.num_rows, len(places)) == (900, 900)
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds the executor by /proc")
+def test_a_flow_on_a_cluster_goes_on_without_an_executor_that_is_killed(cluster: str, tmp_path: Path) -> None:
+    found = on_spark(cluster, tmp_path, "deadly_flow")
+    assert (tmp_path / "again").exists(), "no task was lost"
+    written = [json.loads(line) for file in sorted((tmp_path / "in").glob("*.jsonl")) for line in file.open()]
+    ids = {output: sorted(json.loads(row)["id"] for row in rows) for output, rows in found.items()}
+    assert ids["plain"] == ids["deadly"] == sorted(order["id"] for order in written)
+    assert ids["large"] == sorted(order["id"] for order in written if order["amount"] > 20)

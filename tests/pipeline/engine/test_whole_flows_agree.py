@@ -6,20 +6,15 @@ classic, Connect, and a cluster of two workers.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from tests.pipeline.engine import whole_flow
-from tests.pipeline.engine.clusters import ROOT
+from tests.pipeline.engine.whole_flow import Rows, on_spark
 
 import tidegauge as tg
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-
-Rows = dict[str, list[str]]
 
 
 @pytest.fixture(scope="module")
@@ -29,17 +24,6 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Rows:
     flow = whole_flow.arrow_flow(root)
     flow.run("caught-up", engine=tg.LocalEngine(threads=2))
     return whole_flow.rows(flow)
-
-
-def on_spark(url: str, root: Path) -> Rows:
-    """Run the flow on the Spark at a URL, from a process of its own."""
-    whole_flow.fill(root)
-    command = [sys.executable, "-m", "tests.pipeline.engine.whole_flow", url, str(root)]
-    environ = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=280, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
-    found: Rows = json.loads(done.stdout.splitlines()[-1])
-    return found
 
 
 def check(found: Rows, local: Rows) -> None:

@@ -1,12 +1,15 @@
-"""One whole flow, run on the Spark at a URL from a process of its own: `python -m tests.pipeline.engine.whole_flow
-URL ROOT`.
+"""Whole flows, run on the Spark at a URL from a process of their own: `python -m tests.pipeline.engine.whole_flow URL
+ROOT [FLOW...]`.
 
-Without a URL it can be run by any engine. `rows` reads its tables back, as data that can be compared and sent.
+Without a URL they can be run by any engine. `rows` reads their tables back, as data that can be compared and sent.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,9 +17,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from tests.pipeline.engine import cases
+from tests.pipeline.engine.clusters import ROOT
 
 import tidegauge as tg
 from tidegauge.pipeline.engine import SparkEngine
+
+Rows = dict[str, list[str]]
 
 ORDERS = "id long, user string, amount double, at timestamp, tags array<string>"
 
@@ -71,7 +77,37 @@ def days(frame: Any) -> Any:
     return frame.groupBy("_epoch", "user").count().withColumnRenamed("count", "orders")
 
 
-def rows(flow: tg.Dataflow) -> dict[str, list[str]]:
+def executor() -> int:
+    """Return the process of the executor that this task runs in: an ancestor of its Python worker."""
+    pid = os.getpid()
+    while b"CoarseGrainedExecutorBackend" not in Path(f"/proc/{pid}/cmdline").read_bytes():
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return pid
+
+
+def deadly_flow(root: Path) -> tg.Dataflow:
+    """Orders, with a function that kills the executor which comes to the 200th order first, and tells of the next."""
+
+    def kill(batch: pa.RecordBatch) -> pa.RecordBatch:
+        if 200 in batch.column("id").to_pylist():
+            try:
+                (root / "killed").touch(exist_ok=False)
+            except FileExistsError:
+                (root / "again").touch()
+                return batch
+            os.kill(executor(), signal.SIGKILL)
+        return batch
+
+    flow = tg.Dataflow("deadly", store=f"sqlite:///{root}/deadly.db", tick=0.05)
+    files = tg.FileSource(f"{root}/in/*.jsonl", format=tg.Json(ORDERS), max_bytes_per_epoch=9000, split_bytes=2000)
+    orders = flow.source("orders", files)
+    flow.sink("plain", orders, tg.DeltaSink(f"{root}/deadly/plain"))
+    flow.sink("large", orders.filter("amount > 20").select("id"), tg.DeltaSink(f"{root}/deadly/large"))
+    flow.sink("deadly", orders.map_batches(kill), tg.ParquetSink(f"{root}/deadly/deadly"))
+    return flow
+
+
+def rows(flow: tg.Dataflow) -> Rows:
     """Every row of every output, sorted, as text."""
     found = {}
     for output in flow.outputs:
@@ -80,18 +116,33 @@ def rows(flow: tg.Dataflow) -> dict[str, list[str]]:
     return found
 
 
+FLOWS = {make.__name__: make for make in (arrow_flow, spark_flow, deadly_flow)}
+
+
+def on_spark(url: str, root: Path, *flows: str) -> Rows:
+    """Run flows on the Spark at a URL, from a process of its own, and return what is in their tables."""
+    fill(root)
+    command = [sys.executable, "-m", "tests.pipeline.engine.whole_flow", url, str(root), *flows]
+    environ = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    found: Rows = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
 def main() -> None:
-    """Run both flows on the Spark at the URL and print what is in their tables."""
-    url, root = sys.argv[1], Path(sys.argv[2])
+    """Run the flows that are named, or those that make the same tables everywhere, and print what is in them."""
+    url, root, *names = sys.argv[1:]
     session = cases.session_at(url)
     engine = SparkEngine(session)
     found = {}
-    for make in (arrow_flow, spark_flow):
-        flow = make(root)
+    for make in [FLOWS[name] for name in names] or [arrow_flow, spark_flow]:
+        flow = make(Path(root))
         flow.run("caught-up", engine=engine)
         found.update(rows(flow))
-    frame = tg.read(session, spark_flow(root), "large", as_of=0)
-    found["large as of 0, by Spark"] = [str(frame.count())]
+    if not names:
+        frame = tg.read(session, spark_flow(Path(root)), "large", as_of=0)
+        found["large as of 0, by Spark"] = [str(frame.count())]
     engine.close()
     session.stop()
     print(json.dumps(found))

@@ -27,6 +27,7 @@ WRITES: list[Effect] = [
     "publish",
     "advance since",
     "record failure",
+    "record output failure",
     "release lease",
 ]
 ME = replace(Holder.current(Env()), run="a" * 32)
@@ -52,6 +53,7 @@ def drive(url: str, env: Env) -> None:
             store.publish(lease, expected=flow.published, upper=3, at=NOW)
         store.advance_since(lease, 1)
         store.record_failure(lease, "orders", 3, NameTaken(flow="shop", kind="source", name="orders"))
+        store.record_output_failure(lease, "raw", 3, NameTaken(flow="shop", kind="output", name="raw"))
         lease.release()
     finally:
         store.close()

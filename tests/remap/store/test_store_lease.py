@@ -141,7 +141,8 @@ def test_a_driver_that_lost_its_lease_can_write_nothing(
         lambda: store.register(lease, sources={"new": SourceSpec({})}, outputs={"o": OutputSpec("new", {})}),
         lambda: store.record_failure(lease, "orders", 1, LeaseLost(flow="shop", now="x")),
         lambda: store.clear_failure(lease, "orders"),
-        lambda: store.record_output(lease, "o", upper=1, rows=1, bytes=1),
+        lambda: store.record_output_failure(lease, "o", 1, LeaseLost(flow="shop", now="x")),
+        lambda: store.clear_output_failure(lease, "o"),
         lease.renew,
     ]
     for write in writes:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,8 @@ from sqlalchemy import make_url
 
 from tidegauge.env import Env
 from tidegauge.errors.base import TidegaugeError
-from tidegauge.errors.store import InvalidStoreUrl, NotAStore, StoreBusy, StoreNotWritable, StoreTooNew
-from tidegauge.remap.store import Holder, Store
+from tidegauge.errors.store import InvalidStoreUrl, NotAStore, StoreBusy, StoreFailed, StoreNotWritable, StoreTooNew
+from tidegauge.remap.store import Holder, OutputSpec, Store
 from tidegauge.remap.store.connect import Database, shown
 from tidegauge.remap.store.schema import LAYOUT
 
@@ -103,6 +105,77 @@ def test_a_store_of_a_newer_version_is_refused_and_left_as_it_is(url: str, env: 
     assert path.read_bytes() == before
 
 
+LAYOUT_1 = Path(__file__).with_name("layout_1.sql").read_text(encoding="utf-8")
+
+
+def write_layout_1(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.executescript(LAYOUT_1)
+    connection.close()
+
+
+def shape(path: Path) -> dict[str, list[tuple[str, str, int, int]]]:
+    """The columns of every table: name, type, whether NULL is refused, place in the key."""
+    connection = sqlite3.connect(path)
+    tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    found = {t: [(c[1], c[2], c[3], c[5]) for c in connection.execute(f"PRAGMA table_info({t})")] for t in tables}
+    connection.close()
+    return found
+
+
+def test_a_store_of_layout_1_is_brought_forward_and_keeps_what_it_holds(url: str, env: Env, tmp_path: Path) -> None:
+    write_layout_1(tmp_path / "store.db")
+    store = Store.open(url, env=env)
+    loaded = store.load("shop")
+    assert (loaded.flow.incarnation, loaded.flow.upper, loaded.flow.published) == ("b" * 32, 2, 1)
+    assert {name: o.source for name, o in loaded.outputs.items()} == {"raw": "orders", "clicks": "clicks"}
+    assert loaded.outputs["raw"].config == {"kind": "delta", "path": "/lake/raw"}
+    assert loaded.outputs["raw"].failure is None
+    orders, clicks = loaded.sources["orders"], loaded.sources["clicks"]
+    assert (orders.table.epoch_of("p0", 4), orders.table.epoch_of("p0", 5), orders.details["p0"]["path"]) == (
+        0,
+        1,
+        "/in/1",
+    )
+    assert clicks.table.sealed_at == 1
+    assert clicks.failure is not None
+    assert clicks.failure[0] == 1
+
+    lease = store.acquire("shop", holder=Holder.current(env))
+    store.register(lease, sources={}, outputs={"late": OutputSpec("orders", {})})
+    store.record_output_failure(lease, "late", 1, StoreBusy(url="x"))
+    assert store.load("shop").outputs["late"].failure is not None
+    store.close()
+
+    Store.open(f"sqlite:///{tmp_path}/new.db", env=env).close()
+    assert shape(tmp_path / "store.db") == shape(tmp_path / "new.db")
+
+
+def test_of_several_that_open_an_older_store_at_once_one_brings_it_forward(
+    url: str, env: Env, tmp_path: Path
+) -> None:
+    write_layout_1(tmp_path / "store.db")
+    with ThreadPoolExecutor(4) as threads:
+        stores = list(threads.map(lambda _: Store.open(url, env=env), range(4)))
+    for store in stores:
+        assert store.load("shop").flow.upper == 2
+        store.close()
+
+
+def test_a_store_that_cannot_be_brought_forward_in_whole_stays_as_it_is(url: str, env: Env, tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    write_layout_1(path)
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE VIEW mine AS SELECT name, bytes FROM outputs")  # someone else's, and in the way
+    connection.commit()
+    connection.close()
+    before = shape(path)
+    with pytest.raises(StoreFailed, match="mine"):
+        Store.open(url, env=env)
+    assert shape(path) == before
+
+
 def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(url: str, env: Env, tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     path.write_bytes(b"id,amount\n" * 1000)
@@ -141,7 +214,7 @@ def test_a_place_that_cannot_be_written_is_reported(path: str, env: Env, tmp_pat
 def test_a_store_that_others_keep_locked_is_busy_and_serves_again_afterwards(
     url: str, env: Env, tmp_path: Path
 ) -> None:
-    store = Store.open(f"{url}?timeout=0.01", env=env)
+    store = Store.open(f"{url}?timeout=0.01", env=replace(env, sleep=lambda _seconds: None))
     other = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreBusy):

@@ -1,4 +1,4 @@
-"""What a flow is made of: names are identity, columns are set once, failures stay."""
+"""What a flow is made of: names are identity, columns are set once."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def test_registering_again_changes_the_configuration_and_nothing_else(store: Sto
     store.register(
         lease, sources={"orders": SourceSpec({"path": "a"}, ID)}, outputs={"raw": OutputSpec("orders", {"to": "x"})}
     )
-    store.record_output(lease, "raw", upper=3, rows=10, bytes=100, schema=ID)
+    store.record_output_failure(lease, "raw", 3, NameTaken(flow="shop", kind="output", name="raw"))
     store.register(lease, sources={"orders": SourceSpec({"path": "b"})}, outputs={"raw": OutputSpec("orders", {})})
     loaded = store.load("shop")
     assert set(loaded.sources) == {"orders", "clicks"}
     assert (loaded.sources["orders"].config, loaded.sources["orders"].schema) == ({"path": "b"}, ID)
     raw = loaded.outputs["raw"]
-    assert (raw.source, raw.config, raw.upper, raw.rows, raw.bytes, raw.schema) == ("orders", {}, 3, 10, 100, ID)
+    assert (raw.source, raw.config, raw.failure and raw.failure[0]) == ("orders", {}, 3)
 
 
 def test_flows_of_one_store_do_not_see_each_other(store: Store, env: Env, lease: Lease) -> None:
@@ -83,19 +83,6 @@ def test_a_type_that_no_source_can_have_names_its_column(store: Store, lease: Le
         store.record_schema(lease, "orders", pa.schema([("spent", pa.list_(pa.duration("s")))]))
 
 
-def test_the_failure_at_the_least_epoch_stays_until_it_is_cleared(opened: Callable[[], Store], store: Store, lease: Lease) -> None:
-    first = NameTaken(flow="shop", kind="source", name="first")
-    store.record_failure(lease, "orders", 7, NameTaken(flow="shop", kind="source", name="later"))
-    store.record_failure(lease, "orders", 3, first)
-    store.record_failure(lease, "orders", 3, NameTaken(flow="shop", kind="source", name="again"))
-    store.record_failure(lease, "orders", 4, NameTaken(flow="shop", kind="source", name="second"))
-    failure = opened().load("shop").sources["orders"].failure
-    assert failure is not None
-    assert (failure[0], type(failure[1]), failure[1].evidence) == (3, NameTaken, first.evidence)
-    store.clear_failure(lease, "orders")
-    assert store.load("shop").sources["orders"].failure is None
-
-
 def test_what_is_not_there_cannot_be_written_to(store: Store, lease: Lease) -> None:
     writes: list[Callable[[], None]] = [
         lambda: store.record_schema(lease, "oders", ID),
@@ -105,8 +92,13 @@ def test_what_is_not_there_cannot_be_written_to(store: Store, lease: Lease) -> N
     for write in writes:
         with pytest.raises(UnknownName, match=r"source named 'oders'.* 'clicks', 'orders'"):
             write()
-    with pytest.raises(UnknownName, match="output named 'raw'"):
-        store.record_output(lease, "raw", upper=0, rows=0, bytes=0)
+    writes = [
+        lambda: store.record_output_failure(lease, "raw", 0, NameTaken(flow="f", kind="k", name="n")),
+        lambda: store.clear_output_failure(lease, "raw"),
+    ]
+    for write in writes:
+        with pytest.raises(UnknownName, match="output named 'raw'"):
+            write()
 
 
 @pytest.mark.parametrize("value", [object(), float("nan"), b"bytes"])

@@ -21,11 +21,15 @@ from typing import TYPE_CHECKING, Any, Final
 from tidegauge.errors.engine import JavaMissing
 
 if TYPE_CHECKING:
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
 __all__ = ["check_java", "create_session", "interrupt", "is_connect", "major_version", "plan_text", "slots", "tagged"]
 
 OLDEST_JAVA: Final = 17
+_REMOTE: Final = {"SPARK_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED"}
+"""What in the environment can make a session a Connect client, or has it made one."""
+
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 
 
@@ -59,6 +63,7 @@ def create_session(master: str) -> SparkSession:
     """Return a new session for flows alone: small jobs start fast, instants are UTC, nothing is printed."""
     check_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers run whatever python3 is first on the path
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
     settings = {
@@ -68,16 +73,29 @@ def create_session(master: str) -> SparkSession:
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "32768",
         "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
-        "spark.log.level": "ERROR",
         "spark.driver.extraJavaOptions": f'"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"',
     }
     if master.startswith("local"):
         settings |= {"spark.driver.host": "localhost", "spark.driver.bindAddress": "127.0.0.1"}
-    builder = SparkSession.builder.appName("tidegauge").master(master)
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    session: SparkSession = builder.getOrCreate()
+    conf = SparkConf().setAppName("tidegauge").setMaster(master).setAll(list(settings.items()))
+    _start_java(conf)
+    session: SparkSession = SparkSession.builder.config(conf=conf).getOrCreate()
     return session
+
+
+def _start_java(conf: SparkConf) -> None:
+    """Start the JVM of a classic session, with its context, out of reach of this process's terminal.
+
+    Else a signal to this process's group, as a terminal sends for Ctrl-C and a supervisor to stop a service, would
+    end the JVM under the epoch that is to be finished. It ends when this process does, because its input then does.
+    A JVM that this process has already is used as it is.
+    """
+    from pyspark import SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    if SparkContext._gateway is None and not _REMOTE & os.environ.keys():  # noqa: SLF001
+        gateway = launch_gateway(conf, {"start_new_session": True})  # type: ignore[no-untyped-call]
+        SparkContext(conf=conf, gateway=gateway)
 
 
 def is_connect(session: Any) -> bool:

@@ -32,7 +32,7 @@ from tidegauge.pipeline.engine.arrowtypes import spark_schema
 from tidegauge.pipeline.engine.hops import FEED, OUT, REPORT, pack_reads, reading, writing
 from tidegauge.pipeline.engine.parts import arrow_write, dealt, stream_schema
 from tidegauge.pipeline.engine.session import create_session, interrupt, is_connect, slots, tagged
-from tidegauge.pipeline.engine.sparkerrors import carried_error, root_message, row_error
+from tidegauge.pipeline.engine.sparkerrors import carried_error, quiet, root_message, row_error
 from tidegauge.pipeline.engine.sqlsteps import Prepared, applied, guarded, packed, prepare
 from tidegauge.pipeline.functions import result_schema, with_epoch
 from tidegauge.pipeline.job import EpochJob, Failure, JobResult, MapBatches, OutputPlan, OutputWork
@@ -151,7 +151,7 @@ class SparkEngine:
         if not any(read.splits for read in job.reads):
             return merge([], names)
         try:
-            with tagged(self.session, self._tag):
+            with tagged(self.session, self._tag), quiet():
                 if self._scheduler_pool is not None and not is_connect(self.session):
                     self.session.sparkContext.setLocalProperty("spark.scheduler.pool", self._scheduler_pool)
                 try:
@@ -286,6 +286,7 @@ class SparkEngine:
         wrong = self._row_failure(job, found[0])
         if not isinstance(wrong, TidegaugeError):
             wrong = ExpressionFailed(output=work.plan.name, epoch=epoch, detail=str(wrong))
+            wrong.__cause__ = found[0]
         return [*reports, Report(failures=[Failure(work.plan.source, work.plan.name, epoch, wrong)])]
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.flow import InvalidExpression, UnknownColumn
 
-__all__ = ["MARK", "analysis_error", "carried_error", "carry", "root_message", "row_error"]
+__all__ = ["MARK", "analysis_error", "carried_error", "carry", "quiet", "root_message", "row_error"]
 
 MARK: Final = "tidegauge-error:"
 _CARRIED: Final = re.compile(MARK + r"([A-Za-z0-9+/=]+)")
@@ -80,7 +80,7 @@ def analysis_error(error: Any, *, step: str, output: str, known: list[str]) -> T
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Keep Spark from logging the analysis errors of this thread, which are raised anyway, or expected."""
+    """Keep PySpark from logging the errors of this thread, which are raised anyway, or expected."""
     from pyspark.logger import PySparkLogger
 
     mine = threading.get_ident()

@@ -4,6 +4,10 @@ Invariants: a transaction that writes holds the write lock from its first statem
 flow's row locked on PostgreSQL), so what it read is still true when it writes; what was committed survives a power
 cut (`synchronous=FULL`); no password is shown, whatever goes wrong.
 
+A transaction that cannot begin, because somebody holds the lock or the server does not answer, is begun again after
+growing pauses: nothing of it was done. One that fails later is never done again, as what came of it may be unknown;
+whoever wrote stops, and finds out at the next start. A database that gave no answer the last time is not waited for.
+
 >>> parse_url("mysql://root:secret@db/shop")
 Traceback (most recent call last):
 tidegauge.errors.store.InvalidStoreUrl: TG-0208: the store URL mysql://root:***@db/shop cannot be used: ...
@@ -13,15 +17,16 @@ from __future__ import annotations
 
 import errno
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError, StatementError
 
-from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.base import TidegaugeError, Transient
 from tidegauge.errors.store import (
     InvalidStoreUrl,
     NotAStore,
@@ -31,10 +36,13 @@ from tidegauge.errors.store import (
     StoreNotWritable,
 )
 
-__all__ = ["PATIENCE", "Database", "exists", "parse_url", "shown"]
+__all__ = ["PATIENCE", "PAUSES", "Database", "exists", "parse_url", "shown"]
 
 PATIENCE: Final = 10.0
 """Seconds to wait for a lock on the database; a SQLite URL may say otherwise with `?timeout=`."""
+
+PAUSES: Final = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""Seconds between two attempts to begin a transaction. The flow stops after the last one."""
 
 _SECRETS: Final = ("password", "passwd", "secret", "token")
 _WRITES: Final = "tidegauge_writes"
@@ -73,7 +81,7 @@ def exists(text: str) -> bool:
 class Database:
     """An open database: transactions that read, transactions that write, and errors in our words."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, sleep: Callable[[float], None] = time.sleep) -> None:
         self._url: Final = parse_url(text)
         self.url: Final = shown(self._url)
         lite = self._url.get_backend_name() == "sqlite"
@@ -81,6 +89,8 @@ class Database:
             self._make_folder(Path(str(self._url.database)))
         self._view: Final[dict[str, Any]] = {} if lite else {"isolation_level": "REPEATABLE READ"}
         self._engine: Final = self._create_engine()
+        self._sleep: Final = sleep
+        self._answers = False
 
     def close(self) -> None:
         """Close every connection."""
@@ -89,22 +99,33 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """One consistent view of the database."""
-        with (
-            self._translated(),
-            self._engine.connect() as connection,
-            connection.execution_options(**self._view).begin(),
-        ):
-            yield connection
+        with self._translated(), ExitStack() as opened:
+            yield self._begin(opened, self._view)
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
         """One transaction that is durable when the block has ended, and nothing at all when it raises."""
-        with (
-            self._translated(),
-            self._engine.connect() as connection,
-            connection.execution_options(**{_WRITES: True}).begin(),
-        ):
-            yield connection
+        with self._translated(), ExitStack() as opened:
+            yield self._begin(opened, {_WRITES: True})
+
+    def _begin(self, opened: ExitStack, options: dict[str, Any]) -> Connection:
+        """Begin a transaction, which ends with `opened`. Raises a transient error when it cannot, in all attempts."""
+        pauses = iter(PAUSES)
+        while True:
+            try:
+                with self._translated(), ExitStack() as begun:
+                    connection = begun.enter_context(self._engine.connect())
+                    begun.enter_context(connection.execution_options(**options).begin())
+                    opened.push(begun.pop_all())
+            except Transient:
+                pause = next(pauses, None) if self._answers else None
+                if pause is None:
+                    self._answers = False
+                    raise
+                self._sleep(pause)
+            else:
+                self._answers = True
+                return connection
 
     def _make_folder(self, path: Path) -> None:
         try:
@@ -118,7 +139,7 @@ class Database:
         lite = self._url.get_backend_name() == "sqlite"
         arguments: dict[str, Any] = {"timeout": PATIENCE} if lite and "timeout" not in self._url.query else {}
         try:
-            engine = create_engine(self._url, connect_args=arguments, hide_parameters=True)
+            engine = create_engine(self._url, connect_args=arguments, hide_parameters=True, pool_pre_ping=not lite)
         except ModuleNotFoundError as error:
             raise StoreDriverMissing(url=self.url, package=str(error.name)) from None
         except (SQLAlchemyError, ValueError, TypeError):

@@ -54,10 +54,7 @@ def load(connection: Connection, name: str) -> Loaded:
             row.name: LoadedOutput(
                 source=row.source,
                 config=json.loads(row.config),
-                schema=None if row.schema is None else decode_schema(row.schema),
-                upper=row.upper,
-                rows=row.rows,
-                bytes=row.bytes,
+                failure=_failure(row),
             )
             for row in found_outputs
         },
@@ -78,10 +75,14 @@ def _source(connection: Connection, flow: FlowRecord, row: Row[Any], sealed_at: 
         ),
         details=details,
         schema=None if row.schema is None else decode_schema(row.schema),
-        failure=None if row.failure is None else (row.failed_at, TidegaugeError.decode(json.loads(row.failure))),
+        failure=_failure(row),
         config=json.loads(row.config),
         identity=row.identity or "",
     )
+
+
+def _failure(row: Row[Any]) -> tuple[int, TidegaugeError] | None:
+    return None if row.failure is None else (row.failed_at, TidegaugeError.decode(json.loads(row.failure)))
 
 
 def _changes(connection: Connection, source_id: int, keys: Mapping[int, str]) -> Iterator[tuple[int, str, int]]:

@@ -50,8 +50,8 @@ __all__ = [
     "store_layout",
 ]
 
-LAYOUT: Final = 1
-"""The version of these tables."""
+LAYOUT: Final = 2
+"""The version of these tables. `migrate` has the way from each older one."""
 
 _FORMAT: Final = "%Y-%m-%dT%H:%M:%S.%fZ"
 
@@ -209,10 +209,12 @@ outputs: Final = Table(
     Column("name", Text, nullable=False),
     Column("source", Text, nullable=False),
     Column("config", Text, nullable=False),
-    Column("schema", Text, nullable=True),
-    Column("upper", BigInteger, nullable=False, default=0),
-    Column("rows", BigInteger, nullable=False, default=0),
-    Column("bytes", BigInteger, nullable=False, default=0),
+    Column("failed_at", BigInteger, nullable=True),
+    Column("failure", Text, nullable=True),
     UniqueConstraint("flow_id", "name"),
 )
-"""The outputs of a flow. `upper`, `rows` and `bytes` are copies of what the output's own table says, and may lag."""
+"""The outputs of a flow. How far each is, its own table says.
+
+`failed_at` and `failure` (an error as JSON) say at which epoch the output failed in the last run that came to it, for
+a reason of its own. Once its table holds that epoch they are NULL again.
+"""

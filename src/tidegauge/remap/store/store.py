@@ -31,10 +31,12 @@ from tidegauge.env import Env
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.store import append as timeline
-from tidegauge.remap.store import read, register
+from tidegauge.remap.store import failures, read, register
 from tidegauge.remap.store.connect import Database, exists
 from tidegauge.remap.store.lease import Holder, Lease, acquire, holding
 from tidegauge.remap.store.migrate import migrate
+from tidegauge.remap.store.schema import outputs as output_rows
+from tidegauge.remap.store.schema import sources as source_rows
 from tidegauge.remap.store.values import EpochRecord, FlowRecord, Loaded, OutputSpec, SourceSpec
 
 __all__ = ["Store"]
@@ -55,7 +57,7 @@ class Store:
         Raises `InvalidStoreUrl`, `StoreNotWritable`, `NotAStore`, `StoreTooNew`, `StoreDriverMissing`, or one of the
         transient `StoreBusy` and `StoreFailed`.
         """
-        database = Database(url)
+        database = Database(url, sleep=env.sleep)
         try:
             migrate(database, env)
         except BaseException:
@@ -160,23 +162,19 @@ class Store:
         Of several, the one at the least epoch counts; of those, the first.
         """
         with self._env.effect("record failure"), self._database.writing() as connection:
-            register.record_failure(connection, lease, source, epoch, error)
+            failures.record_source(connection, lease, source, epoch, error)
 
     def clear_failure(self, lease: Lease, source: str) -> None:
         """Forget the failure of a source, because its cause is gone."""
         with self._env.effect("record failure"), self._database.writing() as connection:
-            register.clear_failure(connection, lease, source)
+            failures.clear(connection, lease, source_rows, source)
 
-    def record_output(
-        self,
-        lease: Lease,
-        output: str,
-        *,
-        upper: int,
-        rows: int,
-        bytes: int,
-        schema: pa.Schema | None = None,
-    ) -> None:
-        """Copy what an output's table says now: its upper, and how many rows and bytes it holds in all."""
-        with self._database.writing() as connection:
-            register.record_output(connection, lease, output, upper=upper, rows=rows, size=bytes, schema=schema)
+    def record_output_failure(self, lease: Lease, output: str, epoch: int, error: TidegaugeError) -> None:
+        """Note that an output has failed at an epoch, for a reason of its own. The last failure counts."""
+        with self._env.effect("record output failure"), self._database.writing() as connection:
+            failures.record_output(connection, lease, output, epoch, error)
+
+    def clear_output_failure(self, lease: Lease, output: str) -> None:
+        """Forget the failure of an output, because its table holds the epoch at which it had failed."""
+        with self._env.effect("record output failure"), self._database.writing() as connection:
+            failures.clear(connection, lease, output_rows, output)

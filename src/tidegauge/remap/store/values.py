@@ -65,14 +65,21 @@ class LoadedSource:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoadedOutput:
-    """An output as the store last heard of it; its own table knows better."""
+    """An output as the store knows it; how far it is, its own table knows.
+
+    `failure` is the epoch at which it failed for a reason of its own, and why. See `outstanding`.
+    """
 
     source: str
     config: Mapping[str, Any]
-    schema: pa.Schema | None
-    upper: int
-    rows: int
-    bytes: int
+    failure: tuple[int, TidegaugeError] | None
+
+    def outstanding(self, table_upper: int) -> tuple[int, TidegaugeError] | None:
+        """Return the failure, unless the table has got past it: what is in the table is what counts.
+
+        The failure is taken back in the store right after the commit that gets past it; a driver may die between.
+        """
+        return None if self.failure is None or table_upper > self.failure[0] else self.failure
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,45 @@
+"""Failures of outputs for reasons of their own: durable before anything is done because of them.
+
+A function raised, an expression met a row that it cannot take, a table refuses. The output ends before that epoch for
+this run, and the others go on. The next run tries again: a step is code, and code is corrected between runs.
+
+Invariant: a failure that is in the store is of an epoch that the output's table does not hold, except between a
+commit and the effect right after it. Whoever reads the store compares the table (`LoadedOutput.outstanding`), and the
+next run takes back what a crash left there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from tidegauge.remap.store import Lease, Store
+from tidegauge.sinks.persist import OutputFailed
+
+__all__ = ["OutputFailures"]
+
+
+class OutputFailures:
+    """A `FailureLog` on the store. `known` are the epochs of the failures that earlier runs left, by output."""
+
+    def __init__(
+        self, store: Store, lease: Lease, *, known: Mapping[str, int], watch: Callable[[OutputFailed], None]
+    ) -> None:
+        self._store: Final = store
+        self._lease: Final = lease
+        self._known: Final = dict(known)
+        self._watch: Final = watch
+        self.ended: Final[dict[str, int]] = {}
+        """The epoch at which each output ended that has failed in this run."""
+
+    def failed(self, failure: OutputFailed) -> None:
+        """Note that an output has failed, durably, before anybody is told."""
+        self._store.record_output_failure(self._lease, failure.output, failure.epoch, failure.error)
+        self._known[failure.output] = self.ended[failure.output] = failure.epoch
+        self._watch(failure)
+
+    def passed(self, output: str, upper: int) -> None:
+        """Take a failure back once the output's table holds its epoch. Costs nothing where there is none."""
+        if upper > self._known.get(output, upper):
+            self._store.clear_output_failure(self._lease, output)
+            del self._known[output]
