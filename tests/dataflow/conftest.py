@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
-from tidegauge.dataflow import EventQueue, Progress, Worker
+from tidegauge.dataflow import DeterministicCluster, EventQueue, Progress, Worker, execute
+
+RunOn: TypeAlias = Callable[[Callable[[Worker], Any]], list[Any]]
+"""Runs a dataflow to its end, given what builds it on a worker; returns what that gave on each worker."""
+
+SEEDS = 3
 
 
 class Clock:
@@ -58,3 +63,26 @@ def trace() -> Callable[[EventQueue], list[Any]]:
         return events
 
     return taken
+
+
+def _deterministic(peers: int) -> RunOn:
+    """Run the dataflow once for each of a few seeds; what comes out has to be the same."""
+
+    def run(build: Callable[[Worker], Any]) -> list[Any]:
+        for seed in range(SEEDS):
+            results = DeterministicCluster(peers=peers, seed=seed).run(build)
+        return results
+
+    return run
+
+
+@pytest.fixture(
+    params=[("one thread", 1), ("one thread", 2), ("one thread", 3), ("threads", 1), ("threads", 2), ("threads", 3)],
+    ids=lambda param: f"{param[1]} in {param[0]}",
+)
+def run_on(request: pytest.FixtureRequest) -> RunOn:
+    """Run on one, two and three workers, in threads and by the deterministic scheduler."""
+    how, peers = request.param
+    if how == "threads":
+        return lambda build: execute(build, peers=peers, validate=True)
+    return _deterministic(peers)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.dataflow.orders import ORDERS, Case
 
 from tidegauge.dataflow import INT, Antichain, ChangeBatch, MutableAntichain, Product, TotalMutableAntichain
-from tidegauge.dataflow.frontier import FrontierView, Outstanding
+from tidegauge.dataflow.frontier import FrontierView, Outstanding, mutable_antichain
+from tidegauge.dataflow.order import PARTITIONED, Partitioned, less_than
 
 PAIRS = Product(INT, INT)
 changes = st.lists(st.tuples(st.integers(0, 6), st.sampled_from([-2, -1, 1, 2])), max_size=6)
-pair_changes = st.lists(
-    st.tuples(st.tuples(st.integers(0, 3), st.integers(0, 3)), st.sampled_from([-1, 1])), max_size=6
-)
 
 
 def both() -> list[Outstanding[int]]:
@@ -35,20 +35,84 @@ def test_the_total_antichain_answers_as_the_general_one(rounds: list[list[tuple[
         assert (total.is_empty(), len(total)) == (general.is_empty(), len(general))
 
 
-@given(st.lists(pair_changes, max_size=12))
-def test_a_mutable_antichain_holds_the_minimal_positive_times(rounds: list[list[tuple[Any, int]]]) -> None:
-    times: MutableAntichain[Any] = MutableAntichain(PAIRS)
+@pytest.mark.parametrize("case", ORDERS, ids=lambda case: case.name)
+@given(data=st.data())
+def test_a_mutable_antichain_holds_the_minimal_positive_times(case: Case, data: st.DataObject) -> None:
+    order = case.order
+    batches = st.lists(st.tuples(case.times, st.sampled_from([-2, -1, 1, 2])), max_size=5)
+    kinds: list[Outstanding[Any]] = [MutableAntichain(order), mutable_antichain(order)]
     counts: dict[Any, int] = {}
     told: ChangeBatch[Any] = ChangeBatch()
-    for batch in rounds:
-        told.extend(times.update(batch))
+    for batch in data.draw(st.lists(batches, max_size=8)):
+        found, again = (times.update(batch) for times in kinds)
+        assert found == again
+        assert found == sorted(found, key=lambda change: order.sort_key(change[0]))
+        told.extend(found)
         for time, delta in batch:
             counts[time] = counts.get(time, 0) + delta
         positive = [time for time, count in counts.items() if count > 0]
-        minimal = {a for a in positive if not any(b != a and PAIRS.less_equal(b, a) for b in positive)}
-        assert set(times.elements()) == minimal
+        minimal = {a for a in positive if not any(less_than(order, b, a) for b in positive)}
         assert told == dict.fromkeys(minimal, 1)
-        assert list(times.elements()) == sorted(minimal)
+        for times in kinds:
+            assert set(times.elements()) == minimal
+            assert list(times.elements()) == sorted(minimal, key=order.sort_key)
+            assert len(times) == sum(count != 0 for count in counts.values())
+
+
+@given(st.randoms(use_true_random=False))
+def test_many_outstanding_times_come_and_go_in_any_sequence(random: Any) -> None:
+    times: TotalMutableAntichain[int] = TotalMutableAntichain()
+    counts: dict[int, int] = {}
+    for _ in range(300):
+        time, delta = random.randrange(60), random.choice([-1, -1, 1])
+        times.update([(time, delta)])
+        counts[time] = counts.get(time, 0) + delta
+        assert times.elements() == tuple(sorted(t for t, n in counts.items() if n > 0))[:1]
+    assert len(times._heap) <= max(33, 2 * len(times) + 1)
+
+
+class Compared(int):
+    """A time that counts how often it is compared."""
+
+    count = 0
+
+    def __lt__(self, other: int) -> bool:
+        Compared.count += 1
+        return int(self) < int(other)
+
+
+def test_an_update_of_many_outstanding_times_costs_their_logarithm() -> None:
+    outstanding = [Compared(n) for n in range(4096)]
+    chance = random.Random(1)
+    times: TotalMutableAntichain[int] = TotalMutableAntichain()
+    for delta in (1, -1):
+        chance.shuffle(outstanding)
+        Compared.count = 0
+        for time in outstanding:
+            times.update([(time, delta)])
+        assert Compared.count < 2 * 13 * len(outstanding)
+    Compared.count = 0
+    for delta, sequence in ((1, sorted(outstanding, reverse=True)), (-1, sorted(outstanding))):
+        for time in sequence:  # the frontier retreats, then advances, with every one
+            assert times.update([(time, delta)])
+    assert Compared.count < 2 * 2 * 13 * len(outstanding) + 4 * 13 * len(outstanding)
+
+
+def test_one_step_of_one_partition_does_not_compare_all_with_all() -> None:
+    calls = 0
+
+    class Counting(Partitioned):
+        def less_equal(self, a: Any, b: Any, /) -> bool:
+            nonlocal calls
+            calls += 1
+            return PARTITIONED.less_equal(a, b)
+
+    times: MutableAntichain[Any] = MutableAntichain(Counting())
+    times.update([(time, 1) for time in PARTITIONED.frontier(dict.fromkeys(range(200), 5))])
+    calls = 0
+    changed = times.update([(PARTITIONED.at(77, 5), -1), (PARTITIONED.at(77, 6), 1)])
+    assert changed == [(PARTITIONED.at(77, 5), -1), (PARTITIONED.at(77, 6), 1)]
+    assert calls <= 4 * len(times)
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5))), st.randoms())
@@ -159,6 +223,8 @@ def test_c17_cancelling_changes_leave_no_trace() -> None:
         for _ in range(1000):
             times.update([(9, 1)])
             times.update([(9, -1)])
+            if isinstance(times, TotalMutableAntichain):
+                assert len(times._heap) <= 33
         assert len(times) == 2
 
 

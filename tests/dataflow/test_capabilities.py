@@ -9,10 +9,14 @@ import pytest
 
 from tidegauge.dataflow import (
     INT,
+    PARTITIONED,
+    UNIT,
     Antichain,
+    Bounded,
     Capability,
     CapabilitySet,
     InputCapability,
+    Lex,
     MutableAntichain,
     OperatorBuilder,
     OperatorContext,
@@ -23,10 +27,12 @@ from tidegauge.dataflow import (
     Worker,
 )
 from tidegauge.dataflow.capability import Account, gain
+from tidegauge.dataflow.order import Interval, after, before, only
 from tidegauge.errors.dataflow import (
     AmbiguousTime,
     CapabilityGone,
     ForeignCapability,
+    ForeignTime,
     NotBeyond,
     NotConnected,
     OperatorFailed,
@@ -338,7 +344,7 @@ def test_c24_a_stash_hands_out_what_is_complete_in_sort_order() -> None:
     base = Capability.initial(Account("shop/count", 0, order))
     frontier: MutableAntichain[Any] = MutableAntichain(order)
     frontier.update([((0, 0), 1)])
-    stash: Stash[list[str]] = Stash(list, order=order)
+    stash: Stash[list[str]] = Stash(list)
 
     def request(time: Any) -> None:
         stash.at(time, lambda: base.delayed(time)).append("x")
@@ -358,3 +364,84 @@ def test_c24_a_stash_hands_out_what_is_complete_in_sort_order() -> None:
     assert handed == [(5, 8), (6, 2)]
     assert [capability.time for capability, _ in stash.ready([frontier])] == [(5, 9)]
     assert len(stash) == 0
+
+
+class Backwards:
+    """An order of a user's own, which says nothing of what is a time: numbers, the largest first."""
+
+    minimum = 10
+    total = False
+
+    def less_equal(self, a: int, b: int) -> bool:
+        return a >= b
+
+    def sort_key(self, time: int) -> int:
+        return -time
+
+
+@pytest.mark.parametrize(
+    ("order", "wrong"),
+    [
+        (INT, "5"),
+        (INT, 5.0),
+        (INT, True),
+        (INT, -1),
+        (INT, (5, 0)),
+        (INT, None),
+        (Bounded(7), 8),
+        (UNIT, 0),
+        (Product(INT, INT), 5),
+        (Product(INT, INT), (5, 0, 0)),
+        (Product(INT, INT), (5, "0")),
+        (Product(INT, INT), [5, 0]),
+        (Lex(INT, INT), (5, (0, 0))),
+        (PARTITIONED, ("p0", 5)),
+        (PARTITIONED, (Interval(after(5), before(5)), 0)),
+        (PARTITIONED, (Interval(after("five"), before(6)), 0)),
+        (PARTITIONED, (Interval((1, 5), (1, 6)), 0)),
+        (PARTITIONED, (only(5), -1)),
+        (Backwards(), "no number"),
+    ],
+)
+def test_a_time_of_another_order_is_refused_where_it_is_given(worker: Worker, order: Any, wrong: Any) -> None:
+    with worker.dataflow("shop", order=order) as scope:
+        handle, stream = scope.input("orders")
+        _, capability, _ = scope.unordered_input("late")
+        probe = stream.probe()
+    held = CapabilitySet([capability])
+    for give in (
+        handle.advance_to,
+        capability.delayed,
+        capability.try_delayed,
+        capability.downgrade,
+        capability.try_downgrade,
+        held.delayed,
+        held.try_delayed,
+        lambda time: held.downgrade([time]),
+    ):
+        with pytest.raises(ForeignTime, match="shop/"):
+            give(wrong)
+    for ask in (probe.less_equal, probe.less_than, lambda time: Antichain([time], order)):
+        with pytest.raises(ForeignTime):
+            ask(wrong)
+    assert held.times() == (order.minimum,), "nothing has changed"
+
+
+def test_a_message_is_not_delayed_to_a_time_of_another_order(worker: Worker) -> None:
+    def build(context: Any) -> Any:
+        context.capabilities[0].drop()
+
+        def step(feed: Any, _output: Any) -> None:
+            for message, _ in feed.drain():
+                message.delayed((message.time, 1))
+
+        return step
+
+    with worker.dataflow("shop") as scope:
+        handle, stream = scope.input("orders")
+        stream.unary("late", build)
+    handle.send("order")
+    with pytest.raises(OperatorFailed) as caught:
+        worker.settle()
+    assert isinstance(caught.value.__cause__, ForeignTime)
+    assert "shop/late: (0, 1) is no time of the order" in str(caught.value.__cause__)

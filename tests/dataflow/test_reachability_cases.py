@@ -192,16 +192,17 @@ def test_implied_frontiers_are_what_paths_say(data: st.DataObject) -> None:
     topology = Topology(order)
     size = data.draw(st.integers(2, 5))
     later = (0, 1) if order is PAIRS else 1
-    shapes = [
-        Shape(2, 1, tuple(((0, (order.normal(later if loops and n == 0 else None),)),) for _ in range(2)))  # type: ignore[attr-defined]
-        for n in range(size)
-    ]
-    nodes = [topology.add(shape) for shape in shapes]
+    nodes = []
+    for number in range(size):
+        least = (order.normal(later if loops and number == 0 else None),)  # type: ignore[attr-defined]
+        reached = [data.draw(st.sampled_from([(0,), (1,), (0, 1)])) for _ in range(3)]
+        nodes.append(topology.add(Shape(3, 2, tuple(tuple((port, least) for port in ports) for ports in reached))))
     for number, node in enumerate(nodes):
-        for port in range(2):
+        for port in range(3):
             below = nodes[:number] if number else (nodes if loops else [])
             if below:
-                topology.connect((data.draw(st.sampled_from(below)), 0), (node, port))
+                output = (data.draw(st.sampled_from(below)), data.draw(st.integers(0, 1)))
+                topology.connect(output, (node, port))
     graph = topology.compile()
     assert not graph.idle_cycle
     tracker = Tracker(graph)
@@ -212,7 +213,10 @@ def test_implied_frontiers_are_what_paths_say(data: st.DataObject) -> None:
             delta = data.draw(st.sampled_from([1, 1, -1]))
             counts[at, time] = counts.get((at, time), 0) + delta
             tracker.update(at, time, delta)
-        tracker.propagate()
+        before = [set(seen.elements()) for seen in tracker.implications]
+        moved, _ = tracker.propagate()
         expected = implied(graph, counts, limit=30)
         assert [set(seen.elements()) for seen in tracker.implications] == expected
+        for at, (was, now) in enumerate(zip(before, expected, strict=True)):
+            assert set(moved.get(at, ())) == {(time, 1) for time in now - was} | {(time, -1) for time in was - now}
         assert (tracker.total == 0) == (not any(count > 0 for count in counts.values()))

@@ -25,37 +25,57 @@ one rule that must not be broken), `capability`, then `worker` and `stream`.
 
 from tidegauge.dataflow.build import OperatorBuilder, OperatorContext
 from tidegauge.dataflow.capability import Capability, CapabilitySet, InputCapability
+from tidegauge.dataflow.carriers import Ending, EventReader, EventReceiver, EventWriter, LogQueue
+from tidegauge.dataflow.cluster import DeterministicCluster, execute
+from tidegauge.dataflow.draw import Drawing
 from tidegauge.dataflow.explain import Holder
 from tidegauge.dataflow.frontier import Antichain, ChangeBatch, FrontierView, MutableAntichain, TotalMutableAntichain
 from tidegauge.dataflow.invocation import OperatorInput, OperatorOutput, Session
-from tidegauge.dataflow.operators.capture import Event, EventQueue, Messages, Progress
+from tidegauge.dataflow.log import LogEvent
+from tidegauge.dataflow.operators.capture import Event, EventQueue, EventSink, EventSource, Messages, Progress
 from tidegauge.dataflow.operators.feedback import FeedbackHandle
+from tidegauge.dataflow.operators.flow_control import ThroughHandle
 from tidegauge.dataflow.operators.input import InputHandle, UnorderedHandle
 from tidegauge.dataflow.operators.probe import Probe
-from tidegauge.dataflow.order import INT, UNIT, Advancing, Bounded, Order, Product
+from tidegauge.dataflow.order import INT, PARTITIONED, UNIT, Advancing, Bounded, Lattice, Lex, Order, Product
 from tidegauge.dataflow.schedule import Activator, SyncActivator
 from tidegauge.dataflow.scope import Scope
 from tidegauge.dataflow.stash import Stash
 from tidegauge.dataflow.stream import Stream
+from tidegauge.dataflow.sync import Barrier, Sequencer
 from tidegauge.dataflow.worker import Worker
 
 __all__ = [
     "INT",
+    "PARTITIONED",
     "UNIT",
     "Activator",
     "Advancing",
     "Antichain",
+    "Barrier",
     "Bounded",
     "Capability",
     "CapabilitySet",
     "ChangeBatch",
+    "DeterministicCluster",
+    "Drawing",
+    "Ending",
     "Event",
     "EventQueue",
+    "EventReader",
+    "EventReceiver",
+    "EventSink",
+    "EventSource",
+    "EventWriter",
     "FeedbackHandle",
     "FrontierView",
     "Holder",
     "InputCapability",
     "InputHandle",
+    "Lattice",
+    "Lex",
+    "LogEvent",
+    "LogQueue",
     "Messages",
     "MutableAntichain",
     "OperatorBuilder",
@@ -67,11 +87,14 @@ __all__ = [
     "Product",
     "Progress",
     "Scope",
+    "Sequencer",
     "Session",
     "Stash",
     "Stream",
     "SyncActivator",
+    "ThroughHandle",
     "TotalMutableAntichain",
     "UnorderedHandle",
     "Worker",
+    "execute",
 ]

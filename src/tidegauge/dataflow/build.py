@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tidegauge.dataflow.capability import Capability
-from tidegauge.dataflow.channel import Queue, Tee
+from tidegauge.dataflow.channel import Crossing, Outlet, Queue, Tee
 from tidegauge.dataflow.invocation import Operator, OperatorInput, OperatorOutput
 from tidegauge.dataflow.order import Order, Summary, normal
 from tidegauge.dataflow.progress import Slot
@@ -54,7 +54,8 @@ Step: TypeAlias = Callable[[list[OperatorInput], list[OperatorOutput]], bool | N
 class OperatorContext:
     """What an operator is given to begin with.
 
-    path: the names from the dataflow down. capabilities: one for each output, at the order's minimum.
+    path: the names from the dataflow down. capabilities: one for each output, at the order's minimum. index, peers:
+    which worker this is, of how many.
     """
 
     path: str
@@ -63,6 +64,8 @@ class OperatorContext:
     capabilities: tuple[Capability, ...]
     activator: Activator
     sync_activator: Callable[[], SyncActivator]
+    index: int
+    peers: int
 
 
 Build: TypeAlias = Callable[[OperatorContext], Step]
@@ -82,7 +85,7 @@ class OperatorBuilder:
         self._slot: Final = Slot(scope.graph, self.number)
         self._queues: list[Queue] = []
         self._connections: list[Mapping[int, Iterable[Summary]] | None] = []
-        self._tees: list[Tee] = []
+        self._outlets: list[Outlet] = []
         self._built = False
 
     def input(self, stream: Stream[Any], connection: Mapping[int, Iterable[Summary]] | None = None) -> int:
@@ -102,8 +105,22 @@ class OperatorBuilder:
     def output(self) -> Stream[Any]:
         """Add an output and return its stream."""
         self._unbuilt()
-        self._tees.append(Tee())
-        return self.scope.stream((self.number, len(self._tees) - 1), self._tees[-1])
+        tee = Tee()
+        self._outlets.append(tee)
+        return self.scope.stream((self.number, len(self._outlets) - 1), tee)
+
+    def crossing(self) -> Stream[Any]:
+        """Add an output whose batches are `(peer, batch)`; return the stream of what the peers send to this worker.
+
+        The operator answers for `peer` being one of them. An operator has one crossing at most.
+        """
+        self._unbuilt()
+        runtime, address = self.scope.runtime, self.scope.graph.address_of(self.number)
+        tee = Tee()
+        crossing = Crossing(tee, runtime.index, lambda peer, message: runtime.post(peer, address, message))
+        self.scope.graph.doors[address] = crossing.arrive
+        self._outlets.append(crossing)
+        return self.scope.stream((self.number, len(self._outlets) - 1), tee)
 
     def build(self, build: Build, *, notify: bool = True) -> None:
         """Make the step and install the operator.
@@ -126,8 +143,8 @@ class OperatorBuilder:
         self._unbuilt()
         self.scope.check_open()
         order, runtime = self.scope.order, self.scope.runtime
-        shape = Shape(len(self._queues), len(self._tees), tuple(map(self._connection, self._connections)))
-        operator = Operator(self.path, order, shape, self._queues, self._tees)
+        shape = Shape(len(self._queues), len(self._outlets), tuple(map(self._connection, self._connections)))
+        operator = Operator(self.path, order, shape, self._queues, self._outlets)
         operator.notify = notify and bool(self._queues)
         operator.report = runtime.report
         operator.validate = runtime.validate
@@ -138,6 +155,8 @@ class OperatorBuilder:
             capabilities=tuple(Capability.initial(output.account) for output in operator.outputs),
             activator=Activator(runtime.activations, self._slot),
             sync_activator=lambda: SyncActivator(runtime.activations, self._slot),
+            index=runtime.index,
+            peers=runtime.peers,
         )
         operator.logic = make(context, operator)
         self.scope.graph.install(self.number, operator)
@@ -145,11 +164,11 @@ class OperatorBuilder:
 
     def _connection(self, given: Mapping[int, Iterable[Summary]] | None) -> Connection:
         if given is None:
-            return tuple((output, IDENTITY) for output in range(len(self._tees)))
+            return tuple((output, IDENTITY) for output in range(len(self._outlets)))
         order = self.scope.order
         connection = []
         for output, summaries in sorted(given.items()):
-            if not 0 <= output < len(self._tees):
+            if not 0 <= output < len(self._outlets):
                 raise self._invalid(f"an input is connected to output {output}, which it does not have")
             least: list[Summary] = []
             for summary in summaries:

@@ -23,8 +23,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from tidegauge.dataflow.frontier import Antichain, ChangeBatch
-from tidegauge.dataflow.order import Order, Summary, Time, advance
-from tidegauge.errors.dataflow import AmbiguousTime, CapabilityGone, ForeignCapability, NotBeyond, NotConnected
+from tidegauge.dataflow.order import Order, Summary, Time, advance, has
+from tidegauge.errors.dataflow import (
+    AmbiguousTime,
+    CapabilityGone,
+    ForeignCapability,
+    ForeignTime,
+    NotBeyond,
+    NotConnected,
+)
 
 __all__ = ["Account", "Capability", "CapabilitySet", "InputCapability", "Invocation", "Origin", "gain"]
 
@@ -32,13 +39,19 @@ __all__ = ["Account", "Capability", "CapabilitySet", "InputCapability", "Invocat
 class Account:
     """The capabilities of one output: gains and losses not yet published. The initial one is not among them."""
 
-    __slots__ = ("changes", "order", "path", "port")
+    __slots__ = ("changes", "has", "order", "path", "port")
 
     def __init__(self, path: str, port: int, order: Order[Any]) -> None:
         self.path: Final = path
         self.port: Final = port
         self.order: Final = order
+        self.has: Final = has(order)
         self.changes: ChangeBatch[Time] = ChangeBatch()
+
+    def require_time(self, time: Time) -> None:
+        """Raise ForeignTime unless `time` is one of the order's."""
+        if not self.has(time):
+            raise ForeignTime(path=self.path, time=repr(time), order=repr(self.order))
 
 
 class Invocation:
@@ -107,6 +120,7 @@ class Capability:
 
     def _reach(self, time: Time, action: str) -> None:
         self.require()
+        self.account.require_time(time)
         if not self.account.order.less_equal(self._time, time):
             raise NotBeyond(path=self.account.path, held=repr(self._time), wanted=repr(time), action=action)
 
@@ -115,17 +129,18 @@ class Capability:
         return self.delayed(self._time)
 
     def delayed(self, time: Time) -> Capability:
-        """Return a second capability at `time`. Raises NotBeyond, CapabilityGone."""
+        """Return a second capability at `time`. Raises NotBeyond, ForeignTime, CapabilityGone."""
         self._reach(time, "delayed")
         return gain(self.account, time, wake=self._wake)
 
     def try_delayed(self, time: Time) -> Capability | None:
-        """Return a second capability at `time`, None when `time` is not at or beyond. Raises CapabilityGone."""
+        """Return a second capability at `time`, None when `time` is not at or beyond. Raises like `delayed` else."""
         self.require()
+        self.account.require_time(time)
         return self.delayed(time) if self.account.order.less_equal(self._time, time) else None
 
     def downgrade(self, time: Time) -> None:
-        """Go on to `time`, giving up all times not at or beyond it. Raises NotBeyond, CapabilityGone."""
+        """Go on to `time`, giving up all times not at or beyond it. Raises NotBeyond, ForeignTime, CapabilityGone."""
         self._reach(time, "downgrade")
         if time != self._time:
             self.account.changes.add(time, 1)
@@ -135,8 +150,9 @@ class Capability:
                 self._wake()
 
     def try_downgrade(self, time: Time) -> bool:
-        """Go on to `time` if it is at or beyond; return whether it was. Raises CapabilityGone."""
+        """Go on to `time` if it is at or beyond; return whether it was. Raises like `downgrade` else."""
         self.require()
+        self.account.require_time(time)
         if not self.account.order.less_equal(self._time, time):
             return False
         self.downgrade(time)
@@ -220,6 +236,7 @@ class InputCapability:
         least = origin.connection.get(port, ())
         if not least:
             raise self._refusal(port, "no connection")
+        origin.accounts[port].require_time(time)
         for mine in self._stamp:
             for summary in least:
                 result = advance(origin.order, mine, summary)
@@ -319,6 +336,7 @@ class CapabilitySet:
     def try_delayed(self, time: Time) -> Capability | None:
         """Return a capability at `time`, None when nothing in the set is at or before it."""
         for mine in self._held:
+            mine.account.require_time(time)
             if mine.account.order.less_equal(mine.time, time):
                 return mine.delayed(time)
         return None
@@ -327,6 +345,8 @@ class CapabilitySet:
         """Go on to `frontier`; the empty one gives up everything. Raises NotBeyond, and then nothing has changed."""
         times = tuple(frontier)
         for time in times:
+            for mine in self._held[:1]:
+                mine.account.require_time(time)
             if not any(mine.account.order.less_equal(mine.time, time) for mine in self._held):
                 raise self._refusal(time, "downgrade")
         fresh = [self.delayed(time) for time in times]

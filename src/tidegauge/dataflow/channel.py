@@ -22,7 +22,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from tidegauge.dataflow.frontier import ChangeBatch
 from tidegauge.dataflow.order import Time
 
-__all__ = ["Egress", "Ingress", "Message", "Queue", "Receiver", "Stamp", "Tee"]
+__all__ = ["Crossing", "Egress", "Ingress", "Message", "Outlet", "Queue", "Receiver", "Stamp", "Tee"]
 
 Stamp: TypeAlias = tuple[Time, ...]
 Message: TypeAlias = tuple[Stamp, Any]
@@ -37,6 +37,14 @@ class Receiver(Protocol):
 
     def wake(self) -> None:
         """Have whoever is behind the edge run in the next step."""
+        ...
+
+
+class Outlet(Protocol):
+    """Where an operator's output sends."""
+
+    def push(self, message: Message) -> None:
+        """Take over a message."""
         ...
 
 
@@ -57,6 +65,30 @@ class Tee:
         """Have all that is behind the output run in the next step."""
         for receiver in self.receivers:
             receiver.wake()
+
+
+class Crossing:
+    """An output to the workers: its batches are `(peer, batch)`, and each goes to that peer's `inside`."""
+
+    __slots__ = ("_index", "_post", "inside")
+
+    def __init__(self, inside: Tee, index: int, post: Callable[[int, Message], None]) -> None:
+        self.inside: Final = inside
+        self._index: Final = index
+        self._post: Final = post
+
+    def push(self, message: Message) -> None:
+        """Hand a message on here, or send it to the peer it is for."""
+        stamp, (peer, batch) = message
+        if peer == self._index:
+            self.inside.push((stamp, batch))
+        else:
+            self._post(peer, (stamp, batch))
+
+    def arrive(self, message: Message) -> None:
+        """Hand on what a peer has sent, and wake whoever it is for: nobody here saw it coming."""
+        self.inside.push(message)
+        self.inside.wake()
 
 
 class Queue:

@@ -1,26 +1,41 @@
 """Who holds a frontier back: the usual question about a dataflow that does not go on.
 
+A frontier is held back by the capabilities and the waiting batches from which it follows: those that nothing upstream
+precedes, at times that some path carries to an element of the frontier. `holders` finds them all, and for each the
+probes that it holds back, with the operators on the way.
+
+Invariant: while a probe is not done and nothing is left to run, some holder names it.
+
 >>> print(Holder("shop/sink", "input", 0, 3, 2))
 shop/sink: 2 batches at 3 waiting at input 0
+>>> print(Holder("shop/orders", "output", 0, 3, 1, before=(("shop/orders", "shop/map", "shop/count"),)))
+shop/orders: 1 capability at 3 held on output 0, before the probe of shop/count via shop/map
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from tidegauge.dataflow.invocation import Operator
-from tidegauge.dataflow.order import Time
+from tidegauge.dataflow.order import Time, advance
 from tidegauge.dataflow.progress import Subgraph
+from tidegauge.errors.base import brief
 
 __all__ = ["Holder", "holders"]
+
+_SHOWN = 3
+"""How many probes are named in a line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Capabilities held on an output, or batches that wait at an input of an operator.
+    """Capabilities held on an output, or batches that wait at an input, of an operator or of a nested scope.
 
-    kind: "output" or "input". note: what is known of why, or "".
+    kind: "output" or "input". count: on all workers together. note: what is known of why, or "". before: for each
+    probe that it holds back the paths of the operators and scopes on the way, from the holder to what is probed.
     """
 
     path: str
@@ -29,6 +44,7 @@ class Holder:
     time: Time
     count: int
     note: str = ""
+    before: tuple[tuple[str, ...], ...] = ()
 
     def __str__(self) -> str:
         one, many, how = (
@@ -36,24 +52,112 @@ class Holder:
         )
         what = one if self.count == 1 else many
         note = f" ({self.note})" if self.note else ""
-        return f"{self.path}: {self.count} {what} at {self.time!r} {how} {self.kind} {self.port}{note}"
+        held = "".join(map(_shown, self.before[:_SHOWN]))
+        more = f" and {len(self.before) - _SHOWN} more probes" if len(self.before) > _SHOWN else ""
+        return f"{self.path}: {self.count} {what} at {self.time!r} {how} {self.kind} {self.port}{note}{held}{more}"
+
+
+def _shown(way: tuple[str, ...]) -> str:
+    between = f" via {', '.join(way[1:-1])}" if way[1:-1] else ""
+    return f", before the probe of {way[-1]}{between}"
 
 
 def holders(graph: Subgraph) -> Iterator[Holder]:
-    """Yield the holders in a scope and in the scopes nested in it."""
-    for location, time, count in graph.tracker.holders():
-        number, kind, port = graph.tracker.graph.describe(location)
+    """Yield the holders in a dataflow and in the scopes nested in it."""
+    yield from _Walk(graph).holders(graph)
+
+
+_Place: TypeAlias = tuple[Subgraph, int]
+"""A location of a scope."""
+
+
+class _Walk:
+    """The ways through a dataflow, across the walls of its scopes."""
+
+    def __init__(self, root: Subgraph) -> None:
+        self._around: dict[Subgraph, tuple[Subgraph, int]] = {}
+        self._probes: set[_Place] = set()
+        self._look_at(root)
+
+    def _look_at(self, graph: Subgraph) -> None:
+        self._probes.update((graph, graph.tracker.graph.source(*output)) for output, _ in graph.watched)
+        for number, child in graph.nodes():
+            if isinstance(child, Subgraph):
+                self._around[child] = (graph, number)
+                self._look_at(child)
+
+    def holders(self, graph: Subgraph) -> Iterator[Holder]:
+        """Yield the holders in a scope and those nested in it."""
+        within = [
+            holder for _, child in graph.nodes() if isinstance(child, Subgraph) for holder in self.holders(child)
+        ]
+        for location, time, count in graph.tracker.holders():
+            number, kind, port = graph.tracker.graph.describe(location)
+            child = graph.children[number]
+            if isinstance(child, Operator):
+                note = _note(child, kind, port, graph.runtime.peers)
+            elif isinstance(child, Subgraph) and kind == "input":
+                note = "on their way into the scope"
+            elif isinstance(child, Subgraph) and not any(_is_in(child.path, holder.path) for holder in within):
+                note = "by what is within the scope and has not been counted yet"
+            else:  # the world outside, or what the holders within a scope say better
+                continue
+            yield Holder(child.path, kind, port, time, count, note, tuple(self._before((graph, location), time)))
+        yield from within
+
+    def _before(self, place: _Place, time: Time) -> Iterator[tuple[str, ...]]:
+        """Yield the way to each probe that `time` at `place` holds back: one of the shortest."""
+        reached: dict[_Place, list[Time]] = {place: [time]}
+        told: set[_Place] = set()
+        work: deque[tuple[_Place, Time, tuple[str, ...]]] = deque([(place, time, (self._path(place),))])
+        while work:
+            here, now, way = work.popleft()
+            if here in self._probes and here not in told and now in here[0].tracker.implications[here[1]].elements():
+                told.add(here)
+                yield way
+            for there, later in self._onward(here, now):
+                graph = there[0]
+                known = reached.setdefault(there, [])
+                if not any(graph.order.less_equal(earlier, later) for earlier in known):
+                    known.append(later)
+                    path = self._path(there)
+                    work.append((there, later, way if path in (way[-1], graph.path) else (*way, path)))
+
+    def _path(self, place: _Place) -> str:
+        graph, location = place
+        child = graph.children[graph.tracker.graph.node[location]]
+        return graph.path if child is None else child.path
+
+    def _onward(self, place: _Place, time: Time) -> Iterator[tuple[_Place, Time]]:
+        """Yield where a time goes next: along edges, through operators, into scopes and out of them."""
+        graph, location = place
+        layout = graph.tracker.graph
+        number, kind, port = layout.describe(location)
         child = graph.children[number]
-        if isinstance(child, Operator):
-            yield Holder(child.path, kind, port, time, count, _note(child))
-    for _, child in graph.nodes():
-        if isinstance(child, Subgraph):
-            yield from holders(child)
+        if kind == "input" and number == 0:
+            around, inside = self._around[graph]
+            yield (around, around.tracker.graph.source(inside, port)), graph.refinement.to_outer(time)
+        elif kind == "input" and isinstance(child, Subgraph):
+            yield (child, child.tracker.graph.source(0, port)), child.refinement.to_inner(time)
+        else:
+            for to, summary in layout.following[location]:
+                later = advance(graph.order, time, summary)
+                if later is not None:
+                    yield (graph, to), later
 
 
-def _note(operator: Operator) -> str:
+def _is_in(scope: str, path: str) -> bool:
+    return path.startswith(f"{scope}/")
+
+
+def _note(operator: Operator, kind: str, port: int, peers: int) -> str:
+    """Return what is known of why an operator holds something."""
     if operator.fault is not None:
-        return f"it raised {type(operator.fault).__name__}"
-    if operator.unpublished:
-        return "changes of its capabilities wait for it to run: activate it"
-    return ""
+        return f"it raised {brief(operator.fault)}"
+    if kind == "output":
+        if operator.unpublished:
+            return "changes of its capabilities wait for it to run: activate it"
+        return operator.remark()
+    if len(operator.inputs[port]):
+        return "in its queue, for when it is activated"
+    return "on their way, or at a peer" if peers > 1 else ""

@@ -9,6 +9,7 @@ Invariant (law 10): no change is published without all others of its invocation.
 
 >>> from tidegauge.dataflow.order import INT
 >>> from tidegauge.dataflow.topology import identity_shape
+>>> from tidegauge.dataflow.channel import Tee
 >>> operator = Operator("shop/double", INT, identity_shape(1, 1), [Queue(lambda: None)], [Tee()])
 >>> operator.attach(targets=(0,), sources=(1,), edges=((2,),))
 >>> def step():
@@ -26,7 +27,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
 from tidegauge.dataflow.capability import Account, InputCapability, Invocation, Origin
-from tidegauge.dataflow.channel import Message, Queue, Stamp, Tee
+from tidegauge.dataflow.channel import Message, Outlet, Queue, Stamp
 from tidegauge.dataflow.frontier import ChangeBatch, FrontierView
 from tidegauge.dataflow.order import Order, Time, advance
 from tidegauge.dataflow.reachability import Change
@@ -96,13 +97,13 @@ class Session:
 class OperatorOutput:
     """An output as its operator sees it. What is sent leaves when the invocation returns."""
 
-    __slots__ = ("account", "invocation", "outbox", "tee")
+    __slots__ = ("account", "invocation", "outbox", "outlet")
 
-    def __init__(self, account: Account, invocation: Invocation, tee: Tee) -> None:
+    def __init__(self, account: Account, invocation: Invocation, outlet: Outlet) -> None:
         self.account: Final = account
         self.invocation: Final = invocation
         self.outbox: list[Message] = []
-        self.tee: Final = tee
+        self.outlet: Final = outlet
 
     def session(self, permit: Permit) -> Session:
         """Begin to send by `permit`. Raises ForeignCapability, NotConnected, CapabilityGone."""
@@ -118,11 +119,11 @@ class Operator:
 
     logic: one invocation; True says that there is unfinished work that keeps the dataflow alive. notify: whether a
     change of an input's frontier is a reason to run. incomplete: until it has run once, while `logic` says so, and
-    once faulted.
+    once faulted. remark: what people should know when it holds a frontier back, or "".
     """
 
     def __init__(
-        self, path: str, order: Order[Any], shape: Shape, queues: Sequence[Queue], tees: Sequence[Tee]
+        self, path: str, order: Order[Any], shape: Shape, queues: Sequence[Queue], outlets: Sequence[Outlet]
     ) -> None:
         self.path: Final = path
         self.order: Final = order
@@ -130,7 +131,7 @@ class Operator:
         self.invocation: Final = Invocation()
         accounts = tuple(Account(path, port, order) for port in range(shape.outputs))
         self.outputs: Final = tuple(
-            OperatorOutput(a, self.invocation, tee) for a, tee in zip(accounts, tees, strict=True)
+            OperatorOutput(a, self.invocation, outlet) for a, outlet in zip(accounts, outlets, strict=True)
         )
         self.inputs: Final = tuple(
             OperatorInput(Origin(path, port, order, dict(connection), accounts, self.invocation), queue)
@@ -142,6 +143,7 @@ class Operator:
         self.incomplete = True
         self.fault: BaseException | None = None
         self.report: Callable[[str, BaseException], None] = _nobody
+        self.remark: Callable[[], str] = _silent
         self._targets: tuple[int, ...] = ()
         self._sources: tuple[int, ...] = ()
         self._edges: tuple[tuple[int, ...], ...] = ()
@@ -193,7 +195,7 @@ class Operator:
             if output.outbox:
                 sent: dict[Time, int] = {}
                 for message in output.outbox:
-                    output.tee.push(message)
+                    output.outlet.push(message)
                     for time in message[0]:
                         sent[time] = sent.get(time, 0) + 1
                 changes.extend((target, time, count) for target in fed for time, count in sent.items())
@@ -222,3 +224,8 @@ def _nothing() -> None:
 
 def _nobody(_path: str, _error: BaseException) -> None:
     """Nobody asked to be told of faults."""
+
+
+def _silent() -> str:
+    """Nothing is known of why the operator holds what it holds."""
+    return ""

@@ -10,9 +10,13 @@ One turn of a scope (`run`) has these phases, in this order:
    one waits for the next step; what it published waits for the next turn.
 
 Invariant (law 10): what an operator's invocation published is applied in one piece. It may wait, and be joined with
-other complete updates; nothing is ever taken from it. (With several workers, phase 4 hands the leaf operators'
-updates to all of them, and phase 3 begins with what came from all, itself included; the nested scopes' updates stay
-here, as they are already everyone's. That is the only place where workers meet.)
+other complete updates; nothing is ever taken from it.
+
+With several workers, each has a copy of the scope, and everyone's tracker hears of what everyone's operators did:
+what entered and what the operators published in one turn goes to all peers, as one letter, at the turn's end, and
+what came from them is applied like this worker's own. What a nested scope publishes stays here: it was everyone's
+before it was applied there, so every worker's copy publishes it too. An operator has a copy on every worker and so
+begins with as many capabilities as there are workers; a nested scope's are counted within it already.
 
 Batches on their way out are counted neither by the tracker here nor in what is implied for the outputs: the outer
 scope counts them itself.
@@ -20,17 +24,19 @@ scope counts them itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from tidegauge.dataflow.channel import Ingress, Tee
 from tidegauge.dataflow.frontier import FrontierView, mutable_antichain
 from tidegauge.dataflow.invocation import Operator
+from tidegauge.dataflow.log import Log, Pointstamp
+from tidegauge.dataflow.mailbox import Address
 from tidegauge.dataflow.order import Refinement, Summary, Time
 from tidegauge.dataflow.reachability import Change, Tracker
-from tidegauge.dataflow.schedule import Activations, Schedulable
+from tidegauge.dataflow.schedule import Runtime, Schedulable
 from tidegauge.dataflow.topology import Connection, Graph, Port, Shape, Topology, admit
 from tidegauge.errors.dataflow import InvalidGraph, ZeroCycle
 
@@ -85,15 +91,19 @@ class Slot:
 class Subgraph:
     """A scope: first under construction, then running once `seal` was called.
 
-    place: its own place in the scope around it, or in the worker. incomplete: whether anything is outstanding.
+    place: its own place in the scope around it, or in the worker. incomplete: whether anything is outstanding. doors:
+    where letters from peers are handed in, here and within.
     """
 
-    def __init__(self, path: str, refinement: Refinement, place: Schedulable, activations: Activations) -> None:
+    def __init__(
+        self, path: str, address: Address, refinement: Refinement, place: Schedulable, runtime: Runtime
+    ) -> None:
         self.path: Final = path
+        self.address: Final = address
         self.order: Final = refinement.order
         self.refinement: Final = refinement
         self.place: Final = place
-        self.activations: Final = activations
+        self.runtime: Final = runtime
         self.incomplete = True
         self.shape = Shape(0, 0, ())
         self.names: list[str] = [path]
@@ -101,9 +111,12 @@ class Subgraph:
         self.entrances: list[Ingress] = []
         self.exits: list[Tee] = []
         self.watched: list[tuple[Port, FrontierView]] = []
+        self.doors: dict[Address, Callable[[Any], None]] = {address: self.receive}
         self.tracker: Tracker
         self._edges: list[tuple[Port, Port]] = []
         self._published: list[Change] = []
+        self._outgoing: list[Change] = []
+        self._others = tuple(peer for peer in range(runtime.peers) if peer != runtime.index)
         self._arrived: list[tuple[int, Time, int]] = []
         self._unfinished: set[int] = set()
         self._heap: list[int] = []
@@ -125,6 +138,15 @@ class Subgraph:
     def install(self, number: int, node: Node) -> None:
         """Put a node into its place."""
         self.children[number] = node
+        if isinstance(node, Subgraph):
+            self.doors.update(node.doors)
+        if self.runtime.log is not None:
+            self.runtime.log.operates(node.path, number, node.shape.inputs, node.shape.outputs)
+
+    def address_of(self, number: int) -> Address:
+        """Return the address of a node, the same on every worker."""
+        name, generation, numbers = self.address
+        return name, generation, (*numbers, number)
 
     def connect(self, output: Port, inlet: Port) -> None:
         """Let what `output` sends arrive at `input`."""
@@ -145,8 +167,9 @@ class Subgraph:
                 sources=tuple(graph.source(number, port) for port in range(outputs)),
                 edges=tuple(graph.targets_of(number, port) for port in range(outputs)),
             )
-            for change in child.initial():
-                self.tracker.update(*change)
+            copies = self.runtime.peers if isinstance(child, Operator) else 1
+            for location, time, count in child.initial():
+                self.tracker.update(location, time, count * copies)
             self._unfinished.add(number)
             self._mark(number)
         self._initial = self._propagate()
@@ -210,6 +233,15 @@ class Subgraph:
         """Return what the operators within imply for its outputs at the beginning."""
         return [(self._sources[port], time, delta) for port, time, delta in self._initial]
 
+    def layout(self) -> Iterator[str]:
+        """Yield a line for each node and edge, here and within: what has to be equal on all workers."""
+        for number, child in self.nodes():
+            yield f"{child.path} as node {number} with {child.shape.inputs} inputs, {child.shape.outputs} outputs"
+            if isinstance(child, Subgraph):
+                yield from child.layout()
+        for output, inlet in self._edges:
+            yield f"an edge of {self.path} from {output} to {inlet}"
+
     def nodes(self) -> Iterator[tuple[int, Node]]:
         """Yield the number and the node of all that is in the scope."""
         for number, child in enumerate(self.children):
@@ -231,12 +263,19 @@ class Subgraph:
         """Take one turn. Return what the scope did, in the locations of the scope around."""
         self._take_arrived()
         received, self._published = self._published, []
+        log = self.runtime.log
+        if log is not None and received:
+            log.applies(self.path, self._told(received))
         self._harvest()
         upward = self._apply(received)
         upward.extend((self._sources[port], time, delta) for port, time, delta in self._propagate())
         self._run_active()
         if self._published or self._heap:
-            self.activations.soon(self.place)
+            self.runtime.activations.soon(self.place)
+        if self._outgoing:
+            for peer in self._others:
+                self.runtime.post(peer, self.address, self._outgoing)
+            self._outgoing = []
         self.incomplete = bool(self._published or self._unfinished or self.tracker.total)
         return upward
 
@@ -297,13 +336,19 @@ class Subgraph:
         return implied
 
     def _run_active(self) -> None:
+        log = self.runtime.log
         while self._heap:
             self._current = number = heappop(self._heap)
             self._marked.discard(number)
             child = self.children[number]
             if child is None:
                 continue
-            self.publish(child.run())
+            if isinstance(child, Subgraph):
+                self._keep(child.run())
+            elif log is None:
+                self.publish(child.run())
+            else:
+                self.publish(self._logged(child, log))
             if child.incomplete:
                 self._unfinished.add(number)
             else:
@@ -312,8 +357,36 @@ class Subgraph:
         self._heap, self._later = self._later, self._heap
         heapify(self._heap)
 
+    def _logged(self, child: Node, log: Log) -> list[Change]:
+        """Run an operator, and tell of it."""
+        before = child.fault if isinstance(child, Operator) else None
+        log.begins(child.path)
+        changes = child.run()
+        after = child.fault if isinstance(child, Operator) else None
+        log.ends(child.path, self._told(changes), after if before is None else None)
+        return changes
+
+    def _told(self, changes: list[Change]) -> Iterator[Pointstamp]:
+        """Yield changes with the names of their places."""
+        graph = self.tracker.graph
+        for location, time, delta in changes:
+            number, kind, port = graph.describe(location)
+            child = self.children[number]
+            yield Pointstamp("" if child is None else child.path, kind, port, time, delta)
+
+    def receive(self, changes: list[Change]) -> None:
+        """Take what a peer published; it is applied in the next turn."""
+        self._published.extend(changes)
+        self.place.mark()
+
     def publish(self, changes: list[Change]) -> None:
-        """Take the whole of what one invocation did, and have those run that it sent something to."""
+        """Take the whole of what one invocation did here: for the peers as well."""
+        if self._others:
+            self._outgoing.extend(changes)
+        self._keep(changes)
+
+    def _keep(self, changes: list[Change]) -> None:
+        """Take changes to apply, and have those run that something was sent to."""
         if not changes:
             return
         self._published.extend(changes)

@@ -53,7 +53,7 @@ class Tracker:
     def __init__(self, graph: Graph) -> None:
         order = graph.order
         self.graph = graph
-        self.pointstamps: list[Outstanding[Time]] = [mutable_antichain(order) for _ in graph.node]
+        self.pointstamps: dict[int, Outstanding[Time]] = {}  # most inputs never have one at all
         self.implications: list[Outstanding[Time]] = [mutable_antichain(order) for _ in graph.node]
         self.total = 0
         self._buffered: dict[int, list[tuple[Time, int]]] = {}
@@ -80,7 +80,10 @@ class Tracker:
         graph, order = self.graph, self.graph.order
         seeds: Moved = {}
         for location, updates in self._buffered.items():
-            changes = self.pointstamps[location].update(updates)
+            times = self.pointstamps.get(location)
+            if times is None:
+                times = self.pointstamps[location] = mutable_antichain(order)
+            changes = times.update(updates)
             if not changes:
                 continue
             seeds[location] = changes
@@ -102,6 +105,7 @@ class Tracker:
             self.implications,
         )
         moved: Moved = {}
+        joined: set[int] = set()
         heap = [(rank[location], location) for location in pending]
         heap.sort()
         while heap:
@@ -119,7 +123,10 @@ class Tracker:
                 if waiting is None:
                     pending[to] = onward
                     heappush(heap, (rank[to], to))
-                else:
+                elif to in joined:
+                    waiting.extend(onward)
+                else:  # what waits may be the list of another location too
+                    joined.add(to)
                     pending[to] = waiting + onward
         return moved
 
@@ -152,7 +159,7 @@ class Tracker:
 
     def holders(self) -> Iterator[tuple[int, Time, int]]:
         """Yield the pointstamps `(location, time, count)` that hold back a frontier: none upstream implies less."""
-        for location, times in enumerate(self.pointstamps):
+        for location, times in sorted(self.pointstamps.items()):
             for time in times.elements():
                 if not self.implications[location].less_than(time):
                     yield location, time, times.count_for(time)

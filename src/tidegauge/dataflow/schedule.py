@@ -9,7 +9,7 @@ A needless activation is harmless, a missing one is a hang.
 ...     def mark(self): woken.append("noted")
 >>> activations = Activations(lambda: 0.0)
 >>> Activator(activations, Noted()).activate()
->>> activations.collect()
+>>> activations.listen(); activations.collect()
 >>> woken
 ['noted']
 """
@@ -21,7 +21,10 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
+
+from tidegauge.dataflow.log import Log
+from tidegauge.dataflow.mailbox import Address
 
 __all__ = ["Activations", "Activator", "Runtime", "Schedulable", "SyncActivator"]
 
@@ -59,9 +62,32 @@ class Activations:
         self._foreign.append(activator)
         self._woken.set()
 
-    def collect(self) -> None:
-        """Mark all that is due. Clearing the flag before looking is what makes no wake-up lost."""
+    def unpark(self) -> None:
+        """End the parking, or keep the next one from beginning. From any thread.
+
+        An event that is set is not set again, which is what most calls would do: `listen` has not cleared it yet, and
+        whatever the caller has left for the worker is looked at after that.
+        """
+        if not self._woken.is_set():
+            self._woken.set()
+
+    def next_timer(self) -> float | None:
+        """Return when the next timer is due, None without one."""
+        return self._timers[0][0] if self._timers else None
+
+    @property
+    def ready(self) -> bool:
+        """Whether something is to run in the next step, timers not counted."""
+        return bool(self._ready or self._foreign)
+
+    def listen(self) -> None:
+        """Begin a step: what wakes the worker from now on ends its parking. Only then is looked at what has come, so
+        no wake-up is lost.
+        """
         self._woken.clear()
+
+    def collect(self) -> None:
+        """Mark all that is due."""
         while self._foreign:
             self._foreign.popleft().deliver()
         if self._timers:
@@ -86,12 +112,17 @@ class Runtime:
     """What a dataflow asks of its worker.
 
     report: called with the path and the error of an operator that raised. validate: check that all permission is
-    derived.
+    derived. index, peers: which worker it is, of how many. post: send a letter to the same address at a peer. log:
+    who is told of what happens, None for nobody.
     """
 
     activations: Activations
     report: Callable[[str, BaseException], None]
     validate: bool
+    index: int
+    peers: int
+    post: Callable[[int, Address, Any], None]
+    log: Log | None = None
 
 
 class Activator:

@@ -33,11 +33,19 @@ from tidegauge.dataflow.build import OperatorContext
 from tidegauge.dataflow.capability import Capability
 from tidegauge.dataflow.channel import Egress, Ingress, Receiver, Tee
 from tidegauge.dataflow.invocation import OperatorOutput
+from tidegauge.dataflow.mailbox import Address
 from tidegauge.dataflow.operators import elementwise, generic
-from tidegauge.dataflow.operators.capture import EventQueue, replay
+from tidegauge.dataflow.operators.capture import EventSource, replay
 from tidegauge.dataflow.operators.feedback import FeedbackHandle, feedback
-from tidegauge.dataflow.operators.input import InputHandle, UnorderedHandle, ordered_input, unordered_input
-from tidegauge.dataflow.order import INT, Order, Refinement, Summary, product, same
+from tidegauge.dataflow.operators.flow_control import ThroughHandle, paced
+from tidegauge.dataflow.operators.input import (
+    InputHandle,
+    UnorderedHandle,
+    ordered_input,
+    to_stream,
+    unordered_input,
+)
+from tidegauge.dataflow.order import INT, Order, Refinement, Summary, Time, product, same
 from tidegauge.dataflow.progress import Slot, Subgraph
 from tidegauge.dataflow.schedule import Runtime, Schedulable
 from tidegauge.dataflow.stream import Stream
@@ -55,6 +63,7 @@ class Scope:
     def __init__(
         self,
         path: str,
+        address: Address,
         refinement: Refinement,
         place: Schedulable,
         runtime: Runtime,
@@ -67,7 +76,7 @@ class Scope:
         self.path: Final = path
         self.order: Final = refinement.order
         self.runtime: Final = runtime
-        self.graph: Final = Subgraph(path, refinement, place, runtime.activations)
+        self.graph: Final = Subgraph(path, address, refinement, place, runtime)
         self.parent: Final = parent
         self.number: Final = number
         self._refinement: Final = refinement
@@ -90,6 +99,16 @@ class Scope:
             self.graph.seal(zero_cycles=self._zero_cycles)
             self._finish(self.graph)
 
+    @property
+    def index(self) -> int:
+        """Which worker this is, from 0."""
+        return self.runtime.index
+
+    @property
+    def peers(self) -> int:
+        """How many workers build this dataflow."""
+        return self.runtime.peers
+
     # What users build with.
 
     def input(self, name: str) -> tuple[InputHandle, Stream[Any]]:
@@ -106,13 +125,38 @@ class Scope:
         """Add an operator without input: `build(context)` returns `step(output)`. It runs when it is activated."""
         return generic.source(self, name, build)
 
-    def replay(self, *queues: EventQueue, name: str = "replay") -> Stream[Any]:
-        """Return the streams that were captured in `queues`, as one. Raises InvalidGraph for another order."""
+    def to_stream(self, batches: Iterable[D], *, name: str = "to_stream") -> Stream[D]:
+        """Return all batches of an iterable as a stream, at the minimum. It is read a portion a step.
+
+        Each worker sends what it is given itself: where all are given the same, everything comes once for each.
+        """
+        return to_stream(self, batches, name)
+
+    def empty(self) -> Stream[Any]:
+        """Return a stream on which nothing ever comes: it is complete at once."""
+        return to_stream(self, (), "empty")
+
+    def paced(self, items: Iterable[tuple[Time, D]], *, name: str = "paced") -> tuple[ThroughHandle, Stream[D]]:
+        """Return a handle to connect a later stream to, and the batches of an iterable of `(time, batch)`.
+
+        A time begins when all before it have come to the stream that was connected; until then nothing more is read.
+        """
+        return paced(self, items, name)
+
+    def replay(self, *queues: EventSource, name: str = "replay") -> Stream[Any]:
+        """Return the streams that were captured in `queues`, as one. Raises InvalidGraph for another order.
+
+        A queue may be an EventReader of a file, or an EventReceiver of a socket.
+        """
         return replay(self, queues, name)
 
     def feedback(self, summary: Summary, *, name: str = "feedback") -> tuple[FeedbackHandle, Stream[Any]]:
         """Return a handle to connect a later stream to, and that stream with its times advanced by `summary`."""
         return feedback(self, summary, name)
+
+    def loop_variable(self, summary: Summary, *, name: str = "loop_variable") -> tuple[FeedbackHandle, Stream[Any]]:
+        """Return a feedback that advances the inner part of the times of an iterative scope by `summary`."""
+        return feedback(self, (None, summary), name)
 
     def concatenate(self, streams: Iterable[Stream[D]]) -> Stream[D]:
         """Send what comes on all of the streams. Without any, the stream is complete at once."""
@@ -130,6 +174,7 @@ class Scope:
         number, path = self.reserve(name)
         return Scope(
             path,
+            self.graph.address_of(number),
             refinement,
             Slot(self.graph, number),
             self.runtime,

@@ -1,7 +1,10 @@
 """A stream: what one output of an operator sends, and what can be done with it.
 
 The functions given to a stream's methods see whole batches, never single records: progress counts batches, and so do
-the operators. Invariant: a stream is only ever connected within its own scope.
+the operators. Where a batch is a list, `records` makes them of functions on records; `arrow` knows Arrow's batches.
+All readers of a stream see one and the same object, so a batch is never changed in place.
+
+Invariant: a stream is only ever connected within its own scope.
 
 >>> from tidegauge.dataflow import INT, Worker
 >>> worker = Worker(monotonic=lambda: 0.0)
@@ -16,14 +19,20 @@ the operators. Invariant: a stream is only ever connected within its own scope.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 
 from tidegauge.dataflow.build import OperatorContext
-from tidegauge.dataflow.channel import Tee
+from tidegauge.dataflow.channel import Stamp, Tee
+from tidegauge.dataflow.frontier import Antichain
 from tidegauge.dataflow.invocation import OperatorInput, OperatorOutput
 from tidegauge.dataflow.operators import elementwise, generic
-from tidegauge.dataflow.operators.capture import EventQueue, capture
+from tidegauge.dataflow.operators.aggregate import aggregate
+from tidegauge.dataflow.operators.capture import EventQueue, EventSink, capture
+from tidegauge.dataflow.operators.exchange import Route, broadcast, exchange
+from tidegauge.dataflow.operators.flow_control import ThroughHandle, limit_in_flight
+from tidegauge.dataflow.operators.partition import partition
 from tidegauge.dataflow.operators.probe import Probe
+from tidegauge.dataflow.operators.state_machine import state_machine
 from tidegauge.dataflow.topology import Port
 
 if TYPE_CHECKING:
@@ -33,6 +42,8 @@ __all__ = ["Stream"]
 
 D = TypeVar("D")
 E = TypeVar("E")
+State = TypeVar("State")
+S = TypeVar("S", bound=EventSink)
 
 
 class Stream(Generic[D]):
@@ -57,13 +68,69 @@ class Stream(Generic[D]):
         """Send the batches for which `keep(batch)` holds."""
         return elementwise.each(self, name, lambda batch: (batch,) if keep(batch) else ())
 
-    def inspect(self, look: Callable[[tuple[Any, ...], D], object], *, name: str = "inspect") -> Stream[D]:
-        """Call `look(stamp, batch)` for each batch and send it on."""
-        return elementwise.inspect(self, name, look)
+    def inspect(
+        self,
+        look: Callable[[Stamp, D], object],
+        *,
+        frontier: Callable[[Antichain[Any]], object] | None = None,
+        name: str = "inspect",
+    ) -> Stream[D]:
+        """Call `look(stamp, batch)` for each batch and send it on.
+
+        frontier: called with the frontier when it has changed, before the batches that came with the change. The one
+        at the beginning is not reported, and not every one on the way: changes may come merged.
+        """
+        return elementwise.inspect(self, name, look, frontier)
 
     def concat(self, *others: Stream[D]) -> Stream[D]:
         """Send what comes on this stream and on the others."""
         return elementwise.concatenate(self.scope, (self, *others))
+
+    def partition(
+        self, outputs: int, cut: Callable[[D], Iterable[tuple[int, E]]], *, name: str = "partition"
+    ) -> tuple[Stream[E], ...]:
+        """Send each piece of `cut(batch)`, pairs `(output, piece)`, on its output. Raises InvalidGraph."""
+        return partition(self, name, outputs, lambda _, batch: cut(batch))
+
+    def branch(self, when: Callable[[Stamp, D], bool], *, name: str = "branch") -> tuple[Stream[D], Stream[D]]:
+        """Return the batches for which `when(stamp, batch)` is false, and those for which it is true.
+
+        The stamp is the least that a batch may hold: to tell rows by their own times, cut the batch with `partition`.
+        """
+        otherwise, so = partition(self, name, 2, lambda stamp, batch: ((1 if when(stamp, batch) else 0, batch),))
+        return otherwise, so
+
+    def aggregate(
+        self, zero: Callable[[], State], fold: Callable[[State, D], State], *, name: str = "aggregate"
+    ) -> Stream[State]:
+        """Fold the batches of each time, from `zero()` on; send the result when the time is complete."""
+        return aggregate(self, name, zero, fold)
+
+    def state_machine(
+        self,
+        zero: Callable[[], State],
+        step: Callable[[State, D], tuple[State, E | None]],
+        *,
+        name: str = "state_machine",
+    ) -> Stream[E]:
+        """Call `step(state, batch)` in the order of times: it returns the next state, and what to send or None."""
+        return state_machine(self, name, zero, step)
+
+    def limit_in_flight(self, *, name: str = "limit_in_flight") -> tuple[ThroughHandle, Stream[D]]:
+        """Return a handle to connect a later stream to, and this stream, held back until what went before is there.
+
+        Of times that compare, one at most is in flight. What is held back is kept in memory; `Scope.paced` reads no
+        further instead.
+        """
+        return limit_in_flight(self, name)
+
+    def exchange(self, route: Route, *, name: str = "exchange") -> Stream[D]:
+        """Send the pieces of each batch, `route(batch, peers)`, to the workers that they are for."""
+        return exchange(self, route, name)
+
+    def broadcast(self, *, name: str = "broadcast") -> Stream[D]:
+        """Send each batch to every worker."""
+        return broadcast(self, name)
 
     def unary(
         self,
@@ -86,6 +153,12 @@ class Stream(Generic[D]):
         """Add an operator of two inputs and one output: `build(context)` returns `step(this, other, output)`."""
         return generic.binary(self, other, name, build, notify=notify)
 
+    def sink(self, name: str, build: Callable[[OperatorContext], Callable[[OperatorInput], bool | None]]) -> None:
+        """Add an operator without output, run for batches and for changes of the frontier: `build(context)` returns
+        `step(input)`.
+        """
+        generic.sink(self, name, build)
+
     def probe(self, into: Probe | None = None) -> Probe:
         """Return a probe that sees the frontier of this stream; `into` makes an existing one see it as well."""
         probe = Probe(self.scope.order) if into is None else into
@@ -93,12 +166,19 @@ class Stream(Generic[D]):
         self.scope.graph.watched.append((self.port, probe.watch()))
         return probe
 
-    def capture(self, into: EventQueue | None = None, *, name: str = "capture") -> EventQueue:
+    @overload
+    def capture(self, into: None = None, *, name: str = "capture") -> EventQueue: ...
+
+    @overload
+    def capture(self, into: S, *, name: str = "capture") -> S: ...
+
+    def capture(self, into: EventSink | None = None, *, name: str = "capture") -> EventSink:
         """Record batches and progress in a queue, which can be replayed or drained elsewhere.
 
-        into: an empty queue that its reader has already, where two scopes capture from each other.
+        into: an empty queue that its reader has already, where two scopes capture from each other; or an EventWriter,
+        which puts them into a file or a socket. Raises InvalidGraph when it is for another order.
         """
-        return capture(self, into, name)
+        return capture(self, EventQueue(self.scope.order) if into is None else into, name)
 
     def enter(self, inner: Scope) -> Stream[D]:
         """Return the stream as it is seen in a scope nested in this one. Raises InvalidGraph."""

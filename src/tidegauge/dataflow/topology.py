@@ -21,11 +21,11 @@ every location the least summaries to each output of the scope, from which the s
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from tidegauge.dataflow.order import NEVER, Order, Summary, compose, summary_less_equal
+from tidegauge.dataflow.order import NEVER, Order, Summary, compose, idle, summary_less_equal
 
 __all__ = ["IDENTITY", "Connection", "Graph", "Port", "Shape", "Topology", "admit", "identity_shape"]
 
@@ -33,6 +33,10 @@ Port: TypeAlias = tuple[int, int]
 """A node and one of its inputs or outputs."""
 Connection: TypeAlias = tuple[tuple[int, tuple[Summary, ...]], ...]
 """What one input can cause: pairs of an output and the least summaries towards it. Absent: never."""
+Flow: TypeAlias = Sequence[Sequence[tuple[int, Summary]]]
+"""Where a time at each location goes next, with the summary."""
+Towards: TypeAlias = tuple[tuple[int, Summary], ...]
+"""The least summaries to outputs of the scope, each with its output."""
 IDENTITY: tuple[Summary, ...] = (None,)
 
 
@@ -95,25 +99,33 @@ class Graph:
             self._first.append(len(self.node))
             self.node.extend([number] * (shape.inputs + shape.outputs))
             self.is_target.extend([True] * shape.inputs + [False] * shape.outputs)
-        self.following: list[list[tuple[int, Summary]]] = [[] for _ in self.node]
+        following: list[list[tuple[int, Summary]]] = [[] for _ in self.node]
         for number, shape in enumerate(shapes):
             for port, connection in enumerate(shape.connections):
-                inner = self.following[self.target(number, port)]
+                inner = following[self.target(number, port)]
                 inner.extend((self.source(number, output), s) for output, least in connection for s in least)
         for (number, port), inputs in edges.items():
-            self.following[self.source(number, port)].extend((self.target(*inlet), None) for inlet in inputs)
-        self.idle_cycle: tuple[int, ...] = tuple(sorted({self.node[at] for at in self._cyclic(idle=True)} - {0}))
-        self.cyclic = bool(self._cyclic(idle=False))
+            following[self.source(number, port)].extend((self.target(*inlet), None) for inlet in inputs)
+        self.following: Flow = [tuple(ends) for ends in following]
+        upstream_first = _peel(self.following)
+        self.cyclic = len(upstream_first) < len(self.node)
+        self.idle_cycle: tuple[int, ...] = ()
+        if self.cyclic:
+            staying = [tuple(end for end in ends if idle(order, end[1])) for ends in self.following]
+            self.idle_cycle = tuple(sorted({self.node[at] for at in _on_cycles(staying)} - {0}))
+            upstream_first = _peel(staying)
+        self.rank: list[int] = [len(self.node)] * len(self.node)
+        for rank, at in enumerate(upstream_first):
+            self.rank[at] = rank
         to_outputs = self._summaries()
         self.connections: tuple[Connection, ...] = tuple(
-            tuple((output, tuple(least)) for output, least in sorted(to_outputs[self.source(0, port)].items()))
+            tuple((o, tuple(least)) for o, least in sorted(to_outputs.get(self.source(0, port), {}).items()))
             for port in range(shapes[0].outputs)
         )
-        self.to_outputs: list[list[tuple[int, Summary]]] = [
-            [(o, s) for o, least in sorted(found.items()) for s in least] if self.node[at] else []
-            for at, found in enumerate(to_outputs)
-        ]
-        self.rank = self._ranks()
+        self.to_outputs: list[Towards] = [()] * len(self.node)
+        for at, found in to_outputs.items():
+            if self.node[at]:
+                self.to_outputs[at] = tuple((o, s) for o, least in sorted(found.items()) for s in least)
 
     def __len__(self) -> int:
         return len(self.node)
@@ -137,45 +149,25 @@ class Graph:
         """Return the inputs that an output feeds."""
         return tuple(at for at, _ in self.following[self.source(node, port)])
 
-    def _flow(self, *, idle: bool) -> list[list[int]]:
-        return [[to for to, s in ends if not idle or s is None] for ends in self.following]
-
-    def _cyclic(self, *, idle: bool) -> set[int]:
-        """Return the locations on a cycle: those left without all that nothing leads to or that lead nowhere."""
-        forward = self._flow(idle=idle)
-        backward: list[list[int]] = [[] for _ in forward]
-        for at, ends in enumerate(forward):
-            for to in ends:
-                backward[to].append(at)
-        return set(range(len(forward))) - set(_peel(forward, backward)) - set(_peel(backward, forward))
-
-    def _ranks(self) -> list[int]:
-        """Return a number for each location, growing along every path (as far as there are no cycles)."""
-        forward = self._flow(idle=self.cyclic)
-        backward: list[list[int]] = [[] for _ in forward]
-        for at, ends in enumerate(forward):
-            for to in ends:
-                backward[to].append(at)
-        ranks = [len(forward)] * len(forward)
-        for rank, at in enumerate(_peel(forward, backward)):
-            ranks[at] = rank
-        return ranks
-
-    def _summaries(self) -> list[dict[int, list[Summary]]]:
-        """Return for each location the antichain of summaries to each output of the scope, found backwards."""
-        before: list[list[tuple[int, Summary]]] = [[] for _ in self.following]
+    def _summaries(self) -> dict[int, dict[int, list[Summary]]]:
+        """Return the antichain of summaries from each location to each output of the scope, found backwards; what
+        leads to none is absent.
+        """
+        found: dict[int, dict[int, list[Summary]]] = {}
+        if not self.shapes[0].inputs:
+            return found
+        before: dict[int, list[tuple[int, Summary]]] = {}
         for at, ends in enumerate(self.following):
             for to, summary in ends:
-                before[to].append((at, summary))
-        found: list[dict[int, list[Summary]]] = [{} for _ in self.following]
+                before.setdefault(to, []).append((at, summary))
         work = deque((self.target(0, output), output, None) for output in range(self.shapes[0].inputs))
         for at, output, summary in work:
-            found[at][output] = [summary]
+            found[at] = {output: [summary]}
         while work:
             to, output, rest = work.popleft()
-            for at, summary in before[to]:
+            for at, summary in before.get(to, ()):
                 whole = compose(self.order, summary, rest)
-                if whole is not NEVER and admit(self.order, found[at].setdefault(output, []), whole):
+                if whole is not NEVER and admit(self.order, found.setdefault(at, {}).setdefault(output, []), whole):
                     work.append((at, output, whole))
         return found
 
@@ -194,14 +186,25 @@ def admit(order: Order[Any], least: list[Summary], summary: Summary) -> bool:
     return True
 
 
-def _peel(forward: list[list[int]], backward: Iterable[list[int]]) -> Iterator[int]:
-    """Yield the locations that no cycle leads to, each after all that lead to it (Kahn's algorithm)."""
-    waiting = [len(ends) for ends in backward]
-    ready = deque(at for at, count in enumerate(waiting) if not count)
-    while ready:
-        at = ready.popleft()
-        yield at
-        for to in forward[at]:
+def _peel(flow: Flow) -> list[int]:
+    """Return the locations that no cycle leads to, each after all that lead to it (Kahn's algorithm)."""
+    waiting = [0] * len(flow)
+    for ends in flow:
+        for to, _ in ends:
+            waiting[to] += 1
+    peeled = [at for at, count in enumerate(waiting) if not count]
+    for at in peeled:  # it grows meanwhile
+        for to, _ in flow[at]:
             waiting[to] -= 1
             if not waiting[to]:
-                ready.append(to)
+                peeled.append(to)
+    return peeled
+
+
+def _on_cycles(flow: Flow) -> set[int]:
+    """Return the locations on a cycle or between two: those that a cycle leads to and that lead to one."""
+    backward: list[list[tuple[int, Summary]]] = [[] for _ in flow]
+    for at, ends in enumerate(flow):
+        for to, summary in ends:
+            backward[to].append((at, summary))
+    return set(range(len(flow))) - set(_peel(flow)) - set(_peel(backward))

@@ -11,25 +11,38 @@ nothing of that invocation is published, and what it held it holds for good. The
 >>> while probe.less_than(1): _ = worker.step()
 >>> probe.frontier()
 Antichain([1])
->>> [str(holder) for holder in worker.explain_stuck()]
-['shop/orders: 1 capability at 1 held on output 0']
+>>> print(*worker.explain_stuck())
+shop/orders: 1 capability at 1 held on output 0 (input handle: advance or close it), before the probe of shop/map
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, Final
 
+from tidegauge.dataflow.doors import Doors
+from tidegauge.dataflow.draw import Drawing, draw
 from tidegauge.dataflow.explain import Holder, holders
+from tidegauge.dataflow.log import Log, LogEvent
+from tidegauge.dataflow.mailbox import Address, Mail
 from tidegauge.dataflow.order import INT, Order, same
 from tidegauge.dataflow.progress import Subgraph
 from tidegauge.dataflow.schedule import Activations, Runtime
 from tidegauge.dataflow.scope import Scope
-from tidegauge.errors.dataflow import InvalidGraph, OperatorFailed, Reentrant, UnknownDataflow, WorkerBroken
+from tidegauge.errors.dataflow import (
+    GraphsDiffer,
+    InvalidGraph,
+    OperatorFailed,
+    Reentrant,
+    UnknownDataflow,
+    WorkerBroken,
+)
 
 __all__ = ["Worker"]
 
@@ -50,17 +63,39 @@ class Worker:
     """Runs dataflows in the thread that steps it.
 
     monotonic: seconds that never go back, for timers. validate: check after every invocation that whatever it sent or
-    kept was derived from a message or a capability (for tests).
+    kept was derived from a message or a capability (for tests). index, mail: which of the workers it is that `mail`
+    connects; without, it is alone. All peers have to build the same dataflows, each its own copy. log: called, within
+    a step, with every event of `tidegauge.dataflow.log`; None logs nothing.
     """
 
-    def __init__(self, monotonic: Callable[[], float], *, validate: bool = False) -> None:
+    def __init__(
+        self,
+        monotonic: Callable[[], float] = time.monotonic,
+        *,
+        validate: bool = False,
+        index: int = 0,
+        mail: Mail | None = None,
+        log: Callable[[LogEvent], object] | None = None,
+    ) -> None:
+        self.index: Final = index
+        self.peers: Final = 1 if mail is None else mail.peers
         self._activations: Final = Activations(monotonic)
+        self._doors: Final[Doors | None] = None if mail is None else Doors(index, mail)
+        if mail is not None:
+            mail.attach(index, self._activations.unpark)
         self._faults: deque[tuple[str, BaseException]] = deque()
         self._runtime: Final = Runtime(
-            self._activations, lambda path, error: self._faults.append((path, error)), validate
+            self._activations,
+            lambda path, error: self._faults.append((path, error)),
+            validate,
+            index,
+            self.peers,
+            _alone if self._doors is None else self._doors.post,
+            None if log is None else Log(log, index, monotonic),
         )
         self._dataflows: dict[str, Subgraph] = {}
         self._active: set[str] = set()
+        self._generations: dict[str, int] = {}
         self._turn: Final = threading.Lock()
         self._broken: BaseException | None = None
 
@@ -76,6 +111,7 @@ class Worker:
         self._free(name)
         return Scope(
             name,
+            (name, self._generations.get(name, 0), ()),
             same(order),
             _Place(self._active, name),
             self._runtime,
@@ -94,9 +130,26 @@ class Worker:
 
     def _install(self, name: str, graph: Subgraph) -> None:
         self._free(name)
+        self._generations[name] = self._generations.get(name, 0) + 1
         graph.begin()
         self._dataflows[name] = graph
+        if self._doors is not None:
+            self._agree(graph, self._doors)
+            self._doors.open(graph.doors)
         self._active.add(name)
+
+    def _agree(self, graph: Subgraph, doors: Doors) -> None:
+        """Tell the peers what was built here, and compare what they tell."""
+        mine = tuple(graph.layout())
+
+        def compare(theirs: tuple[str, ...]) -> None:
+            for here, there in zip_longest(mine, theirs, fillvalue="nothing more"):
+                if here != there:
+                    raise GraphsDiffer(path=graph.path, index=self.index, mine=here, theirs=there)
+
+        outside = graph.address_of(0)  # node 0 of a scope is the world around it
+        graph.doors[outside] = compare
+        doors.tell(outside, mine)
 
     @property
     def dataflows(self) -> tuple[str, ...]:
@@ -111,8 +164,13 @@ class Worker:
         with self._exclusive("drop_dataflow()"):
             if name not in self._dataflows:
                 raise UnknownDataflow(name=name, known=list(self._dataflows))
-            del self._dataflows[name]
+            self._forget(name)
             self._active.discard(name)
+
+    def _forget(self, name: str) -> None:
+        graph = self._dataflows.pop(name)
+        if self._doors is not None:
+            self._doors.close(graph.doors)
 
     def step(self) -> bool:
         """Run all that is active once. Return whether any dataflow is not yet complete.
@@ -130,6 +188,9 @@ class Worker:
             if self._broken is not None:
                 raise WorkerBroken(error=repr(self._broken)) from self._broken
             try:
+                self._activations.listen()
+                if self._doors is not None:
+                    self._doors.deliver()
                 self._activations.collect()
                 idle = not self._active
                 if not idle:
@@ -146,6 +207,13 @@ class Worker:
                 raise OperatorFailed(path=path, error=f"{type(fault).__name__}: {fault}") from fault
             return bool(self._dataflows)
 
+    def settle(self) -> None:
+        """Step until there is nothing to do before an input, a timer or a peer brings something. Raises what
+        `step` raises.
+        """
+        while self._dataflows and not self.idle:
+            self.step()
+
     def _run(self) -> None:
         active = set(self._active)
         self._active.clear()
@@ -153,7 +221,7 @@ class Worker:
             graph = self._dataflows[name]
             graph.run()
             if not graph.incomplete:
-                del self._dataflows[name]
+                self._forget(name)
 
     @contextmanager
     def _exclusive(self, action: str) -> Iterator[None]:
@@ -164,6 +232,32 @@ class Worker:
         finally:
             self._turn.release()
 
+    def unpark(self) -> None:
+        """End the parking of this worker, or keep the next one from beginning. From any thread."""
+        self._activations.unpark()
+
+    @property
+    def idle(self) -> bool:
+        """Whether a step would find nothing to do: nothing is active and no peer has sent anything. Timers aside."""
+        if self._active or self._activations.ready:
+            return False
+        return self._doors is None or not self._doors.waiting
+
+    @property
+    def next_timer(self) -> float | None:
+        """When the next timer is due, by the worker's clock; None without one."""
+        return self._activations.next_timer()
+
+    def draw(self, name: str) -> Drawing:
+        """Return a picture of a dataflow with its frontiers as they are now. Raises UnknownDataflow."""
+        if name not in self._dataflows:
+            raise UnknownDataflow(name=name, known=list(self._dataflows))
+        return draw(self._dataflows[name])
+
     def explain_stuck(self) -> tuple[Holder, ...]:
         """Return who holds a frontier back: the capabilities and waiting batches that nothing upstream precedes."""
         return tuple(holder for graph in self._dataflows.values() for holder in holders(graph))
+
+
+def _alone(to: int, _address: Address, _letter: Any) -> None:
+    raise AssertionError(f"a worker without peers sends a letter to worker {to}")

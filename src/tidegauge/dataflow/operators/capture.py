@@ -23,9 +23,9 @@ True
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 from tidegauge.dataflow.build import OperatorBuilder, OperatorContext
 from tidegauge.dataflow.channel import Stamp
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tidegauge.dataflow.scope import Scope
     from tidegauge.dataflow.stream import Stream
 
-__all__ = ["Event", "EventQueue", "Messages", "Progress", "capture", "replay"]
+__all__ = ["Event", "EventQueue", "EventSink", "EventSource", "Messages", "Progress", "capture", "once", "replay"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,43 @@ class Messages:
 
 
 Event: TypeAlias = Progress | Messages
+
+
+class EventSink(Protocol):
+    """Where a capture puts what it records: a queue, or a writer of `carriers`."""
+
+    @property
+    def order(self) -> Order[Any]:
+        """The order of the stream that it takes."""
+        ...
+
+    def append(self, event: Event, /) -> None:
+        """Take the next event. What it raises is the capture's fault, and nothing of that invocation is published."""
+        ...
+
+
+class EventSource(Protocol):
+    """What a replay takes events from: a queue, or a reader of `carriers`. Each gives every event once."""
+
+    @property
+    def order(self) -> Order[Any]:
+        """The order of the stream that was captured."""
+        ...
+
+    def attach(self, reader: SyncActivator, /) -> None:
+        """Wake `reader` whenever there is something to drain, now included. Raises InvalidGraph the second time."""
+        ...
+
+    def drain(self) -> Iterable[Event]:
+        """Take events that are there. What it raises is the replay's fault."""
+        ...
+
+    def waits_for(self) -> str:
+        """Return what a replay that stands still waits for, for people to read."""
+        ...
+
+
+S = TypeVar("S", bound=EventSink)
 
 
 class EventQueue:
@@ -90,25 +127,34 @@ class EventQueue:
         """Wake `reader` for each event from now on, and now for those that are there. Raises InvalidGraph the second
         time: two readers would each miss events.
         """
-        if self._reader is not None:
-            raise InvalidGraph(
-                path="an event queue",
-                problem="it has a reader already",
-                reason="a captured stream can be replayed once; a second reader would take events from the first",
-                advice="capture the stream again for the second reader",
-            )
-        self._reader = reader
+        self._reader = once(self._reader, reader)
         if self._events:
             reader.activate()
+
+    def waits_for(self) -> str:
+        """Return what a replay of it waits for."""
+        return "a captured stream that it replays has not come further"
 
     def __len__(self) -> int:
         return len(self._events)
 
 
-def capture(stream: Stream[Any], into: EventQueue | None, name: str) -> EventQueue:
-    """Record a stream: first how far its frontier has come, then what arrived."""
-    queue = EventQueue(stream.scope.order) if into is None else into
+def once(attached: SyncActivator | None, reader: SyncActivator) -> SyncActivator:
+    """Return `reader`. Raises InvalidGraph when another one is attached already."""
+    if attached is not None:
+        raise InvalidGraph(
+            path="a captured stream",
+            problem="it has a reader already",
+            reason="a captured stream can be replayed once; a second reader would take events from the first",
+            advice="capture the stream again for the second reader, or read its file by a second reader",
+        )
+    return reader
+
+
+def capture(stream: Stream[Any], queue: S, name: str) -> S:
+    """Record a stream: first how far its frontier has come, then what arrived. Raises InvalidGraph."""
     builder = OperatorBuilder(stream.scope, name)
+    _same_order(builder.path, stream.scope.order, queue.order, "recorded")
     builder.input(stream)
 
     def make(context: OperatorContext, operator: Operator) -> Callable[[], None]:
@@ -131,23 +177,18 @@ def capture(stream: Stream[Any], into: EventQueue | None, name: str) -> EventQue
     return queue
 
 
-def replay(scope: Scope, queues: Sequence[EventQueue], name: str) -> Stream[Any]:
-    """Turn captured streams back into one stream, with their progress."""
+def replay(scope: Scope, queues: Sequence[EventSource], name: str) -> Stream[Any]:
+    """Turn captured streams back into one stream, with their progress. Raises InvalidGraph."""
     builder = OperatorBuilder(scope, name)
     stream = builder.output()
     for queue in queues:
-        if queue.order != scope.order:
-            raise InvalidGraph(
-                path=builder.path,
-                problem=f"a stream captured with the order {queue.order!r} cannot be replayed with {scope.order!r}",
-                reason="its times mean something else here",
-                advice="attach an operator to the queue and translate the events",
-            )
+        _same_order(builder.path, queue.order, scope.order, "replayed")
 
     def make(context: OperatorContext, operator: Operator) -> Callable[[], None]:
         output = operator.outputs[0]
         changes, outbox = output.account.changes, output.outbox
         changes.add(context.order.minimum, len(queues) - 1)
+        operator.remark = lambda: "; ".join(queue.waits_for() for queue in queues)
         for queue in queues:
             queue.attach(context.sync_activator())
 
@@ -163,3 +204,13 @@ def replay(scope: Scope, queues: Sequence[EventQueue], name: str) -> Stream[Any]
 
     builder.install(make, notify=False)
     return stream
+
+
+def _same_order(path: str, stream: Order[Any], other: Order[Any], what: str) -> None:
+    if stream != other:
+        raise InvalidGraph(
+            path=path,
+            problem=f"a stream captured with the order {stream!r} cannot be {what} with {other!r}",
+            reason="its times mean something else there",
+            advice="use the same order on both sides, or attach an operator to the queue and translate the events",
+        )

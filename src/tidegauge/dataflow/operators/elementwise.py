@@ -1,4 +1,4 @@
-"""Operators that look at one batch at a time and keep nothing: they never ask for frontiers.
+"""Operators that look at one batch at a time and keep nothing: but to be inspected, they never ask for frontiers.
 
 >>> from tidegauge.dataflow import INT, Worker
 >>> worker = Worker(monotonic=lambda: 0.0)
@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.dataflow.build import OperatorBuilder, OperatorContext, Step
+from tidegauge.dataflow.frontier import Antichain
 from tidegauge.dataflow.invocation import OperatorInput, OperatorOutput
 
 if TYPE_CHECKING:
@@ -44,20 +45,30 @@ def each(stream: Stream[Any], name: str, function: Callable[[Any], Iterable[Any]
     return stream.unary(name, build, notify=False)
 
 
-def inspect(stream: Stream[Any], name: str, look: Callable[[tuple[Any, ...], Any], object]) -> Stream[Any]:
-    """Call `look(stamp, batch)` for each batch and send it on."""
+def inspect(
+    stream: Stream[Any],
+    name: str,
+    look: Callable[[tuple[Any, ...], Any], object],
+    frontier: Callable[[Antichain[Any]], object] | None,
+) -> Stream[Any]:
+    """Call `look(stamp, batch)` for each batch and send it on; before that `frontier(now)`, if it has changed."""
 
     def build(context: OperatorContext) -> Callable[[OperatorInput, OperatorOutput], None]:
         context.capabilities[0].drop()
+        told = Antichain([context.order.minimum], context.order)
 
         def step(inlet: OperatorInput, output: OperatorOutput) -> None:
+            nonlocal told
+            if frontier is not None and (now := inlet.frontier.antichain()) != told:
+                told = now
+                frontier(now)
             for capability, batch in inlet.drain():
                 look(capability.stamp, batch)
                 output.give(capability, batch)
 
         return step
 
-    return stream.unary(name, build, notify=False)
+    return stream.unary(name, build, notify=frontier is not None)
 
 
 def concatenate(scope: Scope, streams: Sequence[Stream[Any]]) -> Stream[Any]:

@@ -1,5 +1,9 @@
 """Feedback: a stream that comes round again, at later times.
 
+What ends a loop is that nothing is sent round any more, or that a bounded time runs out. Take care: an empty batch is
+a batch like any other. Where records are taken out of batches one by one, take out the empty batches as well, by
+`filter(bool)`: else they go round for ever.
+
 >>> from tidegauge.dataflow import INT, Worker
 >>> worker = Worker(monotonic=lambda: 0.0)
 >>> with worker.dataflow("loop", order=INT) as scope:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tidegauge.dataflow.scope import Scope
     from tidegauge.dataflow.stream import Stream
 
-__all__ = ["binary", "source", "unary"]
+__all__ = ["binary", "sink", "source", "unary"]
 
 
 def source(
@@ -50,12 +50,26 @@ def source(
     return stream
 
 
+def sink(
+    stream: Stream[Any], name: str, build: Callable[[OperatorContext], Callable[[OperatorInput], bool | None]]
+) -> None:
+    """Add an operator without output. It runs for each change of its input's frontier."""
+    builder = OperatorBuilder(stream.scope, name)
+    builder.input(stream)
+
+    def whole(context: OperatorContext) -> Step:
+        step = build(context)
+        return lambda inputs, _outputs: step(inputs[0])
+
+    builder.build(whole)
+
+
 def unary(
     stream: Stream[Any],
     name: str,
     build: Callable[[OperatorContext], Callable[[OperatorInput, OperatorOutput], bool | None]],
     *,
-    notify: bool,
+    notify: bool = True,
 ) -> Stream[Any]:
     """Add an operator of one input and one output."""
     builder = OperatorBuilder(stream.scope, name)

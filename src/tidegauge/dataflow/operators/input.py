@@ -1,6 +1,7 @@
-"""Inputs: batches and progress from outside the dataflow, by the thread that owns the worker.
+"""Inputs: batches and progress from outside the dataflow, by the thread that owns the worker, or out of an iterable.
 
-What a handle does is recorded at once and published, in one piece, by the next step.
+What a handle does is recorded at once and published, in one piece, by the next step. An iterable is read a portion a
+step, so that what is downstream runs in between.
 
 >>> from tidegauge.dataflow import INT, Worker
 >>> worker = Worker(monotonic=lambda: 0.0)
@@ -15,8 +16,9 @@ What a handle does is recorded at once and published, in one piece, by the next 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
 
 from tidegauge.dataflow.build import OperatorBuilder, OperatorContext
 from tidegauge.dataflow.capability import Capability
@@ -28,7 +30,10 @@ if TYPE_CHECKING:
     from tidegauge.dataflow.scope import Scope
     from tidegauge.dataflow.stream import Stream
 
-__all__ = ["InputHandle", "UnorderedHandle", "ordered_input", "unordered_input"]
+__all__ = ["PORTION", "InputHandle", "UnorderedHandle", "ordered_input", "to_stream", "unordered_input"]
+
+PORTION: Final = 16
+"""How many batches are read out of an iterable in one step."""
 
 
 class InputHandle:
@@ -87,6 +92,28 @@ def unordered_input(scope: Scope, name: str) -> tuple[UnorderedHandle, Capabilit
     return UnorderedHandle(output, activator), held, stream
 
 
+def to_stream(scope: Scope, batches: Iterable[Any], name: str) -> Stream[Any]:
+    """Add a source of all batches of an iterable at the minimum; with the last one it is complete."""
+    source = iter(batches)
+
+    def build(context: OperatorContext) -> Callable[[OperatorOutput], None]:
+        held = context.capabilities[0]
+
+        def step(output: OperatorOutput) -> None:
+            if not held.held:
+                return
+            portion = list(islice(source, PORTION))
+            output.session(held).give_all(portion)
+            if len(portion) < PORTION:
+                held.drop()
+            else:
+                context.activator.activate()
+
+        return step
+
+    return scope.source(name, build)
+
+
 def _input(scope: Scope, name: str) -> tuple[Capability, OperatorOutput, Activator, Stream[Any]]:
     builder = OperatorBuilder(scope, name)
     stream = builder.output()
@@ -96,6 +123,7 @@ def _input(scope: Scope, name: str) -> tuple[Capability, OperatorOutput, Activat
         output = operator.outputs[0]
         held = Capability.initial(output.account, wake=context.activator.activate)
         made.append((held, output, context.activator))
+        operator.remark = lambda: "input handle: advance or close it"
         return lambda: None  # all was recorded by the handle; to run is to publish it
 
     builder.install(make, notify=False)

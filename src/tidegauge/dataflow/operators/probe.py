@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidegauge.dataflow.frontier import Antichain, FrontierView
-from tidegauge.dataflow.order import Order, Time
+from tidegauge.dataflow.order import Order, Time, require_time
 
 __all__ = ["Probe"]
 
@@ -42,11 +42,13 @@ class Probe:
         return self._views[-1]
 
     def less_equal(self, time: Time) -> bool:
-        """Whether a batch at `time` or before may still come."""
+        """Whether a batch at `time` or before may still come. Raises ForeignTime."""
+        require_time(self._order, time, "a probe")
         return any(view.less_equal(time) for view in self._views)
 
     def less_than(self, time: Time) -> bool:
-        """Whether a batch strictly before `time` may still come."""
+        """Whether a batch strictly before `time` may still come. Raises ForeignTime."""
+        require_time(self._order, time, "a probe")
         return any(view.less_than(time) for view in self._views)
 
     def done(self) -> bool:

@@ -1,0 +1,119 @@
+"""Captured events out of a file, to be replayed in a dataflow or looked at one by one.
+
+A file can be read any number of times, by a reader for each. A tail that was cut off, because the writer was stopped
+within an event, is left out; `ending` says so. When what is there does not come to the end of the stream, its
+frontier stays where it was: nothing is released, and `explain_stuck` names the replay.
+
+Invariant: the events come in the sequence in which they were captured, each once, and none after damage.
+
+>>> import io
+>>> from tidegauge.dataflow import INT, EventWriter, Messages, Worker
+>>> file = io.BytesIO()
+>>> EventWriter(file, INT).append(Messages((0,), ["tea"]))
+>>> reader = EventReader(io.BytesIO(file.getvalue()), INT)
+>>> worker = Worker(monotonic=lambda: 0.0)
+>>> with worker.dataflow("there", order=INT) as scope:
+...     _ = scope.replay(reader).inspect(print)
+>>> worker.step()
+(0,) ['tea']
+True
+>>> reader.ending.complete, reader.ending.frontier
+(False, (0,))
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Final
+
+from tidegauge.dataflow.carriers.form import Decoder, Ending
+from tidegauge.dataflow.carriers.writer import named
+from tidegauge.dataflow.operators.capture import Event, once
+from tidegauge.dataflow.order import Order
+from tidegauge.dataflow.schedule import SyncActivator
+from tidegauge.errors.base import brief
+
+__all__ = ["EventReader"]
+
+_EVENTS, _BYTES = 256, 4 * 2**20
+"""How much is taken in one invocation: other operators have their turn, and memory its bound."""
+
+
+class EventReader:
+    """Reads the events of one captured stream, for one replay.
+
+    source: the path of a file, or a binary file that is open. ending: how the stream ended, None before that.
+    Raises NotEvents, NewerEvents, EventsOfAnotherOrder, DamagedEvents, OSError.
+    """
+
+    def __init__(self, source: str | os.PathLike[str] | BinaryIO, order: Order[Any]) -> None:
+        self.order: Final = order
+        self.ending: Ending | None = None
+        self._own: BinaryIO | None = None
+        if isinstance(source, str | os.PathLike):
+            self._own = source = Path(source).open("rb")  # noqa: SIM115 - open until `close`
+        self._events: Final = Decoder(named(source), order, source.read)
+        self._wake: SyncActivator | None = None
+        self._problem: Exception | None = None
+        try:
+            self._events.open()
+        except BaseException:
+            self.close()
+            raise
+
+    def __iter__(self) -> Iterator[Event]:
+        """Yield all events from here to the end. Raises DamagedEvents, EventTooLarge, IllegalEvent, OSError."""
+        while self.ending is None:
+            yield from self.drain()
+
+    def drain(self) -> Iterator[Event]:
+        """Yield some events, and wake the replay if there is more. Raises what iterating raises, but only when all
+        events before it were taken by another call: an invocation that raises has published nothing.
+        """
+        if self._problem is not None:
+            raise self._problem
+        begun, taken = self._events.at, 0
+        while self.ending is None and self._problem is None and taken < _EVENTS and self._events.at - begun < _BYTES:
+            try:
+                event = self._events.next()
+            except Exception as error:
+                self.close()
+                self._problem = error
+                if not taken:
+                    raise
+                break
+            if event is None:
+                self.ending = self._events.ending()
+                self.close()
+            else:
+                taken += 1
+                yield event
+        if self.ending is None and self._wake is not None:
+            self._wake.activate()
+
+    def attach(self, reader: SyncActivator) -> None:
+        """Read for a replay from now on. Raises InvalidGraph the second time."""
+        self._wake = once(self._wake, reader)
+        reader.activate()
+
+    def waits_for(self) -> str:
+        """Return what a replay of it waits for."""
+        if self._problem is not None:
+            return brief(self._problem)
+        return "its file has not been read to the end" if self.ending is None else f"its file is {self.ending}"
+
+    def close(self) -> None:
+        """Close the file, if its path was given. No more events come then, and the frontier stays where it is."""
+        if self._own is not None:
+            self._own.close()
+
+    def __enter__(self) -> EventReader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,231 @@
+"""Counts of times that are outstanding and, kept current, the minimal ones: an antichain that moves.
+
+- `MutableAntichain` is for any order. With `n` counted times and a frontier of `w`, a change costs O(w), and O(n + w)
+  where it takes an element from the frontier, to find what that one was hiding.
+- `TotalMutableAntichain` is for total orders, where one time at most is minimal. A change costs O(log n).
+
+Invariant: `update` returns exactly the difference between the frontier before and after, as `(time, +1 or -1)` in
+sort order. Counts may be negative for a while (a message may be seen to be consumed before it is seen to be sent); a
+time is on the frontier only while its count is positive.
+
+>>> from tidegauge.dataflow.order import INT
+>>> outstanding = mutable_antichain(INT)
+>>> outstanding.update([(1, 1), (1, 1), (4, 1)])
+[(1, 1)]
+>>> outstanding.update([(1, -2)]), outstanding.elements()
+([(1, -1), (4, 1)], (4,))
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
+from typing import Any, Generic, Protocol, TypeVar
+
+from tidegauge.dataflow.order import Order
+
+__all__ = ["MutableAntichain", "Outstanding", "TotalMutableAntichain", "mutable_antichain"]
+
+T = TypeVar("T")
+
+
+class Outstanding(Protocol[T]):
+    """What both mutable antichains can do."""
+
+    def update(self, changes: Iterable[tuple[T, int]]) -> list[tuple[T, int]]:
+        """Add counts; return the change of the frontier as `(time, +1 or -1)` in sort order."""
+        ...
+
+    def elements(self) -> tuple[T, ...]:
+        """Return the frontier in sort order."""
+        ...
+
+    def less_equal(self, time: T) -> bool:
+        """Whether some element of the frontier is at or before `time`."""
+        ...
+
+    def less_than(self, time: T) -> bool:
+        """Whether some element of the frontier is strictly before `time`."""
+        ...
+
+    def is_empty(self) -> bool:
+        """Whether the frontier is empty."""
+        ...
+
+    def count_for(self, time: T) -> int:
+        """Return the sum of counts at exactly `time`."""
+        ...
+
+    def __len__(self) -> int: ...
+
+
+class MutableAntichain(Generic[T]):
+    """Counts of times of any order, and the minimal ones with a positive count. `len` is the number of counted times.
+
+    >>> from tidegauge.dataflow.order import INT
+    >>> times = MutableAntichain(INT)
+    >>> times.update([(0, 1)]), times.update([(0, -1), (5, 1)]), times.update([(3, 1)])
+    ([(0, 1)], [(0, -1), (5, 1)], [(3, 1), (5, -1)])
+    """
+
+    __slots__ = ("_counts", "_elements", "_order")
+
+    def __init__(self, order: Order[Any]) -> None:
+        self._order = order
+        self._counts: dict[T, int] = {}
+        self._elements: tuple[T, ...] = ()
+
+    def update(self, changes: Iterable[tuple[T, int]]) -> list[tuple[T, int]]:
+        """Add counts; return the change of the frontier as `(time, +1 or -1)` in sort order."""
+        counts, elements = self._counts, self._elements
+        gained: list[T] = []
+        fallen = False
+        for time, delta in changes:
+            count = counts.get(time, 0) + delta
+            if count:
+                counts[time] = count
+            else:
+                counts.pop(time, None)
+            if count <= 0:
+                fallen = fallen or time in elements
+            elif count <= delta and not (elements and self.less_equal(time)):  # there was none before
+                gained.append(time)
+        if not gained and not fallen:
+            return []
+        return self._settle(gained, [time for time in elements if counts.get(time, 0) <= 0] if fallen else [])
+
+    def _settle(self, gained: list[T], lost: list[T]) -> list[tuple[T, int]]:
+        """Take `lost` from the frontier, and let in what is minimal of `gained` and of what `lost` was hiding.
+
+        Whatever else is counted is at or beyond an element that stays.
+        """
+        less_equal, key, counts = self._order.less_equal, self._order.sort_key, self._counts
+        coming = [time for time in gained if counts.get(time, 0) > 0]
+        now = list(self._elements)
+        if lost:
+            now = [time for time in now if time not in lost]
+            for x in lost:
+                coming += [time for time, count in counts.items() if count > 0 and less_equal(x, time)]
+        if len(coming) > 1:
+            coming.sort(key=key)  # so none comes before another that it hides
+        changed = [(time, -1) for time in lost]
+        for time in coming:
+            if now:
+                if any(less_equal(x, time) for x in now):
+                    continue
+                hidden = [x for x in now if less_equal(time, x)]
+                if hidden:
+                    now = [x for x in now if x not in hidden]
+                    changed += [(x, -1) for x in hidden]
+            insort(now, time, key=key)
+            changed.append((time, 1))
+        self._elements = tuple(now)
+        if len(changed) > 1:
+            changed.sort(key=lambda change: key(change[0]))
+        return changed
+
+    def elements(self) -> tuple[T, ...]:
+        """Return the frontier in sort order."""
+        return self._elements
+
+    def less_equal(self, time: T) -> bool:
+        """Whether some element of the frontier is at or before `time`."""
+        less_equal = self._order.less_equal
+        return any(less_equal(x, time) for x in self._elements)
+
+    def less_than(self, time: T) -> bool:
+        """Whether some element of the frontier is strictly before `time`."""
+        less_equal = self._order.less_equal
+        return any(x != time and less_equal(x, time) for x in self._elements)
+
+    def is_empty(self) -> bool:
+        """Whether the frontier is empty."""
+        return not self._elements
+
+    def count_for(self, time: T) -> int:
+        """Return the sum of counts at exactly `time`."""
+        return self._counts.get(time, 0)
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+
+class TotalMutableAntichain(Generic[T]):
+    """The same for a total order whose times Python sorts by itself: one least time, compared directly.
+
+    The least one is at the top of a heap in which every time lies that has a positive count. A time whose count falls
+    stays in the heap until it comes to the top, or until such times are the most of it.
+
+    >>> times = TotalMutableAntichain()
+    >>> times.update([(0, 1)]), times.update([(0, -1), (5, 1)]), times.update([(3, 1)])
+    ([(0, 1)], [(0, -1), (5, 1)], [(3, 1), (5, -1)])
+    """
+
+    __slots__ = ("_counts", "_heap", "_least")
+
+    def __init__(self) -> None:
+        self._counts: dict[T, int] = {}
+        self._heap: list[Any] = []
+        self._least: Any = None
+
+    def update(self, changes: Iterable[tuple[T, int]]) -> list[tuple[T, int]]:
+        """Add counts; return the change of the frontier as `(time, +1 or -1)` in sort order."""
+        counts, heap, least = self._counts, self._heap, self._least
+        for time, delta in changes:
+            count = counts.get(time, 0) + delta
+            if count > 0:
+                counts[time] = count
+                if count <= delta:  # there was none before
+                    heappush(heap, time)
+            elif count:
+                counts[time] = count
+            else:
+                counts.pop(time, None)
+        while heap and counts.get(heap[0], 0) <= 0:
+            heappop(heap)
+        if len(heap) > 32 and len(heap) > 2 * len(counts):
+            heap[:] = [time for time, count in counts.items() if count > 0]
+            heapify(heap)
+        new: Any = heap[0] if heap else None
+        if new == least:
+            return []
+        self._least = new
+        if least is None:
+            return [(new, 1)]
+        if new is None:
+            return [(least, -1)]
+        return [(least, -1), (new, 1)] if least < new else [(new, 1), (least, -1)]
+
+    def elements(self) -> tuple[T, ...]:
+        """Return the frontier: one time or none."""
+        return () if self._least is None else (self._least,)
+
+    def less_equal(self, time: T) -> bool:
+        """Whether the least time is at or before `time`."""
+        return self._least is not None and self._least <= time
+
+    def less_than(self, time: T) -> bool:
+        """Whether the least time is strictly before `time`."""
+        return self._least is not None and self._least < time
+
+    def is_empty(self) -> bool:
+        """Whether the frontier is empty."""
+        return self._least is None
+
+    def count_for(self, time: T) -> int:
+        """Return the sum of counts at exactly `time`."""
+        return self._counts.get(time, 0)
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+
+def mutable_antichain(order: Order[T]) -> Outstanding[T]:
+    """Return an empty mutable antichain of the kind that fits the order.
+
+    >>> from tidegauge.dataflow.order import INT
+    >>> type(mutable_antichain(INT)).__name__
+    'TotalMutableAntichain'
+    """
+    return TotalMutableAntichain() if order.total else MutableAntichain(order)

@@ -1,0 +1,193 @@
+"""Times of a source that has partitions, and may have more of them tomorrow: `(interval of partitions, position)`.
+
+`a` is before `b` when its interval encloses that of `b` and its position is at most that of `b`. So the minimum is
+all partitions at 0, and times of different partitions do not compare. *All partitions not seen yet* are intervals
+with a position of their own, 0. They are what lets one partition go on while others may still turn up: who holds the
+minimum splits a partition off it, goes on with that one, and keeps the intervals before and after it.
+
+A frontier with `k` known partitions has `2k + 1` elements: each partition at its next position (law 6), and the gaps
+between them at 0.
+
+>>> first = PARTITIONED.frontier({"salt": 3, "tea": 5})
+>>> first
+(((..'salt'), 0), ({'salt'}, 3), (('salt'..'tea'), 0), ({'tea'}, 5), (('tea'..), 0))
+>>> PARTITIONED.mapping(first), PARTITIONED.position(first, "tea"), PARTITIONED.position(first, "pepper")
+({'salt': 3, 'tea': 5}, 5, 0)
+
+Invariant: `mapping(frontier(positions)) == positions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from tidegauge.dataflow.order.interval import ALL, FIRST, LAST, Cut, Interval, Key, after, before, only
+from tidegauge.dataflow.order.numbers import INT, amount
+from tidegauge.dataflow.order.protocol import Summary, advance, compose, summary_less_equal
+from tidegauge.errors.dataflow import InvalidSummary, InvalidTime
+
+__all__ = ["PARTITIONED", "Partitioned", "PartitionedTime"]
+
+PartitionedTime: TypeAlias = tuple[Interval, int]
+"""An interval of partitions, and the next position of each of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partitioned:
+    """The order of `(interval, position)`. Positions are integers from 0 up, keys of one type that Python sorts.
+
+    A summary is a pair `(interval, amount)`, either of which may be None: the path is only for these partitions, and
+    adds to their position. A time with nothing in the interval cannot cross.
+
+    Two times have a greatest one before both: the least interval that encloses both, at the smaller position. They
+    have a least one beyond both only where the intervals meet, for no time has no partition at all. So this is no
+    lattice: there is `meet`, and no `join`.
+
+    >>> PARTITIONED.less_equal((ALL, 0), (only("tea"), 5)), PARTITIONED.less_equal((only("tea"), 5), (ALL, 5))
+    (True, False)
+    """
+
+    minimum: PartitionedTime = field(default=(ALL, 0), init=False, repr=False)
+    total: bool = field(default=False, init=False, repr=False)
+
+    def has(self, value: object, /) -> bool:
+        """Whether a value is an interval that is not empty, and a position from 0 up."""
+        if not isinstance(value, tuple) or len(value) != 2 or not INT.has(value[1]):
+            return False
+        return isinstance(value[0], Interval) and value[0].sound
+
+    def less_equal(self, a: PartitionedTime, b: PartitionedTime, /) -> bool:
+        """Whether the interval encloses the other's, and the position is at most the other's."""
+        mine, other = a[0], b[0]
+        return a[1] <= b[1] and mine[0] <= other[0] and other[1] <= mine[1]
+
+    def sort_key(self, time: PartitionedTime, /) -> tuple[Cut, _Falling, int]:
+        """Return a key that sorts from the first cut on, of these the widest first, of these by position."""
+        (lower, upper), position = time
+        return (lower, _Falling(upper), position)
+
+    def normal(self, summary: Summary, /) -> Summary:
+        """Return the summary with None for all partitions and for 0; None when it is both. Raises InvalidSummary."""
+        if summary is None:
+            return None
+        if not isinstance(summary, tuple) or len(summary) != 2:
+            raise InvalidSummary(
+                summary=repr(summary), order=repr(self), problem="it is not a pair (interval, amount)"
+            )
+        interval, step = summary
+        if not (interval is None or (isinstance(interval, Interval) and interval.lower < interval.upper)):
+            raise InvalidSummary(summary=repr(summary), order=repr(self), problem="it restricts to no interval")
+        pair = (None if interval == ALL else interval, amount(INT, step))
+        return None if pair == (None, None) else pair
+
+    def idle(self, summary: tuple[Interval | None, int | None], /) -> bool:
+        """Whether it only restricts: what is in the interval stays as it is."""
+        return summary[1] is None
+
+    def results_in(
+        self, time: PartitionedTime, summary: tuple[Interval | None, int | None], /
+    ) -> PartitionedTime | None:
+        """Return what the intervals have in common, further on; None when that is nothing."""
+        interval = time[0] if summary[0] is None else time[0].common(summary[0])
+        position = advance(INT, time[1], summary[1])
+        return None if interval is None or position is None else (interval, position)
+
+    def followed_by(
+        self, first: tuple[Interval | None, int | None], second: tuple[Interval | None, int | None], /
+    ) -> Summary:
+        """Return what the intervals have in common, with both amounts; None when that is nothing."""
+        interval = (first[0] or ALL).common(second[0] or ALL)
+        return None if interval is None else self.normal((interval, compose(INT, first[1], second[1])))
+
+    def summary_less_equal(
+        self, a: tuple[Interval | None, int | None], b: tuple[Interval | None, int | None], /
+    ) -> bool:
+        """Whether the interval encloses the other's, and the amount is at most the other's."""
+        return (a[0] or ALL).encloses(b[0] or ALL) and summary_less_equal(INT, a[1], b[1])
+
+    def meet(self, a: PartitionedTime, b: PartitionedTime, /) -> PartitionedTime:
+        """Return the greatest time before both.
+
+        >>> PARTITIONED.meet((only(3), 5), (only(7), 4))
+        ([3..7], 4)
+        """
+        return (a[0].hull(b[0]), min(a[1], b[1]))
+
+    def at(self, partition: Key, position: int) -> PartitionedTime:
+        """Return the time of one partition at its next position. Raises InvalidTime."""
+        if not isinstance(position, int) or isinstance(position, bool) or position < 0:
+            raise InvalidTime(order=repr(self), problem=f"partition {partition!r} at position {position!r}")
+        return (only(partition), position)
+
+    def between(self, lower: Cut, upper: Cut, position: int) -> PartitionedTime:
+        """Return the time of all partitions between two cuts. Raises InvalidTime when there is nothing between them.
+
+        >>> PARTITIONED.between(FIRST, before(10), 4)
+        ((..10), 4)
+        """
+        if not lower < upper:
+            raise InvalidTime(order=repr(self), problem=f"nothing lies between the cuts {lower!r} and {upper!r}")
+        return (Interval(lower, upper), position)
+
+    def split(
+        self, time: PartitionedTime, partition: Key
+    ) -> tuple[PartitionedTime | None, PartitionedTime, PartitionedTime | None]:
+        """Return the time of what is before a partition, of the partition, and of what is after it, at one position.
+
+        None where nothing is left. Raises InvalidTime when the time does not contain the partition.
+
+        >>> PARTITIONED.split((ALL, 0), "tea")
+        (((..'tea'), 0), ({'tea'}, 0), (('tea'..), 0))
+        """
+        interval, position = time
+        if not interval.contains(partition):
+            raise InvalidTime(order=repr(self), problem=f"{time!r} does not contain the partition {partition!r}")
+        lower, upper = before(partition), after(partition)
+        return (
+            (Interval(interval.lower, lower), position) if interval.lower < lower else None,
+            (Interval(lower, upper), position),
+            (Interval(upper, interval.upper), position) if upper < interval.upper else None,
+        )
+
+    def frontier(self, positions: Mapping[Key, int]) -> tuple[PartitionedTime, ...]:
+        """Return the elements of the frontier with these next positions, all other partitions at 0, in sort order.
+
+        No two of them compare, so it is for the caller whether to check that again. Raises InvalidTime.
+        """
+        try:
+            partitions = sorted(positions)
+        except TypeError:
+            raise InvalidTime(order=repr(self), problem=f"partitions {list(positions)!r} that do not sort") from None
+        times: list[PartitionedTime] = []
+        lower = FIRST
+        for partition in partitions:
+            times += [(Interval(lower, before(partition)), 0), self.at(partition, positions[partition])]
+            lower = after(partition)
+        return (*times, (Interval(lower, LAST), 0))
+
+    def mapping(self, frontier: Iterable[PartitionedTime]) -> dict[Any, int]:
+        """Return the next positions of the partitions that a frontier has for themselves, in the order of it."""
+        return {interval.lower[1]: position for interval, position in frontier if interval.single}
+
+    def position(self, frontier: Iterable[PartitionedTime], partition: Key) -> int | None:
+        """Return the next position of a partition, seen before or not; None when nothing of it will come any more.
+
+        >>> PARTITIONED.position([(only(3), 7)], 4) is None
+        True
+        """
+        return min((position for interval, position in frontier if interval.contains(partition)), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Falling:
+    """A cut that sorts the other way round."""
+
+    cut: Cut
+
+    def __lt__(self, other: _Falling) -> bool:
+        return other.cut < self.cut
+
+
+PARTITIONED: Final = Partitioned()

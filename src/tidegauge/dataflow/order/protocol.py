@@ -1,0 +1,202 @@
+"""What a scope must know of its times, and the functions that ask an order of users' own kind or of ours.
+
+An order is `Order`; one whose times can move along a path is `Advancing`. The functions here take the summary None,
+the identity of every order, out of the orders' hands: their own methods are never asked about it.
+
+Invariant: `advance(order, time, compose(order, a, b))` is `advance(order, advance(order, time, a), b)`.
+
+>>> from tidegauge.dataflow.order.numbers import INT
+>>> advance(INT, 3, compose(INT, 2, 5)), advance(INT, advance(INT, 3, 2), 5)
+(10, 10)
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, runtime_checkable
+
+from tidegauge.errors.dataflow import InvalidSummary
+
+__all__ = [
+    "NEVER",
+    "Advancing",
+    "Never",
+    "Order",
+    "Restricting",
+    "Steady",
+    "Summary",
+    "Time",
+    "advance",
+    "compose",
+    "idle",
+    "less_than",
+    "normal",
+    "steady",
+    "summary_less_equal",
+]
+
+T = TypeVar("T")
+
+Time: TypeAlias = Any
+"""A time of whatever order the scope has: hashable, immutable, never None."""
+Summary: TypeAlias = Any
+"""A path summary in the terms of the order; None is the identity."""
+
+
+@runtime_checkable
+class Order(Protocol[T]):
+    """What a scope must know of its times. A user's order is one small class with these four members."""
+
+    @property
+    def minimum(self) -> T:
+        """A time at or below every other."""
+        ...
+
+    @property
+    def total(self) -> bool:
+        """Whether every two times compare and Python's own `<` on them is this order."""
+        ...
+
+    def less_equal(self, a: T, b: T, /) -> bool:
+        """Whether something at `a` may still cause something at `b`."""
+        ...
+
+    def sort_key(self, time: T, /) -> Any:
+        """Return a value that sorts in a linear extension of the order."""
+        ...
+
+
+@runtime_checkable
+class Advancing(Order[T], Protocol[T]):
+    """An order with path summaries, as feedback needs it. Summaries are in normal form except for `normal` itself.
+
+    Laws, beside those of the package: a time is at or before what it becomes; and a path that cannot be crossed at a
+    time cannot be crossed later. (Who asks what may still arrive asks only of the earliest times.)
+    """
+
+    def normal(self, summary: Summary, /) -> Summary:
+        """Return the summary in normal form, None for the identity. Raises InvalidSummary."""
+        ...
+
+    def results_in(self, time: T, summary: Summary, /) -> T | None:
+        """Return the time at the end of the path, None when it cannot be crossed at this time."""
+        ...
+
+    def followed_by(self, first: Summary, second: Summary, /) -> Summary:
+        """Return the summary of one path after another, None when it can never be crossed."""
+        ...
+
+    def summary_less_equal(self, a: Summary, b: Summary, /) -> bool:
+        """Whether `a` carries every time at most as far as `b`."""
+        ...
+
+
+@runtime_checkable
+class Restricting(Advancing[T], Protocol[T]):
+    """An order in which a summary other than the identity may leave a time where it is."""
+
+    def idle(self, summary: Summary, /) -> bool:
+        """Whether the summary leaves some time that can cross it unchanged."""
+        ...
+
+
+@runtime_checkable
+class Steady(Advancing[T], Protocol[T]):
+    """An order whose summaries may be such as addition is."""
+
+    @property
+    def steady(self) -> bool:
+        """Whether every summary can be crossed at every time, carries different times to different times, and carries
+        a time to another one than a different summary does.
+        """
+        ...
+
+
+class Never(Enum):
+    """The result of `compose` for a path that cannot be crossed (None is taken: it is the identity)."""
+
+    NEVER = "never"
+
+
+NEVER: Final = Never.NEVER
+
+
+def less_than(order: Order[T], a: T, b: T) -> bool:
+    """Whether `a` is strictly before `b` in the order.
+
+    >>> from tidegauge.dataflow.order.numbers import INT
+    >>> less_than(INT, 1, 1), less_than(INT, 1, 2)
+    (False, True)
+    """
+    return a != b and order.less_equal(a, b)
+
+
+def normal(order: Order[T], summary: Summary) -> Summary:
+    """Return `summary` in the normal form of `order`. Raises InvalidSummary.
+
+    >>> from tidegauge.dataflow.order.numbers import INT
+    >>> normal(INT, 0) is None, normal(INT, 2)
+    (True, 2)
+    """
+    if summary is None:
+        return None
+    if not isinstance(order, Advancing):
+        raise InvalidSummary(summary=repr(summary), order=repr(order), problem="this order has no summaries but None")
+    return order.normal(summary)
+
+
+def advance(order: Order[T], time: T, summary: Summary) -> T | None:
+    """Return `time` at the end of a path, None when the path cannot be crossed at this time.
+
+    >>> from tidegauge.dataflow.order.numbers import INT, Bounded
+    >>> advance(INT, 3, None), advance(INT, 3, 5), advance(Bounded(7), 3, 5)
+    (3, 8, None)
+    """
+    return time if summary is None else order.results_in(time, summary)  # type: ignore[attr-defined]
+
+
+def compose(order: Order[Any], first: Summary, second: Summary) -> Summary | Never:
+    """Return the summary of one path after another, or NEVER.
+
+    >>> from tidegauge.dataflow.order.numbers import INT, Bounded
+    >>> compose(INT, None, 2), compose(INT, 2, 3), compose(Bounded(4), 2, 3)
+    (2, 5, <Never.NEVER: 'never'>)
+    """
+    if first is None:
+        return second
+    if second is None:
+        return first
+    joined = order.followed_by(first, second)  # type: ignore[attr-defined]
+    return NEVER if joined is None else joined
+
+
+def summary_less_equal(order: Order[Any], a: Summary, b: Summary) -> bool:
+    """Whether path `a` carries every time at most as far as path `b`.
+
+    >>> from tidegauge.dataflow.order.numbers import INT
+    >>> summary_less_equal(INT, None, 1), summary_less_equal(INT, 1, None)
+    (True, False)
+    """
+    if a is None:
+        return True
+    return b is not None and bool(order.summary_less_equal(a, b))  # type: ignore[attr-defined]
+
+
+def idle(order: Order[Any], summary: Summary) -> bool:
+    """Whether a path may bring a time back unchanged: a cycle of such paths alone never ends.
+
+    >>> from tidegauge.dataflow.order.numbers import INT
+    >>> idle(INT, None), idle(INT, 1)
+    (True, False)
+    """
+    return summary is None or (isinstance(order, Restricting) and order.idle(summary))
+
+
+def steady(order: Order[Any]) -> bool:
+    """Whether all summaries of the order are known to be such as addition is.
+
+    >>> from tidegauge.dataflow.order.numbers import INT, Bounded
+    >>> steady(INT), steady(Bounded(7))
+    (True, False)
+    """
+    return isinstance(order, Steady) and order.steady
