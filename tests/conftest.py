@@ -12,8 +12,9 @@ settings.register_profile("tidegauge", deadline=None, suppress_health_check=[Hea
 settings.load_profile("tidegauge")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put every test that starts a Spark into one group of the parallel run."""
+    """Put every test that starts a Spark into one group of the parallel run, before that looks at the groups."""
     for item in items:
         if item.get_closest_marker("spark") is not None:
             item.add_marker(pytest.mark.xdist_group("spark"))

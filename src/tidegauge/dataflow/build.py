@@ -144,10 +144,9 @@ class OperatorBuilder:
         self.scope.check_open()
         order, runtime = self.scope.order, self.scope.runtime
         shape = Shape(len(self._queues), len(self._outlets), tuple(map(self._connection, self._connections)))
-        operator = Operator(self.path, order, shape, self._queues, self._outlets)
+        operator = Operator(self.path, order, shape, self._queues, self._outlets, validate=runtime.validate)
         operator.notify = notify and bool(self._queues)
         operator.report = runtime.report
-        operator.validate = runtime.validate
         context = OperatorContext(
             path=self.path,
             name=self.name,

@@ -61,11 +61,14 @@ class OperatorInput:
         nothing wakes the operator for it but itself.
         """
         messages, consumed, origin = self.queue.messages, self.consumed, self.origin
+        last: Stamp | None = None
         while messages:
             stamp, batch = messages.popleft()
             for time in stamp:
-                consumed.add(time, 1)
-            yield InputCapability(origin, stamp), batch
+                consumed[time] = consumed.get(time, 0) + 1
+            if stamp is not last and stamp != last:  # what comes at one time has one capability
+                last, capability = stamp, InputCapability(origin, stamp)
+            yield capability, batch
 
     def __len__(self) -> int:
         return len(self.queue.messages)
@@ -119,11 +122,19 @@ class Operator:
 
     logic: one invocation; True says that there is unfinished work that keeps the dataflow alive. notify: whether a
     change of an input's frontier is a reason to run. incomplete: until it has run once, while `logic` says so, and
-    once faulted. remark: what people should know when it holds a frontier back, or "".
+    once faulted. validate: keep books of the capabilities, and check each invocation by them. remark: what people
+    should know when it holds a frontier back, or "".
     """
 
     def __init__(
-        self, path: str, order: Order[Any], shape: Shape, queues: Sequence[Queue], outlets: Sequence[Outlet]
+        self,
+        path: str,
+        order: Order[Any],
+        shape: Shape,
+        queues: Sequence[Queue],
+        outlets: Sequence[Outlet],
+        *,
+        validate: bool = False,
     ) -> None:
         self.path: Final = path
         self.order: Final = order
@@ -139,7 +150,7 @@ class Operator:
         )
         self.logic: Callable[[], bool | None] = _nothing
         self.notify = bool(shape.inputs)
-        self.validate = False
+        self.validate: Final = validate
         self.incomplete = True
         self.fault: BaseException | None = None
         self.report: Callable[[str, BaseException], None] = _nobody
@@ -147,7 +158,7 @@ class Operator:
         self._targets: tuple[int, ...] = ()
         self._sources: tuple[int, ...] = ()
         self._edges: tuple[tuple[int, ...], ...] = ()
-        self._held = tuple(ChangeBatch([(order.minimum, 1)]) for _ in accounts)
+        self._held = tuple(ChangeBatch([(order.minimum, 1)]) for _ in accounts) if validate else ()
 
     def attach(
         self, *, targets: tuple[int, ...], sources: tuple[int, ...], edges: tuple[tuple[int, ...], ...]
@@ -194,8 +205,9 @@ class Operator:
                 output.account.changes.clear()
             if output.outbox:
                 sent: dict[Time, int] = {}
+                push = output.outlet.push
                 for message in output.outbox:
-                    output.outlet.push(message)
+                    push(message)
                     for time in message[0]:
                         sent[time] = sent.get(time, 0) + 1
                 changes.extend((target, time, count) for target in fed for time, count in sent.items())

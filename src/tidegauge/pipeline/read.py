@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from tidegauge.env import Env
 from tidegauge.errors.command import NotPublished, OutputHasFailed, OutputIsBehind
@@ -104,6 +103,8 @@ def read_arrow(flow: Dataflow, output: str, *, as_of: AsOf = None) -> pa.Table:
     view = _view(flow, output, as_of)
     if not view.uris:
         return view.schema.empty_table()
+    import pyarrow.dataset as ds  # here, for it loads pandas, which takes longer than all the rest
+
     found = ds.dataset(view.uris, format="parquet", schema=view.schema, partitioning=None)
     return found.to_table(filter=pc.field("_epoch") <= view.epoch)
 

@@ -93,6 +93,12 @@ class MutableAntichain(Generic[T]):
                 gained.append(time)
         if not gained and not fallen:
             return []
+        if fallen and len(counts) == len(elements) == 1:  # the usual step: the only time gives way to the next one
+            [(old, new)] = zip(elements, counts, strict=True)
+            if new != old and counts[new] > 0:
+                self._elements = (new,)
+                key = self._order.sort_key
+                return [(old, -1), (new, 1)] if key(old) < key(new) else [(new, 1), (old, -1)]
         return self._settle(gained, [time for time in elements if counts.get(time, 0) <= 0] if fallen else [])
 
     def _settle(self, gained: list[T], lost: list[T]) -> list[tuple[T, int]]:
@@ -131,8 +137,10 @@ class MutableAntichain(Generic[T]):
 
     def less_equal(self, time: T) -> bool:
         """Whether some element of the frontier is at or before `time`."""
-        less_equal = self._order.less_equal
-        return any(less_equal(x, time) for x in self._elements)
+        less_equal, elements = self._order.less_equal, self._elements
+        if len(elements) == 1:  # a generator would cost more than the comparison
+            return less_equal(elements[0], time)
+        return any(less_equal(x, time) for x in elements)
 
     def less_than(self, time: T) -> bool:
         """Whether some element of the frontier is strictly before `time`."""
