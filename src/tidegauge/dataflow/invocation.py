@@ -61,7 +61,10 @@ class OperatorInput:
         nothing wakes the operator for it but itself.
         """
         messages, consumed, origin = self.queue.messages, self.consumed, self.origin
-        last: Stamp | None = None
+        if not messages:
+            return
+        last = messages[0][0]
+        capability = InputCapability(origin, last)
         while messages:
             stamp, batch = messages.popleft()
             for time in stamp:
