@@ -674,6 +674,20 @@ def test_a_stream_crosses_a_socket(worker: Worker, connection: tuple[socket.sock
         assert receiver.ending.complete
 
 
+def test_a_connection_that_ends_after_its_dataflow_is_seen_to_end(
+    worker: Worker, connection: tuple[socket.socket, socket.socket]
+) -> None:
+    here, there = connection
+    here.sendall(written([Progress(((0, -1),))]))
+    with EventReceiver(there, INT) as receiver:
+        _, probe = replayed(worker, receiver)
+        until(worker, probe.done)
+        here.close()
+        until(worker, lambda: receiver.ending is not None)
+        assert receiver.ending is not None
+        assert receiver.ending.complete
+
+
 @pytest.mark.parametrize("cut", [0, 5])
 def test_a_connection_that_breaks_keeps_its_frontier(
     worker: Worker, connection: tuple[socket.socket, socket.socket], cut: int

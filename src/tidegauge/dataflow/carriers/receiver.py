@@ -49,13 +49,11 @@ AHEAD_BYTES: Final = 16 * 2**20
 class EventReceiver:
     """Receives the events of one captured stream for one replay.
 
-    connection: an open socket, which is the receiver's from now on. ending: how the stream ended, None as long as
-    events may come or have not been taken.
+    connection: an open socket, which is the receiver's from now on.
     """
 
     def __init__(self, connection: socket.socket, order: Order[Any]) -> None:
         self.order: Final = order
-        self.ending: Ending | None = None
         self._name: Final = named(connection)
         self._connection: Final = connection
         self._waiting: deque[tuple[Event, int]] = deque()
@@ -65,6 +63,15 @@ class EventReceiver:
         self._last: Ending | Exception | None = None
         self._wake: SyncActivator | None = None
         self._thread: threading.Thread | None = None
+
+    @property
+    def ending(self) -> Ending | None:
+        """How the stream ended, None as long as events may come or have not been taken, or when it is damaged.
+
+        A connection can end long after its stream, whose replay then is gone: so nobody has to take the end.
+        """
+        with self._room:
+            return self._last if isinstance(self._last, Ending) and not self._waiting else None
 
     @property
     def waiting(self) -> int:
@@ -91,12 +98,11 @@ class EventReceiver:
             self._room.notify()
         for event, _ in taken:
             yield event
-        if isinstance(last, Ending):
-            self.ending = last
-        elif last is not None and taken and self._wake is not None:
-            self._wake.activate()
-        elif last is not None:
-            raise last
+        if isinstance(last, Exception):
+            if not taken:
+                raise last
+            if self._wake is not None:
+                self._wake.activate()
 
     def waits_for(self) -> str:
         """Return what a replay of it waits for."""
