@@ -4,12 +4,15 @@ export PYTHON
 BIN := .venv/bin
 CODE := src tests scripts examples $(wildcard benchmarks)
 
-.PHONY: help setup demo test lint types unit format bench docs lock clean
+.PHONY: help setup postgres demo test lint types unit format bench docs lock clean
 help: ## show this
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 16
 
 setup: ## create .venv from the lock file, look for Java
 	@./scripts/setup.sh
+
+postgres: ## look for PostgreSQL, of which the tests start a server of their own
+	@./scripts/postgres.sh
 
 demo: setup ## the main job on real data, with a crash in the middle
 	@$(BIN)/python examples/flights/demo.py
@@ -26,7 +29,7 @@ types: setup ## mypy strict and pyright
 	$(BIN)/mypy
 	$(BIN)/pyright
 
-unit: setup ## tests and doctests, two at a time
+unit: setup postgres ## tests and doctests, two at a time
 	$(BIN)/pytest -n 2 --dist loadgroup -q
 
 format: setup ## put everything into the one style

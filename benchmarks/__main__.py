@@ -20,7 +20,7 @@ from benchmarks.figures import Figure, markdown
 from benchmarks.machine import machine
 from benchmarks.room import room
 
-BENCHMARKS: Final = ("core", "resume", "epoch", "throughput", "memory")
+BENCHMARKS: Final = ("core", "timeline", "reclocking", "resume", "epoch", "throughput", "memory")
 RESULTS: Final = Path(__file__).resolve().parent.parent / "build" / "benchmarks"
 
 

@@ -77,7 +77,13 @@ def _history(folder: Path, epochs: int) -> None:
                 positions[partition] = positions.get(partition, 0) + _WIDTH
                 bound = Proposal(frontier=Frontier(positions), details={partition: probe.details[partition]})
                 head = append(
-                    connection, lease, head, expected=epoch, at=datetime.now(UTC), proposals={"orders": bound}
+                    connection,
+                    lease,
+                    head,
+                    expected=epoch,
+                    at=datetime.now(UTC),
+                    proposals={"orders": bound},
+                    write_id=env.unique(),
                 )
     with database.writing() as connection:
         publish(connection, lease, expected=0, upper=each * _FILES, at=datetime.now(UTC))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.postgres import postgres as postgres
 
 settings.register_profile("tidegauge", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tidegauge")

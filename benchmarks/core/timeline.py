@@ -62,7 +62,7 @@ def _filled(folder: Path, bindings: int) -> Store:
             ((i, source, f"p{i:02d}") for i in range(_PARTITIONS)),
         )
         rows.executemany(
-            "INSERT INTO bindings (source_id, epoch, partition_id, position) VALUES (?, ?, ?, ?)",
+            "INSERT INTO changes (source_id, epoch, partition_id, position) VALUES (?, ?, ?, ?)",
             ((source, epoch, epoch % _PARTITIONS, 10 * (1 + epoch // _PARTITIONS)) for epoch in range(bindings)),
         )
         rows.execute("UPDATE flows SET upper = ? WHERE id = ?", (bindings, flow))

@@ -13,10 +13,16 @@ writes every epoch to every output exactly once.
 
 from tidegauge.env import Env
 from tidegauge.errors import TidegaugeError
+from tidegauge.pipeline.bindings import bindings
+from tidegauge.pipeline.compact import compact, hold, release
 from tidegauge.pipeline.engine import LocalEngine, SparkEngine
 from tidegauge.pipeline.flow import Dataflow, Stream
-from tidegauge.pipeline.inspect import epochs, explain, locate, status
+from tidegauge.pipeline.inspect import epochs, explain, status
+from tidegauge.pipeline.locate import locate, origin
 from tidegauge.pipeline.read import read, read_arrow
+from tidegauge.pipeline.reclock import reclock_column
+from tidegauge.pipeline.resume import resume
+from tidegauge.remap.policy import Every, Manual
 from tidegauge.sinks import DeltaSink, ParquetSink
 from tidegauge.sources import Csv, FileSource, GeneratorSource, Json, Parquet
 
@@ -25,19 +31,28 @@ __all__ = [
     "Dataflow",
     "DeltaSink",
     "Env",
+    "Every",
     "FileSource",
     "GeneratorSource",
     "Json",
     "LocalEngine",
+    "Manual",
     "Parquet",
     "ParquetSink",
     "SparkEngine",
     "Stream",
     "TidegaugeError",
+    "bindings",
+    "compact",
     "epochs",
     "explain",
+    "hold",
     "locate",
+    "origin",
     "read",
     "read_arrow",
+    "reclock_column",
+    "release",
+    "resume",
     "status",
 ]

@@ -37,6 +37,9 @@ def test_status_as_json(open_shop: Shop) -> None:
         "upper": 3,
         "published": 3,
         "minted_at": "TIME",
+        "since": 0,
+        "holds": [],
+        "awaited": [],
         "sources": [
             {
                 "name": "orders",
@@ -48,6 +51,9 @@ def test_status_as_json(open_shop: Shop) -> None:
                 "end": 6 * LINE,
                 "lag": 0,
                 "note": "",
+                "required": False,
+                "incarnation": 0,
+                "lost": 0,
                 "error": None,
             }
         ],
@@ -111,6 +117,7 @@ def test_explain_as_json(open_shop: Shop) -> None:
         "published_at": "TIME",
         "slices": [{"source": "orders", "lower": 2 * LINE, "upper": 3 * LINE, "unit": "bytes"}],
         "rows": {"orders": 1, "slow": 1},
+        "gaps": [],
     }
 
 

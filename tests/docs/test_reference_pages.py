@@ -6,6 +6,7 @@ import inspect
 import json
 import re
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any, get_args
 
@@ -20,6 +21,7 @@ from tidegauge.env import EFFECTS
 from tidegauge.errors import CODES
 from tidegauge.pipeline.board import OutputState, SourceState
 from tidegauge.remap.store.schema import metadata
+from tidegauge.remap.store.views import VIEWS
 
 REFERENCE = ROOT / "docs" / "reference"
 STORE = REFERENCE / "store.md"
@@ -93,6 +95,17 @@ def test_times_states_and_leases_are_found(flow: tg.Dataflow) -> None:
     assert query("Who runs a flow now?", flow) == []
 
 
+def test_progress_gaps_and_holds_are_found(flow: tg.Dataflow) -> None:
+    found = query("How far is each partition?", flow)
+    bound = {(s.name, s.bound) for s in tg.status(flow).sources}
+    assert {(name, sum(r["position"] for r in found if r["source"] == name)) for name, _ in bound} == bound
+    assert {row["source"] for row in found if row["sealed"]} == {"visits"}
+    assert all(row["published_position"] <= row["position"] for row in found)
+    assert query("What was lost?", flow) == []
+    tg.hold(flow, "report", 1)
+    assert [(row["owner"], row["epoch"]) for row in query("Who holds which epoch?", flow)] == [("report", 1)]
+
+
 def test_a_failed_output_is_found(tmp_path: Path) -> None:
     def refuse(batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch.slice(0, 1 // (batch.num_rows - 2))
@@ -109,7 +122,7 @@ def test_a_failed_output_is_found(tmp_path: Path) -> None:
 def test_every_query_of_the_store_page_is_tested() -> None:
     questions = re.findall(r"^### (.*\?)$", STORE.read_text(), re.MULTILINE)
     tests = Path(__file__).read_text()
-    assert len(questions) == len([block for block in blocks(STORE) if block.kind == "sql"]) == 9
+    assert len(questions) == len([block for block in blocks(STORE) if block.kind == "sql"]) == 12
     assert all(f'"{question}"' in tests for question in questions)
 
 
@@ -119,6 +132,15 @@ def test_every_table_and_column_of_the_store_is_described() -> None:
     for table in metadata.sorted_tables:
         missing = [c.name for c in table.columns if f"`{c.name}`" not in sections[table.name]]
         assert not missing, f"{table.name}: {missing}"
+
+
+def test_every_view_and_column_of_the_store_is_described(flow: tg.Dataflow) -> None:
+    sections = dict(re.findall(r"^### (\w+)\n(.*?)(?=^### |\Z)", STORE.read_text(), re.MULTILINE | re.DOTALL))
+    with closing(sqlite3.connect(flow.store.removeprefix("sqlite:///"))) as connection:
+        for view in VIEWS:
+            columns = [row[1] for row in connection.execute(f"PRAGMA table_info({view})")]
+            assert columns
+            assert [name for name in columns if f"`{name}`" not in sections[view]] == []
 
 
 def test_every_public_name_is_in_the_python_reference() -> None:
@@ -145,6 +167,7 @@ def test_every_public_name_is_in_the_python_reference() -> None:
         ("python", tg.epochs),
         ("python", tg.explain),
         ("python", tg.locate),
+        ("python", tg.origin),
     ],
 )
 def test_signatures_have_the_parameters_that_the_code_has(page: str, what: Any) -> None:
@@ -160,7 +183,7 @@ def keys(value: Any) -> set[str]:
     if isinstance(value, list):
         return {key for item in value for key in keys(item)}
     if isinstance(value, dict):
-        named = {"bound", "rows", "detail", "evidence"}
+        named = {"bound", "rows", "row", "detail", "evidence"}
         return set(value) | {k for key, v in value.items() if key not in named for k in keys(v)}
     return set()
 
@@ -177,12 +200,13 @@ flow.sink("orders", flow.source("orders", files), tg.ParquetSink("{tmp_path}/lak
 """
     )
     target = str(tmp_path / "flow.py")
-    for command in (["status", target], ["epochs", target], ["explain", target, "0"]):
+    traced = (["locate", target, "orders", str(tmp_path / "z.jsonl"), "0"], ["trace", target, "orders", "id=1"])
+    for command in (["status", target], ["epochs", target], ["explain", target, "0"], *traced):
         done = CliRunner().invoke(app, [*command, "--json"])
         assert done.exit_code == 0, done.output
         shown = set(re.findall(r"[`.\"](\w+)[`\"]", page))
         assert keys(json.loads(done.stdout)) - shown == set()
-    for name in ("run", "status", "epochs", "explain"):
+    for name in ("run", "status", "epochs", "explain", "locate", "trace", "resume"):
         options = re.findall(r"--[a-z]+", CliRunner().invoke(app, [name, "--help"], env={"NO_COLOR": "1"}).stdout)
         assert {option for option in options if option != "--help" and option not in page} == set()
 

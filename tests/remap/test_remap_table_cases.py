@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 import pytest
 
 from tidegauge.errors.flow import InvalidArgument
@@ -169,6 +173,8 @@ def test_since_cannot_reach_the_upper_or_go_back() -> None:
         ([(1, "p0", 3), (1, "p0", 4)], 2),
         ([(0, "p0", -1)], 1),
         ([(2, "p0", 3)], 2),
+        ([(0, "p0", 3.5)], 1),
+        ([(0, "p0", 2**63)], 1),
     ],
 )
 def test_stored_rows_that_contradict_each_other_are_reported(rows: list[tuple[int, str, int]], upper: int) -> None:
@@ -189,3 +195,31 @@ def test_arguments_that_mean_nothing_are_refused() -> None:
             refused()
     table.append(1, Frontier({"p0": LARGEST}))
     assert table.epoch_of("p0", LARGEST - 1) == 1
+
+
+def test_epochs_and_positions_are_integers_of_any_width_and_are_never_rounded() -> None:
+    table = table_of({0: {"p0": 3}, 1: {"p0": LARGEST}})
+    asked: list[Callable[[Any], object]] = [
+        lambda n: table.epoch_of("p0", n),
+        table.frontier_at,
+        table.inverse,
+        lambda n: table.slices(n, 2),
+        lambda n: table.slices(0, n),
+        table.compacted,
+        lambda n: table.view().advance(n + n),
+        lambda n: table.view().append(n + n, table.frontier),
+        lambda n: table.view().extend(n + n, {"p1": 1}),
+        lambda n: table.view().extend(2, {"p1": int(n) if isinstance(n, np.integer) else n}),
+        lambda n: RemapTable("s", since=n, upper=1),
+        lambda n: RemapTable("s", upper=n),
+    ]
+    for ask in asked:
+        ask(1)
+        ask(np.int32(1))
+        for wrong in (1.0, "1", None):
+            with pytest.raises((InvalidArgument, TypeError) if wrong is None else InvalidArgument):
+                ask(wrong)
+    for no_partition in (0, None, b"p0", ["p0"]):
+        with pytest.raises(InvalidArgument):
+            table.epoch_of(no_partition, 1)  # type: ignore[arg-type]
+    assert (table.upper, len(table)) == (2, 2)

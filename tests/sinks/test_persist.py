@@ -46,7 +46,14 @@ def test_after_a_refusal_nothing_is_committed_even_when_the_table_would_take_it_
     with worker.dataflow("shop", order=INT) as scope:
         manifests, stream = scope.input("manifests")
         probe = persist(
-            stream, output="orders", table=table, env=Env(), backoff=lambda _: 0.0, failures=log, watcher=log
+            stream,
+            output="orders",
+            table=table,
+            env=Env(),
+            confirm=lambda: None,
+            backoff=lambda _: 0.0,
+            failures=log,
+            watcher=log,
         ).probe()
 
     def give(epoch: int) -> None:

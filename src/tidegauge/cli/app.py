@@ -19,11 +19,16 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 from typer.core import TyperCommand
 
+from tidegauge.cli import locate as places
 from tidegauge.cli import show
 from tidegauge.cli.load import load_flow, parse_target
 from tidegauge.cli.run import Progress, make_engine, run_flow
 from tidegauge.errors.base import TidegaugeError, UnknownError, brief
+from tidegauge.pipeline import compact as compaction
 from tidegauge.pipeline import inspect
+from tidegauge.pipeline import locate as locating
+from tidegauge.pipeline import resume as resuming
+from tidegauge.pipeline import trace as tracing
 
 __all__ = ["app", "main"]
 
@@ -37,6 +42,9 @@ app = typer.Typer(
 )
 
 STOPPED_AT_ONCE = "Stopped at once. Nothing is lost or doubled: the next run goes on from what is published."
+
+TRACED = 20
+"""How many rows `trace` shows."""
 
 Target = Annotated[
     str, typer.Argument(metavar="FLOW", help="The file that makes the flow: shop.py, or shop.py:flow.")
@@ -164,6 +172,100 @@ def explain(
             _print(show.explain_json(report))
         else:
             _show(show.explain_view(report))
+
+
+@app.command(cls=_WithNumbers)
+def compact(
+    target: Target,
+    before: Annotated[
+        str,
+        typer.Argument(
+            metavar="EPOCH|TIME",
+            help="The first epoch to keep, or a time: the newest epoch published by then.",
+        ),
+    ],
+    *,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Let old epochs go: those before one can no longer be told apart. Not while the flow runs, and not undone."""
+    epoch = int(before) if re.fullmatch(r"-?\d{1,18}", before) else None
+    if epoch is not None and epoch < 0:
+        raise typer.BadParameter(f"there is no epoch {epoch}: they are counted from 0", param_hint="EPOCH|TIME")
+    with _errors(debug=debug, as_json=as_json):
+        done = compaction.compact(load_flow(target), before=before if epoch is None else epoch)
+        if as_json:
+            _print(show.compacted_json(done))
+        else:
+            _show(show.compacted_view(done))
+
+
+@app.command()
+def resume(
+    target: Target,
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The source that has failed.")],
+    *,
+    new_incarnation: Annotated[
+        bool, typer.Option("--new-incarnation", help="Begin with what is upstream now, from its beginning.")
+    ] = False,
+    accept_loss: Annotated[
+        bool,
+        typer.Option("--accept-loss", help="Also when an output lacks what was bound of the old upstream."),
+    ] = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Let a source that has failed go on with the next run: as it was, or as a new incarnation."""
+    if accept_loss and not new_incarnation:
+        raise typer.BadParameter("goes with --new-incarnation", param_hint="--accept-loss")
+    with _errors(debug=debug, as_json=as_json):
+        flow = load_flow(target)
+        done = resuming.resume(flow, source, new_incarnation=new_incarnation, accept_loss=accept_loss)
+        if as_json:
+            _print(show.resumed_json(done))
+        else:
+            _show(show.resumed_view(done, flow.sources[source].unit))
+
+
+@app.command(cls=_WithNumbers)
+def locate(
+    target: Target,
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The source.")],
+    partition: Annotated[str, typer.Argument(metavar="PARTITION", help="Its partition: the key, or a file's path.")],
+    position: Annotated[int, typer.Argument(metavar="POSITION", help="The record's position: a byte, an offset.")],
+    *,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Show where a record went: its epoch, and which version of each table has it."""
+    if position < 0:
+        raise typer.BadParameter("positions are counted from 0", param_hint="POSITION")
+    with _errors(debug=debug, as_json=as_json):
+        flow = load_flow(target)
+        place = locating.locate(flow, source, partition, position)
+        if as_json:
+            _print(places.place_json(place))
+        else:
+            _show(places.place_view(place, inspect.unit_of(flow, source)))
+
+
+@app.command()
+def trace(
+    target: Target,
+    output: Annotated[str, typer.Argument(metavar="OUTPUT", help="The output that the rows are in.")],
+    values: Annotated[list[str], typer.Argument(metavar="COLUMN=VALUE", help="What the rows are equal to.")],
+    *,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Show where rows come from: their epoch, and the record upstream; at most 20 of those with the values."""
+    asked = places.conditions(values)
+    with _errors(debug=debug, as_json=as_json):
+        found = tracing.trace(load_flow(target), output, asked, limit=TRACED)
+        if as_json:
+            _print(places.trace_json(found))
+        else:
+            _show(places.trace_view(found, asked))
 
 
 def main() -> None:

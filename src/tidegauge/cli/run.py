@@ -17,6 +17,7 @@ from rich.text import Text
 
 from tidegauge.cli.load import send_by_value
 from tidegauge.cli.show import amount, span, state_text
+from tidegauge.errors.running import TickHeld
 from tidegauge.pipeline.board import Board, OutputStatus, SourceStatus
 from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.job import Engine
@@ -52,6 +53,8 @@ class Progress:
             self.live.update(view(board, ends=self.ends), refresh=True)
 
     def _log(self, board: Board) -> None:
+        if not board.stopping and all(s.state == "starting" and not _reason(s) for s in board.sources.values()):
+            return  # nobody has been asked yet
         if not self._said and board.published:
             self._say("published", f"epoch {board.published - 1} is published already", key=str(board.published))
         for name, status in board.sources.items():
@@ -62,6 +65,7 @@ class Progress:
             lag = ", ".join(f"{s.name} {amount(s.lag, s.unit)} behind" for s in board.sources.values())
             rows = ", ".join(f"{o.name} {o.rows:,} rows" for o in board.outputs.values())
             self._say("published", f"published epoch {board.published - 1}: {rows}; {lag}", key=str(board.published))
+        self._say("held", _held(board))
         if self.ends:
             self._say("awaited", _awaited(board))
         if board.stopping:
@@ -93,6 +97,11 @@ def _reason(status: SourceStatus | OutputStatus) -> str:
 def _why(status: SourceStatus | OutputStatus) -> str:
     reason = _reason(status)
     return f" ({reason})" if reason else ""
+
+
+def _held(board: Board) -> str:
+    """Return what keeps anything from being bound, "" where nothing does."""
+    return TickHeld(sources=board.awaited).summary if board.awaited else ""
 
 
 def _awaited(board: Board) -> str:
@@ -131,6 +140,8 @@ def view(board: Board, *, ends: bool = False) -> RenderableType:
         )
     troubles = [Text(f"{s.name}: {why}", style="yellow") for s in board.sources.values() if (why := _reason(s))]
     troubles += [Text(f"{o.name}: {why}", style="red") for o in board.outputs.values() if (why := _reason(o))]
+    if held := _held(board):
+        troubles.append(Text(held, style="yellow"))
     if ends and (awaited := _awaited(board)):
         troubles.append(Text(awaited, style="yellow"))
     if board.stopping:

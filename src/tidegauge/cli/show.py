@@ -11,17 +11,27 @@ from rich.table import Table
 from rich.text import Text
 
 from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.running import TickHeld
+from tidegauge.pipeline.compact import Compacted
 from tidegauge.pipeline.inspect import EpochReport, FlowReport
-from tidegauge.remap.store import EpochRecord
+from tidegauge.pipeline.resume import Resumed
+from tidegauge.remap.store import EpochRecord, Gap
 
 __all__ = [
     "amount",
+    "clock",
+    "compacted_json",
+    "compacted_view",
     "epochs_json",
     "epochs_view",
     "error_json",
     "error_text",
     "explain_json",
     "explain_view",
+    "grid",
+    "iso",
+    "resumed_json",
+    "resumed_view",
     "span",
     "state_text",
     "status_json",
@@ -76,18 +86,21 @@ def state_text(state: str) -> Text:
     return Text(state.replace("_", " "), style=COLOURS.get(state, ""))
 
 
-def _table(*columns: str) -> Table:
+def grid(*columns: str) -> Table:
+    """Return an empty table with these columns."""
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in columns:
         table.add_column(column, justify="left" if column in ("source", "output", "state") else "right")
     return table
 
 
-def _time(time: datetime | None) -> str | None:
+def iso(time: datetime | None) -> str | None:
+    """Return a time as JSON has it."""
     return None if time is None else time.isoformat(timespec="milliseconds")
 
 
-def _clock(time: datetime | None) -> str:
+def clock(time: datetime | None) -> str:
+    """Return a time as people read it."""
     return "-" if time is None else time.strftime("%Y-%m-%d %H:%M:%S")
 
 
@@ -119,9 +132,12 @@ def status_view(report: FlowReport) -> RenderableType:
     head = Text.assemble(
         (report.name, "bold"),
         f"  {running}\n{report.published} of {report.upper} epochs published",
-        f", the newest minted {_clock(report.minted_at)}\nstore {report.store}\n",
+        f", the newest minted {clock(report.minted_at)}\n",
+        *([f"compacted: epochs before {report.since} can no longer be told apart\n"] if report.since else []),
+        *(f"epoch {held.epoch} is held by {held.owner}, since {clock(held.at)}\n" for held in report.holds),
+        f"store {report.store}\n",
     )
-    sources = _table("source", "state", "partitions", "published", "upstream", "lag")
+    sources = grid("source", "state", "partitions", "published", "upstream", "lag")
     for source in report.sources:
         sources.add_row(
             source.name,
@@ -131,7 +147,7 @@ def status_view(report: FlowReport) -> RenderableType:
             amount(source.end, source.unit),
             amount(source.lag, source.unit),
         )
-    outputs = _table("output", "state", "source", "epochs", "lag", "rows", "size", "files")
+    outputs = grid("output", "state", "source", "epochs", "lag", "rows", "size", "files")
     for output in report.outputs:
         outputs.add_row(
             output.name,
@@ -144,7 +160,19 @@ def status_view(report: FlowReport) -> RenderableType:
             f"{output.files:,}",
         )
     notes = [Text(f"{source.name}: {source.note}", style="yellow") for source in report.sources if source.note]
+    notes += [
+        Text(f"{source.name}: incarnation {source.incarnation} of its upstream", style="yellow")
+        for source in report.sources
+        if source.incarnation
+    ]
+    notes += [
+        Text(f"{source.name}: {amount(source.lost, source.unit)} lost, which are not in every table", style="red")
+        for source in report.sources
+        if source.lost
+    ]
     errors = _errors([*(s.error for s in report.sources), *(o.error for o in report.outputs)])
+    if report.awaited:
+        notes.append(Text(TickHeld(sources=report.awaited).summary, style="yellow"))
     return Group(head, sources, *notes, Text(), outputs, *errors)
 
 
@@ -156,7 +184,10 @@ def status_json(report: FlowReport) -> dict[str, Any]:
         "running": report.running or None,
         "upper": report.upper,
         "published": report.published,
-        "minted_at": _time(report.minted_at),
+        "minted_at": iso(report.minted_at),
+        "since": report.since,
+        "holds": [{"owner": held.owner, "epoch": held.epoch, "at": iso(held.at)} for held in report.holds],
+        "awaited": list(report.awaited),
         "sources": [
             {
                 "name": s.name,
@@ -168,6 +199,9 @@ def status_json(report: FlowReport) -> dict[str, Any]:
                 "end": s.end,
                 "lag": s.lag,
                 "note": s.note,
+                "required": s.required,
+                "incarnation": s.incarnation,
+                "lost": s.lost,
                 "error": None if s.error is None else error_json(s.error),
             }
             for s in report.sources
@@ -189,12 +223,24 @@ def status_json(report: FlowReport) -> dict[str, Any]:
     }
 
 
+def compacted_view(done: Compacted) -> RenderableType:
+    """Return what a compaction came to as lines."""
+    gone = f"epochs before {done.since} can no longer be told apart" if done.since else "no epoch was let go"
+    stopped = [f"it was to go to epoch {done.wanted} and stopped before: {done.kept}"] if done.kept else []
+    return Text("\n".join([f"{done.flow}: {gone}", *stopped]))
+
+
+def compacted_json(done: Compacted) -> dict[str, Any]:
+    """Return what a compaction came to as data."""
+    return {"flow": done.flow, "since": done.since, "wanted": done.wanted, "kept": done.kept or None}
+
+
 def epochs_view(found: Sequence[tuple[EpochRecord, Mapping[str, int]]], units: Mapping[str, str]) -> RenderableType:
     """Return a part of the timeline as a table, one column a source."""
-    table = _table("epoch", "minted (UTC)", "published (UTC)", *units)
+    table = grid("epoch", "minted (UTC)", "published (UTC)", *units)
     for record, sizes in found:
         bound = [amount(sizes[name], unit) if name in sizes else "" for name, unit in units.items()]
-        table.add_row(str(record.epoch), _clock(record.minted_at), _clock(record.published_at), *bound)
+        table.add_row(str(record.epoch), clock(record.minted_at), clock(record.published_at), *bound)
     return table
 
 
@@ -203,8 +249,8 @@ def epochs_json(found: Sequence[tuple[EpochRecord, Mapping[str, int]]]) -> list[
     return [
         {
             "epoch": record.epoch,
-            "minted_at": _time(record.minted_at),
-            "published_at": _time(record.published_at),
+            "minted_at": iso(record.minted_at),
+            "published_at": iso(record.published_at),
             "bound": dict(sizes),
         }
         for record, sizes in found
@@ -215,9 +261,9 @@ def explain_view(report: EpochReport) -> RenderableType:
     """Return an epoch's report as tables."""
     head = Text.assemble(
         (f"epoch {report.epoch}", "bold"),
-        f"  minted {_clock(report.minted_at)}, published {_clock(report.published_at)} (UTC)\n",
+        f"  minted {clock(report.minted_at)}, published {clock(report.published_at)} (UTC)\n",
     )
-    slices = _table("source", "from", "to", "size", "partition")
+    slices = grid("source", "from", "to", "size", "partition")
     slices.columns[-1].justify = "left"
     for piece in report.slices:
         slices.add_row(
@@ -227,18 +273,64 @@ def explain_view(report: EpochReport) -> RenderableType:
             amount(piece.upper - piece.lower, piece.unit),
             Text(str(piece.detail.get("path", piece.partition))),
         )
-    outputs = _table("output", "rows")
+    outputs = grid("output", "rows")
     for name, rows in report.rows.items():
         outputs.add_row(name, f"{rows:,}")
-    return Group(head, slices, Text(), outputs)
+    return Group(head, slices, Text(), outputs, *_lost(report.gaps))
+
+
+def _lost(gaps: Sequence[Gap]) -> list[RenderableType]:
+    """Return ranges that are lost as a table, nothing where there are none."""
+    if not gaps:
+        return []
+    table = grid("source", "from", "to", "partition", "lost")
+    for column in table.columns[-2:]:
+        column.justify = "left"
+    for gap in gaps:
+        table.add_row(gap.source, f"{gap.lower:,}", f"{gap.upper:,}", Text(gap.partition), Text(gap.reason))
+    return [Text(), table]
+
+
+def _lost_json(gaps: Sequence[Gap]) -> list[dict[str, Any]]:
+    return [
+        {
+            "source": gap.source,
+            "epoch": gap.epoch,
+            "partition": gap.partition,
+            "lower": gap.lower,
+            "upper": gap.upper,
+            "at": iso(gap.at),
+            "code": gap.code,
+            "reason": gap.reason,
+        }
+        for gap in gaps
+    ]
+
+
+def resumed_view(done: Resumed, unit: str) -> RenderableType:
+    """Return what a source goes on with, for people."""
+    life = f"incarnation {done.incarnation}, from epoch {done.began_at} on" if done.incarnation else "as before"
+    text = f"{done.source} goes on with the next run: {life}"
+    lost = sum(gap.size for gap in done.gaps)
+    return Group(Text(f"{text}; {amount(lost, unit)} are lost" if lost else text), *_lost(done.gaps))
+
+
+def resumed_json(done: Resumed) -> dict[str, Any]:
+    """Return the same as data."""
+    return {
+        "source": done.source,
+        "incarnation": done.incarnation,
+        "began_at": done.began_at,
+        "gaps": _lost_json(done.gaps),
+    }
 
 
 def explain_json(report: EpochReport) -> dict[str, Any]:
     """Return an epoch's report as data."""
     return {
         "epoch": report.epoch,
-        "minted_at": _time(report.minted_at),
-        "published_at": _time(report.published_at),
+        "minted_at": iso(report.minted_at),
+        "published_at": iso(report.published_at),
         "slices": [
             {
                 "source": s.source,
@@ -251,4 +343,5 @@ def explain_json(report: EpochReport) -> dict[str, Any]:
             for s in report.slices
         ],
         "rows": dict(report.rows),
+        "gaps": _lost_json(report.gaps),
     }

@@ -8,7 +8,19 @@ from these classes. `import tidegauge.errors` knows them all, so that any stored
 True
 """
 
-from tidegauge.errors import command, dataflow, engine, events, flow, running, sinks, sources, store
+from tidegauge.errors import (
+    command,
+    dataflow,
+    engine,
+    events,
+    flow,
+    fromtime,
+    reclock,
+    running,
+    sinks,
+    sources,
+    store,
+)
 from tidegauge.errors.base import CODES, Definite, TidegaugeError, Transient, UnknownError
 
 __all__ = [
@@ -22,6 +34,8 @@ __all__ = [
     "engine",
     "events",
     "flow",
+    "fromtime",
+    "reclock",
     "running",
     "sinks",
     "sources",

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tidegauge.errors.base import TidegaugeError, nearest
 
 __all__ = [
+    "AmbiguousPath",
     "EpochNotBound",
     "FlowFileBroken",
     "FlowFileMissing",
     "FlowNeverRan",
+    "IncomparableValue",
     "NoFlowInFile",
     "NoSuchFlow",
     "NotPublished",
     "OutputHasFailed",
     "OutputIsBehind",
+    "PastTheEnd",
+    "RowOfAnotherLife",
+    "RowsUnreadable",
     "SeveralFlows",
+    "UnknownPartition",
 ]
 
 
@@ -110,3 +118,65 @@ class OutputIsBehind(TidegaugeError):
     what = "output {output!r} holds the epochs before {upper}, and epoch {as_of} was asked for"
     cause = "the output was added later, or the flow stopped between two commits, and it has not caught up"
     remedy = "run the flow until it has, or read an earlier epoch with as_of"
+
+
+class UnknownPartition(TidegaugeError):
+    """A partition, or the path of a file, of which nothing is bound."""
+
+    code = "TG-0611"
+    what = "{partition!r} is none of the {count} partitions that source {source!r} has bound"
+    cause = "a misspelt key or path{hint}, a file that has another name now, or one that no tick has bound yet"
+    remedy = "take the key from the row's _partition, or the path from 'tidegauge explain'"
+
+    def __init__(
+        self, *, partition: str, source: str, count: int, hint: str | None = None, known: Iterable[str] = ()
+    ) -> None:
+        if hint is None:
+            near = nearest(partition, known)
+            hint = f" (the nearest is {near!r})" if near else ""
+        super().__init__(partition=partition, source=source, count=count, hint=hint)
+
+
+class AmbiguousPath(TidegaugeError):
+    """A path that several files of a source had, one after the other."""
+
+    code = "TG-0612"
+    what = "source {source!r} knows several files by the path {path!r}; their partitions are {partitions}"
+    cause = "a file was removed, and another one came under its name"
+    remedy = "give the partition's key instead of the path: it is in the row's _partition"
+
+
+class PastTheEnd(TidegaugeError):
+    """A position beyond the last one of a source that has ended."""
+
+    code = "TG-0613"
+    what = "there is no position {position} in partition {partition!r} of source {source!r}: it ended at {end}"
+    cause = "a mistyped number, or a position of another partition"
+    remedy = "ask for a position below {end}"
+
+
+class RowOfAnotherLife(TidegaugeError):
+    """A row that says another epoch than the timeline has for it."""
+
+    code = "TG-0614"
+    what = "a row of output {output!r} says that it is of epoch {epoch}; by the timeline {detail}"
+    cause = "the row was written by another flow, or before the flow's store was made anew, or it was edited"
+    remedy = "ask the flow, with the store, that wrote the row"
+
+
+class IncomparableValue(TidegaugeError):
+    """A value that no row's column can be equal to."""
+
+    code = "TG-0615"
+    what = "column {column!r} has the type {type}; it is never equal to {value!r}: {detail}"
+    cause = "a value of another type, or a column of values that have parts"
+    remedy = "write the value as the type has it, like 42, 1.5, true, ada or 2026-11-20T17:00, or take another column"
+
+
+class RowsUnreadable(TidegaugeError):
+    """A data file of a table that is missing, damaged, or not to be opened."""
+
+    code = "TG-0616"
+    what = "the rows of output {output!r} cannot be read: {detail}"
+    cause = "a file of the table was removed or damaged, or this user may not read it"
+    remedy = "look at the files in the table's folder; another program may have cleaned them up"

@@ -11,25 +11,33 @@ from __future__ import annotations
 from tidegauge.errors.base import TidegaugeError, Transient
 
 __all__ = [
+    "ClockChanged",
+    "CorruptStore",
     "DamagedStore",
     "EpochBelowSince",
     "EpochNotMinted",
     "FlowAlreadyRunning",
     "FrontierRegressed",
+    "HoldNotBound",
+    "HoldTooEarly",
     "InvalidStoreUrl",
     "LeaseLost",
     "NotAStore",
     "NotYetBound",
+    "OutputBelowSince",
     "OutputMoved",
     "SchemaChanged",
+    "SinceHeld",
     "SinceTooFar",
     "StoreBusy",
     "StoreDriverMissing",
     "StoreFailed",
     "StoreNotWritable",
     "StoreTooNew",
+    "StoreUnreachable",
     "UnsupportedType",
     "UpperMismatch",
+    "WatermarkRegressed",
 ]
 
 
@@ -131,8 +139,8 @@ class StoreNotWritable(TidegaugeError):
 
     code = "TG-0211"
     what = "the store {url} cannot be written: {detail}"
-    cause = "the folder is read-only, is not a folder, or the disk is full"
-    remedy = "make room, or choose a folder that this user can write to; the flow goes on from what is durable"
+    cause = "the folder is read-only or no folder, the disk is full, or this user may not write to the database"
+    remedy = "make room, or choose a place that this user may write to; the flow goes on from what is durable"
 
 
 class SchemaChanged(TidegaugeError):
@@ -184,9 +192,9 @@ class StoreDriverMissing(TidegaugeError):
     """The database driver is not installed."""
 
     code = "TG-0217"
-    what = "the store {url} needs the Python package {package!r}, which is not installed"
+    what = "the store {url} needs the Python package {package!r}, which cannot be imported: {detail}"
     cause = "the driver of this database is an extra"
-    remedy = "pip install {package}"
+    remedy = "pip install 'tidegauge[postgres]'"
 
 
 class StoreFailed(Transient):
@@ -194,7 +202,7 @@ class StoreFailed(Transient):
 
     code = "TG-0218"
     what = "the store {url} failed: {detail}"
-    cause = "the database cannot be reached, or its disk has an error"
+    cause = "the database has an error of its own, or its disk has"
     remedy = "check the database and start again: the flow goes on from what is durable"
 
 
@@ -209,3 +217,85 @@ class OutputMoved(TidegaugeError):
         "the source was renamed; a source of a new name begins at its first record, which the table may hold already"
     )
     remedy = "write the output from {before!r} again, or give it another path"
+
+
+class StoreUnreachable(Transient):
+    """The database server does not answer, or lets nobody of this name in."""
+
+    code = "TG-0220"
+    what = "the store {url} cannot be reached: {detail}"
+    cause = "the server is down or far away, refuses the user or the password, or has no such database"
+    remedy = "try the same address with psql, and start again: the flow goes on from what is durable"
+
+
+class CorruptStore(TidegaugeError):
+    """A database whose pages are damaged: a file that was cut short or overwritten, a failing disk."""
+
+    code = "TG-0221"
+    what = "the store {url} is damaged: {detail}. Of its tables {intact}. Nothing was written"
+    cause = "the file was copied while it was open, cut short or overwritten, or its disk fails"
+    remedy = (
+        "keep a copy of it, with its -wal if there is one, and restore the store from a backup; "
+        "what the flow wrote to its outputs was not touched"
+    )
+
+
+class WatermarkRegressed(TidegaugeError):
+    """A state of a source that takes back how complete its data is."""
+
+    code = "TG-0230"
+    what = "the watermark of source {source!r} cannot go back: it is at {known}, and its new state says {found}"
+    cause = "the source computes its watermark from what came last, or upstream was restored from a backup"
+    remedy = "let the source keep the greatest watermark that it has said; nothing of this state was bound"
+
+
+class ClockChanged(TidegaugeError):
+    """A source that was declared with another kind of clock than it was started with."""
+
+    code = "TG-0231"
+    what = "source {source!r} was started with the clock {stored!r} and is declared with {declared!r}"
+    cause = "another kind of upstream was put under an old name, whose positions mean something else"
+    remedy = "declare it as before, or give it a new name; nothing was written"
+
+
+class HoldTooEarly(TidegaugeError):
+    """A hold of an epoch that was let go already."""
+
+    code = "TG-0222"
+    what = "{owner!r} cannot hold epoch {epoch} of flow {flow!r}: it can no longer be told from those before {since}"
+    cause = "the flow let its history be compacted up to epoch {since} before it was held"
+    remedy = "hold epoch {since} or a later one"
+
+
+class HoldNotBound(TidegaugeError):
+    """A hold of an epoch that is not there yet."""
+
+    code = "TG-0223"
+    what = "{owner!r} cannot hold epoch {epoch} of flow {flow!r}: epochs below {upper} are bound"
+    cause = "the epoch lies in the future of the flow, or belongs to another flow"
+    remedy = "hold an epoch below {upper}, or wait until it is bound"
+
+
+class SinceHeld(TidegaugeError):
+    """A compaction beyond an epoch that somebody holds."""
+
+    code = "TG-0224"
+    what = "flow {flow!r} cannot forget up to epoch {since}: {owner!r} holds epoch {epoch}"
+    cause = "a reader or a backfill still needs the epochs from {epoch} on to be distinct"
+    remedy = "compact up to epoch {epoch}, or release the hold once its owner is done"
+
+
+class OutputBelowSince(TidegaugeError):
+    """An output that lacks epochs which can no longer be told from those that it holds."""
+
+    code = "TG-0225"
+    what = (
+        "output {output!r} holds the epochs before {upper}, and what it lacks of those before {since} can no longer "
+        "be told from what it holds"
+    )
+    cause = (
+        "the flow was compacted while the output was not a part of it, or its table was put back to an older version"
+    )
+    remedy = (
+        "give the output another path: it is then written anew from all of the source, beginning at epoch {since}"
+    )

@@ -127,6 +127,8 @@ class Board:
         self.published = published
         self.reached: int | None = None
         """The upper by which everything was bound that upstream holds, or that it held at the first look."""
+        self.awaited: tuple[str, ...] = ()
+        """Required sources that did not answer in the last tick, without which nothing is bound."""
         self.stopping = False
         self.job: Need | None = None
         self.sources = {name: SourceStatus(name, unit) for name, unit in units.items()}
@@ -209,8 +211,9 @@ class Board:
         self._fail(failure)
         self._changed(self)
 
-    def settled(self, *, caught_up: bool) -> None:
+    def settled(self, *, caught_up: bool, awaited: tuple[str, ...]) -> None:
         """A tick is over."""
+        self.awaited = awaited
         arrived = all(s.arrived or s.state in ("sealed", "failed") for s in self.sources.values())
         if (caught_up or arrived) and self.reached is None:
             self.reached = self.upper

@@ -18,17 +18,22 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 import pyarrow as pa
 
 from tidegauge.env import Env
 from tidegauge.errors.flow import ForeignStream, InvalidArgument, InvalidName, NameTaken, TableTaken
+from tidegauge.errors.running import CannotTick
 from tidegauge.pipeline.job import Engine, Filter, MapBatches, OutputPlan, Select, Step, Transform
+from tidegauge.remap.policy import Every, Policy, as_policy
+from tidegauge.remap.requests import Requests
 from tidegauge.sinks.protocol import Sink
 from tidegauge.sources.protocol import Source
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from tidegauge.pipeline.board import Board
     from tidegauge.pipeline.runner import Outcome
 
@@ -118,18 +123,19 @@ class Stream:
 class Dataflow:
     """A named set of sources and outputs that share one timeline of epochs, kept in one store.
 
-    store: where the timeline lives, such as `sqlite:///shop.db`. tick: seconds between two looks at the sources.
+    store: where the timeline lives, such as `sqlite:///shop.db`. tick: when epochs are minted: every so many seconds,
+    or as `tg.Every` or `tg.Manual` say.
     """
 
-    def __init__(self, name: str, *, store: str, tick: float = 0.5) -> None:
+    def __init__(self, name: str, *, store: str, tick: float | Policy = 0.5) -> None:
         if not isinstance(store, str) or "://" not in store:
             raise InvalidArgument(parameter="store", value=store, expected="a database URL like sqlite:///shop.db")
-        if not isinstance(tick, int | float) or not 0 < tick < float("inf"):
-            raise InvalidArgument(parameter="tick", value=tick, expected="a positive number of seconds")
+        self.policy: Final = as_policy(tick)
         self.name: Final = _named("flow", name)
         self.store: Final = store
-        self.tick: Final = float(tick)
+        self._requests: Final = Requests(name)
         self._sources: dict[str, Source] = {}
+        self._required: set[str] = set()
         self._outputs: dict[str, OutputPlan] = {}
 
     def __repr__(self) -> str:
@@ -146,14 +152,33 @@ class Dataflow:
         """The outputs by name."""
         return MappingProxyType(self._outputs)
 
-    def source(self, name: str, source: Source) -> Stream:
-        """Add a source and return the stream of its rows."""
+    @property
+    def required(self) -> frozenset[str]:
+        """The names of the sources without which nothing is bound."""
+        return frozenset(self._required)
+
+    def source(self, name: str, source: Source, *, required: bool = False) -> Stream:
+        """Add a source and return the stream of its rows.
+
+        required: no epoch is minted while this source cannot say how far it is; without it the others go on.
+        """
         _named("source", name)
         if name in self._sources:
             raise NameTaken(flow=self.name, kind="source", name=name)
         if not isinstance(source, Source):
             raise InvalidArgument(parameter="source", value=source, expected="a source such as tg.FileSource(...)")
+        if not isinstance(required, bool):
+            raise InvalidArgument(parameter="required", value=required, expected="True or False")
+        if isinstance(self.policy, Every) and not self.policy.measures(source.unit):
+            what = "bytes" if source.unit == "bytes" else "records"
+            raise InvalidArgument(
+                parameter="tick",
+                value=self.policy,
+                expected=f"it with seconds or {what}: the positions of {name!r} count {source.unit}",
+            )
         self._sources[name] = source
+        if required:
+            self._required.add(name)
         return Stream(self, name)
 
     def sink(self, name: str, stream: Stream, sink: Sink) -> None:
@@ -184,10 +209,48 @@ class Dataflow:
         """Run until interrupted, or until everything that is upstream now is in the outputs.
 
         spark: a session to use; otherwise one is made on this machine. engine: `"local"` runs Arrow functions without
-        Spark. watch: called with the flow's board whenever something on it may have changed.
+        Spark. watch: called with the flow's board at the start, and whenever something on it may have changed.
 
         Raises the first definite error once the sources and outputs that it does not concern have come to rest.
         """
         from tidegauge.pipeline.runner import run
 
-        return run(self, until=until, spark=spark, engine=engine, env=env or Env(), watch=watch)
+        return run(
+            self,
+            until=until,
+            spark=spark,
+            engine=engine,
+            env=env or Env(),
+            watch=watch,
+            requests=self._requests,
+        )
+
+    def tick(self) -> int | None:
+        """Mint an epoch now, whatever the policy, while `run` is under way in another thread; wait until it is bound.
+
+        Returns the epoch, which need not be published yet, or None when nothing is new. In it, or before it, is what
+        was upstream before the call, of the sources that can be asked and as far as an epoch takes it
+        (`max_records_per_epoch`). Calls that come while a tick is under way share the next one.
+
+        Raises `CannotTick` when no run is under way or it ends before, and `TickHeld` when a required source does not
+        say how far it is.
+        """
+        if self._requests.own_thread:
+            raise CannotTick(flow=self.name, why="this is the thread that runs it")
+        return self._requests.ask().result()
+
+    @overload
+    def bindings(
+        self, *, source: str | None = None, first: int | None = None, last: int | None = None
+    ) -> pa.Table: ...
+    @overload
+    def bindings(
+        self, *, spark: Any, source: str | None = None, first: int | None = None, last: int | None = None
+    ) -> DataFrame: ...
+    def bindings(
+        self, *, spark: Any = None, source: str | None = None, first: int | None = None, last: int | None = None
+    ) -> pa.Table | DataFrame:
+        """Return what is bound to which epoch, as an Arrow table or a DataFrame; see `tidegauge.bindings`."""
+        from tidegauge.pipeline.bindings import bindings
+
+        return bindings(self, spark=spark, source=source, first=first, last=last)

@@ -6,7 +6,7 @@ changed. States and words are those of the running flow.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,21 +22,21 @@ from tidegauge.errors.flow import UnknownName
 from tidegauge.errors.running import SourceUnreachable
 from tidegauge.pipeline.board import OutputState, SourceState
 from tidegauge.pipeline.flow import Dataflow
-from tidegauge.reclock.slices import held
-from tidegauge.remap.binding import Bound, Detail
-from tidegauge.remap.store import EpochRecord, Loaded, Store
+from tidegauge.reclock.slices import begins, held
+from tidegauge.remap.binding import Bound, Detail, Slice
+from tidegauge.remap.checked import checked_probe
+from tidegauge.remap.store import EpochRecord, Gap, HoldRecord, Loaded, LoadedSource, Store, shown
 from tidegauge.sinks.protocol import OutputId, Table
+from tidegauge.sources.protocol import from_time_of
 
 __all__ = [
     "EpochReport",
     "FlowReport",
     "OutputReport",
-    "Place",
     "SliceReport",
     "SourceReport",
     "epochs",
     "explain",
-    "locate",
     "status",
 ]
 
@@ -46,7 +46,11 @@ pq: Final[Any] = pyarrow.parquet
 
 @dataclass(frozen=True, slots=True)
 class SourceReport:
-    """A source: its state, how far it is bound and published, and what upstream holds, in `unit`."""
+    """A source: its state, how far it is bound and published, and what upstream holds, in `unit`.
+
+    All this is of the incarnation, the present one. lost: what is in no table, or not in all, of this one or earlier
+    ones; `explain` of an epoch shows the ranges.
+    """
 
     name: str
     state: SourceState
@@ -57,6 +61,9 @@ class SourceReport:
     end: int
     note: str
     error: TidegaugeError | None
+    required: bool = False
+    incarnation: int = 0
+    lost: int = 0
 
     @property
     def lag(self) -> int:
@@ -81,7 +88,10 @@ class OutputReport:
 
 @dataclass(frozen=True, slots=True)
 class FlowReport:
-    """A flow: `upper` epochs are bound, `published` are published."""
+    """A flow: `upper` epochs are bound, `published` are published; those before `since` can no longer be told apart.
+
+    holds: who keeps `since` from passing which epoch, the least epoch first.
+    """
 
     name: str
     store: str
@@ -91,6 +101,13 @@ class FlowReport:
     minted_at: datetime | None
     sources: tuple[SourceReport, ...]
     outputs: tuple[OutputReport, ...]
+    since: int = 0
+    holds: tuple[HoldRecord, ...] = ()
+
+    @property
+    def awaited(self) -> tuple[str, ...]:
+        """The required sources that cannot say how far they are: until they do, nothing is bound."""
+        return tuple(s.name for s in self.sources if s.required and s.state in ("stalled", "failed"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,30 +124,24 @@ class SliceReport:
 
 @dataclass(frozen=True, slots=True)
 class EpochReport:
-    """An epoch: when it was minted and published, where its records came from, and how many rows of it went where."""
+    """An epoch: when it was minted and published, where its records came from, and how many rows of it went where.
+
+    gaps: what of it is in no table, or not in all, because it is lost.
+    """
 
     epoch: int
     minted_at: datetime
     published_at: datetime | None
     slices: tuple[SliceReport, ...]
     rows: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a record stands: its epoch, its partition's path (or key) and its position."""
-
-    epoch: int
-    partition: str
-    path: str
-    position: int
+    gaps: tuple[Gap, ...] = ()
 
 
 @contextmanager
 def opened(flow: Dataflow, env: Env) -> Iterator[Store]:
     """Open the flow's store for reading. Raises `FlowNeverRan`."""
     if not Store.exists(flow.store):  # looking makes nothing
-        raise FlowNeverRan(flow=flow.name, store=flow.store)
+        raise FlowNeverRan(flow=flow.name, store=shown(flow.store))
     store = Store.open(flow.store, env=env)
     try:
         if store.flow(flow.name) is None:
@@ -151,10 +162,11 @@ def holds(loaded: Loaded, source: str, upper: int) -> int:
     """Return the first epoch that an output lacks, given its table's upper and the source that it reads.
 
     Epochs in which the source holds nothing are held without a commit. From the epoch at which its source has failed
-    on, an output holds nothing.
+    on, an output holds nothing. Epochs that were compacted away are never lacking but to an output that holds some.
     """
     found = loaded.sources[source]
-    first = held(found.table, upper)
+    begin = begins(upper, since=loaded.flow.since, folded=found.folded)
+    first = upper if begin is None else held(found.table, begin)
     return first if found.failure is None else min(first, found.failure[0])
 
 
@@ -164,7 +176,9 @@ def status(flow: Dataflow, *, env: Env | None = None) -> FlowReport:
     with opened(flow, env) as store:
         loaded = store.load(flow.name)
         holder = store.holder(flow.name)
+        holds = tuple(store.holds(flow.name))
         newest = store.epochs(flow.name, limit=1)
+        gaps = store.gaps(flow.name)
     return FlowReport(
         name=flow.name,
         store=store.url,
@@ -172,12 +186,14 @@ def status(flow: Dataflow, *, env: Env | None = None) -> FlowReport:
         upper=loaded.flow.upper,
         published=loaded.flow.published,
         minted_at=newest[0].minted_at if newest else None,
-        sources=tuple(_source(flow, name, loaded, env) for name in flow.sources),
+        sources=tuple(_source(flow, name, loaded, gaps, env) for name in flow.sources),
         outputs=tuple(_output(flow, name, loaded) for name in flow.outputs),
+        since=loaded.flow.since,
+        holds=holds,
     )
 
 
-def _source(flow: Dataflow, name: str, loaded: Loaded, env: Env) -> SourceReport:
+def _source(flow: Dataflow, name: str, loaded: Loaded, gaps: Sequence[Gap], env: Env) -> SourceReport:
     source = flow.sources[name]
     if name not in loaded.sources:  # new in the flow, which has not run since
         return SourceReport(name, "starting", source.unit, 0, 0, 0, 0, "", None)
@@ -188,7 +204,14 @@ def _source(flow: Dataflow, name: str, loaded: Loaded, env: Env) -> SourceReport
     state: SourceState = "failed" if error is not None else "sealed" if bound.sealed else "running"
     if state == "running":
         try:
-            probe = source.probe(Bound(frontier=bound, details=found.details, schema=found.schema), now=env.now())
+            known = Bound(
+                frontier=bound,
+                details=found.details,
+                schema=found.schema,
+                identity=found.identity,
+                state=found.state,
+            )
+            probe = checked_probe(name, from_time_of(source), known, source.probe(known, now=env.now()))
         except TidegaugeError as raised:
             state, error = ("failed" if isinstance(raised, Definite) else "stalled"), raised
         except OSError as raised:
@@ -206,6 +229,9 @@ def _source(flow: Dataflow, name: str, loaded: Loaded, env: Env) -> SourceReport
         end=sum(end.values()),
         note=note,
         error=error,
+        required=name in flow.required,
+        incarnation=found.incarnation,
+        lost=sum(gap.size for gap in gaps if gap.source == name),
     )
 
 
@@ -238,15 +264,19 @@ def _output(flow: Dataflow, name: str, loaded: Loaded) -> OutputReport:
 def epochs(
     flow: Dataflow, *, first: int | None = None, last: int | None = None, limit: int | None = None
 ) -> list[tuple[EpochRecord, Mapping[str, int]]]:
-    """Return epochs in order, each with how many positions of each source it binds. Raises `FlowNeverRan`."""
+    """Return epochs in order, each with how many positions of each source it binds. Raises `FlowNeverRan`.
+
+    The epochs that were compacted away are left out; the first one left has all that they had.
+    """
     with opened(flow, Env()) as store:
         loaded = store.load(flow.name)
+        first = max(loaded.flow.since, first or 0)
         records = store.epochs(flow.name, first=first, last=last, limit=limit)
     if not records:
         return []
     sizes: dict[int, dict[str, int]] = {record.epoch: {} for record in records}
     for name, source in loaded.sources.items():
-        for piece in source.table.slices(records[0].epoch, records[-1].epoch + 1):
+        for piece in source.slices(records[0].epoch, records[-1].epoch + 1):
             sizes[piece.epoch][name] = sizes[piece.epoch].get(name, 0) + piece.size
     return [(record, sizes[record.epoch]) for record in records]
 
@@ -254,48 +284,54 @@ def epochs(
 def explain(flow: Dataflow, epoch: int) -> EpochReport:
     """Return what is in an epoch, where it came from and where it went.
 
-    Raises `EpochNotBound` for one never minted.
+    The first epoch after a compaction has all that was bound up to it. Raises `EpochNotBound` for one never minted,
+    and `EpochBelowSince` for one that was compacted away.
     """
     with opened(flow, Env()) as store:
         loaded = store.load(flow.name)
         records = store.epochs(flow.name, first=epoch, last=epoch)
+        gaps = store.gaps(flow.name)
     if not records:
         raise EpochNotBound(epoch=epoch, flow=flow.name, upper=loaded.flow.upper)
     slices = [
-        SliceReport(
-            source=name,
-            partition=piece.partition,
-            lower=piece.lower,
-            upper=piece.upper,
-            unit=flow.sources[name].unit if name in flow.sources else "positions",
-            detail=source.details.get(piece.partition, {}),
-        )
-        for name, source in loaded.sources.items()
-        for piece in source.table.slices(epoch, epoch + 1)
+        slice_report(flow, source, piece)
+        for source in loaded.sources.values()
+        for piece in source.slices(epoch, epoch + 1)
     ]
-    rows = {name: rows_of(table_of(flow, name, loaded.flow.incarnation), epoch) for name in flow.outputs}
-    return EpochReport(epoch, records[0].minted_at, records[0].published_at, tuple(slices), rows)
+    since, life = loaded.flow.since, loaded.flow.incarnation
+    lost = tuple(gap for gap in gaps if max(gap.epoch, since) == epoch)
+    rows = {name: rows_of(table_of(flow, name, life), epoch, since=since) for name in flow.outputs}
+    return EpochReport(epoch, records[0].minted_at, records[0].published_at, tuple(slices), rows, lost)
 
 
-def rows_of(table: Table, epoch: int) -> int:
-    """Return how many rows of an epoch a table holds. Reads the column `_epoch` of the files that may have some."""
-    count = 0
+def slice_report(flow: Dataflow, found: LoadedSource, piece: Slice) -> SliceReport:
+    """Return a range of a source with what is known of its partition."""
+    return SliceReport(
+        source=piece.source,
+        partition=piece.partition,
+        lower=piece.lower,
+        upper=piece.upper,
+        unit=unit_of(flow, piece.source),
+        detail=found.details.get(piece.partition, {}),
+    )
+
+
+def unit_of(flow: Dataflow, source: str) -> str:
+    """Return what the positions of a source count; one that is no longer in the flow does not say."""
+    return flow.sources[source].unit if source in flow.sources else "positions"
+
+
+def rows_of(table: Table, epoch: int, *, since: int = 0) -> int:
+    """Return how many rows of an epoch a table holds; those of all epochs up to `since` count as of that one.
+
+    Reads the column `_epoch` of the files that hold some of them and some of others.
+    """
+    count, first = 0, 0 if epoch == since else epoch
     for file in table.files():
-        if file.first_epoch == file.last_epoch == epoch:
+        if first <= file.first_epoch and file.last_epoch <= epoch:
             count += file.rows
-        elif file.first_epoch <= epoch <= file.last_epoch:
+        elif file.first_epoch <= epoch and first <= file.last_epoch:
             column = pq.read_table(table.uris([file])[0], columns=["_epoch"], partitioning=None).column("_epoch")
-            count += pc.sum(pc.equal(column, epoch)).as_py() or 0
+            there = pc.and_(pc.greater_equal(column, first), pc.less_equal(column, epoch))
+            count += pc.sum(there).as_py() or 0
     return count
-
-
-def locate(flow: Dataflow, source: str, partition: str, position: int) -> Place:
-    """Return the epoch of a record and where it stands upstream. Raises `UnknownName`, `NotYetBound`."""
-    with opened(flow, Env()) as store:
-        loaded = store.load(flow.name)
-    if source not in loaded.sources:
-        raise UnknownName(kind="source", name=source, known=sorted(loaded.sources))
-    found = loaded.sources[source]
-    detail = found.details.get(partition, {})
-    epoch = found.table.epoch_of(partition, position)
-    return Place(epoch, partition, str(detail.get("path", partition)), position)

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from tidegauge.env import Env
 from tidegauge.errors.command import NotPublished, OutputHasFailed, OutputIsBehind
 from tidegauge.errors.flow import InvalidArgument, UnknownName
+from tidegauge.errors.store import EpochBelowSince
 from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.inspect import holds, opened, table_of
 from tidegauge.remap.store import Loaded, Store
@@ -27,21 +28,28 @@ from tidegauge.remap.store import Loaded, Store
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["AsOf", "read", "read_arrow"]
+__all__ = ["AsOf", "View", "instant", "read", "read_arrow", "view_of"]
 
 AsOf: TypeAlias = int | str | datetime | None
 
 
 @dataclass(frozen=True, slots=True)
-class _View:
+class View:
     """Files that hold every row of the epochs up to `epoch`, perhaps among later ones. `schema` is the table's."""
 
     epoch: int
     uris: list[str]
     schema: pa.Schema
 
+    def dataset(self) -> Any:
+        """Return the files as a dataset."""
+        import pyarrow.dataset as ds  # here, for it loads pandas, which takes longer than all the rest
 
-def _instant(as_of: str | datetime) -> datetime:
+        return ds.dataset(self.uris, format="parquet", schema=self.schema, partitioning=None)
+
+
+def instant(as_of: str | datetime) -> datetime:
+    """Return the point in time that a text names; one without a zone is UTC. Raises `InvalidArgument`."""
     try:
         time = datetime.fromisoformat(as_of) if isinstance(as_of, str) else as_of
     except ValueError:
@@ -59,13 +67,15 @@ def _epoch(store: Store, flow: str, published: int, as_of: AsOf) -> int | None:
         return None
     if isinstance(as_of, bool) or not isinstance(as_of, int | str | datetime):
         raise InvalidArgument(parameter="as_of", value=as_of, expected="an epoch or a time like 2026-11-20 17:00")
-    epoch = as_of if isinstance(as_of, int) else store.epoch_at(flow, _instant(as_of))
+    epoch = as_of if isinstance(as_of, int) else store.epoch_at(flow, instant(as_of))
     if epoch is None or not 0 <= epoch < published:
         raise NotPublished(as_of=as_of, published=published)
     return epoch
 
 
 def _check_held(loaded: Loaded, output: str, source: str, table_upper: int, epoch: int) -> None:
+    if max(epoch, 0) < (since := loaded.flow.since):  # before its first epoch an output is empty
+        raise EpochBelowSince(source=source, epoch=epoch, since=since)
     held = holds(loaded, source, table_upper)
     if epoch < held:
         return
@@ -75,7 +85,8 @@ def _check_held(loaded: Loaded, output: str, source: str, table_upper: int, epoc
     raise OutputIsBehind(output=output, upper=held, as_of=epoch)
 
 
-def _view(flow: Dataflow, output: str, as_of: AsOf) -> _View:
+def view_of(flow: Dataflow, output: str, as_of: AsOf) -> View:
+    """Return the files of an output as of an epoch or a time. Raises what `read_arrow` raises."""
     if output not in flow.outputs:
         raise UnknownName(kind="output", name=output, known=sorted(flow.outputs))
     source = flow.outputs[output].source
@@ -92,21 +103,18 @@ def _view(flow: Dataflow, output: str, as_of: AsOf) -> _View:
     if schema is None:
         raise NotPublished(as_of=f"a row of {output}", published=loaded.flow.published)
     files = [file for file in table.files() if file.first_epoch <= epoch]
-    return _View(epoch, table.uris(files), schema)
+    return View(epoch, table.uris(files), schema)
 
 
 def read_arrow(flow: Dataflow, output: str, *, as_of: AsOf = None) -> pa.Table:
     """Return an output as an Arrow table, as of an epoch or a time. Needs no Spark.
 
-    Raises `NotPublished`, `OutputHasFailed`, `OutputIsBehind`, `UnknownName`, `FlowNeverRan`.
+    Raises `NotPublished`, `EpochBelowSince`, `OutputHasFailed`, `OutputIsBehind`, `UnknownName`, `FlowNeverRan`.
     """
-    view = _view(flow, output, as_of)
+    view = view_of(flow, output, as_of)
     if not view.uris:
         return view.schema.empty_table()
-    import pyarrow.dataset as ds  # here, for it loads pandas, which takes longer than all the rest
-
-    found = ds.dataset(view.uris, format="parquet", schema=view.schema, partitioning=None)
-    return found.to_table(filter=pc.field("_epoch") <= view.epoch)
+    return view.dataset().to_table(filter=pc.field("_epoch") <= view.epoch)
 
 
 def read(spark: Any, flow: Dataflow, output: str, *, as_of: AsOf = None) -> DataFrame:
@@ -117,7 +125,7 @@ def read(spark: Any, flow: Dataflow, output: str, *, as_of: AsOf = None) -> Data
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    view = _view(flow, output, as_of)
+    view = view_of(flow, output, as_of)
     schema = from_arrow_schema(view.schema)
     if not view.uris:
         return spark.createDataFrame([], schema)  # type: ignore[no-any-return]

@@ -27,6 +27,8 @@ from tidegauge.pipeline.stage import StageSetup, stage
 from tidegauge.reclock.operator import reclock
 from tidegauge.remap.gauge import GAUGE
 from tidegauge.remap.operator import RemapSetup, remap
+from tidegauge.remap.policy import Policy
+from tidegauge.remap.requests import Requests
 from tidegauge.remap.round import Failed
 from tidegauge.remap.store import Lease, Store
 from tidegauge.remap.timeline import Timeline
@@ -44,16 +46,20 @@ __all__ = ["Opened", "render"]
 class Opened:
     """A flow with everything durable opened: what rendering starts from.
 
-    failed: sources that have failed. outstanding: outputs that failed for reasons of their own and are tried again,
-    with the epochs.
+    policy: when epochs are minted. required: sources without which none is. failed: sources that have failed.
+    outstanding: outputs that failed for reasons of their own and are tried again, with the epochs. uppers: the first
+    epoch that each output is given. resume: the epoch as of which the flow is read again.
     """
 
     name: str
-    tick: float
+    policy: Policy
+    required: frozenset[str]
     sources: Mapping[str, Source]
     plans: Mapping[str, OutputPlan]
     tables: Mapping[str, Table]
     timeline: Timeline
+    uppers: Mapping[str, int]
+    resume: int
     published: int
     failed: Mapping[str, Failed]
     outstanding: Mapping[str, int]
@@ -70,10 +76,15 @@ def render(
     env: Env,
     spawn: Spawn,
     ticking: Callable[[], bool],
+    requests: Requests,
 ) -> None:
-    """Build the flow's dataflows in the worker. `ticking` says whether to bind and stage anything new."""
-    uppers = {name: table.upper for name, table in flow.tables.items()}
+    """Build the flow's dataflows in the worker. `ticking` says whether to bind and stage anything new.
+
+    requests: the ticks that are asked for; they are taken from now on.
+    """
+    uppers = flow.uppers
     limits = {name: flow.failed[plan.source].epoch for name, plan in flow.plans.items() if plan.source in flow.failed}
+    units = {name: source.unit for name, source in flow.sources.items()}
     live = [
         name for name in flow.sources if name not in flow.failed and not flow.timeline.tables[name].frontier.sealed
     ]
@@ -95,6 +106,7 @@ def render(
                 flow.sources[name],
                 ticks=ticks[name],
                 acknowledgements=acknowledgements[name],
+                confirm=flow.lease.confirm,
                 env=env,
                 spawn=spawn,
             ).capture(answers[name])
@@ -107,8 +119,11 @@ def render(
                 store=flow.store,
                 lease=flow.lease,
                 env=env,
-                interval=flow.tick,
-                resume=min([flow.published, *uppers.values()]),
+                policy=flow.policy,
+                requests=requests,
+                required=frozenset(s for s in flow.required if not flow.timeline.tables[s].frontier.sealed),
+                units=units,
+                resume=flow.resume,
                 answers=answers,
                 failures=failures,
                 published=lambda: board.published,
@@ -123,7 +138,7 @@ def render(
             StageSetup(
                 timeline=flow.timeline,
                 plans=flow.plans,
-                units={name: source.unit for name, source in flow.sources.items()},
+                units=units,
                 uppers=uppers,
                 limits=limits,
                 perform=perform,
@@ -142,6 +157,7 @@ def render(
                 output=name,
                 table=flow.tables[name],
                 env=env,
+                confirm=flow.lease.confirm,
                 backoff=backoff,
                 failures=output_failures,
                 watcher=board,

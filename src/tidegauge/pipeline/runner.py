@@ -21,14 +21,19 @@ from tidegauge.errors.base import TidegaugeError, Transient
 from tidegauge.errors.dataflow import OperatorFailed
 from tidegauge.errors.engine import RecordUnparsable
 from tidegauge.errors.flow import EmptyFlow, InvalidArgument
+from tidegauge.errors.store import OutputBelowSince
 from tidegauge.pipeline.board import Board
-from tidegauge.pipeline.job import Engine
+from tidegauge.pipeline.job import Engine, OutputPlan
 from tidegauge.pipeline.perform import output_schema, performer
 from tidegauge.pipeline.render import Opened, render
+from tidegauge.reclock.slices import as_of, begins
+from tidegauge.remap.policy import in_batch
+from tidegauge.remap.requests import Requests
 from tidegauge.remap.round import Failed
-from tidegauge.remap.store import Holder, Lease, OutputSpec, SourceSpec, Store
+from tidegauge.remap.store import Holder, Lease, Loaded, OutputSpec, SourceSpec, Store
 from tidegauge.remap.timeline import Timeline
 from tidegauge.sinks.protocol import OutputId, Sweeping, job_mark
+from tidegauge.sources.protocol import from_time_of
 from tidegauge.sources.reader import Spawn
 
 if TYPE_CHECKING:
@@ -60,7 +65,11 @@ def at_once(function: Callable[[], Any]) -> Future[Any]:
 
 
 class Runner:
-    """A flow under way. `step` it, or `run` it to its end; `close` it in any case."""
+    """A flow under way. `step` it, or `run` it to its end; `close` it in any case.
+
+    batch: whether the run ends when it has caught up, so that every look at the sources is a tick. requests: what
+    takes the ticks that are asked for.
+    """
 
     def __init__(
         self,
@@ -70,6 +79,8 @@ class Runner:
         env: Env,
         spawn: Spawn,
         watch: Callable[[Board], None] | None = None,
+        batch: bool = False,
+        requests: Requests | None = None,
     ) -> None:
         if not flow.outputs:
             raise EmptyFlow(flow=flow.name)
@@ -81,14 +92,17 @@ class Runner:
         self.env = env
         self.engine = engine
         self.stopping = False
+        self.batch = batch
+        self.requests = requests or Requests(flow.name)
         self._resources = ExitStack()
         try:
             opened = self._open()
+            self._resources.callback(self.requests.close)  # not before the lease is ours: another run may have them
             self.board = Board(
                 opened.timeline,
                 units={name: source.unit for name, source in flow.sources.items()},
                 plans=flow.outputs,
-                uppers={name: table.upper for name, table in opened.tables.items()},
+                uppers=opened.uppers,
                 published=opened.published,
                 failed=opened.failed,
                 retried=opened.outstanding,
@@ -104,6 +118,7 @@ class Runner:
                 env=env,
                 spawn=spawn,
                 ticking=lambda: not self.stopping,
+                requests=self.requests,
             )
         except BaseException:
             self._resources.close()
@@ -117,7 +132,10 @@ class Runner:
         self._resources.callback(_give_back, self.lease)
         store.register(
             self.lease,
-            sources={name: SourceSpec(source.describe(), source.schema) for name, source in flow.sources.items()},
+            sources={
+                name: SourceSpec(source.describe(), source.schema, from_time_of(source).kind)
+                for name, source in flow.sources.items()
+            },
             outputs={name: OutputSpec(plan.source, plan.sink.describe()) for name, plan in flow.outputs.items()},
         )
         loaded = store.load(flow.name)
@@ -135,6 +153,8 @@ class Runner:
             name: plan.sink.open(OutputId(flow.name, name, loaded.flow.incarnation))
             for name, plan in flow.outputs.items()
         }
+        uppers = {name: _begins(loaded, plan, tables[name].upper) for name, plan in flow.outputs.items()}
+        resume = as_of([loaded.flow.published, *uppers.values()], since=loaded.flow.since)
         outstanding = {}
         for name, table in tables.items():
             if isinstance(table, Sweeping):
@@ -145,7 +165,8 @@ class Runner:
                 store.clear_output_failure(self.lease, name)
         return Opened(
             name=flow.name,
-            tick=flow.tick,
+            policy=in_batch(flow.policy) if self.batch else flow.policy,
+            required=flow.required,
             sources=flow.sources,
             plans=flow.outputs,
             tables=tables,
@@ -155,7 +176,11 @@ class Runner:
                 details={name: loaded.sources[name].details for name in flow.sources},
                 schemas={name: loaded.sources[name].schema for name in flow.sources},
                 identities={name: loaded.sources[name].identity for name in flow.sources},
+                states={name: loaded.sources[name].state for name in flow.sources},
+                times=store.times(flow.name),
             ),
+            uppers=uppers,
+            resume=0 if resume is None else resume,
             published=loaded.flow.published,
             failed=failed,
             outstanding=outstanding,
@@ -189,6 +214,7 @@ class Runner:
             return "stopped" if at_rest and board.published >= held else None
         held = min(held, board.published)  # an output that was added late may hold less than is published
         over = not outputs or all(s.state in ("sealed", "failed") for s in board.sources.values())
+        over = over or any(board.sources[name].state == "failed" for name in self.flow.required)
         if over and held >= board.upper and board.job is None:
             return "sealed"
         return "caught up" if until and board.reached is not None and held >= board.reached else None
@@ -209,6 +235,15 @@ class Runner:
     def close(self) -> None:
         """Release the lease and close the store. Operators are abandoned as they are: that releases no capability."""
         self._resources.close()
+
+
+def _begins(loaded: Loaded, plan: OutputPlan, upper: int) -> int:
+    """Return the first epoch that an output is given, by its table's upper. Raises `OutputBelowSince`."""
+    since = loaded.flow.since
+    first = begins(upper, since=since, folded=loaded.sources[plan.source].folded)
+    if first is None:
+        raise OutputBelowSince(output=plan.name, upper=upper, since=since)
+    return first
 
 
 def _give_back(lease: Lease) -> None:
@@ -293,6 +328,7 @@ def run(
     engine: Literal["spark", "local"] | Engine,
     env: Env,
     watch: Callable[[Board], None] | None,
+    requests: Requests,
 ) -> Outcome:
     """Run a flow in this thread; see `Dataflow.run`."""
     if until not in (None, "caught-up"):
@@ -303,7 +339,11 @@ def run(
             resources.callback(chosen.close)
         pool = ThreadPoolExecutor(len(flow.sources) + 1, thread_name_prefix="tidegauge")
         resources.callback(pool.shutdown, wait=False, cancel_futures=True)
-        runner = Runner(flow, chosen, env=env, spawn=pool.submit, watch=watch)
+        runner = Runner(
+            flow, chosen, env=env, spawn=pool.submit, watch=watch, batch=until is not None, requests=requests
+        )
         resources.callback(runner.close)
+        if watch is not None:
+            watch(runner.board)
         with _interruptible(runner):
             return runner.run(until)

@@ -10,6 +10,15 @@ before.
  Slice(source='orders', epoch=1, partition='p0', lower=5, upper=9)]
 >>> resumption({"orders": table}, {"raw": 2, "large": 1})
 {'orders': Frontier({'p0': 5})}
+
+On compacted history. Below `since` epochs are indistinguishable, so an output that holds nothing begins at `since`,
+with all that was bound up to there; and one that holds some epochs must hold all up to `since`, because what it lacks
+of them could not be told from what it has.
+
+>>> begins(0, since=10), begins(12, since=10), begins(7, since=10, folded=6), begins(7, since=10, folded=8)
+(10, 12, 11, None)
+>>> as_of([0, 151], since=10), as_of([101, 151], since=10), as_of([151, 201], since=10)
+(10, 100, 150)
 """
 
 from __future__ import annotations
@@ -23,7 +32,7 @@ from tidegauge.remap.binding import Slice
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.table import RemapTable
 
-__all__ = ["held", "plan_span", "resumption", "span"]
+__all__ = ["as_of", "begins", "held", "plan_span", "resumption", "span"]
 
 
 def plan_span(tables: Mapping[str, RemapTable], lower: int, upper: int) -> dict[str, list[Slice]]:
@@ -52,6 +61,28 @@ def span(slices: Iterable[Slice], upper: int, *, limit: int) -> int:
             return min(upper, epoch)
         total += size
     return upper
+
+
+def as_of(uppers: Iterable[int | None], *, since: int | None, bound: int = 0) -> int | None:
+    """Return the epoch as of which a flow is read again: the join of `since`, `bound` and what its outputs need.
+
+    An output with the upper `u` reads on from the frontier at `u - 1`, the last epoch that it holds; one that holds
+    nothing needs the first there is. `uppers`: None for outputs that have ended. `since`: None when the history is
+    gone. `bound`: what somebody else has agreed to let go of. None when there is nothing to read.
+    """
+    needed = [max(upper - 1, 0) for upper in uppers if upper is not None]
+    return None if since is None or not needed else max(min(needed), since, bound)
+
+
+def begins(upper: int, *, since: int, folded: int | None = None) -> int | None:
+    """Return the first epoch that an output whose table holds the epochs before `upper` is given next.
+
+    `folded`: the last epoch up to `since` at which its source moved. None when it lacks epochs below `since` that can
+    no longer be told from those that it holds.
+    """
+    if upper == 0 or upper > since:
+        return max(upper, since)
+    return since + 1 if folded is None or folded < upper else None
 
 
 def held(table: RemapTable, upper: int) -> int:

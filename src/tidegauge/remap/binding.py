@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from tidegauge.remap.fromtime.state import SourceState
 from tidegauge.remap.frontier import ORIGIN, Frontier
 
 __all__ = ["NO_DETAILS", "Bound", "Detail", "Probe", "Proposal", "Slice"]
@@ -34,7 +35,8 @@ class Probe:
     whether upstream has more than `upper` that needs no new data to become admissible (an epoch was full, a file is
     settling). identity: changes when the upstream was recreated. details: facts of partitions that are new or have
     changed since the last binding. schema: the schema inferred from upstream, when the source was asked to infer one.
-    note: one line for people about what the source is waiting for, or "".
+    note: one line for people about what the source is waiting for, or "". state: what a polled source has to know at
+    its next poll, kept with the binding; None leaves the one that is bound.
     """
 
     at: datetime
@@ -46,28 +48,33 @@ class Probe:
     details: Mapping[str, Detail] = field(default_factory=dict)
     schema: pa.Schema | None = None
     note: str = ""
+    state: SourceState | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bound:
     """What is durably known of a source: where it stands, the facts of its partitions, its schema once known.
 
-    identity: what upstream said of itself when the source was first bound, "" where it says nothing.
+    identity: what upstream said of itself when the source was first bound, "" where it says nothing. state: the
+    newest that was bound. All of it is of the present incarnation.
     """
 
     frontier: Frontier = ORIGIN
     details: Mapping[str, Detail] = field(default_factory=dict)
     schema: pa.Schema | None = None
     identity: str = ""
+    state: SourceState | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Proposal:
-    """One source's part of a binding: its new frontier, the facts to keep with it, and upstream's identity."""
+    """One source's part of a binding: its new frontier, the facts and the state to keep with it, and upstream's
+    identity."""
 
     frontier: Frontier
     details: Mapping[str, Detail] = field(default_factory=dict)
     identity: str = ""
+    state: SourceState | None = None
 
 
 @dataclass(frozen=True, slots=True)

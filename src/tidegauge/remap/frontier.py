@@ -15,8 +15,14 @@ nothing more will ever come; it is the top of the order and keeps its positions 
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterator, Mapping
+from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
+from dataclasses import dataclass
+from itertools import compress, repeat
+from operator import gt, ne
 from typing import Any, Final
+from weakref import ref
+
+from tidegauge.errors.flow import InvalidArgument
 
 __all__ = ["ORIGIN", "Frontier"]
 
@@ -25,18 +31,44 @@ class Frontier(Mapping[str, int]):
     """An immutable mapping from partition to next position, hashable, with `sealed` as the end of the source.
 
     Positions are non-negative integers in the source's own unit; zeros are dropped so that equality is canonical.
+    Raises `InvalidArgument` for others, and for partitions that are no texts.
     """
 
-    __slots__ = ("_hash", "_positions", "sealed")
+    __slots__ = ("__weakref__", "_compared", "_hash", "_lay_out", "_positions", "sealed")
+    _positions: dict[str, int]
+    """Not there yet in a frontier that was deferred."""
+    _lay_out: Callable[[], dict[str, int]]
+    """Only there in a frontier that was deferred."""
 
     def __init__(self, positions: Mapping[str, int] | None = None, *, sealed: bool = False) -> None:
-        kept = {p: n for p, n in (positions or {}).items() if n != 0}
-        for partition, position in kept.items():
-            if position < 0:
-                raise ValueError(f"position {position} of partition {partition!r} is negative")
-        self._positions: Final = kept
+        given = dict(positions or {})
+        kinds = {*map(type, given)}, {*map(type, given.values())}  # no Python frame for each: a frontier can be wide
+        if kinds != ({str}, {int}) or min(given.values()) < 0:
+            _check(given)
+        self._positions = given if all(given.values()) else {p: n for p, n in given.items() if n}
         self.sealed: Final = sealed
         self._hash: int | None = None
+        self._compared: _Comparison | None = None
+
+    @classmethod
+    def deferred(cls, lay_out: Callable[[], dict[str, int]], *, sealed: bool = False) -> Frontier:
+        """Return the frontier of the positions that `lay_out()` returns, all above 0, called at the first look.
+
+        So a frontier that nobody looks into costs nothing, however wide it is. When it is called must not matter.
+
+        >>> Frontier.deferred(lambda: {"p0": 5}) == Frontier({"p0": 5})
+        True
+        """
+        made = cls(sealed=sealed)
+        made._lay_out = lay_out
+        del made._positions
+        return made
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "_positions" or not hasattr(self, "_lay_out"):
+            raise AttributeError(name)
+        self._positions = self._lay_out()  # a slot that is set is found without coming here
+        return self._positions
 
     def __getitem__(self, partition: str) -> int:
         return self._positions.get(partition, 0)
@@ -50,6 +82,10 @@ class Frontier(Mapping[str, int]):
     def items(self) -> ItemsView[str, int]:
         """Return the named partitions with their positions, as a dict's own view (a frontier can be wide)."""
         return self._positions.items()
+
+    def values(self) -> ValuesView[int]:
+        """Return the positions of the named partitions, as a dict's own view."""
+        return self._positions.values()
 
     def __contains__(self, partition: object) -> bool:
         return partition in self._positions
@@ -77,8 +113,7 @@ class Frontier(Mapping[str, int]):
             return True
         if self.sealed:
             return False
-        at = other._positions.get
-        return not any(position > at(partition, 0) for partition, position in self._positions.items())
+        return not any(_beyond(self._positions, other._positions))
 
     def follows(self, earlier: Frontier) -> bool:
         """Whether a source that was at `earlier` can be here now.
@@ -89,8 +124,7 @@ class Frontier(Mapping[str, int]):
             return True
         if earlier.sealed:
             return self == earlier
-        at = self._positions.get
-        return not any(position > at(partition, 0) for partition, position in earlier._positions.items())
+        return not self._compare(earlier).back
 
     def join(self, other: Frontier) -> Frontier:
         """Return the least frontier beyond both: the larger position of each partition."""
@@ -110,9 +144,7 @@ class Frontier(Mapping[str, int]):
 
     def since(self, earlier: Frontier) -> dict[str, tuple[int, int]]:
         """Return the ranges `partition -> (lower, upper)` that are in by `self` and not by `earlier`, sorted."""
-        at = earlier._positions.get
-        moved = {p: (at(p, 0), n) for p, n in self._positions.items() if n > at(p, 0)}
-        return dict(sorted(moved.items()))
+        return dict(self._compare(earlier).moved)
 
     def distance(self, earlier: Frontier) -> int:
         """Return how many positions lie between `earlier` and this frontier."""
@@ -121,6 +153,45 @@ class Frontier(Mapping[str, int]):
     def seal(self) -> Frontier:
         """Return this frontier as the end of its source."""
         return Frontier(self._positions, sealed=True)
+
+    def _compare(self, earlier: Frontier) -> _Comparison:
+        """Compare the positions. The last comparison is kept: all that a tick goes through asks for the same one."""
+        found = self._compared
+        if found is None or found.earlier() is not earlier:
+            ours, theirs = self._positions, earlier._positions
+            at = list(map(theirs.get, ours))
+            others = sorted(compress(ours, map(ne, ours.values(), at)))
+            moved = {p: (lower, ours[p]) for p in others if (lower := theirs.get(p, 0)) < ours[p]}
+            gone = len(theirs) - (len(ours) - at.count(None))
+            found = self._compared = _Comparison(ref(earlier), moved, gone > 0 or len(moved) < len(others))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    """What lies between a frontier and an earlier one: what moved, and whether something went back.
+
+    The earlier one is not kept alive, or else every frontier would keep all before it.
+    """
+
+    earlier: ref[Frontier]
+    moved: dict[str, tuple[int, int]]
+    back: bool
+
+
+def _check(positions: Mapping[str, int]) -> None:
+    for partition, position in positions.items():
+        if not isinstance(partition, str):
+            raise InvalidArgument(parameter="partition", value=partition, expected="a text")
+        if not isinstance(position, int) or isinstance(position, bool) or position < 0:
+            raise InvalidArgument(
+                parameter=f"the position of {partition!r}", value=position, expected="an integer, zero or more"
+            )
+
+
+def _beyond(ours: dict[str, int], theirs: dict[str, int]) -> Iterator[bool]:
+    """Whether each position of ours is beyond theirs; without a Python frame for each, as frontiers can be wide."""
+    return map(gt, ours.values(), map(theirs.get, ours, repeat(0)))
 
 
 def _frontier(positions: dict[str, int], sealed: bool) -> Frontier:  # noqa: FBT001 - the shape that pickle calls

@@ -12,12 +12,17 @@ Frontier({'a': 2, 'b': 9, 'c': 9})
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
 
 from tidegauge.errors.flow import InvalidArgument, UnknownName
 from tidegauge.remap.binding import Probe, Proposal
+from tidegauge.remap.fromtime.state import SourceState
 from tidegauge.remap.frontier import Frontier
 
 __all__ = ["admit", "mint"]
+
+NO_STATES: Final[Mapping[str, SourceState]] = MappingProxyType({})
 
 
 def admit(lower: Frontier, upper: Frontier, limit: int) -> Frontier:
@@ -45,10 +50,14 @@ def admit(lower: Frontier, upper: Frontier, limit: int) -> Frontier:
     return Frontier(positions, sealed=upper.sealed and complete)
 
 
-def mint(bound: Mapping[str, Frontier], probes: Mapping[str, Probe]) -> dict[str, Proposal]:
+def mint(
+    bound: Mapping[str, Frontier], probes: Mapping[str, Probe], *, states: Mapping[str, SourceState] = NO_STATES
+) -> dict[str, Proposal]:
     """Decide what one tick binds, given where every source stands and what the probes said.
 
-    A source is bound anew when its frontier advanced, or was sealed. A probe that is behind what is bound, in any
+    A source is bound anew when its frontier advanced, or was sealed, or when its state is another than the one that
+    is bound (`states`). In the last case the epoch holds no data of the source: what a poll has to know is durable
+    before the next poll, whether there was anything to read or not. A probe that is behind what is bound, in any
     partition, is dropped as a whole: it was overtaken, or upstream is no longer what it was, which is for the source
     to find out; the next probe is another chance. A sealed source stays sealed.
 
@@ -61,6 +70,9 @@ def mint(bound: Mapping[str, Frontier], probes: Mapping[str, Probe]) -> dict[str
         if name not in bound:
             raise UnknownName(kind="source", name=name, known=sorted(bound))
         before, probe = bound[name], probes[name]
-        if probe.upper != before and probe.upper.follows(before):
-            proposals[name] = Proposal(frontier=probe.upper, details=probe.details, identity=probe.identity)
+        told = probe.state is not None and probe.state != states.get(name) and not before.sealed
+        if (told or probe.upper != before) and probe.upper.follows(before):
+            proposals[name] = Proposal(
+                frontier=probe.upper, details=probe.details, identity=probe.identity, state=probe.state
+            )
     return proposals

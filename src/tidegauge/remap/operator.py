@@ -1,24 +1,28 @@
 """The remap operator: on each tick it asks every source how far it is, and binds the answers to the next epoch.
 
 Invariants. A binding is durable before anything downstream hears of it (law 2). One tick makes at most one binding,
-for all sources in one compare-and-append; a tick in which nothing moved makes none. The operator holds the capability
-for the epoch that it would mint next, so the frontier of its output is exactly the upper of the timeline.
+for all sources in one compare-and-append; a tick in which nothing is new makes none. The operator holds the
+capability for the epoch that it would mint next, so the frontier of its output is exactly the upper of the timeline.
 
-It is the clock of the flow: readers probe when they are ticked, and are ticked again after `interval` seconds, or at
-once when a source said that there is more. The next tick waits while `ahead` epochs are bound and not yet published.
+It is the clock of the flow: readers probe when they are told to look. When that is, and whether what they found is
+bound then, is for the flow's policy to say (`policy`); a look follows at once where a source said that there is more
+than an epoch takes, and when somebody asks for one (`requests`). The next look waits while `AHEAD` epochs are bound
+and not yet published. A source that does not say how far it is keeps its frontier, and the others go on; without a
+*required* source nothing is bound.
 
 The rows of a tick's life, as events in and effects out:
 
-    Answer(probe)   -> remembered; when the round is over: mint -> append bindings -> Span
+    Answer(probe)   -> remembered; when the round is over and it is a tick: mint -> append bindings -> Span
     Answer(failure) -> record failure; the source is not asked again
     Failed(source)  -> the same, told by the stage operator
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Protocol
 
 from tidegauge.dataflow import (
     EventQueue,
@@ -31,9 +35,11 @@ from tidegauge.dataflow import (
 )
 from tidegauge.env import Env
 from tidegauge.errors.base import Definite
-from tidegauge.errors.running import UpstreamRecreated
+from tidegauge.errors.running import TickHeld, UpstreamRecreated
 from tidegauge.remap.binding import Probe
 from tidegauge.remap.mint import mint
+from tidegauge.remap.policy import LOOK, SECOND, Due, Manual, Pace, Policy, enough
+from tidegauge.remap.requests import Requests
 from tidegauge.remap.round import Answer, Failed, Round, Tick
 from tidegauge.remap.store import Lease, Store
 from tidegauge.remap.timeline import Timeline
@@ -45,6 +51,9 @@ AHEAD = 256
 
 PATIENCE = 30.0
 """Seconds after which a round goes on without the sources that have not answered."""
+
+_ZERO: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICRO: Final = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +78,7 @@ class Watcher(Protocol):
     def answered(self, answer: Answer) -> None: ...  # noqa: D102
     def minted(self) -> None: ...  # noqa: D102
     def failed(self, failure: Failed) -> None: ...  # noqa: D102
-    def settled(self, *, caught_up: bool) -> None: ...  # noqa: D102
+    def settled(self, *, caught_up: bool, awaited: tuple[str, ...]) -> None: ...  # noqa: D102
 
 
 def caught_up(timeline: Timeline, answers: Mapping[str, Answer], live: set[str]) -> bool:
@@ -94,16 +103,21 @@ def recreated(source: str, known: str, found: str) -> UpstreamRecreated | None:
 class RemapSetup:
     """What the operator works with.
 
-    resume: the first epoch that some output does not hold; it is announced first. answers: what each live source's
+    resume: the epoch as of which the flow is read again; it is announced first. answers: what each live source's
     reader says, captured in its own scope. failures: `Failed` from the stage operator. published: the upper of what
-    is published. ticking: whether to look at the sources at all. interval: seconds between two looks.
+    is published. ticking: whether to look at the sources at all. policy: when to look, and when to bind. requests:
+    ticks that are asked for besides. required: sources that are not sealed and without whose answer nothing is bound.
+    units: what the positions of each source count.
     """
 
     timeline: Timeline
     store: Store
     lease: Lease
     env: Env
-    interval: float
+    policy: Policy
+    requests: Requests
+    required: frozenset[str]
+    units: Mapping[str, str]
     resume: int
     answers: Mapping[str, EventQueue]
     failures: EventQueue
@@ -133,14 +147,17 @@ class _Remap:
         self.tick_capabilities = dict(zip(setup.answers, tick_capabilities, strict=True))
         self.ports = {source: port for port, source in enumerate(setup.answers, start=1)}
         self.live = set(setup.answers)
+        self.required = set(setup.required)
         self.round: Round | None = None
         self.number = 0
-        self.ticked_at = float("-inf")
+        self.pace = Pace.of(setup.policy)
+        self.due = Due.NOTHING
         self.hurry = False
         self.answers: dict[str, Answer] = {}
         self.announced = setup.resume
         for queue in self.queues:
             queue.attach(context.sync_activator())
+        setup.requests.open(context.sync_activator().activate)
         for held in context.capabilities:
             held.downgrade(setup.resume)
 
@@ -154,9 +171,7 @@ class _Remap:
         now = self.setup.env.monotonic()
         if self.round is not None and self.round.over(now=now):
             self.round = None
-            if self.setup.ticking():
-                self.bind({s: a.probe for s, a in self.answers.items() if a.probe is not None and s in self.live})
-            self.setup.watcher.settled(caught_up=caught_up(self.timeline, self.answers, self.live))
+            self.settle({s: a.probe for s, a in self.answers.items() if a.probe is not None and s in self.live})
         self.announce(outputs[0])
         if self.round is None:
             self.tick(outputs, now)
@@ -184,23 +199,53 @@ class _Remap:
         self.live.discard(failure.source)
         self.setup.watcher.failed(failure)
 
-    def bind(self, probes: Mapping[str, Probe]) -> None:
-        """Make the next epoch durable, if anything moved. A source is bound only once its columns are known."""
+    def settle(self, probes: Mapping[str, Probe]) -> None:
+        """End a look: bind what it found when it is a tick, and tell those who asked for one."""
+        setup = self.setup
+        awaited = self.awaited(probes)
+        epoch = None
+        bound = {source: self.timeline.tables[source].frontier for source in probes}
+        tick = self.due is Due.TICK or enough(setup.policy, bound, probes, units=setup.units)
+        if setup.ticking() and tick and not awaited:
+            epoch = self.bind(probes)
+        if setup.ticking():
+            self.tell(epoch, awaited)
+        setup.watcher.settled(caught_up=caught_up(self.timeline, self.answers, self.live), awaited=awaited)
+
+    def awaited(self, probes: Collection[str]) -> tuple[str, ...]:
+        """Return the required sources that have not said how far they are."""
+        return tuple(sorted(self.required.difference(probes)))
+
+    def tell(self, epoch: int | None, awaited: tuple[str, ...]) -> None:
+        """Answer to those who asked for the tick that is over."""
+        if awaited:
+            self.setup.requests.refuse(TickHeld(sources=awaited))
+        else:
+            self.setup.requests.answer(epoch)
+
+    def bind(self, probes: Mapping[str, Probe]) -> int | None:
+        """Make the next epoch durable, if anything moved or a source has another state, and return it.
+
+        A source is bound only once its columns are known.
+        """
         for source, probe in probes.items():
             if self.timeline.bound(source).schema is None and probe.schema is not None:
                 self.setup.store.record_schema(self.setup.lease, source, probe.schema)
                 self.timeline.fix_schema(source, probe.schema)
         known = {s: p for s, p in probes.items() if self.timeline.bound(s).schema is not None}
-        proposals = mint({s: self.timeline.tables[s].frontier for s in known}, known)
-        if proposals:
-            at = max(probe.at for probe in known.values())
-            epoch = self.setup.store.append(
-                self.setup.lease, expected=self.timeline.upper, at=at, proposals=proposals
-            )
-            self.timeline.append(epoch, proposals)
-            self.live -= {source for source, proposal in proposals.items() if proposal.frontier.sealed}
-            self.setup.watcher.minted()
-        self.hurry = bool(proposals) and any(probe.more for probe in probes.values())
+        bound = {s: self.timeline.tables[s].frontier for s in known}
+        proposals = mint(bound, known, states=self.timeline.states())
+        if not proposals:
+            return None
+        at = max(probe.at for probe in known.values())
+        epoch = self.setup.store.append(self.setup.lease, expected=self.timeline.upper, at=at, proposals=proposals)
+        self.timeline.append(epoch, proposals, at=at)
+        ended = {source for source, proposal in proposals.items() if proposal.frontier.sealed}
+        self.live -= ended
+        self.required -= ended
+        self.setup.watcher.minted()
+        self.hurry = not isinstance(self.setup.policy, Manual) and any(probe.more for probe in probes.values())
+        return epoch
 
     def announce(self, output: OperatorOutput) -> None:
         """Tell of the epochs that have become durable, and give up the capability for them."""
@@ -212,14 +257,20 @@ class _Remap:
 
     def tick(self, outputs: list[OperatorOutput], now: float) -> None:
         """Ask every live source, when it is time; otherwise come back then."""
-        due = self.ticked_at if self.hurry else self.ticked_at + self.setup.interval
-        if not self.setup.ticking() or self.timeline.upper - self.setup.published() >= AHEAD:
-            self.activator.activate_after(self.setup.interval)
-        elif now < due:
-            self.activator.activate_after(due - now)
-        elif self.live:
+        setup = self.setup
+        if not setup.ticking() or self.timeline.upper - setup.published() >= AHEAD:
+            self.activator.activate_after(LOOK if isinstance(setup.policy, Manual) else setup.policy.between)
+            return
+        clock = (setup.env.now() - _ZERO) // _MICRO
+        self.pace, self.due = self.pace.step(clock)
+        if setup.requests.begin() or self.hurry:
+            self.due = Due.TICK
+        wait = self.pace.wait(clock)
+        if not self.live:
+            self.tell(None, self.awaited(()))
+        elif self.due is not Due.NOTHING:
             self.number += 1
-            self.ticked_at = now
+            self.hurry = False
             self.answers = {s: answer for s, answer in self.answers.items() if s in self.live and _last(answer)}
             asked = self.live - self.answers.keys()
             self.round = Round(self.number, now + PATIENCE, frozenset(asked))
@@ -227,6 +278,8 @@ class _Remap:
                 tick = Tick(self.number, self.timeline.bound(source))
                 outputs[self.ports[source]].give(self.tick_capabilities[source], [tick])
             self.activator.activate_after(PATIENCE if asked else 0.0)
+        elif wait is not None:
+            self.activator.activate_after(wait / SECOND)
 
 
 def _last(answer: Answer) -> bool:

@@ -19,6 +19,20 @@ Late sources. Epochs are dense and belong to the flow. A source that joined at e
 epochs 0 to 56, and one without a row at an epoch keeps the frontier it had. So `R` is total, begins at epoch 0, and
 no record maps to an epoch before the first binding (law 7).
 
+Growth. A table is extended by what is new, never rebuilt, and what it has said stays true. `view()` is the table as
+it is now, in O(1): whoever holds it is not disturbed by what is appended to the original afterwards, in any thread.
+One thread appends.
+
+Cost. Let there be n changes of k partitions. `log` keeps them in the order of their epochs, with marks of whole
+frontiers; `lookup` keeps them by partition.
+
+    append                          O(changes), amortised         epoch_of    O(log n)
+    slices of s changes             O(log n + s log s)            view        O(1)
+    frontier_at, inverse            O(log n); O(k) at the first look into it
+    load                            O(n) for up to 65,536 partitions, O(n log n) beyond
+
+A change takes 32 bytes in the log, 16 in the index, at most 64 in marks: a million take about 100 MB, whatever k is.
+
 Compaction. Epochs below `since` are indistinguishable: what was bound there counts as bound at `since`, so
 `epoch_of` answers `max(epoch, since)`, an `inverse` at or below `since` knows nothing and says `ORIGIN` (read all),
 and a frontier or a slice below `since` is an error rather than a guess.
@@ -32,20 +46,29 @@ and a frontier or a slice below `since` is an error rather than a guess.
 (Frontier({'p0': 5, 'p1': 2}), Frontier({'p0': 5, 'p1': 2}), Frontier({}))
 >>> [(s.epoch, s.partition, s.lower, s.upper) for s in table.slices(1, 3)]
 [(2, 'p0', 5, 9)]
+>>> before = table.view(); table.append(3, Frontier({"p0": 9, "p1": 4}))
+>>> before.upper, before.frontier, table.frontier
+(3, Frontier({'p0': 9, 'p1': 2}), Frontier({'p0': 9, 'p1': 4}))
 """
 
 from __future__ import annotations
 
-from array import array
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
-from operator import attrgetter
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import attrgetter, index
+from typing import Any, Final
+
+import numpy as np
 
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.store import DamagedStore, EpochBelowSince, EpochNotMinted, FrontierRegressed, NotYetBound
 from tidegauge.remap.binding import Slice
 from tidegauge.remap.frontier import ORIGIN, Frontier
+from tidegauge.remap.index import NOWHERE, Vector
+from tidegauge.remap.log import Log
+from tidegauge.remap.lookup import Lookup
+from tidegauge.remap.rows import columns_of_rows, log_of_rows
 
 __all__ = ["LARGEST", "RemapTable"]
 
@@ -55,57 +78,33 @@ LARGEST: Final = 2**63 - 1
 _BY_PLACE = attrgetter("epoch", "partition")
 
 
-class _Track:
-    """One partition's changes: at `epochs[i]` its position became `positions[i]`; both strictly increase."""
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """All of a table that changes, as one value: so every answer is about one state of it, whatever is appended.
 
-    __slots__ = ("epochs", "partition", "positions")
+    The table is made of the first `length` changes of its log, the last of them at epoch `last`.
+    """
 
-    def __init__(self, partition: str) -> None:
-        self.partition: Final = partition
-        self.epochs: Final = array("q")
-        self.positions: Final = array("q")
-
-    def at(self, epoch: int) -> int:
-        """The position at an epoch: that of the last change at or before it, or 0."""
-        found = bisect_right(self.epochs, epoch)
-        return self.positions[found - 1] if found else 0
+    upper: int
+    length: int = 0
+    last: int = -1
+    sealed_at: int | None = None
+    frontier: Frontier = ORIGIN
 
 
 class RemapTable:
-    """One source's bindings, in memory. Grows by `append` and never changes what it has said.
+    """One source's bindings, in memory. Grows by `append` and never changes what it has said."""
 
-    Space is O(changes). The log holds, in epoch order, which partition changed and which of that partition's changes
-    it was; the tracks hold each partition's changes. So `epoch_of` is one bisection of a track, `slices` two of the
-    log. The newest frontier is kept; one in the past takes either the later changes off it or one bisection per
-    partition, whichever is less.
-
-    A table belongs to one thread.
-    """
-
-    __slots__ = (
-        "_frontier",
-        "_log_epochs",
-        "_log_ordinals",
-        "_log_tracks",
-        "_sealed_at",
-        "_since",
-        "_tracks",
-        "_upper",
-        "source",
-    )
+    __slots__ = ("_head", "_log", "_lookup", "_since", "source")
 
     def __init__(self, source: str, *, since: int = 0, upper: int = 0) -> None:
-        if not 0 <= since <= upper:
+        if not 0 <= _integer("since", since) <= _integer("upper", upper) <= LARGEST:
             raise InvalidArgument(parameter="since", value=since, expected=f"an epoch from 0 to the upper, {upper}")
         self.source: Final = source
         self._since: Final = since
-        self._upper = upper
-        self._sealed_at: int | None = None
-        self._frontier = ORIGIN
-        self._tracks: Final[dict[str, _Track]] = {}
-        self._log_epochs: Final = array("q")
-        self._log_tracks: Final[list[_Track]] = []
-        self._log_ordinals: Final = array("q")
+        self._head = _Head(upper)
+        self._log = Log()
+        self._lookup = Lookup(self._log)
 
     @classmethod
     def load(
@@ -119,80 +118,90 @@ class RemapTable:
     ) -> RemapTable:
         """Return the table of stored changes `(epoch, partition, position)`, sorted by epoch.
 
-        Changes below `since` count as made at `since`. Raises `DamagedStore` when an epoch or a position goes back.
+        Changes below `since` count as made at `since`. Raises `DamagedStore` when an epoch or a position goes back,
+        or is no integer of 64 bits.
         """
+        numbers: dict[str, int] = {}
+        rows = [(epoch, numbers.setdefault(name, len(numbers)), position) for epoch, name, position in changes]
+        columns = columns_of_rows(source, {number: name for name, number in numbers.items()}, [rows] if rows else [])
+        return cls.of_columns(source, *columns, upper=upper, since=since, sealed_at=sealed_at)
+
+    @classmethod
+    def of_columns(
+        cls,
+        source: str,
+        partitions: Sequence[str],
+        epochs: Vector,
+        numbers: Vector,
+        positions: Vector,
+        *,
+        upper: int,
+        since: int = 0,
+        sealed_at: int | None = None,
+    ) -> RemapTable:
+        """Return the table of stored changes as columns: at `epochs[i]`, `partitions[numbers[i]]` came to
+        `positions[i]`. As `load`, for very many."""
         table = cls(source, since=since, upper=upper)
-        tracks = table._tracks
-        log_epoch = table._log_epochs.append
-        log_track = table._log_tracks.append
-        log_ordinal = table._log_ordinals.append
-        newest = since
-        for changed_at, partition, position in changes:
-            epoch = changed_at if changed_at > since else since
-            if epoch < newest:
-                raise DamagedStore(source=source, detail=f"epoch {epoch} comes after epoch {newest}")
-            newest = epoch
-            track = tracks.get(partition)
-            if track is None:
-                track = tracks[partition] = _Track(partition)
-            epochs, positions = track.epochs, track.positions
-            if position <= (positions[-1] if positions else 0):
-                raise DamagedStore(source=source, detail=f"partition {partition!r} goes back at epoch {epoch}")
-            if epochs and epochs[-1] == epoch:
-                if epoch != since:
-                    raise DamagedStore(source=source, detail=f"partition {partition!r} is twice in epoch {epoch}")
-                positions[-1] = position
-                continue
-            log_epoch(epoch)
-            log_track(track)
-            log_ordinal(len(epochs))
-            epochs.append(epoch)
-            positions.append(position)
-        table._sealed_at = None if sealed_at is None else max(sealed_at, since)
-        last = max(newest if tracks else -1, -1 if table._sealed_at is None else table._sealed_at)
+        log = log_of_rows(source, partitions, epochs, numbers, positions, since=since)
+        bound = int(log.columns(log.length - 1, log.length)[0, 0]) if log.length else -1
+        sealed_at = None if sealed_at is None else max(sealed_at, since)
+        last = max(bound, -1 if sealed_at is None else sealed_at)
         if last >= upper:
             raise DamagedStore(source=source, detail=f"epoch {last} is bound, but the timeline ends before {upper}")
-        now = {partition: track.positions[-1] for partition, track in tracks.items()}
-        table._frontier = Frontier(now, sealed=table._sealed_at is not None)
+        table._log, table._lookup = log, Lookup(log)
+        now = Frontier(log.positions_after(log.length), sealed=sealed_at is not None)
+        table._head = _Head(upper, log.length, bound, sealed_at, now)
         return table
+
+    def view(self) -> RemapTable:
+        """Return the table as it is now, in O(1): what is appended to either afterwards does not show in the other.
+
+        The first of them that grows goes on with what both share, the others copy it when they grow.
+        """
+        view = RemapTable(self.source, since=self._since, upper=self._head.upper)
+        view._log, view._lookup, view._head = self._log, self._lookup, self._head
+        return view
 
     def append(self, epoch: int, frontier: Frontier) -> None:
         """Bind `epoch` to `frontier`; the epochs from `upper` to it keep the frontier they had.
 
         Raises `FrontierRegressed` when the frontier is behind the current one, and `InvalidArgument` when the epoch
-        is bound already; then nothing has changed.
+        is bound already; then nothing has changed. Compares all partitions; see `extend`.
         """
-        if not self._upper <= epoch < LARGEST:
-            raise InvalidArgument(parameter="epoch", value=epoch, expected=f"an epoch from {self._upper} on")
-        if not frontier.follows(self._frontier):
-            raise FrontierRegressed(source=self.source, detail=f"from {self._frontier} to {frontier}")
-        moved = frontier.since(self._frontier)
-        if any(position > LARGEST for _, position in moved.values()):
-            raise InvalidArgument(parameter="position", value=max(frontier.values()), expected="at most 2**63 - 1")
-        for partition, (_, position) in moved.items():
-            track = self._tracks.get(partition)
-            if track is None:
-                track = self._tracks[partition] = _Track(partition)
-            self._log_epochs.append(epoch)
-            self._log_tracks.append(track)
-            self._log_ordinals.append(len(track.epochs))
-            track.epochs.append(epoch)
-            track.positions.append(position)
-        if frontier.sealed and self._sealed_at is None:
-            self._sealed_at = epoch
-        self._frontier = frontier
-        self._upper = epoch + 1
+        now = self._head.frontier
+        if not frontier.follows(now):
+            raise FrontierRegressed(source=self.source, detail=f"from {now} to {frontier}")
+        moved = {partition: position for partition, (_, position) in frontier.since(now).items()}
+        self._bind(epoch, moved, frontier)
+
+    def extend(self, epoch: int, changes: Mapping[str, int], *, sealed: bool = False) -> None:
+        """Bind `epoch` to the current frontier with these partitions at their new positions, each beyond its last.
+
+        What `append` does, given the difference alone: costs O(changes), however many partitions there are. Raises
+        what `append` raises.
+        """
+        head = self._head
+        Frontier(changes)  # refuses what is no position
+        log = self._own_log()
+        back = {partition: log.newest(partition) for partition in changes}
+        back = {partition: position for partition, position in back.items() if changes[partition] <= position}
+        if back or (changes and head.sealed_at is not None):
+            where = f"{back}" if head.sealed_at is None else f"the end at epoch {head.sealed_at}"
+            raise FrontierRegressed(source=self.source, detail=f"from {where} to {dict(changes)}")
+        length = log.length + len(changes)
+        end = sealed or head.sealed_at is not None
+        self._bind(epoch, changes, Frontier.deferred(partial(log.positions_after, length), sealed=end))
 
     def advance(self, upper: int) -> None:
         """Say that the epochs below `upper` are bound, and that the source kept its frontier since the last one."""
-        if not self._upper <= upper <= LARGEST:
-            raise InvalidArgument(parameter="upper", value=upper, expected=f"an epoch from {self._upper} on")
-        self._upper = upper
+        if not self._head.upper <= _integer("upper", upper) <= LARGEST:
+            raise InvalidArgument(parameter="upper", value=upper, expected=f"an epoch from {self._head.upper} on")
+        self._head = replace(self._head, upper=upper)
 
     @property
     def upper(self) -> int:
         """The epoch after the last bound one: bindings below it are final."""
-        return self._upper
+        return self._head.upper
 
     @property
     def since(self) -> int:
@@ -202,55 +211,94 @@ class RemapTable:
     @property
     def sealed_at(self) -> int | None:
         """The epoch from which the source is sealed, or None."""
-        return self._sealed_at
+        return self._head.sealed_at
 
     @property
     def frontier(self) -> Frontier:
         """Where the source stands now: the frontier of the newest epoch, `ORIGIN` before the first."""
-        return self._frontier
+        return self._head.frontier
 
     def __len__(self) -> int:
-        return len(self._log_epochs)
+        return self._head.length
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What goes to another process are the columns that a table is loaded from."""
+        epochs, numbers, _, positions = self._log.columns(0, len(self))
+        columns = (tuple(self._log.names), epochs.copy(), numbers.astype(np.int32), positions.copy())
+        made = partial(RemapTable.of_columns, upper=self.upper, since=self._since, sealed_at=self.sealed_at)
+        return made, (self.source, *columns)
 
     def __repr__(self) -> str:
-        return f"RemapTable({self.source!r}, {len(self)} changes, since={self._since}, upper={self._upper})"
+        return f"RemapTable({self.source!r}, {len(self)} changes, since={self._since}, upper={self.upper})"
 
     def epoch_of(self, partition: str, position: int) -> int:
         """Return the epoch that the record at `position` belongs to: the first whose frontier is beyond it.
 
-        Raises `NotYetBound` when no epoch holds it.
+        Raises `NotYetBound` when no epoch holds it, `InvalidArgument` for what is no partition or no position.
         """
-        if position < 0:
+        if not isinstance(partition, str):
+            raise InvalidArgument(parameter="partition", value=partition, expected="a text")
+        if _integer("position", position) < 0:
             raise InvalidArgument(parameter="position", value=position, expected="zero or more")
-        track = self._tracks.get(partition)
-        if track is not None:
-            found = bisect_right(track.positions, position)
-            if found < len(track.positions):
-                return track.epochs[found]
-        if self._sealed_at is not None:
-            return self._sealed_at
-        raise NotYetBound(source=self.source, partition=partition, position=position, upper=self._upper)
+        head, number = self._head, self._log.numbers.get(partition)
+        if number is not None:
+            epoch = self._lookup.epoch_of(number, min(position, LARGEST))
+            if epoch is not None and epoch <= head.last:  # a later one was appended since
+                return epoch
+        if head.sealed_at is not None:
+            return head.sealed_at
+        raise NotYetBound(source=self.source, partition=partition, position=position, upper=head.upper)
+
+    def epochs_of(self, partitions: Sequence[str | None], codes: Vector, positions: Vector) -> Vector:
+        """Return `epoch_of(partitions[codes[i]], positions[i])` for every row `i`, and -1 where that is an error.
+
+        Positions are from 0 to 2**63 - 2. See `index` for how, and `reclock.columns` for Arrow's columns. Raises
+        `InvalidArgument` for codes that name no partition.
+        """
+        if len(codes) and not 0 <= codes.min() <= codes.max() < len(partitions):
+            raise InvalidArgument(
+                parameter="codes", value=int(codes.max()), expected=f"numbers of the {len(partitions)} partitions"
+            )
+        head, known = self._head, self._log.numbers
+        numbers = np.array([known.get(p, -1) if p is not None else -1 for p in partitions], np.int64)
+        found = self._lookup.epochs_of(head.length, numbers, codes, positions)
+        nowhere = NOWHERE if head.sealed_at is None else head.sealed_at
+        if nowhere != NOWHERE or self._log.length != head.length:
+            found[(found == NOWHERE) | (found > head.last)] = nowhere
+        return found
+
+    def changes_between(self, partition: str, lower: int, upper: int) -> tuple[Vector, Vector]:
+        """Return positions and epochs of the changes by which the records `[lower, upper)` of a partition came in.
+
+        A record belongs to the first of them whose position is beyond it; those beyond the last are in no epoch, or
+        in that of the seal.
+        """
+        head, number = self._head, self._log.numbers.get(partition)
+        if number is None:
+            number = len(self._log.names)
+        positions, epochs = self._lookup.between(number, lower, upper)
+        seen = int(epochs.searchsorted(head.last, "right"))
+        return positions[:seen], epochs[:seen]
 
     def frontier_at(self, epoch: int) -> Frontier:
-        """Return the frontier bound to an epoch. Raises `EpochBelowSince` or `EpochNotMinted`."""
-        self._check(epoch, self._upper - 1)
-        if epoch == self._upper - 1:
-            return self._frontier
-        later = bisect_right(self._log_epochs, epoch)
-        if len(self) - later < len(self._tracks):
-            positions = dict(self._frontier.items())
-            for index in range(len(self) - 1, later - 1, -1):
-                positions[self._log_tracks[index].partition] = self._before(index)
-        else:
-            positions = {partition: track.at(epoch) for partition, track in self._tracks.items()}
-        return Frontier(positions, sealed=self._sealed_at is not None and self._sealed_at <= epoch)
+        """Return the frontier bound to an epoch. Raises `EpochBelowSince` or `EpochNotMinted`.
+
+        Of an epoch in the past its positions are laid out at the first look.
+        """
+        head = self._head
+        self._check(epoch, head.upper - 1)
+        length = min(self._log.until(epoch + 1), head.length)
+        sealed = head.sealed_at is not None and head.sealed_at <= epoch
+        if length == head.length and sealed == head.frontier.sealed:
+            return head.frontier
+        return Frontier.deferred(partial(self._log.positions_after, length), sealed=sealed)
 
     def inverse(self, epoch: int) -> Frontier:
         """Return the frontier to resume from, to read the epochs from `epoch` on: the bindings strictly before it.
 
         At or below `since` that is `ORIGIN`. Raises `EpochNotMinted` past `upper`.
         """
-        if epoch <= self._since:
+        if _integer("epoch", epoch) <= self._since:
             return ORIGIN
         return self.frontier_at(epoch - 1)
 
@@ -259,41 +307,72 @@ class RemapTable:
 
         Raises `EpochBelowSince` or `EpochNotMinted` when the epochs are not all there.
         """
-        if lower > upper:
+        if _integer("lower", lower) > _integer("upper", upper):
             raise InvalidArgument(parameter="upper", value=upper, expected=f"at least lower, {lower}")
-        self._check(lower, self._upper)
-        self._check(upper, self._upper)
-        first = bisect_left(self._log_epochs, lower)
-        last = bisect_left(self._log_epochs, upper, lo=first)
-        found = [self._slice(i) for i in range(first, last)]
+        head, names = self._head, self._log.names
+        self._check(lower, head.upper)
+        self._check(upper, head.upper)
+        first, last = self._log.until(lower), min(self._log.until(upper), head.length)
+        rows = self._log.columns(first, last).T.tolist()
+        found = [Slice(self.source, epoch, names[number], start, end) for epoch, number, start, end in rows]
         found.sort(key=_BY_PLACE)
         return found
 
     def changes(self) -> Iterator[tuple[int, str, int]]:
         """Yield the changes `(epoch, partition, position)` in epoch order: what `load` takes."""
-        for epoch, track, ordinal in zip(self._log_epochs, self._log_tracks, self._log_ordinals, strict=True):
-            yield epoch, track.partition, track.positions[ordinal]
+        names = self._log.names
+        for epoch, number, _, position in self._log.columns(0, len(self)).T.tolist():
+            yield epoch, names[number], position
 
     def compacted(self, since: int) -> RemapTable:
         """Return this table with the epochs below `since` made indistinguishable."""
-        if not self._since <= since <= max(self._upper - 1, 0):
+        head = self._head
+        if not self._since <= _integer("since", since) <= max(head.upper - 1, 0):
             raise InvalidArgument(
-                parameter="since", value=since, expected=f"an epoch from {self._since} on, below {self._upper}"
+                parameter="since", value=since, expected=f"an epoch from {self._since} on, below {head.upper}"
             )
-        return RemapTable.load(self.source, self.changes(), upper=self._upper, since=since, sealed_at=self._sealed_at)
+        epochs, numbers, _, positions = self._log.columns(0, head.length)
+        return RemapTable.of_columns(
+            self.source,
+            self._log.names,
+            epochs,
+            numbers,
+            positions,
+            upper=head.upper,
+            since=since,
+            sealed_at=head.sealed_at,
+        )
 
-    def _before(self, index: int) -> int:
-        """The position that the change at `index` of the log moved away from."""
-        ordinal = self._log_ordinals[index]
-        return self._log_tracks[index].positions[ordinal - 1] if ordinal else 0
+    def _own_log(self) -> Log:
+        """The log, of which this table has all changes: a copy when another view has gone on with the shared one."""
+        if self._log.length != self._head.length:
+            self._log = self._log.prefix(self._head.length)
+            self._lookup = Lookup(self._log)
+        return self._log
 
-    def _slice(self, index: int) -> Slice:
-        track = self._log_tracks[index]
-        upper = track.positions[self._log_ordinals[index]]
-        return Slice(self.source, self._log_epochs[index], track.partition, self._before(index), upper)
+    def _bind(self, epoch: int, changes: Mapping[str, int], frontier: Frontier) -> None:
+        head = self._head
+        if not head.upper <= _integer("epoch", epoch) < LARGEST:
+            raise InvalidArgument(parameter="epoch", value=epoch, expected=f"an epoch from {head.upper} on")
+        if any(position > LARGEST for position in changes.values()):
+            raise InvalidArgument(parameter="position", value=max(changes.values()), expected="at most 2**63 - 1")
+        log = self._own_log()
+        for partition, position in changes.items():
+            self._lookup.append(log.append(epoch, partition, position), epoch, position)
+        sealed_at = epoch if frontier.sealed and head.sealed_at is None else head.sealed_at
+        last = epoch if changes else head.last
+        self._head = _Head(epoch + 1, log.length, last, sealed_at, frontier)
 
     def _check(self, epoch: int, last: int) -> None:
-        if epoch < self._since:
+        if _integer("epoch", epoch) < self._since:
             raise EpochBelowSince(source=self.source, epoch=epoch, since=self._since)
         if epoch > last:
-            raise EpochNotMinted(source=self.source, epoch=epoch, upper=self._upper)
+            raise EpochNotMinted(source=self.source, epoch=epoch, upper=self._head.upper)
+
+
+def _integer(parameter: str, value: int) -> int:
+    """Return what can be an epoch or a position: integers of any width, never a number that was rounded."""
+    try:
+        return index(value)
+    except TypeError:
+        raise InvalidArgument(parameter=parameter, value=value, expected="an integer") from None

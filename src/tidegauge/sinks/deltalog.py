@@ -42,6 +42,7 @@ from tidegauge.errors.sinks import (
     UnsupportedTable,
 )
 from tidegauge.sinks.columns import EPOCH, differences, rows_schema, stored
+from tidegauge.sinks.deltahistory import version_of
 from tidegauge.sinks.location import inside, make_folder, synchronise, writing
 from tidegauge.sinks.protocol import OutputId, StagedFile
 from tidegauge.sinks.staging import check_span, staged_status
@@ -131,6 +132,18 @@ class DeltaLog:
     def uris(self, files: Sequence[StagedFile]) -> list[str]:
         """Return absolute paths of the files."""
         return [str(inside(self._folder, file.path)) for file in files]
+
+    def version_of(self, epoch: int) -> str | None:
+        """Return the number of the version that brought the epoch, None when the log no longer has its entry."""
+        self._refresh()
+        if self._table is None or not 0 <= epoch < self._read_upper():
+            return None
+        try:
+            log, newest = Path(self._folder, "_delta_log"), self._table.version()
+            found = version_of(log, self._output, self._life, epoch, newest=newest)
+        except OSError as error:
+            raise TableUnavailable(table=self._folder, detail=str(error)) from error
+        return None if found is None else str(found)
 
     # -- the comparison
 

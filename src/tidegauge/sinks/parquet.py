@@ -28,6 +28,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -168,12 +169,20 @@ class ParquetChain:
         """Return absolute paths of the files."""
         return [str(inside(self._folder, file.path)) for file in files]
 
+    def version_of(self, epoch: int) -> str | None:
+        """Return the name of the folder whose commit brought the epoch, None for one that is not held."""
+        self._follow()
+        if not 0 <= epoch < self._upper:
+            return None
+        return folder_name(self._lowers[bisect_right(self._lowers, epoch) - 1])
+
     # -- the chain
 
     def _forget(self) -> None:
         self._upper = 0
         self._schema: pa.Schema | None = None
         self._files: list[StagedFile] = []
+        self._lowers: list[int] = []
         self._last: tuple[Path, _Stamp] | None = None
 
     def _follow(self) -> None:
@@ -196,6 +205,7 @@ class ParquetChain:
             reached.add(folder_name(manifest.lower))
             self._upper = manifest.upper
             self._files.extend(manifest.files)
+            self._lowers.append(manifest.lower)
             if manifest.schema is not None:
                 self._schema = manifest.schema
             path = Path(self._folder, folder_name(manifest.lower), MANIFEST)

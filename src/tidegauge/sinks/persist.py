@@ -102,11 +102,12 @@ def persist(
     output: str,
     table: Table,
     env: Env,
+    confirm: Callable[[], None],
     backoff: Callable[[int], float],
     failures: FailureLog,
     watcher: OutputWatcher,
 ) -> Stream[Committed]:
-    """Build the operator for one output."""
+    """Build the operator for one output. `confirm` raises when this driver is no longer to write."""
     builder = OperatorBuilder(manifests.scope, f"persist {output}")
     builder.input(manifests)
     committed: Stream[Committed] = builder.output()
@@ -126,8 +127,10 @@ def persist(
                 table.discard(manifest.files)
             elif verdict == "commit":
                 with env.effect("commit output"):
+                    confirm()  # a table compares its upper, and knows nothing of who may write
                     table.commit(table.upper, manifest.upper, manifest.schema, manifest.files, write=manifest.job)
             else:
+                confirm()
                 last = manifest.upper - 1
                 raise SpanConflict(output=output, lower=manifest.lower, last=last, actual=table.upper)
             failures.passed(output, table.upper)

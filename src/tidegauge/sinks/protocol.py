@@ -111,6 +111,13 @@ class Table(Protocol):
         """Return full paths or URIs of the given files, for a reader."""
         ...
 
+    def version_of(self, epoch: int) -> str | None:
+        """Return which commit of the table brought an epoch, in the table's own words.
+
+        None where the table does not hold the epoch, or no longer knows by which commit.
+        """
+        ...
+
 
 @runtime_checkable
 class Sweeping(Protocol):

@@ -17,9 +17,10 @@ from typing import Any, Protocol, runtime_checkable
 import pyarrow as pa
 
 from tidegauge.remap.binding import Bound, Probe, Slice
+from tidegauge.remap.fromtime import PARTITIONS, FromTime, FromTimes
 from tidegauge.remap.frontier import Frontier
 
-__all__ = ["BAD_RECORDS", "BadRecord", "OnBadRecord", "Source", "Split"]
+__all__ = ["BAD_RECORDS", "BadRecord", "Clocked", "OnBadRecord", "Source", "Split", "from_time_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,3 +108,24 @@ class Source(Protocol):
     def acknowledge(self, frontier: Frontier) -> None:
         """Tell upstream that everything before `frontier` is durable in every output. Idempotent."""
         ...
+
+
+@runtime_checkable
+class Clocked(Protocol):
+    """A source that says what kind of clock it goes by. Others go by `PARTITIONS`.
+
+    What is bound of it is checked by its clock, and the kind is kept: another one under the same name is refused.
+    """
+
+    @property
+    def from_time(self) -> FromTime:
+        """The clock. It stays of one kind as long as the source has its name."""
+        ...
+
+
+def from_time_of(source: Source) -> FromTime:
+    """Return the clock of a source. Raises `InvalidArgument` for what is none."""
+    if not isinstance(source, Clocked):
+        return PARTITIONS
+    FromTimes(source.from_time)  # refuses what is no FromTime
+    return source.from_time

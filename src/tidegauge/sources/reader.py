@@ -5,7 +5,8 @@ frontier that it last reported, so the scope's own frontier says how far upstrea
 only when the source said that it is sealed (law 5). A source that cannot be probed keeps its capability: `Transient`
 errors are tried again with growing delays, a `Definite` one parks the reader for good.
 
-Probes run beside the worker (`spawn`), so a slow upstream holds up nobody else.
+Probes run beside the worker (`spawn`), so a slow upstream holds up nobody else. What a source says is checked by its
+clock; what does not pass is an error like any other, and the source is asked again.
 
 >>> [backoff(attempt) for attempt in (1, 2, 3, 20)]
 [0.2, 0.4, 0.8, 30.0]
@@ -22,9 +23,10 @@ from tidegauge.env import Env
 from tidegauge.errors.base import Definite, TidegaugeError, Transient
 from tidegauge.errors.running import SourceUnreachable
 from tidegauge.remap.binding import Probe
+from tidegauge.remap.checked import checked_probe
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.round import Answer, Tick
-from tidegauge.sources.protocol import Source
+from tidegauge.sources.protocol import Source, from_time_of
 
 __all__ = ["Spawn", "backoff", "reader"]
 
@@ -50,10 +52,14 @@ def reader(
     *,
     ticks: EventQueue,
     acknowledgements: EventQueue,
+    confirm: Callable[[], None],
     env: Env,
     spawn: Spawn,
 ) -> Stream[Answer]:
-    """Build the reader of one source. Its output carries one `Answer` for each `Tick`."""
+    """Build the reader of one source. Its output carries one `Answer` for each `Tick`.
+
+    `confirm` raises when this driver is no longer to acknowledge.
+    """
     builder = OperatorBuilder(scope, f"reader {name}")
     answers: Stream[Answer] = builder.output()
 
@@ -62,6 +68,7 @@ def reader(
         wake = context.sync_activator()
         ticks.attach(wake)
         acknowledgements.attach(wake)
+        clock = from_time_of(source)
         pending: tuple[int, Future[Probe]] | None = None
         attempt = 0
         quiet_until = float("-inf")
@@ -81,6 +88,7 @@ def reader(
                 return
             try:
                 with env.effect("acknowledge"):
+                    confirm()
                     source.acknowledge(owed)
             except (OSError, Transient):
                 context.activator.activate_after(backoff(attempt + 1))
@@ -90,7 +98,7 @@ def reader(
         def ask(tick: Tick) -> None:
             nonlocal pending
             now = env.now()
-            future = spawn(lambda: source.probe(tick.bound, now=now))
+            future = spawn(lambda: checked_probe(name, clock, tick.bound, source.probe(tick.bound, now=now)))
             pending = (tick.number, future)
             future.add_done_callback(lambda _future: wake.activate())
 

@@ -1,4 +1,4 @@
-"""The same jobs for every engine and every kind of session: `python -m tests.pipeline.engine.cases URL FOLDER`."""
+"""The same jobs for every engine and every kind of session."""
 
 from __future__ import annotations
 
@@ -132,8 +132,8 @@ def session_at(url: str) -> Any:
     return builder.getOrCreate()
 
 
-def main(url: str, folder: Path) -> None:
-    session = session_at(url)
+def run_cases(session: Any, folder: Path) -> dict[str, dict[str, Any]]:
+    """Run all jobs on a session. Raises when an engine that is closed leaves its job, or takes the session along."""
     engine = SparkEngine(session)
     jobs = {**arrow_plans(folder), **spark_plans(folder)}
     found = {case: run_case(engine, folder, case, plans) for case, plans in jobs.items()}
@@ -143,9 +143,4 @@ def main(url: str, folder: Path) -> None:
         raise RuntimeError(f"closing the engine left its job: {ended}")  # noqa: TRY004 - the test failed
     if session.range(3).count() != 3:
         raise RuntimeError("closing the engine closed a session that it was given")
-    session.stop()
-    print(json.dumps(found))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    return found

@@ -1,7 +1,4 @@
-"""Real Spark on this machine, from PySpark's own files: a standalone cluster of two workers, and a Connect server.
-
-One Python process can hold either a classic or a Connect session, so tests drive these from processes of their own.
-"""
+"""Real Spark on this machine, from PySpark's own files: a standalone cluster of two workers, and a Connect server."""
 
 from __future__ import annotations
 
@@ -115,14 +112,3 @@ def connect_server(folder: Path, *, master: str = "local[2]") -> Iterator[str]:
     with java(folder, "connect", *submit, "--class", server, "spark-internal") as (process, log):
         until(listening, process, log)
         yield f"sc://127.0.0.1:{port}"
-
-
-def drive(url: str, folder: Path) -> dict[str, dict[str, object]]:
-    """Run all cases of `cases.py` in a process of its own, on the Spark at `url`, and return what they gave."""
-    command = [sys.executable, "-m", "tests.pipeline.engine.cases", url, str(folder)]
-    environ = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=240, check=False)
-    if done.returncode != 0:
-        raise RuntimeError(f"the cases failed on {url}:\n{done.stderr[-4000:]}")
-    found: dict[str, dict[str, object]] = json.loads(done.stdout.splitlines()[-1])
-    return found

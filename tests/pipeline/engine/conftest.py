@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.pipeline.engine import cases, clusters
+from tests.pipeline.engine.elsewhere import Found, drive
 
 from tidegauge.pipeline.engine import LocalEngine, SparkEngine
 
@@ -34,14 +35,14 @@ def spark(classic: Any) -> Iterator[SparkEngine]:
 
 
 @pytest.fixture(scope="session")
-def connect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a Connect server."""
-    with clusters.connect_server(tmp_path_factory.mktemp("connect")) as url:
-        yield url
+def connect(tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """What is found on a Connect server."""
+    with clusters.connect_server(tmp_path_factory.mktemp("server")) as url:
+        return drive(url, tmp_path_factory.mktemp("connect"))
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a standalone cluster with two workers."""
-    with clusters.standalone(tmp_path_factory.mktemp("cluster")) as url:
-        yield url
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Found:
+    """What is found on a standalone cluster with two workers."""
+    with clusters.standalone(tmp_path_factory.mktemp("workers")) as url:
+        return drive(url, tmp_path_factory.mktemp("cluster"))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tests.pipeline.engine.whole_flow import on_spark
+from tests.pipeline.engine.elsewhere import Found
 
 import tidegauge as tg
 from tidegauge.pipeline.engine import SparkEngine
@@ -45,10 +45,8 @@ def test_a_flow_whose_task_is_killed_once_loses_and_doubles_nothing(spark: Spark
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds the executor by /proc")
-def test_a_flow_on_a_cluster_goes_on_without_an_executor_that_is_killed(cluster: str, tmp_path: Path) -> None:
-    found = on_spark(cluster, tmp_path, "deadly_flow")
-    assert (tmp_path / "again").exists(), "no task was lost"
-    written = [json.loads(line) for file in sorted((tmp_path / "in").glob("*.jsonl")) for line in file.open()]
-    ids = {output: sorted(json.loads(row)["id"] for row in rows) for output, rows in found.items()}
-    assert ids["plain"] == ids["deadly"] == sorted(order["id"] for order in written)
-    assert ids["large"] == sorted(order["id"] for order in written if order["amount"] > 20)
+def test_a_flow_on_a_cluster_goes_on_without_an_executor_that_is_killed(cluster: Found) -> None:
+    ids = {output: sorted(json.loads(row)["id"] for row in rows) for output, rows in cluster.survivors.items()}
+    orders = [json.loads(row) for row in cluster.rows["orders"]]
+    assert ids["plain"] == ids["deadly"] == sorted(order["id"] for order in orders)
+    assert ids["large"] == sorted(order["id"] for order in orders if order["amount"] > 20)

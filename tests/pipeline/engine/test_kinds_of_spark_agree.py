@@ -7,17 +7,16 @@ from typing import Any
 
 import pytest
 from tests.pipeline.engine.cases import ROWS, arrow_plans, run_case, spark_plans
-from tests.pipeline.engine.clusters import drive
+from tests.pipeline.engine.elsewhere import Found
 
 from tidegauge.pipeline.engine import LocalEngine, SparkEngine
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
-@pytest.fixture
-def expected(spark: SparkEngine, tmp_path: Path) -> dict[str, Any]:
-    folder = tmp_path / "classic"
-    folder.mkdir()
+@pytest.fixture(scope="module")
+def expected(classic: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    spark, folder = SparkEngine(classic), tmp_path_factory.mktemp("classic")
     jobs = {**arrow_plans(folder), **spark_plans(folder)}
     return {case: run_case(spark, folder, case, plans) for case, plans in jobs.items()}
 
@@ -55,13 +54,9 @@ def test_the_local_engine_gives_what_spark_gives(
         assert run_case(local, folder, case, plans) == expected[case]
 
 
-def test_a_connect_session_gives_what_a_classic_one_gives(
-    expected: dict[str, Any], tmp_path: Path, connect: str
-) -> None:
-    assert drive(connect, tmp_path) == expected
+def test_a_connect_session_gives_what_a_classic_one_gives(expected: dict[str, Any], connect: Found) -> None:
+    assert connect.cases == expected
 
 
-def test_two_standalone_workers_give_what_one_process_gives(
-    expected: dict[str, Any], tmp_path: Path, cluster: str
-) -> None:
-    assert drive(cluster, tmp_path) == expected
+def test_two_standalone_workers_give_what_one_process_gives(expected: dict[str, Any], cluster: Found) -> None:
+    assert cluster.cases == expected

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.pipeline.engine import whole_flow
-from tests.pipeline.engine.whole_flow import Rows, on_spark
+from tests.pipeline.engine.elsewhere import Found
+from tests.pipeline.engine.whole_flow import Rows
 
 import tidegauge as tg
 
@@ -49,13 +51,13 @@ def test_the_local_engine_reads_every_record_once(local: Rows) -> None:
     }
 
 
-def test_a_flow_on_a_classic_session(local: Rows, tmp_path: Path) -> None:
-    check(on_spark("local[2]", tmp_path), local)
+def test_a_flow_on_a_classic_session(local: Rows, classic: Any, tmp_path: Path) -> None:
+    check(whole_flow.run_flows(classic, tmp_path), local)
 
 
-def test_a_flow_on_a_connect_session(local: Rows, tmp_path: Path, connect: str) -> None:
-    check(on_spark(connect, tmp_path), local)
+def test_a_flow_on_a_connect_session(local: Rows, connect: Found) -> None:
+    check(connect.rows, local)
 
 
-def test_a_flow_on_a_cluster_of_two_workers(local: Rows, tmp_path: Path, cluster: str) -> None:
-    check(on_spark(cluster, tmp_path), local)
+def test_a_flow_on_a_cluster_of_two_workers(local: Rows, cluster: Found) -> None:
+    check(cluster.rows, local)

@@ -1,26 +1,22 @@
-"""Whole flows, run on the Spark at a URL from a process of their own: `python -m tests.pipeline.engine.whole_flow URL
-ROOT [FLOW...]`.
-
-Without a URL they can be run by any engine. `rows` reads their tables back, as data that can be compared and sent.
-"""
+"""Whole flows: what they read, what they do, and what is in their tables, as data that can be compared and sent."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from tests.pipeline.engine import cases
-from tests.pipeline.engine.clusters import ROOT
+from pyspark import cloudpickle
 
 import tidegauge as tg
 from tidegauge.pipeline.engine import SparkEngine
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
 
 Rows = dict[str, list[str]]
 
@@ -116,37 +112,26 @@ def rows(flow: tg.Dataflow) -> Rows:
     return found
 
 
-FLOWS = {make.__name__: make for make in (arrow_flow, spark_flow, deadly_flow)}
-
-
-def on_spark(url: str, root: Path, *flows: str) -> Rows:
-    """Run flows on the Spark at a URL, from a process of its own, and return what is in their tables."""
+def run_flows(session: Any, root: Path) -> Rows:
+    """Run the flows that make the same tables everywhere on a session, and return what is in their tables."""
     fill(root)
-    command = [sys.executable, "-m", "tests.pipeline.engine.whole_flow", url, str(root), *flows]
-    environ = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=280, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
-    found: Rows = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
-def main() -> None:
-    """Run the flows that are named, or those that make the same tables everywhere, and print what is in them."""
-    url, root, *names = sys.argv[1:]
-    session = cases.session_at(url)
     engine = SparkEngine(session)
     found = {}
-    for make in [FLOWS[name] for name in names] or [arrow_flow, spark_flow]:
-        flow = make(Path(root))
+    for flow in (arrow_flow(root), spark_flow(root)):
         flow.run("caught-up", engine=engine)
         found.update(rows(flow))
-    if not names:
-        frame = tg.read(session, spark_flow(Path(root)), "large", as_of=0)
-        found["large as of 0, by Spark"] = [str(frame.count())]
     engine.close()
-    session.stop()
-    print(json.dumps(found))
+    frame = tg.read(session, spark_flow(root), "large", as_of=0)
+    return {**found, "large as of 0, by Spark": [str(frame.count())]}
 
 
-if __name__ == "__main__":
-    main()
+def run_deadly(session: Any, root: Path) -> Rows:
+    """Run the flow that loses an executor. Raises when none was lost."""
+    fill(root)
+    engine = SparkEngine(session)
+    flow = deadly_flow(root)
+    flow.run("caught-up", engine=engine)
+    engine.close()
+    if not (root / "again").exists():
+        raise RuntimeError("no task was lost")
+    return rows(flow)

@@ -1,4 +1,4 @@
-"""Stores on files of their own, a clock that stands still until it is moved, and drivers that are told apart."""
+"""Stores of both kinds, each empty, a clock that stands still until it is moved, and drivers that are told apart."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.postgres import Server
 
 from tidegauge.env import Env
 from tidegauge.remap.binding import Proposal
@@ -36,9 +37,23 @@ def env(clock: Clock) -> Env:
     return Env(now=clock)
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], str]:
+    """Gives addresses of stores that are not there yet: files, then schemas on a real server."""
+    if request.param == "sqlite":
+        return lambda name: f"sqlite:///{tmp_path}/{name}.db"
+    server: Server = request.getfixturevalue("postgres")
+    return lambda _name: server.place()
+
+
 @pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/store.db"
+def url(place: Callable[[str], str]) -> str:
+    return place("store")
+
+
+@pytest.fixture
+def another_url(place: Callable[[str], str]) -> str:
+    return place("another")
 
 
 @pytest.fixture

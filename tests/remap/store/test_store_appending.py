@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.remap.store.raw import sql
 
 from tidegauge.env import Env
 from tidegauge.errors.flow import InvalidArgument, UnknownName
 from tidegauge.errors.store import FrontierRegressed, NotYetBound, SinceTooFar, UpperMismatch
 from tidegauge.remap.binding import Detail, Proposal
 from tidegauge.remap.frontier import ORIGIN, Frontier
-from tidegauge.remap.store import Holder, Lease, SourceSpec, Store, schema
+from tidegauge.remap.store import Holder, Lease, SourceSpec, Store, views
 from tidegauge.remap.table import RemapTable
 
 Bind = Callable[[int, dict[str, int]], int]
@@ -27,20 +26,12 @@ def at(positions: dict[str, int]) -> Proposal:
     return Proposal(frontier=Frontier(positions))
 
 
-def rows(tmp_path: Path, query: str) -> list[tuple[object, ...]]:
-    connection = sqlite3.connect(tmp_path / "store.db")
-    try:
-        return connection.execute(query).fetchall()
-    finally:
-        connection.close()
-
-
 def table(store: Store, source: str = "orders") -> RemapTable:
     return store.load("shop").sources[source].table
 
 
 def test_t11_a_stale_minter_fails_once_and_then_binds_only_its_own_part(
-    opened: Callable[[], Store], store: Store, lease: Lease, clock: Callable[[], datetime], tmp_path: Path
+    opened: Callable[[], Store], store: Store, lease: Lease, clock: Callable[[], datetime], url: str
 ) -> None:
     other = opened()
     store.append(lease, expected=0, at=clock(), proposals={"orders": at({"p0": 3})})
@@ -49,7 +40,7 @@ def test_t11_a_stale_minter_fails_once_and_then_binds_only_its_own_part(
     assert caught.value.evidence == {"flow": "shop", "what": "bound", "expected": 0, "actual": 1}
     upper = other.load("shop").flow.upper
     assert other.append(lease, expected=upper, at=clock(), proposals={"orders": at({"p0": 5})}) == 1
-    assert rows(tmp_path, "SELECT epoch, position FROM bindings ORDER BY epoch") == [(0, 3), (1, 5)]
+    assert sql(url, "SELECT epoch, position FROM changes ORDER BY epoch") == [(0, 3), (1, 5)]
 
 
 def test_a_store_sees_what_another_bound_in_between(
@@ -97,12 +88,18 @@ def test_t12_the_first_binding_is_epoch_0(bind: Bind, store: Store) -> None:
         table(store).epoch_of("p0", 8)
 
 
-def test_t13_a_frontier_that_goes_back_writes_nothing(bind: Bind, store: Store, tmp_path: Path) -> None:
+def test_t13_a_frontier_that_goes_back_writes_nothing(bind: Bind, store: Store, url: str) -> None:
     bind(0, {"p0": 5, "p1": 5})
     for behind in ({"p0": 4, "p1": 9}, {"p0": 9}):
         with pytest.raises(FrontierRegressed):
             bind(1, behind)
-    assert (store.load("shop").flow.upper, len(rows(tmp_path, "SELECT * FROM bindings"))) == (1, 2)
+    assert (store.load("shop").flow.upper, len(sql(url, "SELECT * FROM changes"))) == (1, 2)
+
+
+def test_epochs_that_no_column_can_hold_are_asked_for_in_vain(bind: Bind, store: Store) -> None:
+    bind(0, {"p0": 5})
+    assert [r.epoch for r in store.epochs("shop", first=-(2**70), last=2**70)] == [0]
+    assert store.epochs("shop", first=2**63) == store.epochs("shop", last=-(2**63) - 1) == []
 
 
 @pytest.mark.parametrize("expected", [0, 3])
@@ -178,11 +175,11 @@ def test_what_was_appended_is_what_is_loaded_also_after_compaction(
     assert (after.since, after.frontier) == (since, model.frontier)
 
 
-def test_binding_one_partition_of_many_writes_one_row(bind: Bind, tmp_path: Path) -> None:
+def test_binding_one_partition_of_many_writes_one_row(bind: Bind, url: str) -> None:
     many = {f"p{i}": 1 for i in range(1000)}
     bind(0, many)
     bind(1, {**many, "p7": 2})
-    assert rows(tmp_path, "SELECT epoch, count(*) FROM bindings GROUP BY epoch") == [(0, 1000), (1, 1)]
+    assert sql(url, "SELECT epoch, count(*) FROM changes GROUP BY epoch") == [(0, 1000), (1, 1)]
 
 
 def test_details_are_kept_by_partition_and_the_newest_count(
@@ -282,8 +279,8 @@ def test_a_flow_that_was_never_run_is_not_there(store: Store, lease: Lease) -> N
             ask("sohp")
 
 
-def test_the_documented_query_finds_the_epoch_of_a_position(bind: Bind, store: Store, tmp_path: Path) -> None:
+def test_the_documented_query_finds_the_epoch_of_a_position(bind: Bind, store: Store, url: str) -> None:
     bind(0, {"p0": 1000})
     bind(1, {"p0": 2000})
-    query = str(schema.__doc__).partition("orders:\n")[2]
-    assert rows(tmp_path, query) == [(table(store).epoch_of("p0", 1234),)]
+    query = str(views.__doc__).partition("orders:\n")[2]
+    assert sql(url, query) == [(table(store).epoch_of("p0", 1234),)]

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.remap.store.raw import dump
 
 from tidegauge.env import Effect, Env
 from tidegauge.errors.flow import InvalidArgument, NameTaken
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import Frontier
-from tidegauge.remap.store import Holder, OutputSpec, SourceSpec, Store, schema
+from tidegauge.remap.store import Holder, OutputSpec, SourceSpec, Store
 
 NOW = datetime(2026, 11, 20, 17, tzinfo=UTC)
 WRITES: list[Effect] = [
@@ -59,26 +59,24 @@ def drive(url: str, env: Env) -> None:
         store.close()
 
 
-def dump(path: Path) -> dict[str, list[tuple[object, ...]]]:
-    connection = sqlite3.connect(path)
-    try:
-        names = schema.metadata.tables
-        return {name: sorted(connection.execute(f"SELECT * FROM {name}"), key=repr) for name in names}
-    finally:
-        connection.close()
-
-
 def world(point: Callable[[str], None] = lambda _: None) -> Env:
     return Env(now=lambda: NOW, unique=lambda: "b" * 32, point=point)
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What is in a store after a life that nothing disturbed. It is the same in every kind of store."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('calm')}/store.db"
+    drive(url, world())
+    return dump(url)
 
 
 @pytest.mark.parametrize("effect", WRITES)
 @pytest.mark.parametrize("side", ["before", "after"])
 def test_after_a_crash_the_next_run_ends_where_an_undisturbed_one_does(
-    tmp_path: Path, side: str, effect: str
+    url: str, calm: dict[str, Any], side: str, effect: str
 ) -> None:
-    drive(f"sqlite:///{tmp_path}/calm.db", world())
-    url, struck = f"sqlite:///{tmp_path}/store.db", 0
+    struck = 0
 
     def strike(point: str) -> None:
         nonlocal struck
@@ -91,32 +89,30 @@ def test_after_a_crash_the_next_run_ends_where_an_undisturbed_one_does(
             drive(url, world(strike))
     drive(url, world())
     assert struck > 0
-    assert dump(tmp_path / "store.db") == dump(tmp_path / "calm.db")
+    assert dump(url) == calm
 
 
 @pytest.mark.parametrize("effect", WRITES)
-def test_an_effect_is_there_after_it_and_not_before_it(tmp_path: Path, effect: str) -> None:
-    path = tmp_path / "store.db"
+def test_an_effect_is_there_after_it_and_not_before_it(url: str, effect: str) -> None:
     seen: dict[str, object] = {}
 
     def look(point: str) -> None:
         if point.endswith(effect):
-            seen.setdefault(point.partition(" ")[0], dump(path))
+            seen.setdefault(point.partition(" ")[0], dump(url))
 
-    drive(f"sqlite:///{path}", world(look))
+    drive(url, world(look))
     assert seen["before"] != seen["after"]
 
 
-def test_a_transaction_that_fails_half_way_writes_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    store = Store.open(f"sqlite:///{path}", env=world())
+def test_a_transaction_that_fails_half_way_writes_nothing(url: str) -> None:
+    store = Store.open(url, env=world())
     lease = store.acquire("shop", holder=ME)
     store.register(lease, sources={"first": SourceSpec({}), "second": SourceSpec({})}, outputs={})
-    before = dump(path)
+    before = dump(url)
     good = Proposal(frontier=Frontier({"p0": 1}))
     bad = Proposal(frontier=Frontier({"p0": 1, "p1": 2**63}))
     with pytest.raises(InvalidArgument):
         store.append(lease, expected=0, at=NOW, proposals={"first": good, "second": bad})
-    assert dump(path) == before
+    assert dump(url) == before
     assert store.append(lease, expected=0, at=NOW, proposals={"first": good, "second": good}) == 0
     store.close()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.remap.store.raw import sql
 
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.engine import ExpressionFailed
@@ -77,14 +76,12 @@ def test_a_failure_of_an_output_is_over_when_its_table_holds_the_epoch(table_upp
     ],
 )
 def test_a_password_in_what_a_function_raised_does_not_get_into_the_store(
-    text: str, store: Store, lease: Lease, raw: str, tmp_path: Path
+    text: str, store: Store, lease: Lease, raw: str, url: str
 ) -> None:
     error = BatchFunctionFailed(function="f", output=raw, error=f"ValueError: {text}", epoch=1)
     store.record_output_failure(lease, raw, 1, error)
     store.record_failure(lease, "orders", 1, error)
-    connection = sqlite3.connect(tmp_path / "store.db")
-    found = connection.execute("SELECT failure FROM outputs UNION ALL SELECT failure FROM sources").fetchall()
-    connection.close()
+    found = sql(url, "SELECT failure FROM outputs UNION ALL SELECT failure FROM sources")
     assert "***" in str(found)
     assert "hunter2" not in str(found)
 

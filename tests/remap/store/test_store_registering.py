@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable
 from datetime import datetime
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from tests.remap.store.raw import sql
 
 from tidegauge.env import Env
 from tidegauge.errors.flow import InvalidArgument, NameTaken, UnknownName
@@ -17,6 +16,7 @@ from tidegauge.errors.store import SchemaChanged, UnsupportedType
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.store import Holder, Lease, OutputSpec, SourceSpec, Store
+from tidegauge.remap.store.schema import LONGEST_NAME
 
 ID = pa.schema([("id", pa.int64()), ("user", pa.string())])
 HOSTILE = [
@@ -26,7 +26,11 @@ HOSTILE = [
     "new\nline",
     "naïve ☃ 潮",
     "back\\slash/../etc",
+    63 * "ä" + "1",  # PostgreSQL cuts what it names itself after 63 bytes
+    63 * "ä" + "2",
+    LONGEST_NAME * "x",
 ]
+REFUSED = ["NUL \0 in it", "half a \ud83c character", (LONGEST_NAME + 1) * "x", LONGEST_NAME // 2 * "潮"]
 
 
 def test_registering_again_changes_the_configuration_and_nothing_else(store: Store, lease: Lease) -> None:
@@ -126,14 +130,36 @@ def test_names_are_data(store: Store, env: Env, name: str) -> None:
     assert (loaded.outputs[name].source, loaded.flow.published) == (name, 1)
 
 
+def test_names_of_one_beginning_are_different_names(store: Store, env: Env) -> None:
+    one, other = (store.acquire(63 * "ä" + end, holder=Holder.current(env)) for end in "12")
+    assert one.flow_id != other.flow_id
+
+
+@pytest.mark.parametrize("name", REFUSED, ids=["NUL", "half", "long", "long in UTF-8"])
+def test_names_that_not_every_database_keeps_are_refused_by_all(
+    store: Store, env: Env, lease: Lease, name: str
+) -> None:
+    bound = Proposal(frontier=Frontier({name: 1}))
+    writes: list[Callable[[], object]] = [
+        lambda: store.acquire(name, holder=Holder.current(env)),
+        lambda: store.flow(name),
+        lambda: store.register(lease, sources={name: SourceSpec({})}, outputs={}),
+        lambda: store.register(lease, sources={}, outputs={name: OutputSpec("orders", {})}),
+        lambda: store.append(lease, expected=0, at=env.now(), proposals={"orders": bound}),
+    ]
+    for write in writes:
+        with pytest.raises(InvalidArgument, match="name"):
+            write()
+    loaded = store.load("shop")
+    assert (set(loaded.sources), loaded.outputs, loaded.flow.upper) == ({"orders", "clicks"}, {}, 0)
+
+
 def test_what_the_store_keeps_is_readable_text(
-    store: Store, lease: Lease, env: Env, clock: Callable[[], datetime], tmp_path: Path
+    store: Store, lease: Lease, env: Env, clock: Callable[[], datetime], url: str
 ) -> None:
     store.record_schema(lease, "orders", ID)
     store.append(lease, expected=0, at=clock(), proposals={"orders": Proposal(frontier=Frontier({"p0": 5}))})
-    connection = sqlite3.connect(tmp_path / "store.db")
-    (schema,) = connection.execute("SELECT schema FROM sources WHERE name = 'orders'").fetchone()
-    (minted_at,) = connection.execute("SELECT minted_at FROM epochs").fetchone()
-    connection.close()
+    [(schema,)] = sql(url, "SELECT schema FROM sources WHERE name = 'orders'")
+    [(minted_at,)] = sql(url, "SELECT minted_at FROM timeline")
     assert json.loads(schema) == [["id", "int64", True], ["user", "string", True]]
     assert minted_at == "2026-11-20T17:00:00.000000Z"

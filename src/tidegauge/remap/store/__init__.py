@@ -1,16 +1,20 @@
 """The store: one small transactional database that holds what must outlive the driver.
 
-It answers who may write (`lease`), what is bound to which epoch (`append`, `read`), and what a flow is made of
-(`register`). `schema` describes the tables, which are meant to be queried; `connect` is all that differs between
-databases. The methods are those of `Store`.
+It answers who may write (`lease`), what is bound to which epoch (`append`, `read`, `compaction`), and what a flow is
+made of (`register`). `schema` describes the tables, `views` what people ask them; `address`, `sqlite` and `postgres`
+are all that differs between databases, behind `connect`. The methods are those of `Store`.
 """
 
+from tidegauge.remap.store.address import shown
 from tidegauge.remap.store.columns import decode_schema, encode_schema
 from tidegauge.remap.store.lease import EXPIRY, Holder, Lease
 from tidegauge.remap.store.store import Store
 from tidegauge.remap.store.values import (
     EpochRecord,
     FlowRecord,
+    Gap,
+    HoldRecord,
+    Incarnation,
     Loaded,
     LoadedOutput,
     LoadedSource,
@@ -22,7 +26,10 @@ __all__ = [
     "EXPIRY",
     "EpochRecord",
     "FlowRecord",
+    "Gap",
+    "HoldRecord",
     "Holder",
+    "Incarnation",
     "Lease",
     "Loaded",
     "LoadedOutput",
@@ -32,4 +39,5 @@ __all__ = [
     "Store",
     "decode_schema",
     "encode_schema",
+    "shown",
 ]

@@ -1,8 +1,9 @@
-"""The compare-and-appends on the timeline: bind an epoch, publish epochs, let old ones go.
+"""The compare-and-appends on the timeline: bind an epoch, publish epochs.
 
 Invariants. Each is one transaction: it holds in whole or not at all. The comparison (the lease, and the upper that
 the caller decided on) is made in the same transaction as the write. Only changes are written: binding one partition
-of ten thousand writes one row. A retry after an unknown outcome finds another upper and writes nothing.
+of ten thousand writes one row. A repetition after an unknown outcome knows its own work by what it wrote, and
+writes nothing twice.
 """
 
 from __future__ import annotations
@@ -10,39 +11,49 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import Connection, bindparam, delete, exists, func, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 
 from tidegauge.errors.flow import InvalidArgument, UnknownName
-from tidegauge.errors.store import FrontierRegressed, SinceTooFar, UpperMismatch
+from tidegauge.errors.store import FrontierRegressed, UpperMismatch
 from tidegauge.remap.binding import Detail, Proposal
+from tidegauge.remap.fromtime.state import SourceState
 from tidegauge.remap.frontier import Frontier
+from tidegauge.remap.store import states
+from tidegauge.remap.store.incarnations import beginnings, identify
 from tidegauge.remap.store.lease import Lease, guard
-from tidegauge.remap.store.schema import as_json, bindings, epochs, flows, partitions, seals, sources
+from tidegauge.remap.store.schema import as_json, changes, flows, partitions, seals, sources, timeline
 from tidegauge.remap.table import LARGEST
 
-__all__ = ["Head", "advance_since", "append", "publish"]
+__all__ = ["Head", "append", "publish"]
 
 
 @dataclass(frozen=True, slots=True)
 class _Newest:
-    """Where one source stands, with the numbers of its partitions."""
+    """Where one source stands in its present incarnation, with the numbers of its partitions."""
 
     id: int
     frontier: Frontier
     ids: Mapping[str, int]
+    state: SourceState | None
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Where the sources of a flow stand at an upper. Bindings never change, so it is true whenever that is the
-    upper."""
+    """Where the sources of a flow stand at an upper. Bindings never change, so while the lease is held and no
+    incarnation begins, it is true whenever that is the upper."""
 
     incarnation: str
     upper: int
     minted_at: datetime | None
     sources: Mapping[str, _Newest]
+
+
+# Made once, as every tick needs them; see `guard`.
+_BIND: Final = insert(changes)
+_MINT: Final = insert(timeline)
+_ADVANCE: Final = update(flows).where(flows.c.id == bindparam("flow")).values(upper=bindparam("to"))
 
 
 def append(
@@ -53,9 +64,16 @@ def append(
     expected: int,
     at: datetime,
     proposals: Mapping[str, Proposal],
+    write_id: str,
+    repeated: bool = False,
 ) -> Head:
-    """Bind epoch `expected` to the proposals and return the new head; see `Store.append`."""
+    """Bind epoch `expected` to the proposals and return the new head; see `Store.append`.
+
+    `write_id` (32 hex digits) names this append and no other. `repeated`: it may have been done already.
+    """
     flow = guard(connection, lease)
+    if repeated and flow.upper == expected + 1 and _wrote(connection, lease, expected, write_id):
+        return _read_head(connection, lease, expected + 1)
     if flow.upper != expected:
         raise UpperMismatch(flow=lease.flow, what="bound", expected=expected, actual=flow.upper)
     if head is None or head.upper != expected or head.incarnation != lease.incarnation:
@@ -68,50 +86,37 @@ def append(
             raise UnknownName(kind="source", name=name, known=sorted(newest))
         newest[name] = _bind(connection, name, newest[name], expected, proposal)
     minted_at = at if head.minted_at is None else max(at, head.minted_at)
-    connection.execute(
-        insert(epochs).values(flow_id=lease.flow_id, epoch=expected, minted_at=minted_at, write_id=lease.token)
-    )
-    connection.execute(update(flows).where(flows.c.id == lease.flow_id).values(upper=expected + 1))
+    minted = {"flow_id": lease.flow_id, "epoch": expected, "minted_at": minted_at, "write_id": write_id}
+    connection.execute(_MINT, minted)
+    connection.execute(_ADVANCE, {"flow": lease.flow_id, "to": expected + 1})
     return Head(lease.incarnation, expected + 1, minted_at, newest)
 
 
-def publish(connection: Connection, lease: Lease, *, expected: int, upper: int, at: datetime) -> None:
-    """Publish the epochs `[expected, upper)`; see `Store.publish`."""
+def publish(
+    connection: Connection, lease: Lease, *, expected: int, upper: int, at: datetime, repeated: bool = False
+) -> None:
+    """Publish the epochs `[expected, upper)`; see `Store.publish`. `repeated`: it may have been done already.
+
+    Nobody else can have done it: the lease has been ours all the time, and a run publishes one span after another.
+    """
     flow = guard(connection, lease)
+    if repeated and flow.published == upper:
+        return
     if flow.published != expected:
         raise UpperMismatch(flow=lease.flow, what="published", expected=expected, actual=flow.published)
     if not expected < upper <= flow.upper:
         raise InvalidArgument(
             parameter="upper", value=upper, expected=f"beyond {expected}, and at most {flow.upper}, the bound epochs"
         )
-    these = (epochs.c.flow_id == lease.flow_id) & (epochs.c.epoch >= expected) & (epochs.c.epoch < upper)
-    connection.execute(update(epochs).where(these).values(published_at=at))
+    these = (timeline.c.flow_id == lease.flow_id) & (timeline.c.epoch >= expected) & (timeline.c.epoch < upper)
+    connection.execute(update(timeline).where(these).values(published_at=at))
     connection.execute(update(flows).where(flows.c.id == lease.flow_id).values(published=upper))
 
 
-def advance_since(connection: Connection, lease: Lease, since: int) -> None:
-    """Make the epochs below `since` indistinguishable; see `Store.advance_since`.
-
-    Of each partition's changes up to `since`, the last one stays, moved to `since`.
-    """
-    flow = guard(connection, lease)
-    furthest = max(flow.published - 1, 0)
-    if since > furthest:
-        raise SinceTooFar(flow=lease.flow, since=since, furthest=furthest, published=flow.published)
-    if since <= flow.since:
-        return
-    mine = select(sources.c.id).where(sources.c.flow_id == lease.flow_id).scalar_subquery()
-    later = bindings.alias("later")
-    superseded = exists().where(
-        later.c.partition_id == bindings.c.partition_id,
-        later.c.position > bindings.c.position,
-        later.c.epoch <= since,
-    )
-    old = (bindings.c.source_id.in_(mine)) & (bindings.c.epoch < since)
-    connection.execute(delete(bindings).where(old, superseded))
-    connection.execute(update(bindings).where(old).values(epoch=since))
-    connection.execute(update(seals).where(seals.c.source_id.in_(mine), seals.c.epoch < since).values(epoch=since))
-    connection.execute(update(flows).where(flows.c.id == lease.flow_id).values(since=since))
+def _wrote(connection: Connection, lease: Lease, epoch: int, write_id: str) -> bool:
+    """Whether it was this append that bound the epoch."""
+    bound = (timeline.c.flow_id == lease.flow_id) & (timeline.c.epoch == epoch)
+    return connection.scalar(select(timeline.c.write_id).where(bound)) == write_id
 
 
 def _bind(connection: Connection, name: str, newest: _Newest, epoch: int, proposal: Proposal) -> _Newest:
@@ -124,11 +129,10 @@ def _bind(connection: Connection, name: str, newest: _Newest, epoch: int, propos
         raise InvalidArgument(parameter="position", value=max(p for _, p in moved.values()), expected="below 2**63")
     ids = _number(connection, newest, moved, proposal.details)
     if proposal.identity:
-        first = (sources.c.id == newest.id) & (sources.c.identity.is_(None))
-        connection.execute(update(sources).where(first).values(identity=proposal.identity))
+        identify(connection, newest.id, proposal.identity)
     if moved:
         connection.execute(
-            insert(bindings),
+            _BIND,
             [
                 {"source_id": newest.id, "epoch": epoch, "partition_id": ids[partition], "position": position}
                 for partition, (_, position) in moved.items()
@@ -136,7 +140,8 @@ def _bind(connection: Connection, name: str, newest: _Newest, epoch: int, propos
         )
     if after.sealed and not before.sealed:
         connection.execute(insert(seals).values(source_id=newest.id, epoch=epoch))
-    return _Newest(newest.id, after, ids)
+    state = states.write(connection, name, newest.id, epoch, before=newest.state, after=proposal.state)
+    return _Newest(newest.id, after, ids, state)
 
 
 def _number(
@@ -159,20 +164,31 @@ def _number(
 
 
 def _read_head(connection: Connection, lease: Lease, upper: int) -> Head:
-    """Return where the sources stand: a position never goes back, so each partition's largest is its newest."""
-    latest = select(func.max(bindings.c.position)).where(bindings.c.partition_id == partitions.c.id).scalar_subquery()
+    """Return where the sources stand: each partition at its last change in the present incarnation."""
+    began = beginnings(connection, lease.flow_id)
     newest = {}
     sealed = set(connection.scalars(select(seals.c.source_id)))
     for source in connection.execute(
         select(sources.c.id, sources.c.name).where(sources.c.flow_id == lease.flow_id)
     ).all():
+        first = began.get(source.id, 0)
+        latest = (
+            select(changes.c.position)
+            .where(changes.c.source_id == source.id, changes.c.partition_id == partitions.c.id)
+            .where(changes.c.epoch >= first)
+            .order_by(changes.c.epoch.desc())
+            .limit(1)
+            .scalar_subquery()
+        )
         rows = connection.execute(
             select(partitions.c.key, partitions.c.id, latest).where(partitions.c.source_id == source.id)
         ).all()
         positions = {key: position for key, _, position in rows if position is not None}
         ids = {key: number for key, number, _ in rows}
-        newest[source.name] = _Newest(source.id, Frontier(positions, sealed=source.id in sealed), ids)
+        frontier = Frontier(positions, sealed=source.id in sealed)
+        state = states.read(connection, source.id, first=first, last=upper - 1)
+        newest[source.name] = _Newest(source.id, frontier, ids, state)
     minted_at = connection.scalar(
-        select(epochs.c.minted_at).where(epochs.c.flow_id == lease.flow_id, epochs.c.epoch == upper - 1)
+        select(timeline.c.minted_at).where(timeline.c.flow_id == lease.flow_id, timeline.c.epoch == upper - 1)
     )
     return Head(lease.incarnation, upper, minted_at, newest)

@@ -29,12 +29,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
-from sqlalchemy import Connection, Row, delete, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
 
 from tidegauge.env import Env
 from tidegauge.errors.store import FlowAlreadyRunning, LeaseLost
 from tidegauge.remap.store.connect import Database
-from tidegauge.remap.store.schema import flows, leases
+from tidegauge.remap.store.schema import flows, leases, store_layout
 
 __all__ = ["EXPIRY", "Holder", "Lease", "acquire", "guard", "holding", "may_take", "started"]
 
@@ -139,22 +139,31 @@ class Lease:
 
     def renew(self) -> None:
         """Say that the driver is alive. Raises `LeaseLost` when somebody else has the lease."""
-        with self._database.writing() as connection:
-            guard(connection, self)
-            connection.execute(
-                update(leases).where(leases.c.flow_id == self.flow_id).values(renewed_at=self._env.now())
-            )
+        self._database.write(self._renew)
+
+    def confirm(self) -> None:
+        """Look whether the lease is still ours, before an effect outside of the store. Raises `LeaseLost`."""
+        with self._database.reading() as connection:
+            _held(connection, self)
 
     def release(self) -> None:
         """Give the lease back. One that is lost already is no error."""
-        with self._env.effect("release lease"), self._database.writing() as connection:
-            mine = (leases.c.flow_id == self.flow_id) & (leases.c.token == self.token)
-            connection.execute(delete(leases).where(mine))
+        mine = (leases.c.flow_id == self.flow_id) & (leases.c.token == self.token)
+        with self._env.effect("release lease"):
+            self._database.write(lambda connection: connection.execute(delete(leases).where(mine)))
+
+    def _renew(self, connection: Connection) -> None:
+        guard(connection, self)
+        mine = leases.c.flow_id == self.flow_id
+        connection.execute(update(leases).where(mine).values(renewed_at=self._env.now()))
 
 
 def acquire(database: Database, env: Env, flow: str, holder: Holder) -> Lease:
     """Take the lease of a flow, which begins to exist by it. Raises `FlowAlreadyRunning`."""
-    with env.effect("acquire lease"), database.writing() as connection:
+
+    def take(connection: Connection) -> Lease:
+        # one at a time, for no row of a flow that is not there yet can be locked
+        connection.execute(select(store_layout.c.version).with_for_update())
         now = env.now()
         found = connection.execute(select(flows).where(flows.c.name == flow).with_for_update()).one_or_none()
         if found is None:
@@ -192,6 +201,9 @@ def acquire(database: Database, env: Env, flow: str, holder: Holder) -> Lease:
         )
         return Lease(flow, found.id, found.incarnation, holder.run, holder, since, database, env)
 
+    with env.effect("acquire lease"):
+        return database.write(take)
+
 
 def holding(connection: Connection, env: Env, flow: str) -> str:
     """Return who has a flow's lease, for people; "" when nobody has, or anybody might take it over."""
@@ -206,19 +218,30 @@ def holding(connection: Connection, env: Env, flow: str) -> str:
     return f"{found.holder} on {found.host}, process {found.pid}, since {_stamp(found.since)}"
 
 
+# Made once, as every write begins with them: to make a statement takes longer than SQLite takes to answer it.
+_MINE: Final = (flows.c.id == bindparam("flow")) & (flows.c.incarnation == bindparam("life"))
+_LOCK: Final = select(flows.c.id).where(_MINE).with_for_update()
+_LOOK: Final = (
+    select(flows, leases.c.token, leases.c.holder, leases.c.host, leases.c.pid, leases.c.since.label("held_since"))
+    .outerjoin(leases, leases.c.flow_id == flows.c.id)
+    .where(_MINE)
+)
+
+
 def guard(connection: Connection, lease: Lease) -> Row[Any]:
     """Lock the lease's flow for this transaction and return its row. Raises `LeaseLost`.
 
-    Every writing transaction begins with it: what a driver without the lease wants to write is never written.
+    Every writing transaction begins with it: what a driver without the lease wants to write is never written. The
+    lock and the look are two statements, because PostgreSQL lets a statement see what was committed before it began:
+    one that had to wait for the lock would see the lease as it was before somebody took it over.
     """
-    found = connection.execute(
-        select(
-            flows, leases.c.token, leases.c.holder, leases.c.host, leases.c.pid, leases.c.since.label("held_since")
-        )
-        .outerjoin(leases, leases.c.flow_id == flows.c.id)
-        .where(flows.c.id == lease.flow_id, flows.c.incarnation == lease.incarnation)
-        .with_for_update(of=flows)
-    ).one_or_none()
+    connection.execute(_LOCK, {"flow": lease.flow_id, "life": lease.incarnation})
+    return _held(connection, lease)
+
+
+def _held(connection: Connection, lease: Lease) -> Row[Any]:
+    """Return the row of the lease's flow. Raises `LeaseLost` unless the lease is the one that is there."""
+    found = connection.execute(_LOOK, {"flow": lease.flow_id, "life": lease.incarnation}).one_or_none()
     if found is None:
         raise LeaseLost(flow=lease.flow, now="the flow was removed from the store")
     if found.token is None:

@@ -6,22 +6,39 @@ pieces, because a million rows are too many to make objects of.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import pairwise
 from typing import Any, Final
 
+import pyarrow as pa
 from sqlalchemy import Connection, Row, select
 
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.flow import UnknownName
+from tidegauge.errors.store import DamagedStore, EpochBelowSince, EpochNotMinted
 from tidegauge.remap.binding import Detail
+from tidegauge.remap.fromtime.state import SourceState
+from tidegauge.remap.rows import columns_of_rows
+from tidegauge.remap.store import incarnations, states
 from tidegauge.remap.store.columns import decode_schema
-from tidegauge.remap.store.schema import bindings, epochs, flows, outputs, partitions, seals, sources
+from tidegauge.remap.store.schema import (
+    Unreadable,
+    changes,
+    count,
+    flows,
+    from_json,
+    outputs,
+    partitions,
+    seals,
+    sources,
+    timeline,
+)
 from tidegauge.remap.store.values import EpochRecord, FlowRecord, Loaded, LoadedOutput, LoadedSource
-from tidegauge.remap.table import RemapTable
+from tidegauge.remap.table import LARGEST, RemapTable
+from tidegauge.remap.times import EpochTimes
 
-__all__ = ["find_flow", "load", "read_epoch_at", "read_epochs", "read_flow"]
+__all__ = ["find_flow", "load", "read_epoch_at", "read_epochs", "read_flow", "read_state", "read_times"]
 
 _PIECE: Final = 20_000
 
@@ -29,7 +46,9 @@ _PIECE: Final = 20_000
 def find_flow(connection: Connection, name: str) -> FlowRecord | None:
     """Return a flow, or None."""
     row = connection.execute(select(flows).where(flows.c.name == name)).one_or_none()
-    return None if row is None else FlowRecord(row.id, row.name, row.incarnation, row.upper, row.published, row.since)
+    if row is None:
+        return None
+    return FlowRecord(row.id, row.name, row.incarnation, count(row.upper), count(row.published), count(row.since))
 
 
 def read_flow(connection: Connection, name: str) -> FlowRecord:
@@ -37,7 +56,7 @@ def read_flow(connection: Connection, name: str) -> FlowRecord:
     flow = find_flow(connection, name)
     if flow is None:
         known = connection.scalars(select(flows.c.name).order_by(flows.c.name)).all()
-        raise UnknownName(kind="flow", name=name, known=list(known))
+        raise UnknownName(kind="flow", name=name, known=[str(one) for one in known])
     return flow
 
 
@@ -53,7 +72,7 @@ def load(connection: Connection, name: str) -> Loaded:
         outputs={
             row.name: LoadedOutput(
                 source=row.source,
-                config=json.loads(row.config),
+                config=from_json(row.config),
                 failure=_failure(row),
             )
             for row in found_outputs
@@ -68,33 +87,89 @@ def _source(connection: Connection, flow: FlowRecord, row: Row[Any], sealed_at: 
     for found in connection.execute(select(partitions.c.id, partitions.c.key, partitions.c.detail).where(where)):
         keys[found.id] = found.key
         if found.detail is not None:
-            details[found.key] = json.loads(found.detail)
+            details[found.key] = from_json(found.detail)
+    later = incarnations.read(connection, row.id)
+    *past, table = _tables(connection, flow, row, keys, [one.began_at for one in later], sealed_at)
     return LoadedSource(
-        table=RemapTable.load(
-            row.name, _changes(connection, row.id, keys), upper=flow.upper, since=flow.since, sealed_at=sealed_at
-        ),
+        table=table,
         details=details,
-        schema=None if row.schema is None else decode_schema(row.schema),
+        schema=None if row.schema is None else _schema(row.schema),
         failure=_failure(row),
-        config=json.loads(row.config),
+        config=from_json(row.config),
         identity=row.identity or "",
+        folded=None if row.folded is None else count(row.folded),
+        state=states.read(connection, row.id, first=later[-1].began_at if later else 0, last=LARGEST),
+        incarnations=later,
+        past=tuple(past),
     )
+
+
+def _tables(
+    connection: Connection,
+    flow: FlowRecord,
+    row: Row[Any],
+    keys: Mapping[int, str],
+    began: list[int],
+    sealed_at: int | None,
+) -> Iterator[RemapTable]:
+    """Yield the tables of a source's incarnations in their order; the last one is that of the present."""
+    if began != sorted(began) or began[-1:] > [flow.upper]:
+        raise DamagedStore(source=row.name, detail=f"its incarnations begin at the epochs {began}")
+    names, *columns = columns_of_rows(row.name, keys, _changes(connection, row.id))
+    cuts = [0, *columns[0].searchsorted(began).tolist(), len(columns[0])]
+    for number, ((first, last), upper) in enumerate(zip(pairwise(cuts), [*began, flow.upper], strict=True)):
+        yield RemapTable.of_columns(
+            row.name,
+            names,
+            *(column[first:last] for column in columns),
+            upper=upper,
+            since=min(flow.since, upper),
+            sealed_at=sealed_at if number == len(began) else None,
+        )
 
 
 def _failure(row: Row[Any]) -> tuple[int, TidegaugeError] | None:
-    return None if row.failure is None else (row.failed_at, TidegaugeError.decode(json.loads(row.failure)))
+    if row.failure is None:
+        return None
+    try:
+        return count(row.failed_at), TidegaugeError.decode(from_json(row.failure))
+    except (KeyError, TypeError):
+        raise Unreadable(f"{row.failure!r} is no error") from None
 
 
-def _changes(connection: Connection, source_id: int, keys: Mapping[int, str]) -> Iterator[tuple[int, str, int]]:
-    columns = (bindings.c.epoch, bindings.c.partition_id, bindings.c.position)
+def _schema(text: str) -> pa.Schema:
+    try:
+        return decode_schema(text)
+    except (ValueError, KeyError, TypeError):
+        raise Unreadable(f"{text!r} describes no columns") from None
+
+
+def _changes(connection: Connection, source_id: int) -> Iterator[Sequence[tuple[int, int, int]]]:
+    columns = (changes.c.epoch, changes.c.partition_id, changes.c.position)
     result = connection.execute(
-        select(*columns).where(bindings.c.source_id == source_id).order_by(bindings.c.epoch, bindings.c.partition_id)
+        select(*columns).where(changes.c.source_id == source_id).order_by(changes.c.epoch, changes.c.partition_id)
     )
     cursor = result.cursor
     while cursor is not None and (piece := cursor.fetchmany(_PIECE)):
-        for epoch, partition, position in piece:
-            yield epoch, keys[partition], position
+        yield piece
     result.close()
+
+
+def read_state(connection: Connection, name: str, source: str, epoch: int) -> SourceState | None:
+    """Return the state that a source had at an epoch; see `Store.state_at`."""
+    flow = read_flow(connection, name)
+    known = {
+        row.name: row.id
+        for row in connection.execute(select(sources.c.id, sources.c.name).where(sources.c.flow_id == flow.id))
+    }
+    if source not in known:
+        raise UnknownName(kind="source", name=source, known=sorted(known))
+    if epoch < flow.since:
+        raise EpochBelowSince(source=source, epoch=epoch, since=flow.since)
+    if epoch >= flow.upper:
+        raise EpochNotMinted(source=source, epoch=epoch, upper=flow.upper)
+    began = [one.began_at for one in incarnations.read(connection, known[source]) if one.began_at <= epoch]
+    return states.read(connection, known[source], first=max(began, default=0), last=epoch)
 
 
 def read_epochs(
@@ -102,18 +177,37 @@ def read_epochs(
 ) -> list[EpochRecord]:
     """Return the epochs from `first` to `last`, both included, ascending; with a limit, the newest of them."""
     flow = read_flow(connection, name)
-    query = select(epochs.c.epoch, epochs.c.minted_at, epochs.c.published_at).where(epochs.c.flow_id == flow.id)
+    query = select(timeline.c.epoch, timeline.c.minted_at, timeline.c.published_at).where(
+        timeline.c.flow_id == flow.id
+    )
     if first is not None:
-        query = query.where(epochs.c.epoch >= first)
+        query = query.where(timeline.c.epoch >= _bigint(first))
     if last is not None:
-        query = query.where(epochs.c.epoch <= last)
-    found = connection.execute(query.order_by(epochs.c.epoch.desc()).limit(limit))
+        query = query.where(timeline.c.epoch <= _bigint(last))
+    found = connection.execute(query.order_by(timeline.c.epoch.desc()).limit(limit))
     return [EpochRecord(row.epoch, row.minted_at, row.published_at) for row in found][::-1]
+
+
+def _bigint(epoch: int) -> int:
+    """Return the epoch, or the furthest on its side that there can be: a database compares no others."""
+    return max(-LARGEST, min(epoch, LARGEST))
 
 
 def read_epoch_at(connection: Connection, name: str, time: datetime) -> int | None:
     """Return the last published epoch that was minted at or before a time, or None."""
     flow = read_flow(connection, name)
-    there = (epochs.c.flow_id == flow.id) & (epochs.c.minted_at <= time) & (epochs.c.epoch < flow.published)
-    newest_first = (epochs.c.minted_at.desc(), epochs.c.epoch.desc())
-    return connection.scalar(select(epochs.c.epoch).where(there).order_by(*newest_first).limit(1))
+    there = (timeline.c.flow_id == flow.id) & (timeline.c.minted_at <= time) & (timeline.c.epoch < flow.published)
+    newest_first = (timeline.c.minted_at.desc(), timeline.c.epoch.desc())
+    return connection.scalar(select(timeline.c.epoch).where(there).order_by(*newest_first).limit(1))
+
+
+def read_times(connection: Connection, name: str) -> EpochTimes:
+    """Return when every epoch of a flow was minted."""
+    flow = read_flow(connection, name)
+    result = connection.execute(
+        select(timeline.c.minted_at).where(timeline.c.flow_id == flow.id).order_by(timeline.c.epoch)
+    )
+    cursor = result.cursor
+    times = EpochTimes.load([] if cursor is None else (row[0] for row in cursor.fetchall()))
+    result.close()
+    return times

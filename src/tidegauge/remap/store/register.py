@@ -13,7 +13,7 @@ import pyarrow as pa
 from sqlalchemy import Connection, Row, Table, insert, select, update
 
 from tidegauge.errors.flow import UnknownName
-from tidegauge.errors.store import OutputMoved, SchemaChanged
+from tidegauge.errors.store import ClockChanged, OutputMoved, SchemaChanged
 from tidegauge.remap.store.columns import decode_schema, differences, encode_schema
 from tidegauge.remap.store.lease import Lease, guard
 from tidegauge.remap.store.schema import as_json, outputs, sources
@@ -29,12 +29,14 @@ def register(
     guard(connection, lease)
     for name, spec in described.items():
         text = None if spec.schema is None else encode_schema(spec.schema)
-        values = {"config": as_json(spec.config)}
+        values = {"config": as_json(spec.config), "clock": spec.clock}
         known = find(connection, sources, lease, name)
         if known is None:
             new = {"flow_id": lease.flow_id, "name": name, "schema": text, **values}
             connection.execute(insert(sources).values(**new))
             continue
+        if known.clock not in (None, spec.clock):
+            raise ClockChanged(source=name, stored=known.clock, declared=spec.clock)
         if spec.schema is not None and _settle(known, spec.schema):
             values["schema"] = str(text)
         connection.execute(update(sources).where(sources.c.id == known.id).values(**values))

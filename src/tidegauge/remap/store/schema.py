@@ -1,12 +1,7 @@
-"""The tables of the store. They are documented and meant to be queried with plain SQL.
+"""The tables of the store. They are documented and meant to be queried with plain SQL, best through the `views`.
 
 Invariants: instants are text in UTC with microseconds (`2026-11-20T17:00:00.000000Z`), so that they sort and read the
 same in every database; JSON is text; positions and epochs are 64-bit integers. Nothing is pickled, no secret is here.
-
-Which epoch holds position 1234 of partition p0 of source orders:
-
-    SELECT min(b.epoch) FROM bindings b JOIN partitions p ON p.id = b.partition_id JOIN sources s ON s.id =
-    p.source_id WHERE s.name = 'orders' AND p.key = 'p0' AND b.position > 1234;
 """
 
 from __future__ import annotations
@@ -36,24 +31,40 @@ from tidegauge.errors.flow import InvalidArgument
 
 __all__ = [
     "LAYOUT",
+    "LONGEST_NAME",
     "Instant",
+    "Name",
+    "Unreadable",
     "as_json",
-    "bindings",
-    "epochs",
+    "changes",
+    "count",
     "flows",
+    "from_json",
+    "holds",
+    "incarnations",
     "leases",
+    "losses",
     "metadata",
     "outputs",
     "partitions",
     "seals",
+    "source_states",
     "sources",
     "store_layout",
+    "timeline",
 ]
 
-LAYOUT: Final = 2
+LAYOUT: Final = 3
 """The version of these tables. `migrate` has the way from each older one."""
 
+LONGEST_NAME: Final = 1024
+"""Bytes of a name in UTF-8. What is in an index of PostgreSQL must be shorter than 2700."""
+
 _FORMAT: Final = "%Y-%m-%dT%H:%M:%S.%fZ"
+
+
+class Unreadable(ValueError):
+    """A stored value that no version has written. `Database` says it in our words."""
 
 
 class Instant(TypeDecorator[datetime]):
@@ -72,7 +83,39 @@ class Instant(TypeDecorator[datetime]):
 
     def process_result_value(self, value: Any | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
         """Return the datetime of a stored text."""
-        return None if value is None else datetime.strptime(value, _FORMAT).replace(tzinfo=UTC)
+        try:
+            return None if value is None else datetime.strptime(value, _FORMAT).replace(tzinfo=UTC)
+        except (ValueError, TypeError):
+            raise Unreadable(f"{value!r} is no time") from None
+
+
+class Name(TypeDecorator[str]):
+    """A name that every database keeps as it is: Unicode text without NUL, and short enough to be in an index."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> Any:  # noqa: ARG002
+        """Return the name. Raises `InvalidArgument` for one that some database would refuse, or cut."""
+        if value is not None and ("\0" in value or _length(value) > LONGEST_NAME):
+            raise InvalidArgument(
+                parameter="name", value=value, expected=f"at most {LONGEST_NAME} bytes of Unicode, none of them NUL"
+            )
+        return value
+
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> str | None:  # noqa: ARG002
+        """Return the stored name."""
+        if value is not None and not isinstance(value, str):
+            raise Unreadable(f"{value!r} is no name")
+        return value
+
+
+def _length(name: str) -> int:
+    """Return the bytes of a name in UTF-8, more than any name may have where half a character is in it."""
+    try:
+        return len(name.encode())
+    except UnicodeEncodeError:
+        return LONGEST_NAME + 1
 
 
 def as_json(value: Mapping[str, Any]) -> str:
@@ -81,6 +124,24 @@ def as_json(value: Mapping[str, Any]) -> str:
         return json.dumps(dict(value), sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise InvalidArgument(parameter="a stored value", value=str(error), expected="plain JSON values") from error
+
+
+def from_json(text: Any) -> dict[str, Any]:
+    """Return what `as_json` wrote. Raises `Unreadable`."""
+    try:
+        value = json.loads(text)
+    except (TypeError, ValueError):
+        value = None
+    if not isinstance(value, dict):
+        raise Unreadable(f"{text!r} is no JSON object")
+    return value
+
+
+def count(value: Any) -> int:
+    """Return a stored number that cannot be negative. Raises `Unreadable`: SQLite keeps anything in any column."""
+    if not isinstance(value, int) or value < 0:
+        raise Unreadable(f"{value!r} is no epoch")
+    return value
 
 
 _ID = BigInteger().with_variant(Integer, "sqlite")
@@ -99,7 +160,7 @@ flows: Final = Table(
     "flows",
     metadata,
     Column("id", _ID, primary_key=True),
-    Column("name", Text, nullable=False, unique=True),
+    Column("name", Name, nullable=False, unique=True),
     Column("incarnation", String(32), nullable=False),
     Column("created_at", Instant, nullable=False),
     Column("upper", BigInteger, nullable=False, default=0),
@@ -135,18 +196,54 @@ sources: Final = Table(
     metadata,
     Column("id", _ID, primary_key=True),
     Column("flow_id", ForeignKey("flows.id"), nullable=False),
-    Column("name", Text, nullable=False),
-    Column("identity", Text),
+    Column("name", Name, nullable=False),
+    Column("identity", Name),
     Column("config", Text, nullable=False),
     Column("schema", Text, nullable=True),
     Column("failed_at", BigInteger, nullable=True),
     Column("failure", Text, nullable=True),
+    Column("clock", Text, nullable=True),
+    Column("folded", BigInteger, nullable=True),
     UniqueConstraint("flow_id", "name"),
 )
 """The sources of a flow, known by their names. `schema` is NULL until it is known.
 
 `identity` is what upstream said of itself when it was first bound: another one later is another upstream. `failed_at`
-and `failure` (an error as JSON) say from which epoch on the source has failed for good.
+and `failure` (an error as JSON) say from which epoch on the source has failed for good. `clock` is the kind of its
+FromTime, set when it is first registered; NULL where an older version has registered it. `folded` is the last epoch
+up to the flow's `since` at which the source moved; NULL while nothing was compacted, or it had not moved by then.
+"""
+
+incarnations: Final = Table(
+    "incarnations",
+    metadata,
+    Column("source_id", ForeignKey("sources.id"), nullable=False),
+    Column("number", BigInteger, nullable=False),
+    Column("began_at", BigInteger, nullable=False),
+    Column("identity", Name),
+    Column("at", Instant, nullable=False),
+    Column("reason", Text, nullable=False),
+    PrimaryKeyConstraint("source_id", "number"),
+    sqlite_with_rowid=False,
+)
+"""The later lives of the sources' upstreams: `number` begins at the epoch `began_at`, with its partitions at 0 again.
+
+Numbers count from 1, and greater ones do not begin earlier. A source without a row is in incarnation 0, which began
+at epoch 0. The changes of a source from the greatest number's `began_at` on are those of the present incarnation.
+"""
+
+source_states: Final = Table(
+    "source_states",
+    metadata,
+    Column("source_id", ForeignKey("sources.id"), nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("state", Text, nullable=False),
+    PrimaryKeyConstraint("source_id", "epoch"),
+    sqlite_with_rowid=False,
+)
+"""What sources keep in their bindings besides positions, as changes: from `epoch` on the state was `state`.
+
+The canonical JSON of `remap.fromtime.SourceState`.
 """
 
 partitions: Final = Table(
@@ -154,26 +251,27 @@ partitions: Final = Table(
     metadata,
     Column("id", _ID, primary_key=True),
     Column("source_id", ForeignKey("sources.id"), nullable=False),
-    Column("key", Text, nullable=False),
+    Column("key", Name, nullable=False),
     Column("detail", Text, nullable=True),
     UniqueConstraint("source_id", "key"),
 )
 """The partitions of a source: topic-partitions, files. `detail` holds the newest facts about each, as JSON."""
 
-bindings: Final = Table(
-    "bindings",
+changes: Final = Table(
+    "changes",
     metadata,
     Column("source_id", ForeignKey("sources.id"), nullable=False),
     Column("epoch", BigInteger, nullable=False),
     Column("partition_id", ForeignKey("partitions.id"), nullable=False),
     Column("position", BigInteger, nullable=False),
     PrimaryKeyConstraint("source_id", "epoch", "partition_id"),
-    Index("bindings_by_position", "partition_id", "position"),
+    Index("changes_by_partition", "source_id", "partition_id", "epoch", "position"),
     sqlite_with_rowid=False,
 )
 """The remap tables of all sources, as changes: at `epoch` the next position of the partition became `position`.
 
-A partition keeps its position at the epochs in which it has no row, and is at 0 before its first.
+A partition keeps its position at the epochs in which it has no row, and is at 0 before its first one in each
+incarnation of its source.
 """
 
 seals: Final = Table(
@@ -184,8 +282,8 @@ seals: Final = Table(
 )
 """The sources that have ended, with the epoch from which nothing more will ever come."""
 
-epochs: Final = Table(
-    "epochs",
+timeline: Final = Table(
+    "timeline",
     metadata,
     Column("flow_id", ForeignKey("flows.id"), nullable=False),
     Column("epoch", BigInteger, nullable=False),
@@ -193,12 +291,12 @@ epochs: Final = Table(
     Column("published_at", Instant, nullable=True),
     Column("write_id", String(32), nullable=False),
     PrimaryKeyConstraint("flow_id", "epoch"),
-    Index("epochs_by_time", "flow_id", "minted_at"),
+    Index("timeline_by_time", "flow_id", "minted_at"),
     sqlite_with_rowid=False,
 )
-"""The timeline. `minted_at` never goes back; `published_at` is NULL until every live output holds the epoch.
+"""The epochs. `minted_at` never goes back; `published_at` is NULL until every live output holds the epoch.
 
-`write_id` is the lease token of the run that minted the epoch.
+`write_id` is drawn for each append: by it a driver recognises its own, when the answer to the commit was lost.
 """
 
 outputs: Final = Table(
@@ -206,8 +304,8 @@ outputs: Final = Table(
     metadata,
     Column("id", _ID, primary_key=True),
     Column("flow_id", ForeignKey("flows.id"), nullable=False),
-    Column("name", Text, nullable=False),
-    Column("source", Text, nullable=False),
+    Column("name", Name, nullable=False),
+    Column("source", Name, nullable=False),
     Column("config", Text, nullable=False),
     Column("failed_at", BigInteger, nullable=True),
     Column("failure", Text, nullable=True),
@@ -217,4 +315,34 @@ outputs: Final = Table(
 
 `failed_at` and `failure` (an error as JSON) say at which epoch the output failed in the last run that came to it, for
 a reason of its own. Once its table holds that epoch they are NULL again.
+"""
+
+holds: Final = Table(
+    "holds",
+    metadata,
+    Column("flow_id", ForeignKey("flows.id"), nullable=False),
+    Column("owner", Name, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("at", Instant, nullable=False),
+    PrimaryKeyConstraint("flow_id", "owner"),
+    sqlite_with_rowid=False,
+)
+"""Who needs old epochs to stay distinct: a flow's `since` does not pass the least `epoch` of its holds."""
+
+losses: Final = Table(
+    "losses",
+    metadata,
+    Column("id", _ID, primary_key=True),
+    Column("source_id", ForeignKey("sources.id"), nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("partition", Name, nullable=False),
+    Column("lower", BigInteger, nullable=False),
+    Column("upper", BigInteger, nullable=False),
+    Column("at", Instant, nullable=False),
+    Column("code", String(16), nullable=False),
+    Column("reason", Text, nullable=False),
+)
+"""What upstream no longer had and the user chose to go on without: the records `[lower, upper)` of a partition.
+
+`epoch` is the one from which on they are missing, `code` that of the error which said so.
 """

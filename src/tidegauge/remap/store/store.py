@@ -2,7 +2,8 @@
 
 Invariants (laws 2 and 3). Every method that writes is one transaction that begins by checking the lease, and is
 durable when it returns. Each is marked as an effect of the `Env`, and can be repeated after a crash before or after
-it.
+it. Holds alone are anybody's: they need no lease, and are no effects of a run. A server that goes away in the middle
+is waited for; what it had done by then is not done twice.
 
 >>> import tempfile
 >>> from datetime import UTC, datetime
@@ -21,23 +22,28 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
+from sqlalchemy import Connection
 
-from tidegauge.env import Env
+from tidegauge.env import Effect, Env
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.remap.binding import Proposal
+from tidegauge.remap.fromtime.state import SourceState
 from tidegauge.remap.store import append as timeline
-from tidegauge.remap.store import failures, read, register
-from tidegauge.remap.store.connect import Database, exists
+from tidegauge.remap.store import compaction, failures, incarnations, read, register
+from tidegauge.remap.store.connect import Database
+from tidegauge.remap.store.history import read_bindings
 from tidegauge.remap.store.lease import Holder, Lease, acquire, holding
-from tidegauge.remap.store.migrate import migrate
+from tidegauge.remap.store.migrate import exists, migrate
 from tidegauge.remap.store.schema import outputs as output_rows
 from tidegauge.remap.store.schema import sources as source_rows
-from tidegauge.remap.store.values import EpochRecord, FlowRecord, Loaded, OutputSpec, SourceSpec
+from tidegauge.remap.store.values import EpochRecord, FlowRecord, Gap, HoldRecord, Loaded, OutputSpec, SourceSpec
+from tidegauge.remap.times import EpochTimes
 
 __all__ = ["Store"]
 
@@ -52,10 +58,10 @@ class Store:
 
     @staticmethod
     def open(url: str, *, env: Env) -> Store:
-        """Open the store at `sqlite:///PATH` or `postgresql://...`; a new one is made, with its folder.
+        """Open the store at `sqlite:///PATH` or `postgresql://...`; a new one is made, a SQLite file with its folder.
 
         Raises `InvalidStoreUrl`, `StoreNotWritable`, `NotAStore`, `StoreTooNew`, `StoreDriverMissing`, or one of the
-        transient `StoreBusy` and `StoreFailed`.
+        transient `StoreBusy`, `StoreUnreachable` and `StoreFailed`.
         """
         database = Database(url, sleep=env.sleep)
         try:
@@ -67,7 +73,7 @@ class Store:
 
     @staticmethod
     def exists(url: str) -> bool:
-        """Whether `open` would find a database rather than make one. Raises `InvalidStoreUrl`."""
+        """Whether `open` would find a store rather than make one. Raises as `open` does, of what can be known."""
         return exists(url)
 
     def close(self) -> None:
@@ -101,6 +107,34 @@ class Store:
         with self._database.reading() as connection:
             return read.read_epochs(connection, flow_name, first=first, last=last, limit=limit)
 
+    def times(self, flow_name: str) -> EpochTimes:
+        """Return when every epoch of a flow was minted. Raises `UnknownName`."""
+        with self._database.reading() as connection:
+            return read.read_times(connection, flow_name)
+
+    def bindings(
+        self, flow_name: str, *, source: str | None = None, first: int | None = None, last: int | None = None
+    ) -> pa.Table:
+        """Return the bindings of the epochs from `first` to `last`, both included, of one source or of all.
+
+        Columns as in `history.BINDINGS`. Raises `UnknownName`, or `DamagedStore`.
+        """
+        with self._database.reading() as connection:
+            return read_bindings(connection, flow_name, source=source, first=first, last=last)
+
+    def state_at(self, flow_name: str, source: str, epoch: int) -> SourceState | None:
+        """Return the state that a source had at an epoch, None where it had kept none in that incarnation.
+
+        Raises `EpochBelowSince`, `EpochNotMinted`, `UnknownName`.
+        """
+        with self._database.reading() as connection:
+            return read.read_state(connection, flow_name, source, epoch)
+
+    def gaps(self, flow_name: str) -> list[Gap]:
+        """Return what is lost, sorted by source, epoch and partition."""
+        with self._database.reading() as connection:
+            return incarnations.read_gaps(connection, flow_name)
+
     def epoch_at(self, flow_name: str, time: datetime) -> int | None:
         """Return the last published epoch that was minted at or before a time (with its timezone), or None."""
         with self._database.reading() as connection:
@@ -111,70 +145,125 @@ class Store:
 
         A holder that asks again gets the lease that it has.
         """
-        return acquire(self._database, self._env, flow_name, holder)
+        lease = acquire(self._database, self._env, flow_name, holder)
+        self._heads.pop(lease.flow_id, None)  # others may have had it since
+        return lease
 
     def register(self, lease: Lease, *, sources: Mapping[str, SourceSpec], outputs: Mapping[str, OutputSpec]) -> None:
         """Make the flow's sources and outputs known, and their present configurations. Others stay as they are.
 
-        Raises `SchemaChanged` when a declared schema is not the one that the source was started with, and
-        `OutputMoved` when an output has another source than before and the same table.
+        Raises `SchemaChanged` when a declared schema is not the one that the source was started with, `ClockChanged`
+        when its clock is not, and `OutputMoved` when an output has another source than before and the same table.
+        Then nothing was written.
         """
-        with self._env.effect("register"), self._database.writing() as connection:
-            register.register(connection, lease, sources, outputs)
+        self._write("register", lambda connection: register.register(connection, lease, sources, outputs))
 
     def record_schema(self, lease: Lease, source: str, schema: pa.Schema) -> None:
         """Set the columns of a source, once. Raises `SchemaChanged` when they were set to others."""
-        with self._env.effect("record schema"), self._database.writing() as connection:
-            register.record_schema(connection, lease, source, schema)
+        self._write("record schema", lambda connection: register.record_schema(connection, lease, source, schema))
 
     def append(self, lease: Lease, *, expected: int, at: datetime, proposals: Mapping[str, Proposal]) -> int:
         """Bind the epoch `expected` to the proposed frontiers, and return it. The first epoch is 0.
 
         Sources without a proposal keep their frontier. `at` is the time of minting; what is kept never goes back.
         Raises `UpperMismatch` when the flow's upper is not `expected`, `LeaseLost`, `FrontierRegressed`,
-        `UnknownName`; then nothing was written.
+        `WatermarkRegressed`, `UnknownName`; then nothing was written.
         """
         with self._env.effect("append bindings"):
-            with self._database.writing() as connection:
-                head = timeline.append(
-                    connection, lease, self._heads.get(lease.flow_id), expected=expected, at=at, proposals=proposals
-                )
-            self._heads[lease.flow_id] = head
+            bind = partial(
+                timeline.append,
+                lease=lease,
+                head=self._heads.get(lease.flow_id),
+                expected=expected,
+                at=at,
+                proposals=proposals,
+                write_id=self._env.unique(),
+            )
+            self._heads[lease.flow_id] = self._database.write(bind, again=partial(bind, repeated=True))
         return expected
 
     def publish(self, lease: Lease, *, expected: int, upper: int, at: datetime) -> None:
         """Publish the epochs `[expected, upper)`. Raises `UpperMismatch` when others are published, or
         `LeaseLost`."""
-        with self._env.effect("publish"), self._database.writing() as connection:
-            timeline.publish(connection, lease, expected=expected, upper=upper, at=at)
+        with self._env.effect("publish"):
+            publish = partial(timeline.publish, lease=lease, expected=expected, upper=upper, at=at)
+            self._database.write(publish, again=partial(publish, repeated=True))
 
     def advance_since(self, lease: Lease, since: int) -> None:
         """Make the epochs below `since` indistinguishable, which frees their bindings. Not undone by a smaller one.
 
-        Raises `SinceTooFar` beyond the last published epoch: resuming at `published` needs that one to be distinct.
+        Raises `SinceHeld` beyond an epoch that somebody holds, and `SinceTooFar` beyond the last published one:
+        resuming at `published` needs that to be distinct. What the outputs need, their tables know, and the caller.
         """
-        with self._env.effect("advance since"), self._database.writing() as connection:
-            timeline.advance_since(connection, lease, since)
+        self._write("advance since", lambda connection: compaction.advance_since(connection, lease, since))
+
+    def hold(self, flow_name: str, owner: str, epoch: int) -> None:
+        """Keep `since` from passing an epoch, until it is released. An owner that holds already moves its hold.
+
+        It needs no lease, and is safe against a compaction at the same instant: see `compaction`. Raises
+        `HoldTooEarly`, `HoldNotBound`, `UnknownName`.
+        """
+        at = self._env.now()
+        self._database.write(lambda connection: compaction.hold(connection, flow_name, owner, epoch, at))
+
+    def release(self, flow_name: str, owner: str) -> None:
+        """Let go of what an owner holds. Raises `UnknownName`, also when it was released before."""
+        release = partial(compaction.release, name=flow_name, owner=owner)
+        self._database.write(release, again=partial(release, repeated=True))
+
+    def holds(self, flow_name: str) -> list[HoldRecord]:
+        """Return the holds of a flow, the least epoch first."""
+        with self._database.reading() as connection:
+            return compaction.read_holds(connection, flow_name)
 
     def record_failure(self, lease: Lease, source: str, epoch: int, error: TidegaugeError) -> None:
         """Note that a source has failed for good from an epoch on. It stays until it is cleared.
 
         Of several, the one at the least epoch counts; of those, the first.
         """
-        with self._env.effect("record failure"), self._database.writing() as connection:
-            failures.record_source(connection, lease, source, epoch, error)
+        self._write(
+            "record failure", lambda connection: failures.record_source(connection, lease, source, epoch, error)
+        )
 
     def clear_failure(self, lease: Lease, source: str) -> None:
         """Forget the failure of a source, because its cause is gone."""
-        with self._env.effect("record failure"), self._database.writing() as connection:
-            failures.clear(connection, lease, source_rows, source)
+        self._write("record failure", lambda connection: failures.clear(connection, lease, source_rows, source))
+
+    def begin_incarnation(
+        self, lease: Lease, source: str, *, at: datetime, reason: str, identity: str = "", gaps: Sequence[Gap] = ()
+    ) -> int:
+        """Begin a new incarnation of a source at the flow's upper, and return its number.
+
+        Its positions count from 0 again, its failure, its seal and its state are over. What was bound before stays,
+        to be looked at. gaps: what is lost by it. identity: what the new upstream says of itself; where it is not
+        known yet, what it says when it is first bound.
+        """
+        begin = partial(
+            incarnations.begin, lease=lease, source=source, identity=identity, at=at, reason=reason, gaps=gaps
+        )
+        with self._env.effect("record failure"):
+            number = self._database.write(begin)
+        self._heads.pop(lease.flow_id, None)
+        return number
+
+    def record_gap(self, lease: Lease, gap: Gap) -> None:
+        """Note that records are lost, once for each range of an epoch."""
+        self._write("record failure", lambda connection: incarnations.record_gap(connection, lease, gap))
 
     def record_output_failure(self, lease: Lease, output: str, epoch: int, error: TidegaugeError) -> None:
         """Note that an output has failed at an epoch, for a reason of its own. The last failure counts."""
-        with self._env.effect("record output failure"), self._database.writing() as connection:
-            failures.record_output(connection, lease, output, epoch, error)
+        self._write(
+            "record output failure",
+            lambda connection: failures.record_output(connection, lease, output, epoch, error),
+        )
 
     def clear_output_failure(self, lease: Lease, output: str) -> None:
         """Forget the failure of an output, because its table holds the epoch at which it had failed."""
-        with self._env.effect("record output failure"), self._database.writing() as connection:
-            failures.clear(connection, lease, output_rows, output)
+        self._write(
+            "record output failure", lambda connection: failures.clear(connection, lease, output_rows, output)
+        )
+
+    def _write(self, effect: Effect, work: Callable[[Connection], None]) -> None:
+        """Make a change durable that can be made twice."""
+        with self._env.effect(effect):
+            self._database.write(work)

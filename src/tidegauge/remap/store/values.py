@@ -13,10 +13,23 @@ from typing import Any
 import pyarrow as pa
 
 from tidegauge.errors.base import TidegaugeError
-from tidegauge.remap.binding import Detail
+from tidegauge.remap.binding import Detail, Slice
+from tidegauge.remap.fromtime.partitioned import PARTITIONS
+from tidegauge.remap.fromtime.state import SourceState
 from tidegauge.remap.table import RemapTable
 
-__all__ = ["EpochRecord", "FlowRecord", "Loaded", "LoadedOutput", "LoadedSource", "OutputSpec", "SourceSpec"]
+__all__ = [
+    "EpochRecord",
+    "FlowRecord",
+    "Gap",
+    "HoldRecord",
+    "Incarnation",
+    "Loaded",
+    "LoadedOutput",
+    "LoadedSource",
+    "OutputSpec",
+    "SourceSpec",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +46,12 @@ class FlowRecord:
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec:
-    """A source as its flow describes it: its configuration as JSON without secrets, its columns if declared."""
+    """A source as its flow describes it: its configuration as JSON without secrets, its columns if declared, and the
+    kind of its clock."""
 
     config: Mapping[str, Any]
     schema: pa.Schema | None = None
+    clock: str = PARTITIONS.kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +62,54 @@ class OutputSpec:
     config: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Incarnation:
+    """A later life of a source's upstream: the epochs from `began_at` on are of it, until the next one begins.
+
+    identity: what upstream said of itself when it was first bound, "" where it says nothing. at: when it was begun,
+    and reason: why.
+    """
+
+    number: int
+    began_at: int
+    identity: str
+    at: datetime
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Records that are in no table, or not in all: `[lower, upper)` of a partition, bound in `epoch`, now lost.
+
+    code: of the error that said so. reason: for people, with the outputs that lack them.
+    """
+
+    source: str
+    epoch: int
+    partition: str
+    lower: int
+    upper: int
+    at: datetime
+    code: str
+    reason: str
+
+    @property
+    def size(self) -> int:
+        """How many positions are lost, in the source's own unit."""
+        return self.upper - self.lower
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoadedSource:
     """A source as the store knows it.
 
     `identity` is upstream's when it was first bound, "" where it has none. `failure` is the epoch from which it has
-    failed for good, and why.
+    failed for good, and why. `folded` is the last epoch up to `since` at which it moved, before the history up to
+    there was compacted; None when there is none. `state` is the newest one.
+
+    All this is of the present incarnation; at the epochs before it began, `table` has the frontier `ORIGIN`. The
+    incarnations after the first one are `incarnations`, and the tables of those that are over are `past`: one for
+    each, each up to the epoch at which the next one began.
     """
 
     table: RemapTable
@@ -61,6 +118,29 @@ class LoadedSource:
     failure: tuple[int, TidegaugeError] | None
     config: Mapping[str, Any]
     identity: str
+    folded: int | None = None
+    state: SourceState | None = None
+    incarnations: tuple[Incarnation, ...] = ()
+    past: tuple[RemapTable, ...] = ()
+
+    @property
+    def incarnation(self) -> int:
+        """The number of the present incarnation."""
+        return self.incarnations[-1].number if self.incarnations else 0
+
+    @property
+    def began_at(self) -> int:
+        """The epoch at which the present incarnation began."""
+        return self.incarnations[-1].began_at if self.incarnations else 0
+
+    def slices(self, lower: int, upper: int) -> list[Slice]:
+        """Return what the epochs `[lower, upper)` bind of any incarnation, sorted by epoch, then partition.
+
+        To look at: what is of an incarnation that is over cannot be read. Raises what `RemapTable.slices` raises.
+        """
+        now = self.table.slices(lower, upper)
+        parts = [(table, max(lower, table.since), min(upper, table.upper)) for table in self.past]
+        return [*(piece for table, first, end in parts if first < end for piece in table.slices(first, end)), *now]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,3 +178,12 @@ class EpochRecord:
     epoch: int
     minted_at: datetime
     published_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class HoldRecord:
+    """An epoch that its owner needs to stay distinct, since `at`."""
+
+    owner: str
+    epoch: int
+    at: datetime

@@ -1,0 +1,92 @@
+"""Letting the history of a flow go, and holding it: how far back its epochs can be told apart.
+
+Compaction makes all epochs before one indistinguishable, which frees their bindings. The tables keep their rows, each
+with its own epoch; what goes is which position came in at which of these epochs. An output that is added afterwards
+is written from the same records, those from before with the first epoch that is left.
+
+Invariant: nobody's place is lost. It goes no further than the last published epoch, the last epoch that each output
+holds, and the least epoch that somebody holds; what it kept, and for whom, it says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from tidegauge.env import Env
+from tidegauge.errors.flow import InvalidArgument
+from tidegauge.pipeline.flow import Dataflow
+from tidegauge.pipeline.inspect import holds, opened, table_of
+from tidegauge.pipeline.read import instant
+from tidegauge.remap.store import Holder, Loaded, Store
+
+__all__ = ["Compacted", "compact", "hold", "release"]
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What a compaction came to: the epochs before `since` can no longer be told apart.
+
+    wanted: how far it was asked to go. kept: why it went no further, for people; "" where it did.
+    """
+
+    flow: str
+    since: int
+    wanted: int
+    kept: str
+
+
+def compact(flow: Dataflow, *, before: int | str | datetime, env: Env | None = None) -> Compacted:
+    """Let the epochs before one go, or before the last one published by a time; a time without a zone is UTC.
+
+    It goes as far as it may; see `Compacted`. Takes the flow's lease: raises `FlowAlreadyRunning` with who runs it,
+    and `FlowNeverRan`.
+    """
+    env = env or Env()
+    if isinstance(before, bool) or not isinstance(before, int | str | datetime):
+        raise InvalidArgument(parameter="before", value=before, expected="an epoch or a time like 2026-11-20 17:00")
+    if isinstance(before, int) and before < 0:
+        raise InvalidArgument(parameter="before", value=before, expected="an epoch, counted from 0")
+    with opened(flow, env) as store:
+        lease = store.acquire(flow.name, holder=Holder.current(env))
+        try:
+            loaded = store.load(flow.name)
+            wanted = before if isinstance(before, int) else store.epoch_at(flow.name, instant(before)) or 0
+            furthest, why = _furthest(flow, store, loaded)
+            since = max(loaded.flow.since, min(wanted, furthest))
+            store.advance_since(lease, since)
+        finally:
+            lease.release()
+    return Compacted(flow.name, since, wanted, why if since < wanted else "")
+
+
+def _furthest(flow: Dataflow, store: Store, loaded: Loaded) -> tuple[int, str]:
+    """Return how far `since` may go, and why no further."""
+    last = max(loaded.flow.published - 1, 0)
+    limits = [(last, f"epoch {last} is the last published" if loaded.flow.published else "no epoch is published")]
+    limits += [(held.epoch, f"{held.owner!r} holds epoch {held.epoch}") for held in store.holds(flow.name)]
+    for name, plan in flow.outputs.items():
+        if name not in loaded.outputs:
+            continue  # it has not run yet: it begins at `since`, wherever that is
+        upper = table_of(flow, name, loaded.flow.incarnation).upper
+        if upper:
+            lacks = holds(loaded, plan.source, upper)
+            limits.append((max(lacks - 1, 0), f"output {name!r} goes on from epoch {lacks - 1}, the last it holds"))
+    return min(limits, key=lambda limit: limit[0])
+
+
+def hold(flow: Dataflow, owner: str, epoch: int) -> None:
+    """Keep an epoch, and all after it, from being compacted until `owner` releases it.
+
+    For a long query, or a backfill of one's own: `owner` is a name that tells people who needs it. Of one owner the
+    last hold counts. Needs no lease, so the flow may be running. Raises `HoldTooEarly` for an epoch that was
+    compacted already, `HoldNotBound` for one that is not there yet, `FlowNeverRan`.
+    """
+    with opened(flow, Env()) as store:
+        store.hold(flow.name, owner, epoch)
+
+
+def release(flow: Dataflow, owner: str) -> None:
+    """Let go of the epoch that `owner` holds. Raises `UnknownName` when it holds none, `FlowNeverRan`."""
+    with opened(flow, Env()) as store:
+        store.release(flow.name, owner)

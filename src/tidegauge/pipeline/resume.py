@@ -1,0 +1,123 @@
+"""Going on with a source that has failed: with the upstream that it had, or with a new incarnation of it.
+
+A failure is durable, and nothing but a person knows that its cause is gone. *Going on as before* forgets the failure:
+the next run comes to the same epoch again, and fails again where the cause is still there. *A new incarnation* is for
+an upstream that was recreated (law 8): it begins at the next epoch, at the beginning of the new upstream.
+
+Invariant (law 9): what was bound of the old upstream and is not in every output is read by nobody any more. So a new
+incarnation begins only when there is no such thing, or when the loss is accepted; then each range of it is a row of
+`gaps`, in the same transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+
+from tidegauge.env import Env
+from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.flow import InvalidArgument, UnknownName
+from tidegauge.errors.running import LossNotAccepted, NothingToResume, UpstreamRecreated
+from tidegauge.pipeline.flow import Dataflow
+from tidegauge.pipeline.inspect import opened, table_of
+from tidegauge.reclock.slices import begins
+from tidegauge.remap.binding import Slice
+from tidegauge.remap.store import Gap, Holder, Lease, Loaded, Store
+
+__all__ = ["Resumed", "resume"]
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """A source that goes on with the next run.
+
+    incarnation: the number of its incarnation, and began_at: the epoch at which that begins, or began. gaps: what was
+    lost now.
+    """
+
+    source: str
+    incarnation: int
+    began_at: int
+    gaps: tuple[Gap, ...] = ()
+
+
+def resume(
+    flow: Dataflow, source: str, *, new_incarnation: bool = False, accept_loss: bool = False, env: Env | None = None
+) -> Resumed:
+    """Let a source that has failed go on with the next run; see the module.
+
+    new_incarnation: begin with what is upstream now, from its beginning. accept_loss: also when some output lacks
+    what was bound of the old upstream.
+
+    Raises `NothingToResume`, `LossNotAccepted`, `FlowAlreadyRunning`, `FlowNeverRan`, `UnknownName`.
+    """
+    if accept_loss and not new_incarnation:
+        raise InvalidArgument(parameter="accept_loss", value=True, expected="it together with new_incarnation")
+    if source not in flow.sources:
+        raise UnknownName(kind="source", name=source, known=sorted(flow.sources))
+    env = env or Env()
+    with opened(flow, env) as store, _leased(store, flow.name, env) as lease:
+        loaded = store.load(flow.name)
+        error = _failure(loaded, source)
+        if not new_incarnation:
+            store.clear_failure(lease, source)
+            return Resumed(source, loaded.sources[source].incarnation, loaded.sources[source].began_at)
+        if not isinstance(error, UpstreamRecreated):
+            raise NothingToResume(
+                source=source, how=" as a new incarnation", state=f"it has failed with {error.code}, {error.summary}"
+            )
+        at = env.now()
+        gaps = tuple(_gap(piece, outputs, error, at) for piece, outputs in _lacking(flow, loaded, source))
+        if gaps and not accept_loss:
+            raise LossNotAccepted(
+                source=source,
+                size=sum(gap.size for gap in gaps),
+                unit=flow.sources[source].unit,
+                first=gaps[0].epoch,
+                last=gaps[-1].epoch,
+                outputs=sorted({output for _, outputs in _lacking(flow, loaded, source) for output in outputs}),
+            )
+        number = store.begin_incarnation(lease, source, at=at, reason=error.summary, gaps=gaps)
+        return Resumed(source, number, loaded.flow.upper, gaps)
+
+
+@contextmanager
+def _leased(store: Store, flow: str, env: Env) -> Iterator[Lease]:
+    lease = store.acquire(flow, holder=Holder.current(env))
+    try:
+        yield lease
+    finally:
+        lease.release()
+
+
+def _failure(loaded: Loaded, source: str) -> TidegaugeError:
+    """Return why a source has failed. Raises `NothingToResume` when it has not."""
+    if source not in loaded.sources:
+        raise NothingToResume(source=source, how="", state="it has not run yet")
+    failure = loaded.sources[source].failure
+    if failure is None:
+        raise NothingToResume(source=source, how="", state="it has not failed")
+    return failure[1]
+
+
+def _lacking(flow: Dataflow, loaded: Loaded, source: str) -> list[tuple[Slice, list[str]]]:
+    """Return the bound ranges of a source that are not in every output, each with the outputs that lack it."""
+    found, since = loaded.sources[source], loaded.flow.since
+    lowers: dict[str, int] = {}
+    for name, plan in flow.outputs.items():
+        if plan.source == source:
+            ends = table_of(flow, name, loaded.flow.incarnation).upper if name in loaded.outputs else 0
+            begin = begins(ends, since=since, folded=found.folded)
+            lowers[name] = since if begin is None else begin
+    upper = found.table.upper
+    return [
+        (piece, sorted(name for name, lower in lowers.items() if lower <= piece.epoch))
+        for piece in found.table.slices(min([upper, *lowers.values()]), upper)
+    ]
+
+
+def _gap(piece: Slice, outputs: list[str], error: TidegaugeError, at: datetime) -> Gap:
+    reason = f"{', '.join(outputs)} lacks it, and {error.summary}"
+    return Gap(piece.source, piece.epoch, piece.partition, piece.lower, piece.upper, at, error.code, reason)

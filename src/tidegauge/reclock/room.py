@@ -1,0 +1,75 @@
+"""How many records may lie between the reader of a source and the epochs that they get: the limit that pushes back.
+
+A reader reserves room before it reads, and reads no more than it was granted; the reclock operator releases what it
+has sent on. What lies in between (in the reader's scope, in the queue, in the operator) is what is reserved. When
+nothing is granted the reader stops reading: upstream keeps the records, and the reader is woken when there is room.
+
+Invariant: `0 <= held <= limit`, whoever calls, from whatever thread.
+
+>>> room = Room(100)
+>>> room.reserve(80), room.reserve(80), room.reserve(80), room.held
+(80, 20, 0, 100)
+>>> room.release(30); room.reserve(80)
+30
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Final
+
+from tidegauge.dataflow import SyncActivator
+from tidegauge.errors.flow import InvalidArgument
+
+__all__ = ["Room"]
+
+
+class Room:
+    """Room for `limit` records. Raises InvalidArgument for a limit below 1."""
+
+    def __init__(self, limit: int) -> None:
+        if limit < 1:
+            raise InvalidArgument(parameter="limit", value=limit, expected="room for at least one record")
+        self.limit: Final = limit
+        self._lock: Final = threading.Lock()
+        self._held = 0
+        self._short = False
+        self._readers: list[SyncActivator] = []
+
+    @property
+    def held(self) -> int:
+        """How many records are reserved."""
+        return self._held
+
+    def attach(self, reader: SyncActivator) -> None:
+        """Wake `reader`, too, when there is room again after anybody was granted less than was wanted."""
+        self._readers.append(reader)
+
+    def reserve(self, wanted: int) -> int:
+        """Return how many records may be read, at most `wanted`, perhaps 0. Release those that are not read.
+
+        Raises InvalidArgument for less than 0.
+        """
+        _check("wanted", wanted)
+        with self._lock:
+            granted = min(wanted, self.limit - self._held)
+            self._held += granted
+            self._short = self._short or granted < wanted
+            return granted
+
+    def release(self, records: int) -> None:
+        """Give room back. Records that nobody reserved are not counted. Raises InvalidArgument for less than 0."""
+        _check("records", records)
+        if not records:
+            return
+        with self._lock:
+            self._held = max(0, self._held - records)
+            short, self._short = self._short, False
+        if short:
+            for reader in self._readers:
+                reader.activate()
+
+
+def _check(parameter: str, records: int) -> None:
+    if records < 0:
+        raise InvalidArgument(parameter=parameter, value=records, expected="a number of records, 0 or more")

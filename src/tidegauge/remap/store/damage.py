@@ -1,0 +1,100 @@
+"""What is wrong with a damaged SQLite file, and which of its tables can still be read to the end.
+
+Invariant: looking writes nothing: the file is opened for reading alone, and what it holds is only counted.
+
+>>> import tempfile
+>>> path = Path(tempfile.mkdtemp()) / "shop.db"
+>>> with closing(sqlite3.connect(path)) as made:
+...     _ = made.execute("CREATE TABLE flows (id)")
+>>> with path.open("r+b") as file:
+...     _ = file.truncate(5000)
+>>> found = examine(path)
+>>> found.detail
+'it has 5000 of its 8192 bytes: it was cut short'
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import Table
+
+from tidegauge.remap.store.schema import metadata
+
+__all__ = ["Damage", "examine"]
+
+_MAGIC: Final = b"SQLite format 3\0"
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """What is wrong with a file, and what is not, for people. `ours` is False where it is no SQLite file at all;
+    `detail` is "" where SQLite finds no fault with it."""
+
+    ours: bool
+    detail: str
+    intact: str
+
+
+def examine(path: Path) -> Damage:
+    """Look at a file that SQLite calls damaged."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(100)
+        size = path.stat().st_size
+    except OSError as error:
+        return Damage(ours=True, detail=f"it cannot be read: {error.strerror}", intact="none can be read")
+    if not header.startswith(_MAGIC):
+        return Damage(ours=False, detail="it does not begin as a SQLite file does", intact="none can be read")
+    page = int.from_bytes(header[16:18])
+    full = (65536 if page == 1 else page) * int.from_bytes(header[28:32])
+    detail = f"it has {size} of its {full} bytes: it was cut short" if size < full else ""
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?{_mode(path)}", uri=True)) as connection:
+            connection.execute(
+                "PRAGMA writable_schema=ON"
+            )  # lets SQLite read on where a file is shorter than it says
+            return Damage(ours=True, detail=detail or _check(connection), intact=_readable(connection))
+    except sqlite3.Error as error:
+        return Damage(ours=True, detail=detail or str(error), intact="none can be read")
+
+
+def _mode(path: Path) -> str:
+    """How to open the file: as one that nobody changes, which makes no file beside it, unless there is one."""
+    journal = path.with_name(f"{path.name}-wal")
+    return "mode=ro" if journal.exists() and journal.stat().st_size else "immutable=1"
+
+
+def _check(connection: sqlite3.Connection) -> str:
+    try:
+        lines = [str(row[0]) for row in connection.execute("PRAGMA quick_check(1)")]
+    except sqlite3.Error as error:
+        return str(error)
+    return " ".join(" ".join(lines).split()) if lines != ["ok"] else ""
+
+
+def _readable(connection: sqlite3.Connection) -> str:
+    counts = {name: _count(connection, table) for name, table in metadata.tables.items()}
+    whole = {name: rows for name, rows in counts.items() if rows is not None}
+    told = [f"{name} ({rows} rows)" for name, rows in sorted(whole.items())]
+    lost = sorted(metadata.tables.keys() - whole.keys())
+    return f"{_listed(told)} can be read, {_listed(lost)} cannot"
+
+
+def _count(connection: sqlite3.Connection, table: Table) -> int | None:
+    """Read every row of a table in the order of its key, so from itself and not from an index; None when that does
+    not come to its end."""
+    query = f"SELECT * FROM {table.name} ORDER BY {', '.join(column.name for column in table.primary_key)}"  # noqa: S608
+    try:
+        return sum(1 for _ in connection.execute(query))
+    except (sqlite3.Error, UnicodeDecodeError):
+        return None
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"

@@ -1,0 +1,120 @@
+"""A store in a PostgreSQL database: how it is opened, and what its errors mean.
+
+Invariants. A transaction that writes locks its flow's row first, and then reads: each statement sees what was
+committed before it, so what is read under the lock is true until the end. One that reads sees one instant. What was
+committed survives a crash of the server, also where its default is not to wait for the disk. A driver that falls
+silent in a transaction, frozen or cut off, keeps its locks for `SILENCE` seconds, which is less than its lease. A
+server that falls silent is not waited for either (`silence`).
+
+So a write can be tried again when its connection broke: as long as the first attempt may still come to its commit, it
+holds the lock, and the next one sees what came of it. How long to wait, an address may say otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine, create_engine, event
+
+from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.store import CorruptStore, StoreBusy, StoreFailed, StoreNotWritable, StoreUnreachable
+from tidegauge.remap.store.address import Server
+
+__all__ = ["PATIENCE", "SILENCE", "Postgres"]
+
+PATIENCE: Final = 10
+"""Seconds to wait for a lock, and for a server to answer."""
+
+SILENCE: Final = 15
+"""Seconds after which the server ends a transaction whose driver says nothing."""
+
+_SETTINGS: Final[Mapping[str, str]] = {
+    "client_encoding": "utf8",
+    "connect_timeout": str(PATIENCE),
+    "fallback_application_name": "tidegauge",
+    "keepalives_idle": str(PATIENCE),
+    "keepalives_interval": "3",
+    "keepalives_count": "3",
+    "tcp_user_timeout": str(1000 * PATIENCE),
+}
+_SESSION: Final = """
+    SELECT set_config(name, value, false)
+    FROM (VALUES ('lock_timeout', '0', %s),
+                 ('idle_in_transaction_session_timeout', '0', %s),
+                 ('synchronous_commit', 'off', 'on')) AS wanted (name, unless, value)
+    WHERE current_setting(name) = unless
+"""
+_ALONE: Final = int.from_bytes(b"tidegaug")
+"""The number of our advisory lock, of which PostgreSQL has 2**64 in each database."""
+
+_UNREACHABLE: Final = ("08", "57P01", "57P02", "57P03", "53300", "25P03")
+_BUSY: Final = ("55P03", "40001", "40P01", "57014")
+_DAMAGED: Final = ("XX001", "XX002")
+_REFUSED: Final = ("53100", "25006", "42501", "3F000")
+
+
+@dataclass(frozen=True, slots=True)
+class Postgres:
+    """The database on a server."""
+
+    address: Server
+
+    def engine(self) -> Engine:
+        """Return a pool of connections; none is made yet."""
+        engine = create_engine(
+            "postgresql+psycopg://",
+            connect_args={**_SETTINGS, **self.address.settings},
+            hide_parameters=True,
+            isolation_level="READ COMMITTED",
+            pool_pre_ping=True,
+            use_native_hstore=False,
+        )
+        event.listen(engine, "do_connect", _connect)
+        event.listen(engine, "connect", self._prepare)
+        return engine
+
+    def _prepare(self, connection: Any, _record: Any) -> None:
+        encoding = connection.info.parameter_status("server_encoding")
+        if encoding != "UTF8":
+            connection.close()
+            detail = f"{encoding}, its encoding, cannot hold every name; 'createdb -E UTF8 -T template0' makes one"
+            raise StoreNotWritable(url=self.address.shown, detail=detail)
+        connection.execute(_SESSION, (f"{PATIENCE}s", f"{SILENCE}s"))
+        connection.commit()
+
+    def options(self, *, writes: bool) -> Mapping[str, Any]:
+        """Return what SQLAlchemy is to be told of a transaction."""
+        return {} if writes else {"isolation_level": "REPEATABLE READ"}
+
+    def be_alone(self, connection: Connection) -> None:
+        """Keep everybody else who asks for it waiting until the transaction ends. Tables yet to be made have no rows
+        to lock."""
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ALONE})")
+
+    def explain(self, error: BaseException, *, lost: bool) -> TidegaugeError:
+        """Return an exception of the driver in our words. `lost` when its connection is of no use any more."""
+        url, detail = self.address.shown, " ".join(str(error).split())
+        for secret in self.address.secrets:
+            detail = detail.replace(secret, "***")
+        from psycopg import OperationalError
+
+        state = getattr(error, "sqlstate", None) or ""
+        unheard = not state and isinstance(error, OperationalError)  # the client says so, not the server
+        if lost or unheard or state.startswith(_UNREACHABLE):
+            return StoreUnreachable(url=url, detail=detail)
+        if state in _BUSY:
+            return StoreBusy(url=url)
+        if state in _DAMAGED or isinstance(error, ValueError):
+            return CorruptStore(url=url, detail=detail, intact="the server knows which can be read")
+        if state in _REFUSED:
+            return StoreNotWritable(url=url, detail=detail)
+        return StoreFailed(url=url, detail=detail)
+
+
+def _connect(_dialect: Any, _record: Any, arguments: Any, settings: Any) -> Any:
+    """Make a connection that does not wait for ever."""
+    from tidegauge.remap.store.silence import Listener
+
+    return Listener.connect(*arguments, **settings)

@@ -1,0 +1,115 @@
+"""A store in a SQLite file: how it is opened, and what its errors mean.
+
+Invariant: a transaction that writes holds the file's write lock from its first statement; what was committed survives
+a power cut (`synchronous=FULL`).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import SQLAlchemyError
+
+from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.store import (
+    CorruptStore,
+    InvalidStoreUrl,
+    NotAStore,
+    StoreBusy,
+    StoreFailed,
+    StoreNotWritable,
+)
+from tidegauge.remap.store.address import File
+from tidegauge.remap.store.damage import examine
+from tidegauge.remap.store.schema import store_layout
+
+__all__ = ["PATIENCE", "Sqlite"]
+
+PATIENCE: Final = 10.0
+"""Seconds to wait for a lock; an address may say otherwise with `?timeout=`."""
+
+_WRITES: Final = "tidegauge_writes"
+_BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_DAMAGED: Final = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
+_STRANGE: Final = ("Could not decode to UTF-8", "no such table", "no such column")
+_REFUSED: Final = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL, sqlite3.SQLITE_PERM)
+_NO_ROOM: Final = (sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
+"""What a quota, a limit on the size of files, and a disk that is full from the start look like."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sqlite:
+    """The database in a file."""
+
+    address: File
+
+    def engine(self) -> Engine:
+        """Return a pool of connections; the file's folder is made. Raises `StoreNotWritable`, `InvalidStoreUrl`."""
+        path, shown = self.address.path, self.address.shown
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreNotWritable(url=shown, detail=f"{path.parent}: {error.strerror}") from error
+        if path.is_dir():
+            raise StoreNotWritable(url=shown, detail=f"{path} is a folder")
+        waits: dict[str, Any] = {} if "timeout" in self.address.url.query else {"timeout": PATIENCE}
+        try:
+            engine = create_engine(self.address.url, connect_args=waits, hide_parameters=True)
+        except (SQLAlchemyError, ValueError, TypeError):
+            raise InvalidStoreUrl(url=shown, detail="a part of it has no meaning") from None
+        event.listen(engine, "connect", _prepare)
+        event.listen(engine, "begin", _begin)
+        return engine
+
+    def options(self, *, writes: bool) -> Mapping[str, Any]:
+        """Return what SQLAlchemy is to be told of a transaction."""
+        return {_WRITES: writes}
+
+    def be_alone(self, connection: Connection) -> None:
+        """Keep everybody else from writing until the transaction ends. It has been so from its first statement."""
+
+    def explain(self, error: BaseException, *, lost: bool) -> TidegaugeError:  # noqa: ARG002
+        """Return an exception of the driver in our words. A file does not go away, so no connection is lost."""
+        url, detail = self.address.shown, " ".join(str(error).split())
+        code = getattr(error, "sqlite_errorcode", None)
+        primary = None if code is None else code & 0xFF
+        if primary in _BUSY:
+            return StoreBusy(url=url)
+        if primary in _DAMAGED or isinstance(error, ValueError) or detail.startswith(_STRANGE):
+            found = examine(self.address.path)
+            if found.ours:
+                return CorruptStore(url=url, detail=found.detail or detail, intact=found.intact)
+            return NotAStore(url=url, detail=detail)
+        if primary in _REFUSED or code in _NO_ROOM:
+            return StoreNotWritable(url=url, detail=detail)
+        return StoreFailed(url=url, detail=detail)
+
+
+def _prepare(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None  # transactions are begun below, not guessed by the driver
+    connection.execute("PRAGMA foreign_keys=ON")
+    connection.execute("PRAGMA synchronous=FULL")
+    tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
+    if tables and store_layout.name not in tables:
+        return  # a database of something else, which is left as it is
+    # Two processes that open a new file at once both turn it to WAL; SQLite answers the second "locked" without
+    # waiting, so wait for the first by taking the write lock.
+    for _ in range(100):
+        try:
+            connection.execute("PRAGMA journal_mode=WAL").fetchall()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                raise
+            connection.execute("BEGIN IMMEDIATE").close()
+            connection.execute("COMMIT").close()
+        else:
+            return
+
+
+def _begin(connection: Connection) -> None:
+    writes = connection.get_execution_options().get(_WRITES, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

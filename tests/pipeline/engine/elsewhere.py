@@ -1,0 +1,61 @@
+"""What is to be the same on a Spark of another kind, all of it run there by one process in one session:
+`python -m tests.pipeline.engine.elsewhere URL FOLDER`.
+
+A session and its executors take long to start, so each kind of Spark is driven once, and the tests look at what came
+of it. One Python process can hold either a classic or a Connect session.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.pipeline.engine import cases, reclocked, whole_flow
+from tests.pipeline.engine.clusters import ROOT
+
+
+@dataclass(frozen=True)
+class Found:
+    """What came of it: of the jobs by case, of the flows by output, and of data reclocked where it lay by its id.
+
+    survivors: the outputs of a flow that lost an executor, where there are executors to lose.
+    """
+
+    cases: dict[str, dict[str, Any]]
+    rows: whole_flow.Rows
+    reclocked: list[Any]
+    survivors: whole_flow.Rows
+
+
+def drive(url: str, folder: Path) -> Found:
+    """Run everything on the Spark at a URL, from a process of its own."""
+    command = [sys.executable, "-m", "tests.pipeline.engine.elsewhere", url, str(folder)]
+    environ = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=480, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"it failed on {url}:\n{done.stderr[-4000:]}")
+    return Found(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def main(url: str, folder: Path) -> None:
+    """Print what is found on the Spark at a URL, as JSON."""
+    for name in ("cases", "whole", "reclocked", "deadly"):
+        (folder / name).mkdir()
+    session = cases.session_at(url)
+    found = Found(
+        cases=cases.run_cases(session, folder / "cases"),
+        rows=whole_flow.run_flows(session, folder / "whole"),
+        reclocked=sorted(reclocked.epochs_by_spark(session, reclocked.flow_in(folder / "reclocked")).items()),
+        survivors=whole_flow.run_deadly(session, folder / "deadly") if url.startswith("spark://") else {},
+    )
+    session.stop()
+    print(json.dumps(asdict(found)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

@@ -1,0 +1,230 @@
+"""A flow whose store is a PostgreSQL database: only the address is another one."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import traceback
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.postgres import Server, query
+from tests.remap.store.raw import dump
+from typer.testing import CliRunner
+
+import tidegauge as tg
+from tidegauge.cli.app import app
+from tidegauge.cli.load import load_flow
+from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.command import FlowNeverRan
+from tidegauge.errors.running import SpanConflict
+from tidegauge.errors.sinks import TableUpperMismatch
+from tidegauge.errors.store import FlowAlreadyRunning, LeaseLost
+from tidegauge.remap.store import EXPIRY
+
+FLOW = """
+import os
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import tidegauge as tg
+
+HERE = os.path.dirname(__file__)
+
+
+def initials(batch):
+    return pa.record_batch({"initial": pc.utf8_slice_codeunits(batch.column("user"), 0, 1)})
+
+
+flow = tg.Dataflow("shop", store=os.environ["SHOP_STORE"], tick=0.02)
+files = tg.FileSource(
+    f"{HERE}/in/*.csv", format=tg.Csv("id long, user string"), max_bytes_per_epoch=100, metadata=True
+)
+orders = flow.source("orders", files)
+flow.sink("orders", orders, tg.ParquetSink(f"{HERE}/lake/orders"))
+flow.sink("initials", orders.map_batches(initials), tg.ParquetSink(f"{HERE}/lake/initials"))
+"""
+
+DRIVER = """
+import os, runpy, signal, sys
+import tidegauge as tg
+
+_, _, point, nth, number = sys.argv
+seen = []
+
+def strike(name):
+    seen.append(name)
+    if name == point and seen.count(name) == int(nth):
+        os.kill(os.getpid(), int(number))
+
+runpy.run_path(sys.argv[1])["flow"].run(until="caught-up", engine="local", env=tg.Env(point=strike))
+"""
+
+
+@pytest.fixture
+def shop(postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The file of a flow, with forty orders upstream. Its module is forgotten with it."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "shop", raising=False)
+    monkeypatch.setenv("SHOP_STORE", postgres.place())
+    (tmp_path / "in").mkdir()
+    for part in range(2):
+        rows = "".join(f"{20 * part + n},user{n}\n" for n in range(20))
+        (tmp_path / "in" / f"{part}.csv").write_text(f"id,user\n{rows}")
+    path = tmp_path / "shop.py"
+    path.write_text(FLOW)
+    yield path
+    sys.modules.pop("shop", None)
+
+
+def driver(shop: Path, point: str, nth: int, number: signal.Signals) -> list[str]:
+    """The command of a driver that sends itself a signal when it comes to a point for the nth time."""
+    return [sys.executable, "-c", DRIVER, str(shop), point, str(nth), str(int(number))]
+
+
+def command(*words: str) -> Any:
+    done = CliRunner().invoke(app, list(words))
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def test_a_flow_runs_is_killed_and_goes_on_with_its_store_on_a_server(shop: Path) -> None:
+    flow = load_flow(str(shop))
+    with pytest.raises(FlowNeverRan):
+        tg.status(flow)
+    made = query(flow.store, "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")
+    assert made == [], "looking makes nothing"
+
+    # with the third commit one of two tables holds an epoch that the other does not
+    died = subprocess.run(driver(shop, "after commit output", 3, signal.SIGKILL), check=False)
+    assert died.returncode == -signal.SIGKILL
+    between = tg.status(flow)
+    behind, ahead = sorted(output.upper for output in between.outputs)
+    assert (between.running, ahead > behind) == ("", True)
+
+    command("run", str(shop), "--engine", "local", "--until", "caught-up")
+    found = tg.read_arrow(flow, "orders").to_pylist()
+    assert sorted(row["id"] for row in found) == list(range(40))
+    assert tg.read_arrow(flow, "initials").column("initial").to_pylist() == 40 * ["u"]
+
+    report = json.loads(command("status", str(shop), "--json").stdout)
+    assert (report["store"], report["running"]) == (tg.status(flow).store, None)
+    assert [(o["name"], o["state"], o["rows"]) for o in report["outputs"]] == [
+        ("orders", "live", 40),
+        ("initials", "live", 40),
+    ]
+    assert report["published"] == report["upper"] > 2
+    assert [tg.locate(flow, "orders", row["_partition"], row["_offset"]).epoch for row in found] == [
+        row["_epoch"] for row in found
+    ]
+
+
+@pytest.mark.parametrize(
+    ("point", "nth", "refused"),
+    [
+        ("before append bindings", 2, [LeaseLost]),
+        ("before commit output", 2, [TableUpperMismatch, SpanConflict, LeaseLost]),
+        ("before publish", 1, [LeaseLost]),
+    ],
+)
+def test_a_flow_that_was_stopped_past_its_lease_and_taken_over_from_writes_nothing_any_more(
+    shop: Path, point: str, nth: int, refused: list[type[TidegaugeError]]
+) -> None:
+    """A table knows no lease: it compares its own upper, and refuses in its own words."""
+    flow = load_flow(str(shop))
+    with subprocess.Popen(driver(shop, point, nth, signal.SIGSTOP), stderr=subprocess.PIPE, text=True) as stopped:
+        os.waitid(os.P_PID, stopped.pid, os.WSTOPPED)
+        later = tg.Env(now=lambda: datetime.now(UTC) + timedelta(seconds=EXPIRY))
+        assert flow.run("caught-up", engine="local", env=later).why == "caught up"
+        before = dump(flow.store)
+        stopped.send_signal(signal.SIGCONT)
+        _, said = stopped.communicate(timeout=60)
+    assert any(f"{error.__name__}: {error.code}: " in said for error in refused), said
+    assert dump(flow.store) == before
+    assert sorted(tg.read_arrow(flow, "orders").column("id").to_pylist()) == list(range(40))
+    assert len(tg.read_arrow(flow, "initials")) == 40
+
+
+def test_a_second_driver_of_a_flow_is_refused_and_the_first_goes_on(shop: Path) -> None:
+    flow = load_flow(str(shop))
+    refused: list[BaseException] = []
+
+    def strike(point: str) -> None:
+        if point == "before publish" and not refused:
+            with pytest.raises(FlowAlreadyRunning) as caught:
+                load_flow(str(shop)).run("caught-up", engine="local")
+            refused.append(caught.value)
+
+    assert flow.run("caught-up", engine="local", env=tg.Env(point=strike)).why == "caught up"
+    assert len(refused) == 1
+    assert sorted(tg.read_arrow(flow, "orders").column("id").to_pylist()) == list(range(40))
+
+
+CANARY = "canary-4711"
+
+
+@pytest.mark.parametrize("given", ["PGPASSWORD", "a passfile", "the address"])
+@pytest.mark.parametrize("fails", ["a function", "the password"])
+def test_a_password_is_in_nothing_that_a_failing_flow_writes(
+    postgres: Server,
+    shop: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    given: str,
+    fails: str,
+) -> None:
+    """Logs at their most talkative, the traceback, what the store holds, every file of the flow's folder."""
+    postgres.query("DROP DATABASE IF EXISTS secret")
+    postgres.query("DROP ROLE IF EXISTS canary")
+    postgres.query(f"CREATE ROLE canary LOGIN PASSWORD '{CANARY if fails == 'a function' else 'another one'}'")
+    postgres.query("CREATE DATABASE secret OWNER canary")
+    there = f"127.0.0.1:{postgres.port}/secret"
+    address = f"postgresql://canary@{there}"
+    if given == "PGPASSWORD":
+        monkeypatch.setenv("PGPASSWORD", CANARY)
+    elif given == "a passfile":
+        passes = tmp_path_factory.mktemp("secret") / "passes"
+        passes.write_text(f"*:*:*:canary:{CANARY}\n")
+        passes.chmod(0o600)
+        monkeypatch.setenv("PGPASSFILE", str(passes))
+    else:
+        address = f"postgresql://canary:{CANARY}@{there}"
+    monkeypatch.setenv("SHOP_STORE", address)
+    if fails == "a function":
+        broken = "if batch.num_rows:\n        raise ValueError('no initials today')"
+        shop.write_text(
+            FLOW.replace('return pa.record_batch({"initial"', f'{broken}\n    return pa.record_batch({{"initial"')
+        )
+    caplog.set_level(logging.DEBUG)
+    said = []
+    for words in (
+        ["run", "--engine", "local", "--until", "caught-up"],
+        ["status"],
+        ["run", "--debug", "--engine", "local", "--until", "caught-up"],
+    ):
+        done = CliRunner().invoke(app, [words[0], str(shop), *words[1:]])
+        said += [done.output, *traceback.format_exception(done.exception)]
+    told = "".join(said)
+    assert ("ValueError: no initials today" if fails == "a function" else "TG-0220") in told
+    written = [path.read_bytes() for path in shop.parent.rglob("*") if path.is_file()]
+    kept = query(postgres.address("secret"), "SELECT failure FROM outputs") if fails == "a function" else []
+    assert CANARY not in f"{told}{caplog.text}{kept}{written}"
+
+
+def test_the_password_of_an_address_is_not_in_what_is_said_of_a_flow(
+    postgres: Server, shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_STORE", f"postgresql://ada:hunter3@127.0.0.1:{postgres.port}/shop")
+    said = CliRunner().invoke(app, ["status", str(shop)])
+    assert said.exit_code == 1
+    assert "postgresql://ada:***@127.0.0.1" in said.output.replace("\n", "")
+    assert "hunter3" not in said.output

@@ -1,0 +1,130 @@
+"""A driver that slept until its lease ran out, and wakes up while another one drives: it says who drives now, has
+written nothing since and acknowledged nothing, and does not disturb the other."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.remap.store.raw import dump
+
+import tidegauge as tg
+from tidegauge.cli.load import load_flow
+from tidegauge.remap.store import EXPIRY
+
+FLOW = """
+import os
+from pathlib import Path
+
+import tidegauge as tg
+from tests.pipeline.simulation import Recorder
+
+HERE = Path(__file__).parent
+
+
+def note(frontier):
+    with (HERE / "acknowledged").open("a") as notes:
+        notes.write(f"{os.getpid()} {dict(frontier)}\\n")
+
+
+flow = tg.Dataflow("shop", store=f"sqlite:///{HERE}/shop.db", tick=0.02)
+files = tg.FileSource(f"{HERE}/in/*.csv", format=tg.Csv("id long, user string"), max_bytes_per_epoch=100)
+orders = flow.source("orders", Recorder(files, note))
+flow.sink("delta", orders, tg.DeltaSink(f"{HERE}/lake/delta"))
+flow.sink("parquet", orders, tg.ParquetSink(f"{HERE}/lake/parquet"))
+"""
+
+DRIVER = """
+import functools, os, signal, sys
+import tidegauge as tg
+from tidegauge.cli.app import main
+
+_, shop, point, nth = sys.argv
+left = int(nth)
+
+def strike(name):
+    global left
+    left -= name == point
+    if name == point and left == 0:
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+tg.Dataflow.run = functools.partialmethod(tg.Dataflow.run, env=tg.Env(point=strike))
+sys.argv = ["tidegauge", "run", shop, "--engine", "local", "--until", "caught-up"]
+main()
+"""
+"""`tidegauge run`, in a process that stops itself when it comes to a point for the nth time."""
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """The file of a flow, with forty orders upstream: some epochs of them."""
+    (tmp_path / "in").mkdir()
+    for part in range(2):
+        rows = "".join(f"{20 * part + n},user{n}\n" for n in range(20))
+        (tmp_path / "in" / f"{part}.csv").write_text(f"id,user\n{rows}")
+    path = tmp_path / "shop.py"
+    path.write_text(FLOW)
+    return path
+
+
+@dataclass(frozen=True)
+class Written:
+    """All that a driver of the shop can change: the store, what the tables hold, what was acknowledged."""
+
+    store: dict[str, list[tuple[Any, ...]]]
+    tables: dict[str, tuple[int, int]]
+    acknowledged: str
+
+    @staticmethod
+    def by_now(shop: Path) -> Written:
+        flow, notes = load_flow(str(shop)), shop.parent / "acknowledged"
+        held = {output.name: (output.upper, output.rows) for output in tg.status(flow).outputs}
+        return Written(dump(flow.store), held, notes.read_text() if notes.exists() else "")
+
+
+@pytest.mark.parametrize(
+    ("point", "nth", "woken"),
+    [
+        ("before commit output", 1, "before commit output"),
+        ("before commit output", 2, "before publish"),
+        ("before publish", 1, "after register"),
+        ("before acknowledge", 1, "after register"),
+    ],
+)
+def test_a_driver_that_wakes_up_while_another_drives_stops_and_has_done_nothing(
+    shop: Path, point: str, nth: int, woken: str
+) -> None:
+    """It slept at a point, and the other one is at another when it wakes up."""
+    flow = load_flow(str(shop))
+    seen: list[tuple[Written, str, Written]] = []
+    command = [sys.executable, "-c", DRIVER, str(shop), point, str(nth)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as asleep:
+        os.waitid(os.P_PID, asleep.pid, os.WSTOPPED)
+
+        def wake(name: str) -> None:
+            if name == woken and not seen:
+                before = Written.by_now(shop)
+                asleep.send_signal(signal.SIGCONT)
+                _, said = asleep.communicate(timeout=60)
+                seen.append((before, said, Written.by_now(shop)))
+
+        later = tg.Env(now=lambda: datetime.now(UTC) + timedelta(seconds=EXPIRY), point=wake)
+        try:
+            outcome = flow.run("caught-up", engine="local", env=later)
+        finally:
+            asleep.kill()
+    [(before, said, after)] = seen
+    assert after == before
+    assert asleep.returncode == 1
+    assert "TG-0205: this driver no longer holds the lease of flow 'shop': " in said
+    assert f", process {os.getpid()}, has it since " in said
+    assert outcome.why == "caught up"
+    for output in flow.outputs:
+        assert sorted(tg.read_arrow(flow, output).column("id").to_pylist()) == list(range(40))

@@ -1,0 +1,207 @@
+"""A real PostgreSQL server for the tests: one for each process that runs tests, made when the first test asks for it.
+
+The server is a child of a small shell that waits for the end of its input, then stops the server and removes its
+folder. So it goes when the tests are over, and also when they are killed. It does not wait for the disk (`fsync` is
+off): it outlives a stop and a start, not a power cut. Each `place` is a schema of its own, empty and quickly made.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import pwd
+import re
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import pytest
+
+OLDEST: Final = 15
+PLACES: Final = ("/usr/lib/postgresql/*/bin", "/opt/homebrew/opt/postgresql@*/bin", "/usr/pgsql-*/bin")
+INSTALL: Final = (
+    f"the tests of the store on PostgreSQL need a server of version {OLDEST} or newer: "
+    "'sudo apt-get install postgresql' (Debian, Ubuntu), 'brew install postgresql@17' (macOS)"
+)
+UNPRIVILEGED: Final = ("postgres", "nobody")
+ACCESS: Final = """
+local all ada,canary scram-sha-256
+host  all ada,canary 127.0.0.1/32 scram-sha-256
+local all all trust
+host  all all 127.0.0.1/32 trust
+"""
+SETTINGS: Final = {
+    "fsync": "off",
+    "synchronous_commit": "on",
+    "full_page_writes": "off",
+    "shared_buffers": "16MB",
+    "max_connections": "60",
+    "max_wal_size": "64MB",
+    "log_min_messages": "fatal",
+    "autovacuum": "off",
+}
+GIVES_UP: Final = re.compile(r"(?m)^.*FATAL: (?!.*the database system is)")
+UNTIL_THE_END: Final = """
+folder=$1
+shift
+"$@" &
+server=$!
+read -r how
+if [ "$how" = stay ]; then
+    kill -INT $server
+    wait $server
+else
+    kill -QUIT $server
+    wait $server
+    rm -rf "$folder"
+fi
+"""
+"""Run a server until the input ends, and remove its folder unless the last line was `stay`."""
+
+
+def binaries() -> Path | None:
+    """Where the newest PostgreSQL of this machine has its programs."""
+    on_path = shutil.which("initdb")
+    found = [Path(on_path).resolve().parent] if on_path else []
+    found += [Path(place) for pattern in PLACES for place in glob.glob(pattern)]
+    able = {place: version(place) for place in found if (place / "postgres").exists()}
+    newest = max(able, key=lambda place: able[place], default=None)
+    return newest if newest is not None and able[newest] >= OLDEST else None
+
+
+def version(place: Path) -> int:
+    said = subprocess.run([place / "postgres", "--version"], capture_output=True, text=True, check=True).stdout
+    return int("".join(c if c.isdigit() else " " for c in said).split()[0])
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+class Server:
+    """A running server, whose superuser is `postgres`. `ada`, by the password `hunter2`, and `canary` need one."""
+
+    def __init__(self, programs: Path, *, settings: Mapping[str, str] = SETTINGS) -> None:
+        self.programs = programs
+        self.settings = settings
+        self.port = 0
+        self.places = 0
+        self._user: dict[str, Any] = {}
+        self.folder = Path(tempfile.mkdtemp(prefix="tidegauge-postgres-"))
+        if os.geteuid() == 0:  # PostgreSQL refuses to run as root
+            who = next(name for name in UNPRIVILEGED if _known(name))
+            self._user = {"user": who, "group": pwd.getpwnam(who).pw_gid, "extra_groups": []}
+            shutil.chown(self.folder, who)
+        self.data = self.folder / "data"
+        quickly, who_and_how = ("--no-sync", "--no-instructions"), ("--auth=trust", "--username=postgres")
+        self._run([programs / "initdb", *quickly, *who_and_how, "--encoding=UTF8", "--locale=C", "-D", self.data])
+        (self.data / "pg_hba.conf").write_text(ACCESS)
+        self.start()
+        self.query("CREATE ROLE ada LOGIN PASSWORD 'hunter2'")
+        self.query("CREATE DATABASE shop OWNER ada")
+
+    def start(self) -> None:
+        """Begin to serve, on the port as before if it had one."""
+        self.port = self.port or free_port()
+        where = {"port": self.port, "listen_addresses": "127.0.0.1", "unix_socket_directories": self.folder}
+        settings = [f"--{key}={value}" for key, value in {**self.settings, **where}.items()]
+        server = [str(self.programs / "postgres"), "-D", str(self.data), *settings]
+        with (self.folder / "log").open("ab") as log:
+            said_before = log.tell()
+            self._shell = subprocess.Popen(
+                ["/bin/sh", "-c", UNTIL_THE_END, "sh", str(self.folder), *server],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                text=True,
+                **self._settings(),
+            )
+        deadline = time.monotonic() + 60
+        while not self._answers():
+            said = (self.folder / "log").read_text()[said_before:]
+            if time.monotonic() > deadline or GIVES_UP.search(said):
+                self.stop()
+                raise RuntimeError(f"PostgreSQL does not start: {said}")
+            with suppress(subprocess.TimeoutExpired):
+                self._shell.wait(0.02)
+
+    def stop(self, *, stay: bool = False) -> None:
+        """End every connection and the server; with `stay` it can be started again and has what it had."""
+        self._shell.communicate("stay\n" if stay else None, timeout=60)
+
+    def place(self) -> str:
+        """The address of an empty schema of its own, for the superuser."""
+        self.places += 1
+        name = f"place_{self.places}"
+        self.query(f"CREATE SCHEMA {name}")
+        return self.address("postgres", options=f"-csearch_path%3D{name}")
+
+    def address(self, database: str, *, user: str = "postgres", **settings: str) -> str:
+        more = "".join(f"&{key}={settings[key]}" for key in settings)
+        return f"postgresql://{user}@/{database}?host={self.folder}&port={self.port}{more}"
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """Run one statement, outside of a transaction, as the superuser."""
+        return query(self.address("postgres"), sql)
+
+    def _answers(self) -> bool:
+        import psycopg
+
+        try:
+            psycopg.connect(self.address("postgres")).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def _run(self, command: Sequence[Any]) -> None:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, **self._settings())
+        assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+
+    def _settings(self) -> dict[str, Any]:
+        return {**self._user, "cwd": self.folder, "env": {"PATH": os.environ["PATH"], "LC_ALL": "C"}}
+
+
+def query(address: str, sql: str) -> list[tuple[Any, ...]]:
+    """Run one statement on a connection of its own, and return its rows."""
+    import psycopg
+
+    with psycopg.connect(address, autocommit=True) as connection:
+        done = connection.execute(sql)
+        return list(done.fetchall()) if done.description else []
+
+
+def _known(user: str) -> bool:
+    with suppress(KeyError):
+        return bool(pwd.getpwnam(user))
+    return False
+
+
+def missing(environment: Mapping[str, str]) -> NoReturn:
+    """Skip what needs a server. Where nobody reads what is skipped it fails."""
+    if environment.get("CI"):
+        pytest.fail(INSTALL)
+    pytest.skip(INSTALL)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """A server to be shared. Whoever stops it starts it again."""
+    programs = binaries() or missing(os.environ)
+    hidden = pytest.MonkeyPatch()
+    for name in [name for name in os.environ if name.startswith("PG")]:  # what psql of this user would take
+        hidden.delenv(name)
+    server = Server(programs)
+    try:
+        yield server
+    finally:
+        server.stop()
+        hidden.undo()

@@ -1,0 +1,102 @@
+"""A driver that loses its network to the server: it does not hang, and writes nothing once somebody took over."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import event
+from tests.postgres import Server
+from tests.remap.store.raw import dump
+from tests.remap.store.wire import Wire, wire
+
+from tidegauge.env import Env
+from tidegauge.errors.store import LeaseLost
+from tidegauge.remap.binding import Proposal
+from tidegauge.remap.frontier import Frontier
+from tidegauge.remap.store import EXPIRY, Holder, Lease, SourceSpec, Store, silence
+
+Rows = dict[str, list[tuple[object, ...]]]
+
+
+@pytest.fixture
+def url(postgres: Server) -> str:
+    """Where the server ends a transaction soon whose driver says nothing."""
+    return postgres.place().replace("options=", "options=-cidle_in_transaction_session_timeout%3D200%20")
+
+
+def begin(line: Wire, url: str, env: Env) -> tuple[Store, Lease]:
+    """A driver at the far end of the wire."""
+    store = Store.open(line.address(url), env=env)
+    lease = store.acquire("shop", holder=Holder.current(env))
+    store.register(lease, sources={"orders": SourceSpec({})}, outputs={})
+    return store, lease
+
+
+def bind(store: Store, lease: Lease, env: Env) -> int:
+    proposals = {"orders": Proposal(frontier=Frontier({"p0": 1}))}
+    return store.append(lease, expected=0, at=env.now(), proposals=proposals)
+
+
+def take_over(url: str, env: Env, holder: Holder) -> Rows:
+    """Take the lease on a line of one's own when it has run out; return what the store holds then."""
+    store = Store.open(url, env=replace(env, now=lambda: env.now() + timedelta(seconds=EXPIRY)))
+    store.acquire("shop", holder=holder)
+    store.close()
+    return dump(url)
+
+
+@pytest.mark.parametrize("before", ["before_cursor_execute", "commit"])
+def test_who_is_taken_over_from_while_it_was_cut_off_writes_nothing_when_it_is_back(
+    postgres: Server, url: str, env: Env, elsewhere: Holder, before: str
+) -> None:
+    cut = threading.Event()
+    with wire(postgres, "question") as line, ThreadPoolExecutor(1) as beside:
+        store, lease = begin(line, url, replace(env, sleep=lambda _seconds: None))
+
+        def strike(*_: object) -> None:
+            if not cut.is_set():
+                line.cut()
+                cut.set()
+
+        event.listen(store._database._engine, before, strike)
+        late = beside.submit(bind, store, lease, env)
+        assert cut.wait(30)
+        taken = take_over(url, env, elsewhere)
+        assert not late.done()
+        line.mend()
+        with pytest.raises(LeaseLost, match="grace"):
+            late.result(timeout=30)
+        store.close()
+    assert dump(url) == taken
+
+
+def test_who_hears_nothing_any_more_tries_again_and_finds_that_it_lost_the_lease(
+    postgres: Server, url: str, env: Env, elsewhere: Holder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(silence, "PATIENCE", 0.3)
+    taken: list[Rows] = []
+    with wire(postgres, "question") as line:
+
+        def pause(_seconds: float) -> None:
+            taken.append(take_over(url, env, elsewhere))
+            line.mend()
+
+        store, lease = begin(line, f"{url}&connect_timeout=2", replace(env, sleep=pause))
+        line.cut()
+        with pytest.raises(LeaseLost, match="grace"):
+            bind(store, lease, env)
+        store.close()
+    assert [dump(url)] == taken
+
+
+def test_a_server_that_works_for_long_is_heard_out(url: str, env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(silence, "PATIENCE", 0.7)
+    words = "SELECT pg_sleep(0.3), repeat('x', 10000) FROM generate_series(1, 4)"
+    store = Store.open(url, env=env)
+    with store._database.reading() as connection:
+        assert len(connection.exec_driver_sql(words).all()) == 4
+    store.close()

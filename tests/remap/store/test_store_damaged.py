@@ -1,0 +1,265 @@
+"""Files that are damaged, and places that cannot be written: said with what is whole, and nothing is written."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.remap.store.raw import dump, sql
+from tests.remap.store.test_store_crashes import drive, world
+
+from tidegauge.env import Env
+from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.store import CorruptStore, NotAStore, StoreNotWritable
+from tidegauge.remap.binding import Proposal
+from tidegauge.remap.frontier import Frontier
+from tidegauge.remap.store import Holder, SourceSpec, Store
+from tidegauge.remap.store.schema import metadata
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A file with something in every table but two, each of which has a page of its own."""
+    path = tmp_path_factory.mktemp("whole") / "store.db"
+    drive(f"sqlite:///{path}", world())
+    return path.read_bytes()
+
+
+def read_all(path: Path) -> None:
+    """Ask the store in a file for everything that a run or a person asks for."""
+    store = Store.open(f"sqlite:///{path}", env=world())
+    try:
+        store.load("shop")
+        store.epochs("shop")
+        store.times("shop")
+        store.holder("shop")
+        store.holds("shop")
+        store.gaps("shop")
+    finally:
+        store.close()
+
+
+def page_of(url: str, table: str) -> int:
+    [(page,)] = sql(url, f"SELECT rootpage FROM sqlite_master WHERE name = '{table}'")
+    return int(page)
+
+
+def test_a_file_that_was_cut_short_says_how_much_of_it_is_there_and_what_can_be_read(
+    whole: bytes, tmp_path: Path
+) -> None:
+    path = tmp_path / "store.db"
+    path.write_bytes(whole)
+    sql(f"sqlite:///{path}", f'UPDATE outputs SET config = \'{{"note": "{20_000 * "x"}"}}\'')
+    longer = path.read_bytes()  # the long text is at its end
+    path.write_bytes(longer[:-4096])
+    with pytest.raises(CorruptStore, match=rf"has {len(longer) - 4096} of its {len(longer)} bytes") as caught:
+        read_all(path)
+    told = caught.value.evidence["intact"]
+    assert "timeline (3 rows)" in told
+    assert "flows (1 rows)" in told
+    assert told.endswith("can be read, outputs cannot")
+    assert path.read_bytes() == longer[:-4096]
+    assert [found.name for found in tmp_path.iterdir()] == ["store.db"]
+
+
+@pytest.mark.parametrize("table", sorted(metadata.tables))
+def test_a_table_that_was_overwritten_is_named(whole: bytes, tmp_path: Path, table: str) -> None:
+    path = tmp_path / "store.db"
+    path.write_bytes(whole)
+    start = 4096 * (page_of(f"sqlite:///{path}", table) - 1)
+    damaged = whole[:start] + 4096 * b"\xff" + whole[start + 4096 :]
+    path.write_bytes(damaged)
+    with pytest.raises(CorruptStore) as caught:
+        read_all(path)
+    readable, _, lost = caught.value.evidence["intact"].partition(" can be read, ")
+    assert lost == f"{table} cannot"
+    assert readable.count("rows)") == len(metadata.tables) - 1
+    assert path.read_bytes() == damaged
+
+
+def test_a_file_of_which_only_the_beginning_is_left_says_so(whole: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))
+    with pytest.raises(CorruptStore, match="tables none can be read"):
+        read_all(path)
+
+
+@settings(max_examples=120)
+@given(st.data())
+def test_whatever_is_wrong_with_a_file_it_is_read_or_said_in_our_words_and_not_written_to(
+    whole: bytes, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    place = st.integers(0, 2**20 - 1).map(lambda n: n * len(whole) >> 20)
+    damaged = bytearray(whole[: data.draw(place | st.just(len(whole)))])
+    for at in data.draw(st.lists(place, max_size=30)):
+        damaged[at : at + 1] = data.draw(st.binary(min_size=1, max_size=1)) if at < len(damaged) else b""
+    path = tmp_path_factory.mktemp("damaged") / "store.db"
+    path.write_bytes(damaged)
+    with suppress(TidegaugeError):
+        read_all(path)
+    if len(damaged) > 1:  # an empty file is a new store, and SQLite takes one of a single byte for empty
+        assert path.read_bytes() == bytes(damaged)
+    shutil.rmtree(path.parent)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE timeline SET minted_at = 'yesterday'",
+        "UPDATE flows SET upper = 'many'",
+        "UPDATE flows SET upper = -1",
+        "UPDATE sources SET config = '{'",
+        "UPDATE sources SET config = '7'",
+        "UPDATE sources SET schema = '[[1]]'",
+        "UPDATE sources SET failure = '{}'",
+        "UPDATE sources SET failed_at = NULL",
+        "UPDATE partitions SET detail = 'x'",
+        "UPDATE outputs SET config = x'ff'",
+        "UPDATE partitions SET key = x'ff' WHERE key = 'p0'",
+        "UPDATE outputs SET config = CAST(x'ff' AS TEXT)",
+        "ALTER TABLE outputs RENAME COLUMN config TO conf",
+        "DROP TABLE leases",
+    ],
+)
+def test_a_value_that_nobody_has_written_is_not_taken_for_one(whole: bytes, tmp_path: Path, change: str) -> None:
+    path = tmp_path / "store.db"
+    path.write_bytes(whole)
+    sql(f"sqlite:///{path}", change)
+    with pytest.raises(CorruptStore, match="Nothing was written"):
+        read_all(path)
+
+
+def test_a_value_that_nobody_has_written_is_not_taken_for_one_on_a_server_either(url: str, env: Env) -> None:
+    drive(url, world())
+    sql(url, "UPDATE timeline SET minted_at = 'yesterday'")
+    store = Store.open(url, env=env)
+    with pytest.raises(CorruptStore, match="'yesterday' is no time"):
+        store.epochs("shop")
+    store.close()
+
+
+def test_a_database_of_something_else_is_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / "mine.db"
+    for mine in ("CREATE TABLE flows (mine)", "CREATE TABLE epochs (mine)"):
+        sql(f"sqlite:///{path}", mine)
+    before = path.read_bytes()
+    with pytest.raises(NotAStore, match="epochs, flows"):
+        read_all(path)
+    assert path.read_bytes() == before, "not even turned to WAL"
+    assert [found.name for found in tmp_path.iterdir()] == ["mine.db"]
+
+
+# Places that cannot be written
+
+
+FULL = """
+import resource, signal, sys
+from pathlib import Path
+from tidegauge.env import Env
+from tidegauge.errors.base import TidegaugeError
+from tidegauge.remap.store import Holder, Store
+from tests.remap.store.test_store_damaged import fill
+path = Path(sys.argv[1])
+if sys.argv[2] == "limit":
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+try:
+    fill(f"sqlite:///{path}", 100)
+except TidegaugeError as error:
+    print(type(error).__name__)
+"""
+
+
+def fill(url: str, epochs: int) -> None:
+    """Bind many partitions at each of many epochs, until it is done or the disk is full."""
+    env = Env()
+    store = Store.open(url, env=env)
+    try:
+        lease = store.acquire("shop", holder=Holder.current(env))
+        store.register(lease, sources={"orders": SourceSpec({})}, outputs={})
+        for epoch in range(epochs):
+            bound = {"orders": Proposal(frontier=Frontier({f"p{n}": epoch + 1 for n in range(200)}))}
+            store.append(lease, expected=epoch, at=env.now(), proposals=bound)
+    finally:
+        store.close()
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """A disk of one megabyte, which can be mounted again with other options. Only for who may mount."""
+    place = tmp_path / "small"
+    place.mkdir()
+
+    def mount(options: str) -> Path:
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", options, "tmpfs", place], capture_output=True, check=False
+        )
+        if done.returncode:
+            pytest.skip("nothing can be mounted here")
+        return place
+
+    yield mount
+    while subprocess.run(["umount", place], capture_output=True, check=False).returncode == 0:
+        pass
+
+
+def whole_up_to_its_upper(url: str) -> int:
+    """How far a store is bound, after a look at whether it holds what that says."""
+    store = Store.open(url, env=Env())
+    loaded = store.load("shop")
+    store.close()
+    assert len(loaded.sources["orders"].table) == 200 * loaded.flow.upper
+    return loaded.flow.upper
+
+
+def test_on_a_full_disk_what_was_bound_stays_bound_and_the_next_run_goes_on(
+    small: Callable[[str], Path], tmp_path: Path
+) -> None:
+    url = f"sqlite:///{small('size=1m')}/store.db"
+    with pytest.raises(StoreNotWritable, match=r"full|I/O"):
+        fill(url, 1000)
+    small_enough = tmp_path / "roomy.db"
+    for part in (tmp_path / "small").iterdir():
+        shutil.copy(part, small_enough.with_name(part.name.replace("store", "roomy")))
+    assert whole_up_to_its_upper(f"sqlite:///{small_enough}") > 5
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_disk_that_is_full_from_the_start_is_said_to_be(small: Callable[[str], Path], there: bool) -> None:
+    place = small("size=384k")
+    if there:
+        fill(f"sqlite:///{place}/store.db", 1)
+    with suppress(OSError), (place / "ballast").open("wb", buffering=0) as ballast:
+        while ballast.write(bytes(4096)):
+            pass
+    with pytest.raises(StoreNotWritable):
+        fill(f"sqlite:///{place}/store.db", 2)
+
+
+def test_a_store_on_a_disk_that_may_only_be_read_stays_as_it_is(small: Callable[[str], Path]) -> None:
+    place = small("size=1m")
+    fill(f"sqlite:///{place}/store.db", 1)
+    before = (place / "store.db").read_bytes()
+    small("remount,ro")
+    with pytest.raises(StoreNotWritable):
+        fill(f"sqlite:///{place}/store.db", 2)
+    assert (place / "store.db").read_bytes() == before
+
+
+def test_where_no_file_may_grow_what_was_bound_stays_bound(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    run = [sys.executable, "-c", FULL, str(path), "limit"]
+    done = subprocess.run(
+        run, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(Path.cwd())}
+    )
+    assert done.stdout == "StoreNotWritable\n", done.stderr
+    assert 0 < whole_up_to_its_upper(f"sqlite:///{path}") < 100
+    assert dump(f"sqlite:///{path}")["store_layout"]

@@ -1,0 +1,72 @@
+"""A store in a SQLite file: its path, its durability, and files that are something else."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tidegauge.env import Env
+from tidegauge.errors.store import NotAStore, StoreBusy, StoreNotWritable
+from tidegauge.remap.store import Holder, Store
+from tidegauge.remap.store.connect import Database
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/store.db"
+
+
+def test_a_new_store_is_made_with_its_folder(tmp_path: Path, env: Env) -> None:
+    Store.open(f"sqlite:///{tmp_path}/new/folder/store.db", env=env).close()
+    assert (tmp_path / "new" / "folder" / "store.db").is_file()
+
+
+def test_a_relative_path_is_resolved(tmp_path: Path, env: Env, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = Store.open("sqlite:///here.db", env=env)
+    assert store.url == f"sqlite:///{tmp_path}/here.db"
+    assert (tmp_path / "here.db").exists()
+    store.close()
+
+
+def test_what_is_committed_survives_a_power_cut(url: str, store: Store) -> None:
+    database = Database(url)
+    pragmas = ("journal_mode", "synchronous", "foreign_keys", "busy_timeout")
+    with database.reading() as connection:
+        found = [connection.exec_driver_sql(f"PRAGMA {pragma}").scalar() for pragma in pragmas]
+    database.close()
+    assert found == ["wal", 2, 1, 10_000]
+
+
+def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(url: str, env: Env, tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    path.write_bytes(b"id,amount\n" * 1000)
+    with pytest.raises(NotAStore, match="file is not a database"):
+        Store.open(url, env=env)
+    assert path.read_bytes() == b"id,amount\n" * 1000
+
+
+@pytest.mark.parametrize("path", ["file/store.db", "folder", "/proc/no/store.db"])
+def test_a_place_that_cannot_be_written_is_reported(path: str, env: Env, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(StoreNotWritable):
+        Store.open(f"sqlite:///{tmp_path / path}", env=env)
+
+
+def test_a_store_that_others_keep_locked_is_busy_and_serves_again_afterwards(
+    url: str, env: Env, tmp_path: Path
+) -> None:
+    store = Store.open(f"{url}?timeout=0.01", env=replace(env, sleep=lambda _seconds: None))
+    other = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreBusy):
+        store.acquire("shop", holder=Holder.current(env))
+    assert store.flow("shop") is None
+    other.execute("ROLLBACK")
+    other.close()
+    store.acquire("shop", holder=Holder.current(env)).release()
+    store.close()
