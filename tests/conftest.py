@@ -5,6 +5,10 @@ No property is judged by how long an example takes: machines differ, and tests r
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.postgres import postgres as postgres
@@ -19,3 +23,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("spark") is not None:
             item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Forget the flows' files that a test has loaded, or the next test that imports a `shop` gets this one's."""
+    path, modules = list(sys.path), set(sys.modules)
+    result = yield
+    folders = [folder for folder in sys.path if folder not in path]
+    sys.path[:] = path
+    for name in sys.modules.keys() - modules:
+        file = getattr(sys.modules[name], "__file__", None)
+        if file and any(Path(file).is_relative_to(folder) for folder in folders):
+            del sys.modules[name]
+    return result
