@@ -59,6 +59,7 @@ def test_positions_begin_again_at_the_upper_and_the_old_ones_stay(
         ]
         assert ranges(looked, 3, 3) == [(3, "p0", 3, 4), (3, "p2", 0, 1)]
         assert ranges(looked, 1, 2) == [(1, "p0", 5, 9), (2, "p0", 0, 3)]
+        assert ranges(looked, 1, 3)[0] == (1, "p0", 5, 9)  # p2 came in the later one, which is nothing to p0
 
 
 def test_another_driver_goes_on_from_the_positions_of_the_present_incarnation(

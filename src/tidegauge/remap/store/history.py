@@ -91,15 +91,15 @@ def _epoch(given: int | None, otherwise: int) -> int:
 
 def _moved(these: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
     """Ask for the partitions of some bindings, and where each was before the first of them, NULL at its origin."""
-    found = (
-        select(changes.c.partition_id, func.min(changes.c.epoch).label("first"))
-        .where(these)
-        .group_by(changes.c.partition_id)
-        .subquery()
-    )
+    owner = (changes.c.partition_id + 0).label(
+        "partition_id"
+    )  # or SQLite reads all, to have them grouped by the index
+    found = select(owner, func.min(changes.c.epoch).label("first")).where(these).group_by(owner).subquery()
     earlier = changes.alias("earlier")
-    began = select(func.coalesce(func.max(incarnations.c.began_at), 0)).where(
-        incarnations.c.source_id == partitions.c.source_id, incarnations.c.began_at <= found.c.first
+    began = (
+        select(func.coalesce(func.max(incarnations.c.began_at), 0))
+        .where(incarnations.c.source_id == partitions.c.source_id, incarnations.c.began_at <= found.c.first)
+        .correlate(partitions, found)
     )
     before = (
         select(earlier.c.position)
