@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -66,17 +65,6 @@ def test_a_file_without_a_flow(shop: Shop) -> None:
     refused(shop("run", "none.py"), "TG-0603: none.py makes no flow\n")
 
 
-@pytest.fixture
-def loaded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Leaves no trace of the modules that a test loads."""
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    before = dict(sys.modules)
-    yield
-    for name in sys.modules.keys() - before.keys():
-        del sys.modules[name]
-
-
-@pytest.mark.usefixtures("loaded")
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -110,7 +98,6 @@ def test_a_traceback_only_with_debug(shop: Shop) -> None:
     assert "ZeroDivisionError" in done.err
 
 
-@pytest.mark.usefixtures("loaded")
 @pytest.mark.parametrize("name", ["queue", "pyarrow"])
 def test_a_file_named_like_a_library_does_not_replace_it(name: str, tmp_path: Path) -> None:
     library = sys.modules[name]

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -70,10 +69,8 @@ runpy.run_path(sys.argv[1])["flow"].run(until="caught-up", engine="local", env=t
 
 
 @pytest.fixture
-def shop(postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The file of a flow, with forty orders upstream. Its module is forgotten with it."""
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.delitem(sys.modules, "shop", raising=False)
+def shop(postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of a flow, with forty orders upstream."""
     monkeypatch.setenv("SHOP_STORE", postgres.place())
     (tmp_path / "in").mkdir()
     for part in range(2):
@@ -81,8 +78,7 @@ def shop(postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
         (tmp_path / "in" / f"{part}.csv").write_text(f"id,user\n{rows}")
     path = tmp_path / "shop.py"
     path.write_text(FLOW)
-    yield path
-    sys.modules.pop("shop", None)
+    return path
 
 
 def driver(shop: Path, point: str, nth: int, number: signal.Signals) -> list[str]:

@@ -17,7 +17,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from tidegauge.cli.show import clock, error_json, error_text, grid, iso
+from tidegauge.cli.show import clock, error_json, errors_view, grid, iso
 from tidegauge.pipeline.inspect import SliceReport
 from tidegauge.pipeline.locate import Holding, Origin, Place
 from tidegauge.pipeline.trace import Found, Trace
@@ -58,8 +58,7 @@ def place_view(place: Place, unit: str) -> RenderableType:
     for one in place.tables:
         rows = "?" if one.rows is None else f"{one.rows:,}"
         tables.add_row(one.output, "yes" if one.holds else "no", one.version or "-", rows)
-    errors = {str(one.error): one.error for one in place.tables if one.error is not None}
-    return Group(head, tables, *(Group(Text(), error_text(error)) for error in errors.values()))
+    return Group(head, tables, *errors_view([one.error for one in place.tables]))
 
 
 def place_json(place: Place) -> dict[str, Any]:

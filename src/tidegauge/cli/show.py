@@ -26,6 +26,7 @@ __all__ = [
     "epochs_view",
     "error_json",
     "error_text",
+    "errors_view",
     "explain_json",
     "explain_view",
     "grid",
@@ -121,7 +122,8 @@ def error_json(error: TidegaugeError) -> dict[str, Any]:
     }
 
 
-def _errors(found: Sequence[TidegaugeError | None]) -> list[RenderableType]:
+def errors_view(found: Sequence[TidegaugeError | None]) -> list[RenderableType]:
+    """Return each of the errors once, below one another; None is no error."""
     distinct = {str(error): error for error in found if error is not None}
     return [Group(Text(), error_text(error)) for error in distinct.values()]
 
@@ -170,7 +172,7 @@ def status_view(report: FlowReport) -> RenderableType:
         for source in report.sources
         if source.lost
     ]
-    errors = _errors([*(s.error for s in report.sources), *(o.error for o in report.outputs)])
+    errors = errors_view([*(s.error for s in report.sources), *(o.error for o in report.outputs)])
     if report.awaited:
         notes.append(Text(TickHeld(sources=report.awaited).summary, style="yellow"))
     return Group(head, sources, *notes, Text(), outputs, *errors)
