@@ -5,6 +5,7 @@ No property is judged by how long an example takes: machines differ, and tests r
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,10 @@ from tests.postgres import postgres as postgres
 
 settings.register_profile("tidegauge", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tidegauge")
+
+# Our JVMs live for seconds, in which the second compiler costs more than it saves. What the user asked for stays.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+os.environ.setdefault("SPARK_DAEMON_JAVA_OPTS", "-XX:TieredStopAtLevel=1")
 
 
 @pytest.hookimpl(tryfirst=True)

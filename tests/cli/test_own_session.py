@@ -1,12 +1,17 @@
-"""`run` on the session that it makes itself: what is said when an expression fails, and what a signal to all does."""
+"""`run` on the session that it makes itself: what reaches its tasks, what is told of an expression that fails, and
+what a signal to all does."""
 
 from __future__ import annotations
 
 import os
+import runpy
 import signal
+from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Shop
+
+import tidegauge as tg
 
 pytestmark = pytest.mark.spark
 
@@ -14,28 +19,56 @@ NUMBERS = """
 from pathlib import Path
 
 import tidegauge as tg
+from beside import shout
 
 HERE = Path(__file__).parent
+MARK = "?"
+
+
+def ask(batch):
+    return shout(batch, MARK)
+
+
 flow = tg.Dataflow("numbers", store=f"sqlite:///{HERE}/numbers.db", tick=0.05)
 orders = flow.source("orders", tg.FileSource(str(HERE / "in" / "*.jsonl"), format=tg.Json("id long, user string")))
-flow.sink("users", orders.select("user"), tg.DeltaSink(str(HERE / "lake" / "users")))
+flow.sink("asked", orders.map_batches(ask), tg.DeltaSink(str(HERE / "lake" / "asked")))
+flow.sink("large", orders.filter("id > 1").map_batches(ask), tg.ParquetSink(str(HERE / "lake" / "large")))
 flow.sink("numbers", orders.select("CAST(user AS INT) AS n"), tg.DeltaSink(str(HERE / "lake" / "numbers")))
+"""
+BESIDE = """
+import pyarrow as pa
+
+
+def shout(batch, mark):
+    names = pa.array([name + mark for name in batch["user"].to_pylist()], pa.string())
+    return pa.record_batch({"id": batch["id"], "user": names})
 """
 
 
-def test_an_expression_that_fails_is_told_in_our_words_and_in_spark_s_with_debug(shop: Shop) -> None:
+def test_functions_of_the_file_and_beside_it_reach_the_tasks_and_an_expression_that_fails_is_told_in_our_words(
+    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shop.write(1, 2)
-    (shop.root / "casts.py").write_text(NUMBERS, encoding="utf-8")
-    command = ("run", "casts.py", "--until", "caught-up", "--spark", "local[1]")
-    done = shop(*command)
+    (shop.root / "numbers_of.py").write_text(NUMBERS, encoding="utf-8")
+    (shop.root / "beside.py").write_text(BESIDE, encoding="utf-8")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    command = ("run", f"{shop.root}/numbers_of.py", "--until", "caught-up", "--spark", "local[1]")
+    done = shop(*command, cwd=elsewhere)
     assert done.code == 1
     lines = [line[9:] if line[2:3] == ":" else line for line in done.err.splitlines()]  # without the time
-    known = ("source orders: ", "output users: ", "output numbers: ", "published epoch 0: ", "TG-0506: ", "  ")
+    outputs = ("output asked: ", "output large: ", "output numbers: ")
+    known = ("source orders: ", *outputs, "published epoch 0: ", "TG-0506: ", "  ")
     java = "WARNING: Using incubator modules: jdk.incubator.vector"
     assert [line for line in lines if not line.startswith(known) and line != java] == []
     assert [line[:8] for line in lines[-3:]] == ["TG-0506:", "  likely", "  what t"]
 
-    debug = shop(*command, "--debug")
+    monkeypatch.syspath_prepend(shop.root)
+    flow = runpy.run_path(str(shop.root / "numbers_of.py"))["flow"]
+    users = {output: sorted(tg.read_arrow(flow, output).column("user").to_pylist()) for output in ("asked", "large")}
+    assert users == {"asked": ["u1?", "u2?"], "large": ["u2?"]}
+
+    debug = shop(*command, "--debug", cwd=elsewhere)
     assert debug.code == 1
     assert "NumberFormatException: [CAST_INVALID_INPUT] The value 'u1'" in debug.err
     assert "The above exception was the direct cause of the following exception" in debug.err

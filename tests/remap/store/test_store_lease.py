@@ -35,22 +35,22 @@ from tidegauge.errors.store import FlowAlreadyRunning
 from tidegauge.remap.store import Holder, Store
 env = Env()
 print("ready", flush=True)
-sys.stdin.readline()
-store = Store.open(sys.argv[1], env=env)
-try:
-    store.acquire("shop", holder=Holder.current(env))
-    print("won", flush=True)
-except FlowAlreadyRunning as refused:
-    print("lost", refused.evidence["pid"], flush=True)
-sys.stdin.readline()
+stores = []
+for url in sys.stdin:
+    stores.append(Store.open(url.strip(), env=env))
+    try:
+        stores[-1].acquire("shop", holder=Holder.current(env))
+        print("won", flush=True)
+    except FlowAlreadyRunning as refused:
+        print("lost", refused.evidence["pid"], flush=True)
 """
 
 
 @contextmanager
-def driver(url: str) -> Iterator[subprocess.Popen[str]]:
-    """A process that opens the store and asks for the lease when it is sent a line, and ends at the next."""
+def driver() -> Iterator[subprocess.Popen[str]]:
+    """A process that opens each store that it is told of, and asks for the lease."""
     process = subprocess.Popen(
-        [sys.executable, "-c", DRIVER, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", DRIVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     try:
         assert say(process) == "ready"
@@ -65,28 +65,29 @@ def say(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-def go(process: subprocess.Popen[str]) -> None:
+def go(process: subprocess.Popen[str], url: str) -> None:
     assert process.stdin is not None
-    process.stdin.write("go\n")
+    process.stdin.write(f"{url}\n")
     process.stdin.flush()
 
 
-@pytest.mark.parametrize("attempt", range(3))
-def test_of_two_processes_that_race_on_a_new_store_exactly_one_wins(url: str, attempt: int) -> None:
-    with driver(url) as one, driver(url) as two:
-        go(one)
-        go(two)
-        answers = {one.pid: say(one), two.pid: say(two)}
-    winner = next(pid for pid, answer in answers.items() if answer == "won")
-    loser = next(pid for pid in answers if pid != winner)
-    assert answers[loser] == f"lost {winner}"
+def test_of_two_processes_that_race_on_a_new_store_exactly_one_wins(place: Callable[[str], str]) -> None:
+    with driver() as one, driver() as two:
+        for attempt in range(5):
+            url = place(f"store{attempt}")
+            go(one, url)
+            go(two, url)
+            answers = {one.pid: say(one), two.pid: say(two)}
+            winner = next(pid for pid, answer in answers.items() if answer == "won")
+            loser = next(pid for pid in answers if pid != winner)
+            assert answers[loser] == f"lost {winner}"
 
 
 @pytest.mark.parametrize("reaped", [True, False])
 def test_the_lease_of_a_killed_process_is_taken_over_at_once(url: str, reaped: bool) -> None:
     env = Env()
-    with driver(url) as process:
-        go(process)
+    with driver() as process:
+        go(process, url)
         assert say(process) == "won"
         store = Store.open(url, env=env)
         with pytest.raises(FlowAlreadyRunning) as caught:
