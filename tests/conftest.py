@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.postgres import postgres as postgres
+from tests.warm import warm as warm
 
 settings.register_profile("tidegauge", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tidegauge")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.warm import Warm
 
 import tidegauge as tg
 
@@ -95,6 +96,7 @@ class Shop:
     """A folder with a flow."""
 
     root: Path
+    warm: Warm
     started: list[Under] = field(default_factory=list)
 
     def environment(self) -> dict[str, str]:
@@ -105,16 +107,7 @@ class Shop:
 
     def __call__(self, *arguments: str, cwd: Path | None = None) -> Done:
         """Run a command to its end."""
-        done = subprocess.run(
-            self.command(*arguments),
-            cwd=cwd or self.root,
-            env=self.environment(),
-            capture_output=True,
-            text=True,
-            timeout=120,
-            stdin=subprocess.DEVNULL,
-            check=False,
-        )
+        done = self.warm(*arguments, cwd=cwd or self.root, env=self.environment(), timeout=120)
         return Done(done.returncode, done.stdout, done.stderr)
 
     @property
@@ -166,15 +159,15 @@ class Shop:
         return sorted(zip(table.column("id").to_pylist(), table.column("_epoch").to_pylist(), strict=True))
 
 
-def make_shop(root: Path) -> Shop:
+def make_shop(root: Path, warm: Warm) -> Shop:
     (root / "shop.py").write_text(SHOP, encoding="utf-8")
-    return Shop(root)
+    return Shop(root, warm)
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Iterator[Shop]:
+def shop(tmp_path: Path, warm: Warm) -> Iterator[Shop]:
     """A flow that has never run."""
-    shop = make_shop(tmp_path)
+    shop = make_shop(tmp_path, warm)
     yield shop
     shop.release()
     for under in shop.started:
@@ -185,9 +178,9 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
 
 
 @pytest.fixture(scope="module")
-def open_shop(tmp_path_factory: pytest.TempPathFactory) -> Shop:
+def open_shop(tmp_path_factory: pytest.TempPathFactory, warm: Warm) -> Shop:
     """A flow with three epochs of rows in its tables. Nobody writes to it."""
-    shop = make_shop(tmp_path_factory.mktemp("shop"))
+    shop = make_shop(tmp_path_factory.mktemp("shop"), warm)
     for numbers in ((1, 2), (3,), (4, 5, 6)):
         shop.write(*numbers)
         shop.catch_up()

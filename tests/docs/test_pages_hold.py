@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.docs.pages import ROOT, Play, agrees, blocks, commands
+from tests.warm import Warm
 
 HOW_TO = ROOT / "docs" / "how-to"
 ON_SPARK = [ROOT / "README.md", HOW_TO / "transform.md"]
@@ -32,10 +33,10 @@ NOT_PLAYED = {HOW_TO / "run-on-a-cluster.md", HOW_TO / "postgres-store.md"}
     [*(pytest.param(page, marks=pytest.mark.spark) for page in ON_SPARK), *LOCAL],
     ids=lambda page: page.stem,
 )
-def test_what_the_page_shows_happens(page: Path, tmp_path: Path) -> None:
+def test_what_the_page_shows_happens(page: Path, tmp_path: Path, warm: Warm) -> None:
     folder = tmp_path / "shop"
     folder.mkdir()
-    assert Play(page, folder).play() >= 3
+    assert Play(page, folder, warm).play() >= 3
 
 
 def test_every_page_of_the_how_to_guides_is_played() -> None:

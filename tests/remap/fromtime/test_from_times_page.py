@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from tests.docs.pages import ROOT, Play
+from tests.warm import Warm
 
 from tidegauge.remap import fromtime
 from tidegauge.remap.fromtime import FROM_TIMES, FromTime
@@ -14,8 +15,8 @@ PAGE = ROOT / "docs" / "reference" / "from-times.md"
 ROWS = re.findall(r"^\| `([\w-]+)` \| `(\w+)` \|.*\| `([^`]*)` \|$", PAGE.read_text(), re.MULTILINE)
 
 
-def test_what_the_page_shows_happens(tmp_path: Path) -> None:
-    assert Play(PAGE, tmp_path).play() >= 7
+def test_what_the_page_shows_happens(tmp_path: Path, warm: Warm) -> None:
+    assert Play(PAGE, tmp_path, warm).play() >= 7
 
 
 def test_every_kind_is_in_the_table_with_its_notation() -> None:
