@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tidegauge.errors.flow import ReservedColumn
@@ -162,6 +162,8 @@ def test_a_file_is_complete_when_its_footer_is_there_and_can_be_read() -> None:
     assert not Parquet().complete(io.BytesIO(data[:-8] + b"\x08\x00\x00\x00PAR1"))
 
 
+@example(1036, b"\xd5\x89+").via("found: the footer describes no column, of which Arrow must not be asked")
+@example(1413, b"-").via("found: the same")
 @given(st.integers(4, 10**6), st.binary(min_size=1, max_size=8))
 @settings(max_examples=150, deadline=None)
 def test_damage_is_a_corrupt_file_or_other_rows_and_nothing_else(at: int, noise: bytes) -> None:

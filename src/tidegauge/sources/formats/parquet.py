@@ -78,12 +78,14 @@ class Parquet:
             return False
 
     def groups(self, stream: BinaryIO) -> list[int]:
-        """Return the compressed size of each row group in bytes."""
+        """Return the size of each row group in bytes, before compression.
+
+        The compressed sizes are those of columns, and Arrow ends the process when it is asked for a column that a
+        damaged footer does not describe.
+        """
         with _opened(stream) as file:
-            return [
-                sum(group.column(i).total_compressed_size for i in range(group.num_columns))
-                for group in map(file.metadata.row_group, range(file.metadata.num_row_groups))
-            ]
+            groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
+            return [max(0, group.total_byte_size) for group in groups]
 
     def decode_groups(self, stream: BinaryIO, *, first: int, last: int, schema: pa.Schema) -> Iterator[Decoded]:
         """Yield the rows of the row groups `[first, last)`, at most 65 536 at a time.
