@@ -4,9 +4,9 @@ export PYTHON
 BIN := .venv/bin
 CODE := src tests scripts examples $(wildcard benchmarks)
 
-.PHONY: help setup postgres demo test lint types unit format bench docs lock clean
+.PHONY: help setup postgres kafka demo demo-kafka test lint types unit soak format bench docs lock clean
 help: ## show this
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
 
 setup: ## create .venv from the lock file, look for Java
 	@./scripts/setup.sh
@@ -14,8 +14,14 @@ setup: ## create .venv from the lock file, look for Java
 postgres: ## look for PostgreSQL, of which the tests start a server of their own
 	@./scripts/postgres.sh
 
+kafka: setup ## fetch Kafka, of which the tests start a broker of their own
+	@$(BIN)/python scripts/kafka.py
+
 demo: setup ## the main job on real data, with a crash in the middle
 	@$(BIN)/python examples/flights/demo.py
+
+demo-kafka: kafka ## from Kafka to tables on a real broker, with the lag in Kafka's own tool
+	@$(BIN)/python examples/kafka/demo.py
 
 test: lint types unit ## everything that must hold (10 minutes at most)
 
@@ -29,8 +35,11 @@ types: setup ## mypy strict and pyright
 	$(BIN)/mypy
 	$(BIN)/pyright
 
-unit: setup postgres ## tests and doctests, two at a time
+unit: setup postgres kafka ## tests and doctests, two at a time
 	$(BIN)/pytest -n 2 --dist loadgroup -q
+
+soak: kafka ## ten minutes of killed brokers and drivers; SOAK='--seed N --seconds S' sets it
+	$(BIN)/python -m tests.pipeline.kafka.soak $(SOAK)
 
 format: setup ## put everything into the one style
 	$(BIN)/ruff check --fix $(CODE)
@@ -46,4 +55,4 @@ lock: setup ## write the lock file anew from pyproject.toml (needs uv)
 	./scripts/lock.sh --upgrade
 
 clean: ## remove what was generated
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache spark-warehouse
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache spark-warehouse demo-data

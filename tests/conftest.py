@@ -1,4 +1,5 @@
-"""What all tests share: those that start a Spark run one after another, in one process, so that sessions are shared.
+"""What all tests share: those that start a Spark run one after another, in one process, so that sessions are shared;
+so do those of one module that have a Kafka broker of their own.
 
 No property is judged by how long an example takes: machines differ, and tests run beside each other.
 """
@@ -12,6 +13,11 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.kafka import kafka_broker as kafka_broker
+from tests.kafka import make_topic as make_topic
+from tests.kafka import own_broker as own_broker
+from tests.kafka import topic as topic
+from tests.kafka import topic_name as topic_name
 from tests.postgres import postgres as postgres
 from tests.warm import warm as warm
 
@@ -25,10 +31,13 @@ os.environ.setdefault("SPARK_DAEMON_JAVA_OPTS", "-XX:TieredStopAtLevel=1")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put every test that starts a Spark into one group of the parallel run, before that looks at the groups."""
+    """Put every test that starts a Spark into one group of the parallel run, and those of a module with a broker of
+    its own into another, before that looks at the groups."""
     for item in items:
         if item.get_closest_marker("spark") is not None:
             item.add_marker(pytest.mark.xdist_group("spark"))
+        elif "own_broker" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
 
 
 @pytest.hookimpl(wrapper=True)

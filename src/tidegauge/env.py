@@ -35,6 +35,8 @@ Effect = Literal[
     "advance since",
     "record failure",
     "record output failure",
+    "begin incarnation",
+    "record gap",
     "release lease",
 ]
 """The durable effects, in the order in which a flow comes to them."""

@@ -14,12 +14,16 @@ from tidegauge.errors import (
     engine,
     events,
     flow,
+    formats,
     fromtime,
+    kafka,
+    kafkasink,
     reclock,
     running,
     sinks,
     sources,
     store,
+    testing,
 )
 from tidegauge.errors.base import CODES, Definite, TidegaugeError, Transient, UnknownError
 
@@ -34,10 +38,14 @@ __all__ = [
     "engine",
     "events",
     "flow",
+    "formats",
     "fromtime",
+    "kafka",
+    "kafkasink",
     "reclock",
     "running",
     "sinks",
     "sources",
     "store",
+    "testing",
 ]

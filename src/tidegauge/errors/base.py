@@ -134,7 +134,13 @@ def _rebuild(code: str, evidence: dict[str, Any]) -> TidegaugeError:
 
 
 class Transient(TidegaugeError):
-    """May pass by itself: retried with backoff while the source or output is `stalled`."""
+    """May pass by itself: retried with backoff while the source or output is `stalled`.
+
+    patient: whether it is waited for as long as it takes, as for an upstream that is away, by who would otherwise
+    give up.
+    """
+
+    patient: ClassVar[bool] = False
 
 
 class Definite(TidegaugeError):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from tidegauge.errors.base import TidegaugeError
 
-__all__ = ["BoundTooLate", "RecordBehindFrontier", "TooMuchUnbound", "UnplacedRecords"]
+__all__ = ["BoundTooLate", "RecordBehindFrontier", "RoomClosed", "TooMuchUnbound", "UnplacedRecords"]
 
 
 class BoundTooLate(TidegaugeError):
@@ -41,6 +41,15 @@ class TooMuchUnbound(TidegaugeError):
     what = "source {source!r}: {waiting} records wait for a binding, and at most {limit} may"
     cause = "a reader that reads on without asking for room, while nothing is bound"
     remedy = "reserve room before reading, and bind what upstream has before it is read"
+
+
+class RoomClosed(TidegaugeError):
+    """Room was asked for when nothing will be read any more."""
+
+    code = "TG-0564"
+    what = "there is no room for {wanted} records more, and there will be none: {why}"
+    cause = "the flow that the records were for has ended, or an operator of it has failed"
+    remedy = "end the reader; what it has not given is read again by the next run"
 
 
 class UnplacedRecords(TidegaugeError):

@@ -39,8 +39,8 @@ def major_version(text: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def check_java(environ: Mapping[str, str] | None = None) -> None:
-    """Raise `JavaMissing` unless the Java that Spark will start is there and new enough."""
+def check_java(environ: Mapping[str, str] | None = None) -> str:
+    """Return the program of the Java that Spark will start. Raises `JavaMissing` unless it is new enough."""
     environ = os.environ if environ is None else environ
     home = environ.get("JAVA_HOME")
     java = os.path.join(home, "bin", "java") if home else shutil.which("java", path=environ.get("PATH"))
@@ -57,6 +57,7 @@ def check_java(environ: Mapping[str, str] | None = None) -> None:
         raise JavaMissing(found=f"the Java at {java} does not say its version", install=install)
     if version < OLDEST_JAVA:
         raise JavaMissing(found=f"the Java at {java} is version {version}, which is too old", install=install)
+    return java
 
 
 def create_session(master: str) -> SparkSession:

@@ -1,0 +1,232 @@
+"""TG-080x to TG-083x: Kafka, and the secrets that a connection needs."""
+
+from __future__ import annotations
+
+from tidegauge.errors.base import Definite, TidegaugeError, Transient
+
+__all__ = [
+    "BrokerForbids",
+    "BrokerRefusesUs",
+    "BrokerTooOld",
+    "BrokerUnreachable",
+    "ConnectorMissing",
+    "KafkaFailed",
+    "KafkaMissing",
+    "MessageTooLarge",
+    "NoTopicMatches",
+    "NothingToInfer",
+    "RangeOvertaken",
+    "RecordsLost",
+    "SecretInClear",
+    "SecretUnavailable",
+    "SettingInvalid",
+    "SettingNotShared",
+    "SettingTaken",
+    "TopicDeleted",
+    "TopicRecreated",
+    "TopicUnknown",
+]
+
+
+class SecretInClear(TidegaugeError):
+    """A secret that was written into a configuration. The secret itself is not shown."""
+
+    code = "TG-0801"
+    what = "the setting {setting!r} is a secret, and was given in the clear"
+    cause = "a password or a key written into the program; from there it gets into repositories, logs and plans"
+    remedy = (
+        "put it into an environment variable or a file and refer to it: {setting!r}: 'env:NAME' or 'file:/path/to/it'"
+    )
+
+
+class SecretUnavailable(Transient):
+    """A reference to a secret that leads to nothing."""
+
+    code = "TG-0802"
+    what = "the setting {setting!r} refers to {reference!r}, and {problem}"
+    cause = "the variable or the file is not there on this machine, or the process may not read it"
+    remedy = "set it for the driver and for the tasks, which may run on other machines"
+
+
+class KafkaMissing(TidegaugeError):
+    """The Kafka client is not installed."""
+
+    code = "TG-0803"
+    what = "Kafka needs the Python package {package!r}, which cannot be imported: {detail}"
+    cause = "the Kafka client is an extra, and it has to be installed where the tasks run, too"
+    remedy = "pip install 'tidegauge[kafka]'"
+
+
+class SettingTaken(TidegaugeError):
+    """A setting of the Kafka client that is not the user's to set."""
+
+    code = "TG-0804"
+    what = "the setting {setting!r} cannot be passed on to the Kafka client: {why}"
+    cause = "it is derived from the flow, or what is guaranteed would not hold with another value"
+    remedy = "leave it out"
+
+
+class SettingInvalid(Transient):
+    """A setting that the Kafka client does not know or take."""
+
+    code = "TG-0805"
+    what = "the Kafka client does not take its settings: {detail}"
+    cause = "a misspelt setting, a value out of its range, or a file that is not there"
+    remedy = "correct 'settings'; the names are those of librdkafka's CONFIGURATION.md"
+
+
+class BrokerUnreachable(Transient):
+    """No broker answers."""
+
+    code = "TG-0806"
+    patient = True
+    what = "no Kafka broker answers at {servers}: {detail}"
+    cause = (
+        "a wrong address or port, a broker that is down, a network between, or one that speaks SSL where we do not"
+    )
+    remedy = "check the address, and 'security.protocol' in 'settings'; it is tried again by itself"
+
+
+class BrokerRefusesUs(Transient):
+    """The broker does not let us in: a wrong user or password, or a certificate."""
+
+    code = "TG-0807"
+    patient = True
+    what = "the Kafka broker at {servers} does not let us in: {detail}"
+    cause = "a wrong user name, password or mechanism, or a certificate that one side does not trust"
+    remedy = "check the sasl.* and ssl.* settings and what their references lead to; it is tried again by itself"
+
+
+class BrokerForbids(Transient):
+    """The broker let us in, and does not allow what was asked."""
+
+    code = "TG-0808"
+    patient = True
+    what = "the Kafka broker at {servers} does not allow us to {doing}: {detail}"
+    cause = "the user of this connection lacks a permission (an ACL)"
+    remedy = "allow it: READ and DESCRIBE on the topic, READ on the group; it is tried again by itself"
+
+
+class TopicUnknown(Transient):
+    """A topic that is not there, and was never bound."""
+
+    code = "TG-0809"
+    patient = True
+    what = "the Kafka broker at {servers} has no topic {topics}"
+    cause = "a misspelt name, another cluster, a topic that is yet to be created, or one that we may not see"
+    remedy = "create it, or correct the name; it is looked for again by itself"
+
+
+class NoTopicMatches(Transient):
+    """A pattern that no topic's name matches."""
+
+    code = "TG-0810"
+    what = "none of the {count} topics that we can see at {servers} has a name that matches {pattern!r}"
+    cause = "the pattern has to match a whole name, from its first to its last character; or no topic is there yet"
+    remedy = "correct the pattern, as in tg.Topics(pattern='orders\\\\..*'); it is looked again by itself"
+
+
+class TopicDeleted(Definite):
+    """A topic of which records are bound, and that does not exist any more."""
+
+    code = "TG-0811"
+    what = "the topic {topics} of source {source!r} was deleted; the broker at {servers} says that there is none"
+    cause = "somebody deleted it"
+    remedy = (
+        "what is published stays readable. When there is one again, 'tidegauge resume FLOW {source}' lets the source "
+        "look at it; it then says whether it is a new one"
+    )
+
+
+class RecordsLost(Definite):
+    """Retention has overtaken us: records that were to be read are no longer there."""
+
+    code = "TG-0812"
+    what = (
+        "the records {asked} to {there} of {partition} are lost to source {source!r}: it asked for those from "
+        "{asked} on, and the broker has those from {there} to {end}"
+    )
+    cause = "retention (or somebody) deleted them before they were read"
+    remedy = (
+        "what is published stays readable. To go on without them, with a row in the view gaps for each range: "
+        "on_data_loss='gap', then tidegauge resume FLOW {source}"
+    )
+
+
+class TopicRecreated(Definite):
+    """Some of a source's topics were recreated, and others were not."""
+
+    code = "TG-0813"
+    what = (
+        "of the topics of source {source!r}, {topics} are not those that are bound (they were recreated), and "
+        "{others} still are"
+    )
+    cause = "they were deleted and made anew, or lost records that we had read"
+    remedy = (
+        "a new incarnation is of a source as a whole, and would read the others twice: read the recreated topics "
+        "with a source of their own and take them out of this one, then tidegauge resume FLOW {source}"
+    )
+
+
+class MessageTooLarge(Transient):
+    """A message larger than a client may fetch."""
+
+    code = "TG-0814"
+    what = "a message of {partition} at or after offset {offset} is larger than what may be fetched at once: {detail}"
+    cause = "the topic's max.message.bytes is larger than 'receive.message.max.bytes' in 'settings'"
+    remedy = "raise 'receive.message.max.bytes' in 'settings' above the largest message; nothing is passed over"
+
+
+class BrokerTooOld(Transient):
+    """A broker that does not know a request."""
+
+    code = "TG-0815"
+    what = "the Kafka broker at {servers} is too old to {doing}: {detail}"
+    cause = "a broker before 0.11, or 'api.version.request' switched off"
+    remedy = "upgrade the broker, and leave 'api.version.request' and 'broker.version.fallback' out of 'settings'"
+
+
+class KafkaFailed(Transient):
+    """An error of Kafka without a class of its own."""
+
+    code = "TG-0816"
+    patient = True
+    what = "Kafka at {servers} failed to {doing}: {detail}"
+    cause = "a broker that is starting, stopping or overloaded"
+    remedy = "it is tried again by itself; if it stays, look into the broker's log"
+
+
+class RangeOvertaken(Transient):
+    """Retention has overtaken a task whose source goes on without what is lost."""
+
+    code = "TG-0817"
+    what = "the records {asked} to {there} of {partition} went while a task was to read them"
+    cause = "retention (or somebody) deleted them after the task was planned"
+    remedy = "the task is planned again by itself, without them: they are then a row of the view gaps"
+
+
+class NothingToInfer(Transient):
+    """No message from which columns can be inferred."""
+
+    code = "TG-0818"
+    what = "no columns can be inferred from {topics}: there is no message that tells of any"
+    cause = "empty topics, or messages of another format"
+    remedy = "declare the columns in the format, like format=Json('id long, user string'), or produce a message"
+
+
+class ConnectorMissing(TidegaugeError):
+    """Spark's own Kafka connector was asked for, and the session does not have it."""
+
+    code = "TG-0830"
+    what = "the source {source!r} is to be read by Spark's own Kafka connector, which this session does not have"
+    cause = "the connector is no part of Spark; it has to be on the class path before a session starts"
+    remedy = "start the session with spark.jars.packages={packages}, or leave out reader='spark', which needs no JAR"
+
+
+class SettingNotShared(TidegaugeError):
+    """A setting that reader='spark' cannot hand to the Kafka client of Java."""
+
+    code = "TG-0831"
+    what = "the setting {setting!r} cannot be passed on with reader='spark': {why}"
+    cause = "Spark's connector has the Kafka client of Java, and settings are librdkafka's"
+    remedy = "leave the setting out, or leave out reader='spark'"

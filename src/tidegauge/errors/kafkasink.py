@@ -1,0 +1,228 @@
+"""TG-086x and TG-087x: writing to Kafka.
+
+>>> print(TopicMissing(topic="orders", servers="localhost:9092"))
+TG-0860: the topic 'orders' is not there on localhost:9092
+  likely cause: its name is misspelt, or nobody has made it yet
+  what to do:   make it with kafka-topics, or let the flow make it: KafkaSink(..., partitions=12)
+"""
+
+from __future__ import annotations
+
+from tidegauge.errors.base import Definite, TidegaugeError, Transient
+
+__all__ = [
+    "ColumnUnfit",
+    "DamagedProgress",
+    "KeyMissing",
+    "LastUndecided",
+    "MessageRefused",
+    "NotInJson",
+    "OutputIsNoTable",
+    "OutputMessageTooLarge",
+    "OutputTopicRecreated",
+    "PartitionUnknown",
+    "ProgressRegressed",
+    "ProgressTopicUnfit",
+    "ProgressUnreadable",
+    "StagedMessagesMissing",
+    "TopicMissing",
+    "TransactionFailed",
+    "TransactionTimeoutRefused",
+    "TransactionTooLong",
+    "TransactionsRefused",
+    "WriterFenced",
+]
+
+
+class TopicMissing(TidegaugeError):
+    """A topic to write to that is not there."""
+
+    code = "TG-0860"
+    what = "the topic {topic!r} is not there on {servers}"
+    cause = "its name is misspelt, or nobody has made it yet"
+    remedy = "make it with kafka-topics, or let the flow make it: KafkaSink(..., partitions=12)"
+
+
+class WriterFenced(TidegaugeError):
+    """A newer driver of this output has begun to write."""
+
+    code = "TG-0861"
+    what = "the broker takes nothing more from this driver for the transactional id {id!r}: a newer one has it"
+    cause = "another driver of this flow was started, or another flow of the same name writes to the same topic"
+    remedy = (
+        "let one driver run; flows of one name that are meant to write side by side need "
+        "KafkaSink(..., transactional_id_prefix=...) of their own"
+    )
+
+
+class TransactionTooLong(TidegaugeError):
+    """A commit that took longer than the broker waits."""
+
+    code = "TG-0862"
+    what = "the commit of the epochs {lower} to {last} to {topic!r} took more than {seconds:g} s and was given up"
+    cause = "the epochs are large, or the broker is slow; the epochs of a commit are one transaction"
+    remedy = (
+        "raise settings={{'transaction.timeout.ms': ...}} (and the broker's transaction.max.timeout.ms), "
+        "or mint smaller epochs: max_records_per_epoch of the source"
+    )
+
+
+class OutputMessageTooLarge(Definite):
+    """A message that is larger than the topic takes."""
+
+    code = "TG-0863"
+    what = "a message of {bytes} bytes, of epoch {epoch}, is larger than {topic!r} takes: {detail}"
+    cause = "a row with a large value; the limits are message.max.bytes here and max.message.bytes of the topic"
+    remedy = "raise max.message.bytes of the topic and settings={{'message.max.bytes': ...}}, or filter such rows out"
+
+
+class ProgressRegressed(Definite):
+    """A progress topic in which an output goes back."""
+
+    code = "TG-0864"
+    what = (
+        "the progress topic {topic!r} says of {output!r} that it holds epochs up to {upper}, and before that {known}"
+    )
+    cause = "something other than this flow wrote records of this output's there"
+    remedy = "find out who writes there; which epochs the output's topic holds is in the headers of its messages"
+
+
+class ProgressUnreadable(Transient):
+    """A progress topic that could not be read to its end."""
+
+    code = "TG-0865"
+    what = "the progress topic {topic!r} could not be read from {position} to its end, {end}, in {seconds:g} s"
+    cause = "the broker is slow or away, or another output's transaction is open there"
+    remedy = "nothing, if it passes: it is tried again. Without it nobody knows what the output holds"
+
+
+class ProgressTopicUnfit(Definite):
+    """A topic that cannot hold progress."""
+
+    code = "TG-0866"
+    what = "the topic {topic!r} cannot hold the progress of outputs: {problem}"
+    cause = "it was made by hand, or for something else, or its settings were changed"
+    remedy = (
+        "it needs one partition and cleanup.policy=compact: correct it, or name another with progress_topic=...; "
+        "outputs whose progress is lost are written again from their first epoch"
+    )
+
+
+class DamagedProgress(Definite):
+    """A progress record that cannot be read."""
+
+    code = "TG-0867"
+    what = "the record at offset {offset} of the progress topic {topic!r} cannot be read: {detail}"
+    cause = "something else wrote it, or a newer version of Tidegauge"
+    remedy = "run the version that wrote it, or find out who writes to that topic"
+
+
+class StagedMessagesMissing(TidegaugeError):
+    """Messages that a task staged are not there when they are to be sent."""
+
+    code = "TG-0868"
+    what = "the staged messages {path} in the folder {staging} {problem}"
+    cause = "tasks run on other machines than the driver, and the folder is not one that all of them share"
+    remedy = "give KafkaSink(..., staging=...) a folder that driver and tasks share; the epoch was not committed"
+
+
+class OutputIsNoTable(TidegaugeError):
+    """An output that is not read as a table."""
+
+    code = "TG-0869"
+    what = "the output {output!r} is the Kafka topic {topic!r}, which cannot be read as a table"
+    cause = "a topic has no files; consumers read it"
+    remedy = "consume the topic with isolation.level=read_committed, or give the stream a table as a second output"
+
+
+class LastUndecided(Definite):
+    """Several rows of one key in one epoch, and nothing says which is the last."""
+
+    code = "TG-0870"
+    what = "epoch {epoch} has several rows for the key {key} of {topic!r}, and nothing says which of them is the last"
+    cause = "tasks read an epoch side by side, so its rows have no order of their own"
+    remedy = "name the column that says it: KafkaSink(..., order='_offset') with metadata=True on the source, for one"
+
+
+class KeyMissing(Definite):
+    """A row without a key where each needs one."""
+
+    code = "TG-0871"
+    what = "a row of epoch {epoch} has no key for {topic!r}, and envelope='upsert' needs one"
+    cause = "the key column {key} is null in it"
+    remedy = "filter such rows out, or choose a key that every row has"
+
+
+class NotInJson(Definite):
+    """A value that JSON cannot show."""
+
+    code = "TG-0872"
+    what = "an instant lies outside the years 1 to 9999, which its text form ends with"
+    cause = "a number was read as an instant in the wrong unit"
+    remedy = "correct the column, or cast it to a number before the sink"
+
+
+class PartitionUnknown(Definite):
+    """A row for a partition that its topic does not have."""
+
+    code = "TG-0873"
+    what = "a row of epoch {epoch} is for partition {partition} of {topic!r}, which is not there"
+    cause = "the column {column!r} holds other numbers than the partitions of the topic"
+    remedy = "correct the column, or leave out partition=... for a partition by the hash of the key"
+
+
+class TransactionsRefused(TidegaugeError):
+    """A broker that lets this user have no transactions."""
+
+    code = "TG-0874"
+    what = "the broker refuses transactions with the transactional id {id!r}: {detail}"
+    cause = "the user has no ACL for it (WRITE and DESCRIBE on TransactionalId), or the cluster has no transactions"
+    remedy = (
+        "allow it, perhaps by a prefix: KafkaSink(..., transactional_id_prefix=...); where it cannot be had, "
+        "exactly_once=False writes at least once"
+    )
+
+
+class TransactionFailed(Transient):
+    """A commit to Kafka that failed, or whose outcome is not known."""
+
+    code = "TG-0875"
+    what = "the commit to the topic {topic!r} failed: {detail}"
+    cause = "the broker is away, or its partitions moved"
+    remedy = "nothing, if it passes: what the topic holds is read from the progress topic, and the rest is sent again"
+
+
+class MessageRefused(Definite):
+    """A message that the broker does not take."""
+
+    code = "TG-0876"
+    what = "the broker refuses a message of epoch {epoch} for {topic!r}: {detail}"
+    cause = "a compacted topic takes no message without a key; a topic may have other rules of its own"
+    remedy = "give the sink a key, or change the topic"
+
+
+class TransactionTimeoutRefused(TidegaugeError):
+    """A transaction timeout that the broker does not allow."""
+
+    code = "TG-0877"
+    what = "the broker does not allow transactions of {milliseconds} ms"
+    cause = "its transaction.max.timeout.ms is less"
+    remedy = "raise that, or set settings={{'transaction.timeout.ms': ...}} to what it allows"
+
+
+class ColumnUnfit(TidegaugeError):
+    """A column of a message that the rows do not have, or that cannot be what it is to be."""
+
+    code = "TG-0878"
+    what = "{parameter}={column!r} of KafkaSink: {problem}"
+    cause = "the columns of the stream are {known}"
+    remedy = "name another column, or make one with select"
+
+
+class OutputTopicRecreated(TidegaugeError):
+    """A topic that was deleted and made anew while it was written to."""
+
+    code = "TG-0879"
+    what = "the topic {topic!r} was deleted and made anew while the flow wrote to it; it holds nothing of {output!r}"
+    cause = "somebody recreated it, to empty it perhaps"
+    remedy = "run again: the output is then written anew, from its first epoch"

@@ -1,0 +1,64 @@
+"""Errors of the kit for tests: a Kafka broker that cannot be had, or does not do what it was told."""
+
+from __future__ import annotations
+
+from tidegauge.errors.base import TidegaugeError
+
+__all__ = ["BrokerDidNotStart", "BrokerNotRunning", "JarsNotFetched", "KafkaToolFailed", "TopicNotReady", "WrongJar"]
+
+
+class BrokerDidNotStart(TidegaugeError):
+    """The Kafka broker for tests ended or did not answer in time."""
+
+    code = "TG-0880"
+    what = "the Kafka broker at {servers} {how}; the end of its log:\n{log}"
+    cause = "a setting that Kafka does not take, a port or a disk that is not there for it, or a machine too busy"
+    remedy = "correct what the log names; on a slow machine KafkaBroker(within=...) waits longer"
+
+
+class JarsNotFetched(TidegaugeError):
+    """Kafka's programs, or Spark's connector, could not be fetched."""
+
+    code = "TG-0881"
+    what = "JARs could not be fetched from {mirror} into {folder}: {detail}"
+    cause = "no way to the internet from here, a proxy that Java does not know of, or a folder that cannot be written"
+    remedy = (
+        "set HTTPS_PROXY to the proxy or TIDEGAUGE_MAVEN to a mirror of Maven Central; without a network copy the "
+        "folder from a machine that has it, or set TIDEGAUGE_CACHE to the folder above a copy"
+    )
+
+
+class WrongJar(TidegaugeError):
+    """A JAR is not the one that is pinned."""
+
+    code = "TG-0882"
+    what = "{jar} from {origin} is not the one that was published: its SHA-256 is {found}, it should be {wanted}"
+    cause = "a copy that was cut short, or a mirror or a cache folder that someone tampered with"
+    remedy = "find out who writes there; then delete the file, or name another mirror, and it is fetched anew"
+
+
+class KafkaToolFailed(TidegaugeError):
+    """One of Kafka's command-line tools failed."""
+
+    code = "TG-0883"
+    what = "{tool} {arguments} ended with {status}: {output}"
+    cause = "an argument that the tool does not take, or a broker that is not running"
+    remedy = "correct the arguments; --help shows what the tool takes"
+
+
+class BrokerNotRunning(TidegaugeError):
+    """The Kafka broker for tests was told something that takes a running one."""
+
+    code = "TG-0884"
+    what = "the Kafka broker at {servers} is not running; it was told to {what}"
+    cause = "it was stopped or killed before, or it ended by itself"
+    remedy = "start it first"
+
+
+class TopicNotReady(TidegaugeError):
+    """A topic made for a test could not be written to in time."""
+
+    code = "TG-0885"
+    what = "the topic {topic!r} could not be made ready: {detail}"
+    cause = "a topic of that name is there already, a setting that Kafka does not take, or a broker that is stopped"
+    remedy = "give each test a topic name of its own, and start or resume the broker before"

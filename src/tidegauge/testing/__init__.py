@@ -1,0 +1,30 @@
+"""What tests of flows need and a laptop lacks: a real Kafka broker, as a context manager and as a pytest fixture.
+
+Invariant: importing it starts nothing and loads neither pytest nor a Kafka client.
+
+>>> from tidegauge.testing import KafkaBroker, kafka_broker
+>>> KafkaBroker().running
+False
+
+`KafkaBroker` is a broker of one's own. `kafka_broker`, imported into a `conftest.py`, is the fixture: one broker for
+a whole test run, of which a test gets the `Endpoint`.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from tidegauge.testing.broker import KafkaBroker
+from tidegauge.testing.endpoint import Endpoint
+
+if TYPE_CHECKING:
+    from tidegauge.testing.fixtures import kafka_broker
+
+__all__ = ["Endpoint", "KafkaBroker", "kafka_broker"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load pytest with the fixture, and not before."""
+    if name == "kafka_broker":
+        from tidegauge.testing.fixtures import kafka_broker
+
+        return kafka_broker
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
