@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -68,3 +68,29 @@ class Forward(io.RawIOBase):
 @pytest.fixture(scope="session")
 def read() -> Reader:
     return _read
+
+
+Decoded = tuple[list[tuple[int, dict[str, Any]]], list[tuple[int, str, str]]]
+Decoder = Callable[..., Decoded]
+
+
+def _decode(format: Any, values: Sequence[bytes | None], *, schema: Any = None) -> Decoded:
+    """Return `[(index, row)]` and `[(index, code, problem)]` of messages; check what holds for every format."""
+    bad: list[tuple[int, str, str]] = []
+    wanted = format.schema if schema is None else schema
+    found = format.decode_messages(values, schema=wanted, on_bad=lambda *problem: bad.append(problem))
+    found.rows.validate(full=True)
+    assert found.rows.schema == wanted
+    everyone = found.indices is None
+    indices = list(range(len(values))) if everyone else found.indices.to_pylist()
+    assert everyone or found.indices.type == pa.int64()
+    assert sorted([*indices, *(i for i, _, _ in bad)]) == list(range(len(values)))
+    assert indices == sorted(indices)
+    assert bad == sorted(bad)
+    assert all(code.startswith("TG-") and text for _, code, text in bad)
+    return list(zip(indices, found.rows.to_pylist(), strict=True)), bad
+
+
+@pytest.fixture(scope="session")
+def decode() -> Decoder:
+    return _decode

@@ -24,7 +24,7 @@ import pyarrow.compute
 from tidegauge.sources.formats.gather import Refused, in_pieces
 from tidegauge.sources.formats.records import Mask
 
-__all__ = ["Leaf", "converted", "from_base64", "from_text"]
+__all__ = ["Leaf", "cast_each", "converted", "from_base64", "from_text"]
 
 pc: Any = pyarrow.compute
 
@@ -38,9 +38,9 @@ _DATE_LENGTH: Final = 10
 def converted(array: Any, target: Any, leaf: Leaf | None = None) -> tuple[Any, Mask]:
     """Return `array` as the type `target`, and which of its rows hold a value that cannot be one.
 
-    Strings become anything by `leaf` (`from_text` unless told otherwise); lists, structs and lists of key and value
-    (the wire type of a map, whose keys are strings) are converted inside. Nulls stay nulls, and bad values become
-    nulls.
+    Strings become anything by `leaf` (`from_text` unless told otherwise); lists, structs (their members by name, a
+    missing one is null), maps and lists of key and value (the wire type of a map, whose keys are strings) are
+    converted inside. Nulls stay nulls, and bad values become nulls.
     """
     if array.type == target:
         return array, np.zeros(len(array), np.bool_)
@@ -70,9 +70,9 @@ def from_text(array: Any, target: Any) -> tuple[Any, Mask]:
     text = pc.utf8_trim(array, " \t")
     if pa.types.is_timestamp(target):
         zoned = pa.timestamp(target.unit, "UTC")
-        values, bad = _cast_each(_in_utc(text, target.unit), zoned)
+        values, bad = cast_each(_in_utc(text, target.unit), zoned)
         return values.cast(target), bad
-    return _cast_each(text, target)
+    return cast_each(text, target)
 
 
 def from_base64(array: Any, target: Any) -> tuple[Any, Mask]:
@@ -101,7 +101,7 @@ def _in_utc(text: Any, unit: str) -> Any:
     return pc.if_else(pc.match_substring_regex(time, _ZONE), text, pc.binary_join_element_wise(text, "Z", ""))
 
 
-def _cast_each(array: Any, target: Any) -> tuple[Any, Mask]:
+def cast_each(array: Any, target: Any) -> tuple[Any, Mask]:
     """Cast, and where that fails, find the values that cannot be cast."""
     bad = np.zeros(len(array), np.bool_)
     pieces: list[Any] = []
@@ -123,8 +123,10 @@ def _cast_each(array: Any, target: Any) -> tuple[Any, Mask]:
 def _struct(array: Any, target: Any, leaf: Leaf | None) -> tuple[Any, Mask]:
     bad = np.zeros(len(array), np.bool_)
     children = []
-    for i, field in enumerate(target):
-        child, wrong = converted(array.field(i), field.type, leaf)
+    for field in target:
+        i = array.type.get_field_index(field.name)
+        inner = array.field(i) if i >= 0 else pa.nulls(len(array), field.type)
+        child, wrong = converted(inner, field.type, leaf)
         children.append(child)
         bad |= wrong
     return pa.StructArray.from_arrays(children, fields=list(target), mask=array.is_null()), bad

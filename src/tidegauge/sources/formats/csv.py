@@ -24,7 +24,7 @@ Arrow takes for an end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final
 
@@ -32,11 +32,12 @@ import numpy as np
 import pyarrow as pa
 
 from tidegauge.errors.flow import InvalidArgument
-from tidegauge.errors.sources import CorruptFile, UnsupportedType
+from tidegauge.errors.sources import CorruptFile, UnreadableRecord, UnsupportedType
 from tidegauge.sources.ddl import as_schema, to_ddl
 from tidegauge.sources.formats.boundaries import Boundaries, Ints, read_exactly
 from tidegauge.sources.formats.fields import Fields, names_in
 from tidegauge.sources.formats.infer import infer_text
+from tidegauge.sources.formats.messages import Messages, OnBadMessage, Part, in_chunks, present
 from tidegauge.sources.formats.protocol import Decoded, OnBad
 from tidegauge.sources.formats.records import (
     BLOCK_BYTES,
@@ -46,12 +47,14 @@ from tidegauge.sources.formats.records import (
     Records,
     blocks,
     records_of,
+    records_of_messages,
 )
 
 __all__ = ["Csv"]
 
 HEADER_BYTES: Final = 1 << 20
 _LF, _CR = 10, 13
+_QUOTE: Final = "a quote that neither begins nor ends a field, or is not closed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +67,9 @@ class Csv:
     quote: one ASCII character, or None where quotes mean nothing. null: the texts that are NULL where they are not
     quoted.
 
-    A record that is empty is skipped. Numbers, dates and timestamps may have blanks around them; booleans are true,
-    false, 1 and 0; a timestamp without a zone is in UTC. Raises `InvalidSchema`, `ReservedColumn`, `UnsupportedType`
-    and `InvalidArgument`.
+    A record that is empty is skipped. A message is one record, and never a header. Numbers, dates and timestamps may
+    have blanks around them; booleans are true, false, 1 and 0; a timestamp without a zone is in UTC. Raises
+    `InvalidSchema`, `ReservedColumn`, `UnsupportedType` and `InvalidArgument`.
     """
 
     schema: pa.Schema | None
@@ -126,13 +129,16 @@ class Csv:
         record.
         """
         ends = self._boundaries.ends(head)
+        parts = map(self._outline, records_of(Block(0, head, ends))) if len(ends) else ()
+        return self._inferred(parts, header=self.has_header)
+
+    def _inferred(self, parts: Iterable[Records], *, header: bool) -> pa.Schema | None:
         fields: Fields | None = None
         found: list[pa.RecordBatch] = []
-        for part in records_of(Block(0, head, ends)) if len(ends) else ():
-            records = self._outline(part)
+        for records in parts:
             if fields is None and len(records):
                 names = self._names(records.raw(0))
-                if self.has_header:
+                if header:
                     records = records.after_first()
                 else:
                     names = [f"_c{i}" for i in range(len(names))]
@@ -206,6 +212,25 @@ class Csv:
                 if len(kept):
                     yield Decoded(rows, pa.array(records.positions()[kept]))
 
+    def infer_messages(self, values: Sequence[bytes | None]) -> pa.Schema | None:
+        """Return the columns of messages as `infer` does without a header."""
+        records = self._outline(records_of_messages(present(values)[0]), messages=True)
+        return self._inferred([records], header=False)
+
+    def decode_messages(self, values: Sequence[bytes | None], *, schema: pa.Schema, on_bad: OnBadMessage) -> Messages:
+        """Return the rows of messages, one record each, found by position: a message has no header.
+
+        A message that is empty, or is more than one record, is a bad one.
+        """
+        fields = self._fields(schema.names, schema)
+
+        def decode(chunk: Sequence[bytes]) -> Part:
+            records = self._outline(records_of_messages(chunk), messages=True)
+            rows, kept = fields.rows(records)
+            return Part(rows, kept, {i: (UnreadableRecord.code, text) for i, text in records.wrong.items()})
+
+        return in_chunks(values, schema, on_bad, decode)
+
     def _fields(self, names: list[str], schema: pa.Schema) -> Fields:
         return Fields(names, schema, delimiter=self.delimiter, quote=self.quote, null=self.null)
 
@@ -222,23 +247,34 @@ class Csv:
             raise CorruptFile(format="CSV", detail=f"no header in its first {HEADER_BYTES} bytes")
         return len(head) if head[begin:].rstrip(b"\r\n") else 0
 
-    def _outline(self, records: Records) -> Records:
-        """Drop empty records; mark those that are not RFC 4180 and those that are not UTF-8."""
-        records = records.without(records.begins == records.stops)
+    def _outline(self, records: Records, *, messages: bool = False) -> Records:
+        """Mark records that are not RFC 4180 and those that are not UTF-8; drop empty ones.
+
+        An empty message is no record between others: it is marked, as is a message of several records.
+        """
+        empty = records.begins == records.stops
+        if messages:
+            records.mark(empty, "an empty message")
+        else:
+            records = records.without(empty)
         if not len(records):
             return records
-        data = memoryview(records.data)[records.begins[0] : records.stops[-1]]
-        characters = np.frombuffer(data, np.uint8)
         origin = int(records.begins[0])
+        characters = np.frombuffer(records.data, np.uint8)[origin : records.stops[-1]]
+        quotes = np.empty(0, np.int64)
         if self.quote is not None and self.quote.encode() in records.data:
-            misplaced, inside_at = _quotes(characters, ord(self.quote), ord(self.delimiter), records, origin)
-            records.mark(misplaced, "a quote that neither begins nor ends a field, or is not closed")
-        else:
-            inside_at = np.empty(0, np.int64)
+            quotes = np.flatnonzero(characters == ord(self.quote))
+            if messages:
+                quotes = _closed(quotes, records, origin)
+            misplaced = _misplaced(characters, quotes, ord(self.quote), ord(self.delimiter)) + origin
+            records.mark(_within(misplaced, records), _QUOTE)
         if b"\r" in records.data:
-            bare = _bare_returns(characters, inside_at) + origin
-            within = np.searchsorted(records.begins, bare, side="right") - 1
-            records.mark(np.unique(within[bare < records.stops[within]]), "a carriage return without a newline")
+            bare = _bare_returns(characters, quotes) + origin
+            records.mark(_within(bare, records), "a carriage return without a newline")
+        if messages and records.data.count(b"\n") > len(records):
+            newlines = np.flatnonzero(characters == _LF)
+            newlines = newlines[np.searchsorted(quotes, newlines) & 1 == 0] + origin
+            records.mark(_within(newlines, records), "more than one record")
         records.mark_invalid_utf8()
         return records
 
@@ -247,20 +283,35 @@ def _one_character(text: str) -> bool:
     return len(text) == 1 and text.isascii() and text not in "\r\n\0"
 
 
-def _quotes(characters: Any, quote: int, delimiter: int, records: Records, origin: int) -> tuple[Ints, Ints]:
-    """Return the records with a quote out of place, and where quotes are; `characters` begins outside of any."""
-    at = np.flatnonzero(characters == quote)
-    opening, closing = at[0::2], at[1::2]
+def _within(places: Ints, records: Records) -> Ints:
+    """Return the records that have a byte at one of these places."""
+    record = np.searchsorted(records.begins, places, side="right") - 1
+    found: Ints = np.unique(record[places < records.stops[record]])
+    return found
+
+
+def _closed(quotes: Ints, records: Records, origin: int) -> Ints:
+    """Mark the records with an odd number of quotes, and return the quotes of the others."""
+    record = np.searchsorted(records.begins, quotes + origin, side="right") - 1
+    odd = np.bincount(record, minlength=len(records)) & 1 == 1
+    records.mark(odd, _QUOTE)
+    closed: Ints = quotes[~odd[record]]
+    return closed
+
+
+def _misplaced(characters: Any, quotes: Ints, quote: int, delimiter: int) -> Ints:
+    """Return which quotes are out of place; `characters` begins outside of any."""
+    opening, closing = quotes[0::2], quotes[1::2]
     edge = np.zeros(256, np.bool_)
     edge[[quote, delimiter, _LF, _CR]] = True
     misplaced = [
         opening[(opening > 0) & ~edge[characters[opening - 1]]],
         closing[(closing + 1 < len(characters)) & ~edge[characters[np.minimum(closing + 1, len(characters) - 1)]]],
     ]
-    if len(at) & 1:
-        misplaced.append(at[-1:])
-    wrong = np.concatenate(misplaced) + origin
-    return np.unique(np.searchsorted(records.begins, wrong, side="right") - 1), at
+    if len(quotes) & 1:
+        misplaced.append(quotes[-1:])
+    wrong: Ints = np.concatenate(misplaced)
+    return wrong
 
 
 def _bare_returns(characters: Any, quotes: Ints) -> Ints:

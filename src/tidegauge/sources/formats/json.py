@@ -28,7 +28,7 @@ equal keys counts.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final
 
@@ -37,14 +37,24 @@ import pyarrow as pa
 import pyarrow.json
 
 from tidegauge.errors.flow import InvalidArgument
+from tidegauge.errors.sources import UnreadableRecord
 from tidegauge.sources.ddl import as_schema, to_ddl
 from tidegauge.sources.formats.boundaries import Boundaries, Ints
 from tidegauge.sources.formats.convert import converted, from_base64
 from tidegauge.sources.formats.gather import Outcome, Reading, Refused, gather
 from tidegauge.sources.formats.infer import infer_json
 from tidegauge.sources.formats.maps import entries_for_maps, has_map
+from tidegauge.sources.formats.messages import Messages, OnBadMessage, Part, in_chunks, present
 from tidegauge.sources.formats.protocol import Decoded, OnBad
-from tidegauge.sources.formats.records import BLOCK_BYTES, MAX_RECORD_BYTES, Lines, Records, blocks, records_of
+from tidegauge.sources.formats.records import (
+    BLOCK_BYTES,
+    MAX_RECORD_BYTES,
+    Lines,
+    Records,
+    blocks,
+    records_of,
+    records_of_messages,
+)
 
 __all__ = ["Json"]
 
@@ -100,6 +110,21 @@ class Json:
         del header
         return decode_lines(stream, lower=lower, upper=upper, schema=schema, on_bad=on_bad)
 
+    def infer_messages(self, values: Sequence[bytes | None]) -> pa.Schema | None:
+        """Return the columns of the objects among the values, or None when there are none."""
+        return as_schema(infer_json(b"".join(value + b"\n" for value in _on_one_line(present(values)[0]))))
+
+    def decode_messages(self, values: Sequence[bytes | None], *, schema: pa.Schema, on_bad: OnBadMessage) -> Messages:
+        """Return the rows of messages, one object each, on one line or on many; an empty message is a bad one."""
+        reader = _Reader(schema)
+
+        def decode(chunk: Sequence[bytes]) -> Part:
+            records = _outline(records_of_messages(_on_one_line(chunk)), messages=True)
+            rows, kept = reader.rows(records)
+            return Part(rows, kept, {i: (UnreadableRecord.code, text) for i, text in records.wrong.items()})
+
+        return in_chunks(values, schema, on_bad, decode)
+
 
 def decode_lines(
     stream: BinaryIO,
@@ -122,8 +147,18 @@ def decode_lines(
                 yield Decoded(rows, pa.array(records.positions()[kept]))
 
 
-def _outline(records: Records) -> Records:
-    """Drop blank lines; mark those that do not look like an object from outside, and those that are not UTF-8."""
+def _on_one_line(values: Sequence[bytes]) -> Sequence[bytes]:
+    """Return values with a carriage return for each newline: between tokens it is space too, in a text as wrong."""
+    if b"\n" not in b"".join(values):
+        return values
+    return [value.replace(b"\n", b"\r") for value in values]
+
+
+def _outline(records: Records, *, messages: bool = False) -> Records:
+    """Mark lines that do not look like an object from outside, and those that are not UTF-8; drop blank ones.
+
+    A blank message is no line between others: it is marked.
+    """
     characters = np.frombuffer(records.data, np.uint8)
     empty = records.begins == records.stops
     # An empty line may stand at the end of the data: any index will do for it.
@@ -136,8 +171,12 @@ def _outline(records: Records) -> Records:
             line = b"..." if i in records.wrong else records.raw(i).strip(_SPACE)
             blank[i] = not line
             suspect[i] = not (line.startswith(b"{") and line.endswith(b"}"))
-        records = records.without(blank)
-        records.mark(suspect[~blank], _NOT_AN_OBJECT)
+        if messages:
+            records.mark(blank, "an empty message")
+            records.mark(suspect, _NOT_AN_OBJECT)
+        else:
+            records = records.without(blank)
+            records.mark(suspect[~blank], _NOT_AN_OBJECT)
     records.mark_invalid_utf8()
     return records
 

@@ -13,7 +13,7 @@ whether a record is good depends on its own bytes alone, never on where a block 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO, Final, TypeAlias
 
@@ -34,6 +34,7 @@ __all__ = [
     "Records",
     "blocks",
     "records_of",
+    "records_of_messages",
 ]
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
@@ -248,6 +249,21 @@ def records_of(block: Block, *, limit: int = MAX_RECORD_BYTES, size: int = BLOCK
         if block.oversized or too_long.any():
             records.mark(too_long | block.oversized, f"longer than {limit} bytes")
         yield records
+
+
+def records_of_messages(values: Sequence[bytes]) -> Records:
+    """Return values as records of one text, each without a line ending at its end and a byte order mark before it."""
+    data = b"\n".join([*values, b""])
+    if BOM in data:
+        values = [value.removeprefix(BOM) for value in values]
+        data = b"\n".join([*values, b""])
+    sizes = np.fromiter(map(len, values), np.int64, len(values))
+    stops = np.cumsum(sizes + 1) - 1
+    begins = stops - sizes
+    characters = np.frombuffer(data, np.uint8)
+    stops -= (stops > begins) & (characters[stops - 1] == _LF)
+    stops -= (stops > begins) & (characters[stops - 1] == _CR)
+    return Records(0, data, begins, stops)
 
 
 def _is_utf8(text: bytes | memoryview) -> bool:

@@ -1,0 +1,181 @@
+r"""Parsed Protobuf messages become arrays, field by field.
+
+Definition: a field that can be absent (`optional`, a message, one of several) is null when it is; any other has its
+value or its default. Repeated fields are lists, maps are maps, messages structs, enums their names (a number without
+a name is its digits), unsigned integers the next wider type. `Timestamp` is a timestamp, `Duration` a number of
+microseconds, a wrapper the value in it.
+
+Invariant: an array is built from the messages' own values in their order, so equal messages give equal rows.
+
+>>> from google.protobuf.timestamp_pb2 import Timestamp
+>>> columns = columns_of(Timestamp.DESCRIPTOR)
+>>> {name: build([Timestamp(seconds=5)]).to_pylist() for name, build in columns.builds.items()}
+{'seconds': [5], 'nanos': [0]}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import numpy as np
+import pyarrow as pa
+
+from tidegauge.errors.formats import SchemaWithoutColumns
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+__all__ = ["Build", "Columns", "columns_of"]
+
+MAX_DEPTH: Final = 32
+MAX_FIELDS: Final = 10_000
+
+_UNSIGNED: Final = pa.decimal128(20, 0)
+_SCALARS: Final[Mapping[int, Any]] = {
+    **dict.fromkeys((5, 15, 17), pa.int32()),
+    **dict.fromkeys((3, 7, 13, 16, 18), pa.int64()),
+    **dict.fromkeys((4, 6), _UNSIGNED),
+    1: pa.float64(),
+    2: pa.float32(),
+    8: pa.bool_(),
+    9: pa.string(),
+    12: pa.binary(),
+    14: pa.string(),
+}
+"""By the number of the type in descriptor.proto; there is none for groups and messages."""
+
+_WRAPPERS: Final = frozenset(
+    f"google.protobuf.{name}Value"
+    for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
+)
+_TIMES: Final[Mapping[str, Any]] = {
+    "google.protobuf.Timestamp": pa.timestamp("us", "UTC"),
+    "google.protobuf.Duration": pa.int64(),
+}
+
+Values = Sequence[Any]
+Build = Callable[[Values], Any]
+"""Makes an array of values of a field; None is null."""
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The fields of a message type: their types, and how to build their arrays. required: whether any must be."""
+
+    types: Mapping[str, Any]
+    builds: Mapping[str, Build]
+    required: bool
+
+
+def columns_of(found: Descriptor) -> Columns:
+    """Return the columns of a message type. Raises `SchemaWithoutColumns`."""
+    builder = _Builder()
+    names, types, builds = builder.message(found, (), "")
+    return Columns(dict(zip(names, types, strict=True)), dict(zip(names, builds, strict=True)), builder.required)
+
+
+class _Builder:
+    """Walks message types. `required` says whether a field is that must be there."""
+
+    def __init__(self) -> None:
+        self.required = False
+        self._fields = 0
+
+    def message(
+        self, found: Descriptor, above: tuple[str, ...], path: str
+    ) -> tuple[list[str], list[Any], list[Build]]:
+        if found.full_name in above:
+            _refuse(path, f"the message {found.full_name} contains itself")
+        if not found.fields:
+            _refuse(path or found.full_name, "a message without fields")
+        names, types, builds = [], [], []
+        for field in found.fields:
+            self._fields += 1
+            if self._fields > MAX_FIELDS or len(above) > MAX_DEPTH:
+                _refuse(path, f"more than {MAX_FIELDS} fields, or nested more than {MAX_DEPTH} deep")
+            self.required |= field.is_required
+            of, build = self.field(field, (*above, found.full_name), f"{path}{field.name}")
+            names.append(field.name)
+            types.append(of)
+            builds.append(build)
+        return names, types, builds
+
+    def field(self, field: FieldDescriptor, above: tuple[str, ...], path: str) -> tuple[Any, Build]:
+        """Return the type of a field, and how to build its array from messages."""
+        get = attrgetter(field.name)
+        inner = field.message_type
+        if inner is not None and inner.GetOptions().map_entry:
+            key, value = inner.fields_by_name["key"], inner.fields_by_name["value"]
+            key_type, keys = self.value(key, above, f"{path}.key")
+            item_type, items = self.value(value, above, f"{path}.value")
+            of = pa.map_(key_type, item_type)
+            return of, lambda messages: _map(messages, get, keys, items, of)
+        value_type, build = self.value(field, above, path)
+        if field.is_repeated:
+            of = pa.list_(value_type)
+            return of, lambda messages: _list(messages, get, build, of)
+        if not field.has_presence:
+            return value_type, lambda messages: build(list(map(get, messages)))
+        name = field.name
+        return value_type, lambda messages: build([get(m) if m.HasField(name) else None for m in messages])
+
+    def value(self, field: FieldDescriptor, above: tuple[str, ...], path: str) -> tuple[Any, Build]:
+        """Return the type of one value of a field, and how to build an array of such values."""
+        inner = field.message_type
+        if inner is None:
+            of = _SCALARS[field.type]
+            if field.enum_type is not None:
+                symbols = {number: value.name for number, value in field.enum_type.values_by_number.items()}
+                return of, lambda values: pa.array(
+                    [None if n is None else symbols.get(n, str(n)) for n in values], of
+                )
+            return of, lambda values: pa.array(values, of)
+        if inner.full_name in _TIMES:
+            time = _TIMES[inner.full_name]
+            return time, lambda values: pa.array(
+                [None if v is None else v.seconds * 1_000_000 + v.nanos // 1000 for v in values], time
+            )
+        if inner.full_name in _WRAPPERS:
+            of, build = self.value(inner.fields_by_name["value"], above, path)
+            return of, lambda values: build([None if v is None else v.value for v in values])
+        names, types, builds = self.message(inner, above, f"{path}.")
+        of, empty = pa.struct(list(zip(names, types, strict=True))), _empty(inner)
+        return of, lambda values: _struct(values, builds, of, empty)
+
+
+def _empty(found: Descriptor) -> Any:
+    from google.protobuf.message_factory import GetMessageClass
+
+    return GetMessageClass(found)()
+
+
+def _struct(values: Values, builds: list[Build], of: Any, empty: Any) -> Any:
+    """Build structs; below one that is null, its fields are those of an empty message."""
+    there = [empty if value is None else value for value in values]
+    absent = pa.array([value is None for value in values], pa.bool_())
+    return pa.StructArray.from_arrays([build(there) for build in builds], fields=list(of), mask=absent)
+
+
+def _list(messages: Values, get: Callable[[Any], Any], build: Build, of: Any) -> Any:
+    lists = list(map(get, messages))
+    return pa.ListArray.from_arrays(_offsets(lists), build(list(chain.from_iterable(lists))), type=of)
+
+
+def _map(messages: Values, get: Callable[[Any], Any], keys: Build, items: Build, of: Any) -> Any:
+    maps = [list(get(message).items()) for message in messages]
+    entries = list(chain.from_iterable(maps))
+    built = keys([key for key, _ in entries]), items([item for _, item in entries])
+    return pa.MapArray.from_arrays(_offsets(maps), *built, type=of)
+
+
+def _offsets(lists: list[Any]) -> Any:
+    sizes = np.fromiter(map(len, lists), np.int64, len(lists))
+    return pa.array(np.concatenate(([0], np.cumsum(sizes))), pa.int32())
+
+
+def _refuse(path: str, detail: str) -> NoReturn:
+    raise SchemaWithoutColumns(path=path.removesuffix(".") or "the top level", kind="Protobuf", detail=detail)
