@@ -1,7 +1,11 @@
 """What a tick costs when one partition of ten thousand has moved, beside a bare commit, and when none has.
 
 Both sides write to the same disk, or to the same server, in turns, and both are durable when they return: SQLite in
-WAL with `synchronous=FULL`, PostgreSQL with `fsync`. The bare commit is one row into a table with a key.
+WAL with `synchronous=FULL`, PostgreSQL with `fsync`. The bare commit is one row into a table with a key, by the same
+driver; a tick writes two rows into tables with two indexes each, and updates a third.
+
+A tick begins with what the operator gets: a probe that the source's reader has checked against what is bound, at its
+own time and in its own thread. What that takes is measured by itself.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count, cycle, islice
 from pathlib import Path
 from typing import Final
@@ -19,11 +24,14 @@ from typing import Final
 from tests.postgres import SETTINGS, Server, binaries
 
 import tidegauge as tg
-from benchmarks.core.timing import per
+from benchmarks.core.timing import per, seconds
 from benchmarks.figures import Figure, Goal
 from benchmarks.room import Room
 from tidegauge.pipeline.runner import Runner, at_once
 from tidegauge.remap import Frontier, Probe, mint
+from tidegauge.remap.binding import Bound
+from tidegauge.remap.checked import checked_probe
+from tidegauge.remap.fromtime.partitioned import PARTITIONS
 from tidegauge.remap.store import Holder, Lease, SourceSpec, Store
 from tidegauge.remap.timeline import Timeline
 
@@ -48,10 +56,14 @@ class _Ticks:
     found: deque[Frontier] = field(default_factory=deque)
 
     def prepare(self, ticks: int) -> None:
-        """Make what the source finds in its next ticks: that is its own work."""
+        """Make what the source finds in its next ticks, and check it as its reader does."""
+        before = self.timeline.bound("orders").frontier
         for partition in islice(self.moving, ticks):
             self.at[partition] += 1
-            self.found.append(Frontier(self.at))
+            upper = Frontier(self.at)
+            _check(upper, before)
+            self.found.append(upper)
+            before = upper
 
     def __call__(self) -> None:
         frontier = self.found.popleft()
@@ -59,6 +71,22 @@ class _Ticks:
         proposals = mint({"orders": self.timeline.bound("orders").frontier}, {"orders": probe})
         self.store.append(self.lease, expected=self.timeline.upper, at=probe.at, proposals=proposals)
         self.timeline.append(self.timeline.upper, proposals, at=probe.at)
+
+
+def _check(upper: Frontier, before: Frontier) -> None:
+    probe = Probe(at=datetime.now(UTC), upper=upper, end=upper)
+    checked_probe("orders", PARTITIONS, Bound(frontier=before), probe)
+
+
+def _checking(partitions: int) -> Figure:
+    """Measure checking a wide probe: finding the one partition that has moved."""
+    at = {f"p{i:05d}": 10**6 + i for i in range(partitions)}
+    before = Frontier(at)
+    taken = []
+    for turn in range(100):
+        upper = Frontier({**{partition: n + 0 for partition, n in at.items()}, f"p{turn:05d}": 10**7})
+        taken.append(1e6 * seconds(partial(_check, upper, before)))
+    return Figure(f"checking a probe with 1 changed partition of {partitions:,}", "us", tuple(taken))
 
 
 @contextmanager
@@ -187,6 +215,7 @@ def measure(room: Room) -> list[Figure]:
     if (programs := binaries()) is not None:
         room.say("minting on PostgreSQL")
         figures += _on_postgres(programs)
+    figures.append(_checking(_PARTITIONS))
     room.say("idle ticks")
     figures.append(_idle(room.fresh("idle"), room.size(10_000, 500)))
     return figures

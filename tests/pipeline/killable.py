@@ -13,18 +13,24 @@ import os
 import signal
 import sys
 import traceback
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
+from tests.pipeline.upstream import Topic
 
 import tidegauge as tg
 from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.pipeline.inspect import table_of
-from tidegauge.remap.store import Holder, Store
+from tidegauge.remap.store import Gap, Holder, Store
 
-Scene = Literal["whole", "bad line", "bad function"]
-"""What is wrong: nothing; a line of the orders that does not parse; a function that raises for one output."""
+Scene = Literal["whole", "bad line", "bad function", "new upstream"]
+"""What is wrong: nothing; a line of the orders that does not parse; a function that raises for one output; one more
+source, whose upstream is made anew once all of it is read."""
+
+NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 WRONG = 1060
 """The order that is wrong, where one is: in the middle of the second file."""
@@ -74,6 +80,9 @@ def make(root: Path, *, scene: Scene = "whole") -> tg.Dataflow:
     flow.sink("loud", orders.map_batches(function), tg.ParquetSink(str(root / "lake" / "loud")))
     flow.sink("prices", prices, tg.DeltaSink(str(root / "lake" / "prices")))
     flow.sink("rows", rows, tg.ParquetSink(str(root / "lake" / "rows")))
+    if scene == "new upstream":
+        numbers = flow.source("numbers", Topic(root / "topic"))
+        flow.sink("numbers", numbers, tg.ParquetSink(str(root / "lake" / "numbers")))
     return flow
 
 
@@ -88,6 +97,15 @@ def fill(root: Path, *, scene: Scene = "whole") -> None:
         (folder / f"{file}.jsonl").write_text("\n".join(lines) + "\n")
     rows = [f'{n},"{n / 4}"' for n in range(400)]
     (folder / "prices.csv").write_text("id,price\r\n" + "\r\n".join(rows) + "\r\n")
+    if scene == "new upstream":
+        create(root, "first")
+
+
+def create(root: Path, identity: str) -> None:
+    """Make the upstream of the numbers."""
+    topic = Topic(root / "topic")
+    topic.create(identity)
+    topic.write("p0", *range(len(identity)))
 
 
 def fold(flow: tg.Dataflow, env: tg.Env) -> None:
@@ -104,6 +122,16 @@ def fold(flow: tg.Dataflow, env: tg.Env) -> None:
     store.close()
 
 
+def lose(flow: tg.Dataflow, env: tg.Env) -> None:
+    """Note that a number was lost, as one that upstream let go before it was read."""
+    store = Store.open(flow.store, env=env)
+    lease = store.acquire(flow.name, holder=Holder.current(env))
+    epoch = store.load(flow.name).sources["numbers"].began_at
+    store.record_gap(lease, Gap("numbers", epoch, "p0", 0, 1, NOON, "TG-0554", "it went before it was read"))
+    lease.release()
+    store.close()
+
+
 def live(root: Path, *, scene: Scene, point: str | None, nth: int) -> None:
     """Run until caught up, or until the point is reached for the nth time."""
     left = nth
@@ -116,7 +144,22 @@ def live(root: Path, *, scene: Scene, point: str | None, nth: int) -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     flow, env = make(root, scene=scene), tg.Env(point=strike)
-    flow.run(until="caught-up", engine=tg.LocalEngine(threads=2), env=env)
+
+    def run() -> None:
+        flow.run(until="caught-up", engine=tg.LocalEngine(threads=2), env=env)
+
+    if scene != "new upstream":
+        run()
+    else:
+        if Topic(root / "topic").identity() == "first":
+            run()
+            create(root, "second")
+        try:
+            run()
+        except UpstreamRecreated:
+            tg.resume(flow, "numbers", new_incarnation=True, env=env)
+            run()
+        lose(flow, env)
     fold(flow, env)
 
 

@@ -40,6 +40,7 @@ class Told:
     lease: Lease
     rows: list[dict[str, Any]] = field(default_factory=list)
     at: dict[str, Frontier] = field(default_factory=lambda: dict.fromkeys(NAMES, ORIGIN))
+    lives: dict[str, int] = field(default_factory=lambda: dict.fromkeys(NAMES, 0))
     upper: int = 0
 
     @property
@@ -52,14 +53,25 @@ class Told:
         for source in NAMES:
             moved = {p: self.at[source][p] + n for (s, p), n in sorted(moves.items()) if s == source}
             for partition, position in moved.items():
-                where = {"source": source, "epoch": self.upper, "partition": partition}
-                span = {"position": position, "lower": self.at[source][partition]}
+                where = {
+                    "source": source,
+                    "incarnation": self.lives[source],
+                    "epoch": self.upper,
+                    "partition": partition,
+                }
+                span = {"partition": partition, "position": position, "lower": self.at[source][partition]}
                 self.rows.append({**where, **span, "minted_at": minted, "published_at": None})
             if moved:
                 self.at[source] = Frontier({**self.at[source], **moved})
                 proposals[source] = Proposal(frontier=self.at[source])
         self.store.append(self.lease, expected=self.upper, at=minted, proposals=proposals)
         self.upper += 1
+
+    def renew(self, source: str) -> None:
+        self.lives[source] += 1
+        life = f"life {self.lives[source]}"
+        self.store.begin_incarnation(self.lease, source, at=NOON, reason="made anew", identity=life)
+        self.at[source] = ORIGIN
 
     def publish(self, upper: int) -> None:
         self.store.publish(self.lease, expected=0, upper=upper, at=NOON + timedelta(days=1))
@@ -98,14 +110,15 @@ def asked_for(row: dict[str, Any], source: str | None, first: int | None, last: 
 
 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-@given(st.lists(moves, max_size=6), questions, st.data())
+@given(st.lists(moves | st.sampled_from(NAMES), max_size=8), questions, st.data())
 def test_the_table_has_each_range_of_the_epochs_and_the_source_asked_for_once(
-    place: Any, history: list[Moves], questions: list[Any], data: st.DataObject
+    place: Any, history: list[Moves | str], questions: list[Any], data: st.DataObject
 ) -> None:
+    """A name in the history is a source whose upstream was made anew there."""
     told = place()
-    for moved in history:
-        told.bind(moved)
-    if history:
+    for happened in history:
+        told.renew(happened) if isinstance(happened, str) else told.bind(happened)
+    if told.upper:
         told.publish(data.draw(st.integers(1, told.upper)))
     for question in [(None, None, None), *questions]:
         source, first, last = question

@@ -27,10 +27,15 @@ from tidegauge.errors.command import FlowNeverRan, NotPublished
 
 Rows = dict[str, list[tuple[Any, ...]]]
 
-ENDS: dict[Scene, int] = {"whole": 0, "bad line": 1, "bad function": 1}
+ENDS: dict[Scene, int] = {"whole": 0, "bad line": 1, "bad function": 1, "new upstream": 0}
 """How a driver ends that nobody kills, in each scene."""
 
-SCENES: dict[Effect, Scene] = {"record failure": "bad line", "record output failure": "bad function"}
+SCENES: dict[Effect, Scene] = {
+    "record failure": "bad line",
+    "record output failure": "bad function",
+    "begin incarnation": "new upstream",
+    "record gap": "new upstream",
+}
 """The effects that a flow in which nothing fails does not come to, and the scene in which it does."""
 
 OFTEN: dict[Effect, tuple[int, ...]] = {"append bindings": (1, 5), "commit output": (1, 5), "stage": (1,)}

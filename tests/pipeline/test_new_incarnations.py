@@ -236,9 +236,12 @@ def test_an_output_that_is_added_later_begins_with_the_present_incarnation(tmp_p
     later = flow_of(tmp_path, topic, late=True)
     run(later)
     assert rows(later, "late") == [(1, 7), (1, 8)]
+    [status] = tg.status(later).sources
+    assert status.lost == 0, "what was bound before is in the other table, and was never this one's to have"
+    assert [(row["incarnation"], row["epoch"]) for row in tg.bindings(later).to_pylist()] == [(0, 0), (0, 0), (1, 1)]
 
 
-@pytest.mark.parametrize("point", ["before record failure", "after record failure"])
+@pytest.mark.parametrize("point", ["before begin incarnation", "after begin incarnation"])
 def test_a_crash_leaves_the_old_incarnation_or_the_new_one(tmp_path: Path, topic: Topic, point: str) -> None:
     class Crash(BaseException):
         pass

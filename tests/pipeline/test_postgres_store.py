@@ -12,6 +12,7 @@ import traceback
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from tests.postgres import Server, query
@@ -164,11 +165,15 @@ def test_a_second_driver_of_a_flow_is_refused_and_the_first_goes_on(shop: Path) 
     assert sorted(tg.read_arrow(flow, "orders").column("id").to_pylist()) == list(range(40))
 
 
-CANARY = "canary-4711"
+CANARY = "canary/4711"
+QUOTED = """{[flow.store, os.environ.get("PGPASSWORD"), *open(os.environ.get("PGPASSFILE", os.devnull))]}"""
+"""All that a function may know of the store, and quote when it fails."""
 
 
 @pytest.mark.parametrize("given", ["PGPASSWORD", "a passfile", "the address"])
-@pytest.mark.parametrize("fails", ["a function", "the password"])
+@pytest.mark.parametrize(
+    "fails", ["a function", "a function that quotes it", "one that does so at once", "the password"]
+)
 def test_a_password_is_in_nothing_that_a_failing_flow_writes(
     postgres: Server,
     shop: Path,
@@ -181,7 +186,7 @@ def test_a_password_is_in_nothing_that_a_failing_flow_writes(
     """Logs at their most talkative, the traceback, what the store holds, every file of the flow's folder."""
     postgres.query("DROP DATABASE IF EXISTS secret")
     postgres.query("DROP ROLE IF EXISTS canary")
-    postgres.query(f"CREATE ROLE canary LOGIN PASSWORD '{CANARY if fails == 'a function' else 'another one'}'")
+    postgres.query(f"CREATE ROLE canary LOGIN PASSWORD '{'another one' if fails == 'the password' else CANARY}'")
     postgres.query("CREATE DATABASE secret OWNER canary")
     there = f"127.0.0.1:{postgres.port}/secret"
     address = f"postgresql://canary@{there}"
@@ -193,10 +198,14 @@ def test_a_password_is_in_nothing_that_a_failing_flow_writes(
         passes.chmod(0o600)
         monkeypatch.setenv("PGPASSFILE", str(passes))
     else:
-        address = f"postgresql://canary:{CANARY}@{there}"
+        address = f"postgresql://canary:{quote(CANARY, safe='')}@{there}"
     monkeypatch.setenv("SHOP_STORE", address)
-    if fails == "a function":
-        broken = "if batch.num_rows:\n        raise ValueError('no initials today')"
+    if fails != "the password":
+        when = (
+            "True" if fails == "one that does so at once" else "batch.num_rows"
+        )  # it is asked for its columns first
+        quoted = "" if fails == "a function" else QUOTED
+        broken = f"if {when}:\n        raise ValueError(f'no initials today {quoted}')"
         shop.write_text(
             FLOW.replace('return pa.record_batch({"initial"', f'{broken}\n    return pa.record_batch({{"initial"')
         )
@@ -210,10 +219,13 @@ def test_a_password_is_in_nothing_that_a_failing_flow_writes(
         done = CliRunner().invoke(app, [words[0], str(shop), *words[1:]])
         said += [done.output, *traceback.format_exception(done.exception)]
     told = "".join(said)
-    assert ("ValueError: no initials today" if fails == "a function" else "TG-0220") in told
+    assert ("TG-0220" if fails == "the password" else "ValueError: no initials today") in told
     written = [path.read_bytes() for path in shop.parent.rglob("*") if path.is_file()]
-    kept = query(postgres.address("secret"), "SELECT failure FROM outputs") if fails == "a function" else []
-    assert CANARY not in f"{told}{caplog.text}{kept}{written}"
+    bound = fails.startswith("a function")
+    kept = query(postgres.address("secret"), "SELECT failure FROM outputs") if bound else []
+    everything = f"{told}{caplog.text}{kept}{written}"
+    assert CANARY not in everything
+    assert quote(CANARY, safe="") not in everything
 
 
 def test_the_password_of_an_address_is_not_in_what_is_said_of_a_flow(

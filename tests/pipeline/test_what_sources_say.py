@@ -17,7 +17,7 @@ from tests.remap.store.raw import dump
 import tidegauge as tg
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.fromtime import InvalidPlace
-from tidegauge.errors.store import ClockChanged, WatermarkRegressed
+from tidegauge.errors.store import ClockChanged, FrontierRegressed, WatermarkRegressed
 from tidegauge.remap.binding import Bound, Probe
 from tidegauge.remap.fromtime import NUMBERED, SourceState
 from tidegauge.remap.frontier import Frontier
@@ -84,6 +84,8 @@ def test_the_next_poll_is_told_the_newest_state_in_this_run_and_in_the_next(
     assert teller.bound[-1].state == etag("B")
 
 
+NAN: Any = float("nan")
+
 WRONG: dict[str, tuple[Callable[[Probe], Any], type[tg.TidegaugeError]]] = {
     "too large": (lambda probe: replace(probe, upper=Frontier({"p0": 2**63})), InvalidPlace),
     "a boolean": (lambda probe: replace(probe, upper=Frontier({"p0": True})), InvalidArgument),
@@ -91,6 +93,19 @@ WRONG: dict[str, tuple[Callable[[Probe], Any], type[tg.TidegaugeError]]] = {
     "a float": (lambda probe: replace(probe, upper=Frontier({"p0": 2.0})), InvalidArgument),  # type: ignore[dict-item]
     "no name": (lambda probe: replace(probe, upper=Frontier({"p\0": 1})), InvalidPlace),
     "no name in the facts": (lambda probe: replace(probe, details={"p" * 1025: {}}), InvalidPlace),
+    "facts that are no mapping": (lambda probe: replace(probe, details={"p0": "it"}), InvalidArgument),  # type: ignore[dict-item]
+    "no facts": (lambda probe: replace(probe, details=[("p0", {})]), InvalidArgument),  # type: ignore[arg-type]
+    "a fact that is no JSON": (lambda probe: replace(probe, details={"p0": {"at": probe.at}}), InvalidArgument),  # type: ignore[dict-item]
+    "a fact that is no number": (lambda probe: replace(probe, details={"p0": {"n": NAN}}), InvalidArgument),
+    "a fact without a name": (lambda probe: replace(probe, details={"p0": {7: "x"}}), InvalidArgument),  # type: ignore[dict-item]
+    "an identity that is no text": (lambda probe: replace(probe, identity=7), InvalidArgument),  # type: ignore[arg-type]
+    "an identity with a NUL": (lambda probe: replace(probe, identity="a\0b"), InvalidArgument),
+    "an identity that is no Unicode": (lambda probe: replace(probe, identity="\ud800"), InvalidArgument),
+    "an identity without an end": (lambda probe: replace(probe, identity="x" * 5000), InvalidArgument),
+    "no schema": (lambda probe: replace(probe, schema=["n"]), InvalidArgument),
+    "no note": (lambda probe: replace(probe, note=7), InvalidArgument),  # type: ignore[arg-type]
+    "no lower bound": (lambda probe: replace(probe, lower=None), InvalidArgument),  # type: ignore[arg-type]
+    "no time": (lambda probe: replace(probe, at="now"), InvalidArgument),  # type: ignore[arg-type]
     "no state": (lambda probe: replace(probe, state="etag"), InvalidArgument),  # type: ignore[arg-type]
     "no probe": (lambda _probe: None, InvalidArgument),
 }
@@ -105,7 +120,9 @@ def test_a_source_that_says_what_cannot_be_stalls_and_the_others_go_on(
     run = begin(tmp_path, 1.0, wrong=topic, right=rows(rate=10))
     at(run, 3)
     assert (state_of(run, "wrong"), state_of(run, "right")) == ("stalled", "running")
-    assert isinstance(run.runner.board.sources["wrong"].error, error)
+    said = run.runner.board.sources["wrong"].error
+    assert isinstance(said, error)
+    assert "'wrong'" in said.summary or error is InvalidPlace or how in ("a boolean", "negative", "a float")
     assert sizes(run)
     assert all(set(bound) == {"right"} for bound in sizes(run))
     assert tg.status(run.runner.flow).sources[0].state == "stalled"
@@ -113,6 +130,30 @@ def test_a_source_that_says_what_cannot_be_stalls_and_the_others_go_on(
     at(run, 8)
     assert state_of(run, "wrong") == "running"
     assert sum(bound.get("wrong", 0) for bound in sizes(run)) == 2
+    run.runner.close()
+
+
+@pytest.mark.parametrize("left", [{"p0": 1, "p1": 1}, {"p1": 5}, {}], ids=["behind", "a partition gone", "nothing"])
+def test_a_source_that_goes_back_stalls_and_what_is_bound_stays(
+    tmp_path: Path, topic: Topic, teller: Teller, left: dict[str, int]
+) -> None:
+    topic.write("p0", 1, 2)
+    topic.write("p1", 3)
+    run = begin(tmp_path, 1.0, wrong=topic, right=rows(rate=10))
+    at(run, 3)
+    bound = sum(epoch.get("wrong", 0) for epoch in sizes(run))
+    teller.change = lambda probe: replace(probe, upper=Frontier(left), end=Frontier(left))
+    at(run, 6)
+    said = run.runner.board.sources["wrong"].error
+    assert (state_of(run, "wrong"), state_of(run, "right")) == ("stalled", "running")
+    assert isinstance(said, FrontierRegressed)
+    assert "'wrong' cannot go back: {'p0': " in said.summary
+    assert bound == sum(epoch.get("wrong", 0) for epoch in sizes(run)) == 3
+    teller.change = lambda probe: probe
+    topic.write("p0", 4)
+    at(run, 20)
+    assert state_of(run, "wrong") == "running"
+    assert sum(epoch.get("wrong", 0) for epoch in sizes(run)) == 4
     run.runner.close()
 
 

@@ -12,12 +12,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from tests.remap.store.raw import dump
+from tests.remap.store.raw import dump, sql
 
 import tidegauge as tg
 from tidegauge.cli.load import load_flow
+from tidegauge.errors.sinks import TableUpperMismatch
 from tidegauge.remap.store import EXPIRY
+from tidegauge.sinks.protocol import OutputId
 
 FLOW = """
 import os
@@ -45,6 +48,7 @@ DRIVER = """
 import functools, os, signal, sys
 import tidegauge as tg
 from tidegauge.cli.app import main
+from tidegauge.sinks.deltalog import DeltaLog
 
 _, shop, point, nth = sys.argv
 left = int(nth)
@@ -55,6 +59,13 @@ def strike(name):
     if name == point and left == 0:
         os.kill(os.getpid(), signal.SIGSTOP)
 
+really = DeltaLog.commit
+
+def commit(*args, **named):
+    strike("the delta commit itself")
+    really(*args, **named)
+
+DeltaLog.commit = commit
 tg.Dataflow.run = functools.partialmethod(tg.Dataflow.run, env=tg.Env(point=strike))
 sys.argv = ["tidegauge", "run", shop, "--engine", "local", "--until", "caught-up"]
 main()
@@ -128,3 +139,71 @@ def test_a_driver_that_wakes_up_while_another_drives_stops_and_has_done_nothing(
     assert outcome.why == "caught up"
     for output in flow.outputs:
         assert sorted(tg.read_arrow(flow, output).column("id").to_pylist()) == list(range(40))
+
+
+@pytest.mark.parametrize("woken", ["before stage", "before commit output"])
+@pytest.mark.parametrize("nth", [1, 2])
+def test_a_driver_that_wakes_up_right_before_its_commit_makes_it_and_its_successor_goes_on_behind_it(
+    shop: Path, nth: int, woken: str
+) -> None:
+    """It had looked at its lease, and a Delta table asks nobody: the commit is the one that the successor would have
+    made, of the same epochs. What the successor has staged of these, alone or with later ones, it stages anew."""
+    flow = load_flow(str(shop))
+    upper: list[tuple[int, int]] = []
+    command = [sys.executable, "-c", DRIVER, str(shop), "the delta commit itself", str(nth)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as asleep:
+        os.waitid(os.P_PID, asleep.pid, os.WSTOPPED)
+
+        def wake(name: str) -> None:
+            if name == woken and not upper:
+                before = Written.by_now(shop).tables["delta"]
+                asleep.send_signal(signal.SIGCONT)
+                _, said = asleep.communicate(timeout=60)
+                assert "TG-0205: this driver no longer holds the lease" in said
+                upper.append((before[0], Written.by_now(shop).tables["delta"][0]))
+
+        later = tg.Env(now=lambda: datetime.now(UTC) + timedelta(seconds=EXPIRY), point=wake)
+        try:
+            outcome = flow.run("caught-up", engine="local", env=later)
+        finally:
+            asleep.kill()
+    [(before, after)] = upper
+    assert after > before, "the driver that was asleep has committed"
+    assert outcome.why == "caught up"
+    found = {output: tg.read_arrow(flow, output) for output in flow.outputs}
+    for rows in found.values():
+        assert sorted(rows.column("id").to_pylist()) == list(range(40))
+    ids = [
+        dict(zip(rows.column("id").to_pylist(), rows.column("_epoch").to_pylist(), strict=True))
+        for rows in found.values()
+    ]
+    assert ids[0] == ids[1]
+
+
+def interfered(shop: Path, *, upper: int, times: int) -> tg.Dataflow:
+    """Run a flow whose Delta table somebody commits to, up to an epoch further, each time when it is about to."""
+    flow = load_flow(str(shop))
+    left = times
+
+    def interfere(name: str) -> None:
+        nonlocal left
+        if name == "before commit output" and left:
+            left -= 1
+            flow_id = dict(sql(flow.store, "SELECT name, incarnation FROM flows"))["shop"]
+            table = tg.DeltaSink(f"{shop.parent}/lake/delta").open(OutputId("shop", "delta", flow_id))
+            rows = pa.schema([("id", pa.int64()), ("user", pa.string()), ("_epoch", pa.int64())])
+            table.commit(table.upper, table.upper + upper, rows, [], write=f"{left:032x}")
+
+    assert flow.run("caught-up", engine="local", env=tg.Env(point=interfere)).why == "caught up"
+    return flow
+
+
+def test_once_a_table_may_be_found_ahead_by_epochs_that_are_bound(shop: Path) -> None:
+    flow = interfered(shop, upper=1, times=1)
+    assert sorted(tg.read_arrow(flow, "parquet").column("id").to_pylist()) == list(range(40))
+
+
+@pytest.mark.parametrize(("upper", "times"), [(1, 9), (1000, 1)], ids=["again and again", "beyond what is bound"])
+def test_a_table_that_goes_on_by_itself_stops_the_flow(shop: Path, upper: int, times: int) -> None:
+    with pytest.raises(TableUpperMismatch, match="TG-0407"):
+        interfered(shop, upper=upper, times=times)

@@ -94,6 +94,23 @@ def test_every_row_has_the_epoch_that_the_table_gives_it(
     assert found.to_pylist() == [epoch_of(table, *row) for row in rows]
 
 
+leaps = st.lists(st.tuples(st.sampled_from("01"), st.integers(0, 45).map(lambda bits: 1 << bits)), min_size=1)
+
+
+@given(leaps, st.sampled_from([0, 2**40, 2**61]))
+def test_positions_bound_as_unevenly_as_can_be_have_their_epochs_at_any_height_of_the_timeline(
+    leaps: list[tuple[str, int]], first: int
+) -> None:
+    table, at = RemapTable("s"), {"0": 0, "1": 0}
+    rows = [("0", 0), ("1", 0)]
+    for epoch, (partition, leap) in enumerate(leaps, start=first):
+        at[partition] += leap
+        table.extend(epoch, {partition: at[partition]})
+        rows += [(partition, max(at[partition] + by, 0)) for by in (-leap // 2, -1, 0, 1)]
+    found = epochs_of(table, pa.array([p for p, _ in rows]), pa.array([n for _, n in rows]))
+    assert found.to_pylist() == [epoch_of(table, *row) for row in rows]
+
+
 def test_positions_at_the_end_of_their_types_are_in_no_epoch_unless_one_is_bound_there() -> None:
     table = RemapTable("s")
     table.append(0, Frontier({"p": 2**31}))

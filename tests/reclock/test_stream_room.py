@@ -13,7 +13,7 @@ from tests.reclock.streams import Place, Rig, arrow, pairs, places_of
 from tidegauge.dataflow import INT, Messages, OperatorContext, OperatorOutput, Worker
 from tidegauge.errors.dataflow import OperatorFailed
 from tidegauge.errors.flow import InvalidArgument
-from tidegauge.errors.reclock import RecordBehindFrontier, TooMuchUnbound, UnplacedRecords
+from tidegauge.errors.reclock import RecordBehindFrontier, RoomClosed, TooMuchUnbound, UnplacedRecords
 from tidegauge.reclock.bindings import Binding
 from tidegauge.reclock.places import ArrowRows, Ints, Layout, Pairs
 from tidegauge.reclock.pushed import PartitionedRecords
@@ -116,6 +116,49 @@ def test_every_reader_that_shares_the_room_is_woken_when_there_is_some() -> None
         worker.settle()
     sent = [sum(len(event.batch) for event in queue.drain() if isinstance(event, Messages)) for queue in heard]
     assert (sent, room.held) == ([20, 20], 0)
+
+
+def waiting_for_room(room: Room) -> tuple[Worker, list[BaseException], threading.Thread]:
+    """A reader of a worker of its own, asleep in a thread of its own, because there is no room."""
+    worker, heard = Worker(lambda: 0.0), list[BaseException]()
+    with worker.dataflow("source", order=GAUGE) as scope:
+        scope.source("reader", polite([("p0", n) for n in range(20)], room, 3)).capture()
+    worker.settle()
+
+    def sleep() -> None:
+        try:
+            while worker.step_or_park(60):
+                pass
+        except OperatorFailed as failed:
+            heard.append(failed.__cause__ or failed)
+
+    thread = threading.Thread(target=sleep)
+    thread.start()
+    return worker, heard, thread
+
+
+def test_a_reader_that_waits_for_room_is_woken_and_told_when_the_flow_ends() -> None:
+    room = Room(1)
+    _, heard, thread = waiting_for_room(room)
+    room.close("the flow has ended")
+    thread.join(30)
+    assert not thread.is_alive()
+    assert [(type(error), error.evidence) for error in heard if isinstance(error, RoomClosed)] == [
+        (RoomClosed, {"wanted": 3, "why": "the flow has ended"})
+    ]
+    room.release(1)
+    with pytest.raises(RoomClosed, match=r"TG-0564.*the flow has ended"):
+        room.reserve(1)
+
+
+def test_a_reader_that_waits_for_room_is_told_when_the_operator_that_would_make_some_fails() -> None:
+    rig = Rig(limit=2)
+    _, heard, thread = waiting_for_room(rig.room)
+    with pytest.raises(OperatorFailed, match="TG-0562"):
+        rig.bind(0, {}).give(("p1", 0), ("p1", 1), ("p1", 2)).out()
+    thread.join(30)
+    assert not thread.is_alive()
+    assert [str(error.evidence["why"])[:8] for error in heard if isinstance(error, RoomClosed)] == ["TG-0562,"]
 
 
 @pytest.mark.parametrize("records", [-1, -(10**6)])

@@ -81,6 +81,11 @@ def test_facts_of_what_cannot_be_a_partition_are_refused() -> None:
         checked_probe("it", PARTITIONS, Bound(), probe({}, details={"p\0": {"path": "a"}}))
 
 
+def test_facts_may_be_whatever_json_can_say() -> None:
+    said = probe({}, details={"p0": {"path": "\0é\ud800", "n": 2**70, "more": {"x": [1, None, True, 0.5]}}})
+    assert checked_probe("it", PARTITIONS, Bound(), said) is said
+
+
 def test_only_what_moved_is_looked_at() -> None:
     """What is bound already cannot be taken back, and may be very wide."""
     bound = Bound(frontier=Frontier({"old": 5, "7": 1}))

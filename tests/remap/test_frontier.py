@@ -38,8 +38,23 @@ def test_comparing_says_what_comparing_each_position_says_whatever_was_compared_
         assert one.since(other) == moved
         assert list(one.since(other)) == sorted(moved)
         assert one.follows(other) == (one == other if other.sealed else not back)
+        assert (one == other) == (dict(one.items()) == dict(other.items()) and one.sealed == other.sealed)
         assert other.less_equal(one) == (one.sealed or (not other.sealed and not back))
         assert one.distance(other) == sum(upper - lower for lower, upper in moved.values())
+
+
+@given(st.sets(st.integers(0, 999), max_size=8), st.sets(st.integers(0, 999), max_size=3), st.booleans())
+def test_of_a_thousand_partitions_those_are_found_that_moved_or_went_back(
+    moved: set[int], gone_back: set[int], shuffled: bool
+) -> None:
+    names = [f"p{i:03d}" for i in range(1000)]
+    before = Frontier({name: 10**6 + i for i, name in enumerate(names)})
+    after = {name: 10**6 + i + (i in moved) - 2 * (i in gone_back) for i, name in enumerate(names)}
+    now = Frontier({name: after[name] for name in reversed(names)} if shuffled else after)
+    expected = {names[i]: (10**6 + i, 10**6 + i + 1) for i in sorted(moved - gone_back)}
+    assert list(now.since(before).items()) == list(expected.items())
+    assert now.follows(before) == (not gone_back)
+    assert (now == before) == (not moved and not gone_back)
 
 
 def test_what_since_returned_may_be_changed_by_its_owner() -> None:

@@ -170,8 +170,7 @@ def run_flow(flow: Dataflow, *, until: str | None, engine: Engine, progress: Pro
     boards: list[Board] = []
 
     def watch(board: Board) -> None:
-        if not boards:
-            boards.append(board)
+        boards[:] = [board]
         progress(board)
 
     try:

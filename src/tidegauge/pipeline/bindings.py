@@ -7,7 +7,7 @@ of a source is no row, for it moves no partition.
 Only what is asked for is read, so one epoch of a million is as quick as one of ten.
 
 >>> BINDINGS.names
-['source', 'epoch', 'partition', 'position', 'lower', 'minted_at', 'published_at']
+['source', 'incarnation', 'epoch', 'partition', 'position', 'lower', 'minted_at', 'published_at']
 """
 
 from __future__ import annotations

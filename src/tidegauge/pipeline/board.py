@@ -18,6 +18,7 @@ from typing import Literal
 
 from tidegauge.env import Env
 from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.redaction import Redaction
 from tidegauge.pipeline.job import OutputPlan
 from tidegauge.pipeline.need import Need
 from tidegauge.pipeline.perform import Performed
@@ -106,7 +107,7 @@ class Board:
     """The sources, outputs and epochs of a flow as they stand. `changed` is called after each change.
 
     uppers: the outputs' durable uppers at the start. failed: sources that failed in earlier runs. retried: outputs
-    that did, for reasons of their own.
+    that did, for reasons of their own. redaction: what hides the secrets in what others say.
     """
 
     def __init__(
@@ -120,10 +121,12 @@ class Board:
         failed: Mapping[str, Failed],
         retried: Collection[str],
         env: Env,
+        redaction: Redaction,
         changed: Callable[[Board], None],
     ) -> None:
         self.timeline = timeline
         self.env = env
+        self.redaction = redaction
         self.published = published
         self.reached: int | None = None
         """The upper by which everything was bound that upstream holds, or that it held at the first look."""
@@ -162,11 +165,12 @@ class Board:
         status = self.sources[failure.source]
         if status.failed_at is not None and status.failed_at <= failure.epoch:
             return
-        status.state, status.error, status.failed_at = "failed", failure.error, failure.epoch
+        error = self.redaction.error(failure.error)
+        status.state, status.error, status.failed_at = "failed", error, failure.epoch
         status.published = self._shown(status)
         for output in self.outputs.values():
             if output.source == failure.source:
-                output.state, output.error = "failed", failure.error
+                output.state, output.error = "failed", error
 
     def _place(self, status: OutputStatus, upper: int) -> None:
         status.upper = upper
@@ -188,13 +192,14 @@ class Board:
             if not probe.end and probe.note:
                 status.state = "starting"
             status.error, status.since, status.attempt = None, None, 0
-            status.end, status.note = probe.end, probe.note
+            status.end, status.note = probe.end, self.redaction.text(probe.note)
             status.goal = probe.end if status.goal is None else status.goal
             status.looks.append((probe.at, probe.end if probe.more else probe.upper))
         elif status.state != "failed":
             if status.state != "stalled":
                 status.since = self.env.now()
-            status.state, status.error, status.attempt = "stalled", answer.error, answer.attempt
+            status.state, status.attempt = "stalled", answer.attempt
+            status.error = None if answer.error is None else self.redaction.error(answer.error)
         self._refresh(status)
         self._changed(self)
 
@@ -246,14 +251,15 @@ class Board:
     def output_failed(self, failure: OutputFailed) -> None:
         """An output has failed for good, for a reason of its own."""
         status = self.outputs[failure.output]
-        status.state, status.error = "failed", failure.error
+        status.state, status.error = "failed", self.redaction.error(failure.error)
         self._changed(self)
 
     def stalled(self, output: str, error: Exception, attempt: int) -> None:
         """An output cannot be written at present."""
         status = self.outputs[output]
         if status.state != "failed":
-            status.state, status.error, status.attempt = "stalled", error, attempt
+            status.state, status.attempt = "stalled", attempt
+            status.error = self.redaction.error(error)
         self._changed(self)
 
     def committed(self, committed: Committed) -> None:

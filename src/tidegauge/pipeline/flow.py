@@ -29,7 +29,7 @@ from tidegauge.pipeline.job import Engine, Filter, MapBatches, OutputPlan, Selec
 from tidegauge.remap.policy import Every, Policy, as_policy
 from tidegauge.remap.requests import Requests
 from tidegauge.sinks.protocol import Sink
-from tidegauge.sources.protocol import Source
+from tidegauge.sources.protocol import Placed, Source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -176,7 +176,7 @@ class Dataflow:
                 value=self.policy,
                 expected=f"it with seconds or {what}: the positions of {name!r} count {source.unit}",
             )
-        self._sources[name] = source
+        self._sources[name] = source.placed(self.name, name) if isinstance(source, Placed) else source
         if required:
             self._required.add(name)
         return Stream(self, name)

@@ -7,7 +7,7 @@ changed. States and words are those of the running flow.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -19,6 +19,7 @@ from tidegauge.env import Env
 from tidegauge.errors.base import Definite, TidegaugeError, Transient
 from tidegauge.errors.command import EpochNotBound, FlowNeverRan
 from tidegauge.errors.flow import UnknownName
+from tidegauge.errors.kafkasink import OutputIsNoTable
 from tidegauge.errors.running import SourceUnreachable
 from tidegauge.pipeline.board import OutputState, SourceState
 from tidegauge.pipeline.flow import Dataflow
@@ -300,7 +301,10 @@ def explain(flow: Dataflow, epoch: int) -> EpochReport:
     ]
     since, life = loaded.flow.since, loaded.flow.incarnation
     lost = tuple(gap for gap in gaps if max(gap.epoch, since) == epoch)
-    rows = {name: rows_of(table_of(flow, name, life), epoch, since=since) for name in flow.outputs}
+    rows = {}
+    for name in flow.outputs:
+        with suppress(OutputIsNoTable):  # it does not know which rows it was given
+            rows[name] = rows_of(table_of(flow, name, life), epoch, since=since)
     return EpochReport(epoch, records[0].minted_at, records[0].published_at, tuple(slices), rows, lost)
 
 

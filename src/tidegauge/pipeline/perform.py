@@ -14,9 +14,10 @@ import pyarrow as pa
 from tidegauge.env import Env
 from tidegauge.errors.base import Definite, TidegaugeError, Transient
 from tidegauge.pipeline.job import Engine, EpochJob, Failure, JobResult, OutputPlan, OutputWork, SourceRead
+from tidegauge.pipeline.losses import without
 from tidegauge.pipeline.need import Need
 from tidegauge.remap.binding import Bound, Slice
-from tidegauge.sources.protocol import Source
+from tidegauge.sources.protocol import GoingOn, Source
 
 __all__ = ["Order", "Performed", "Performer", "performer"]
 
@@ -32,11 +33,15 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Performed:
-    """What came of an order: the job's name and result, and the schema of each output that it staged."""
+    """What came of an order: the job's name and result, and the schema of each output that it staged.
+
+    lost: what its sources go on without.
+    """
 
     job: str
     schemas: Mapping[str, pa.Schema]
     result: JobResult
+    lost: tuple[Slice, ...] = ()
 
 
 Performer = Callable[[Order], Performed]
@@ -59,15 +64,17 @@ def performer(
 
     def perform(order: Order) -> Performed:
         need, job = order.need, mark + env.unique()[-16:]
-        reads, failures = [], []
+        reads, failures, lost = [], [], list[Slice]()
         for name, slices in order.slices.items():
             source, bound = sources[name], order.bounds[name]
             try:
-                splits = tuple(source.plan(slices, bound))
+                gone = source.lost(slices, bound) if isinstance(source, GoingOn) else ()
+                splits = tuple(source.plan(without(slices, gone) if gone else slices, bound))
             except Definite as error:
                 failures.append(first_failure(name, source, slices, bound, error))
             else:
                 reads.append(SourceRead(name, source, bound.schema, splits, name in collecting))
+                lost += gone
         read = {part.name for part in reads}
         works = []
         for name in (name for name in need.outputs if plans[name].source in read):
@@ -86,6 +93,7 @@ def performer(
             job,
             {work.plan.name: work.schema for work in works},
             JobResult(result.staged, (*failures, *result.failures), result.records, result.bytes_read),
+            tuple(lost),
         )
 
     return perform

@@ -10,6 +10,8 @@ nothing for the newest published epoch.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -18,7 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegauge.env import Env
-from tidegauge.errors.command import NotPublished, OutputHasFailed, OutputIsBehind
+from tidegauge.errors.base import brief
+from tidegauge.errors.command import NotPublished, OutputHasFailed, OutputIsBehind, RowsUnreadable
 from tidegauge.errors.flow import InvalidArgument, UnknownName
 from tidegauge.errors.store import EpochBelowSince
 from tidegauge.pipeline.flow import Dataflow
@@ -28,7 +31,7 @@ from tidegauge.remap.store import Loaded, Store
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["AsOf", "View", "instant", "read", "read_arrow", "view_of"]
+__all__ = ["AsOf", "View", "instant", "read", "read_arrow", "reading", "view_of"]
 
 AsOf: TypeAlias = int | str | datetime | None
 
@@ -46,6 +49,15 @@ class View:
         import pyarrow.dataset as ds  # here, for it loads pandas, which takes longer than all the rest
 
         return ds.dataset(self.uris, format="parquet", schema=self.schema, partitioning=None)
+
+
+@contextmanager
+def reading(output: str) -> Iterator[None]:
+    """Read data files of an output. Raises `RowsUnreadable` for one that is missing or damaged."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise RowsUnreadable(output=output, detail=brief(error)) from error
 
 
 def instant(as_of: str | datetime) -> datetime:
@@ -102,19 +114,22 @@ def view_of(flow: Dataflow, output: str, as_of: AsOf) -> View:
     schema = table.schema
     if schema is None:
         raise NotPublished(as_of=f"a row of {output}", published=loaded.flow.published)
-    files = [file for file in table.files() if file.first_epoch <= epoch]
+    with reading(output):  # a file that another program has rewritten is asked for its epochs
+        files = [file for file in table.files() if file.first_epoch <= epoch]
     return View(epoch, table.uris(files), schema)
 
 
 def read_arrow(flow: Dataflow, output: str, *, as_of: AsOf = None) -> pa.Table:
     """Return an output as an Arrow table, as of an epoch or a time. Needs no Spark.
 
-    Raises `NotPublished`, `EpochBelowSince`, `OutputHasFailed`, `OutputIsBehind`, `UnknownName`, `FlowNeverRan`.
+    Raises `NotPublished`, `EpochBelowSince`, `OutputHasFailed`, `OutputIsBehind`, `UnknownName`, `FlowNeverRan`,
+    and `RowsUnreadable` when a data file is missing or damaged.
     """
     view = view_of(flow, output, as_of)
     if not view.uris:
         return view.schema.empty_table()
-    return view.dataset().to_table(filter=pc.field("_epoch") <= view.epoch)
+    with reading(output):
+        return view.dataset().to_table(filter=pc.field("_epoch") <= view.epoch)
 
 
 def read(spark: Any, flow: Dataflow, output: str, *, as_of: AsOf = None) -> DataFrame:

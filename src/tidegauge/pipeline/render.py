@@ -22,6 +22,7 @@ from tidegauge.env import Env
 from tidegauge.pipeline.board import Board
 from tidegauge.pipeline.failures import OutputFailures
 from tidegauge.pipeline.job import OutputPlan
+from tidegauge.pipeline.losses import Losses
 from tidegauge.pipeline.perform import Performer
 from tidegauge.pipeline.stage import StageSetup, stage
 from tidegauge.reclock.operator import reclock
@@ -143,6 +144,7 @@ def render(
                 limits=limits,
                 perform=perform,
                 failures=output_failures,
+                losses=Losses(flow.store, flow.lease, flow.name, now=env.now),
                 discard=discard,
                 spawn=spawn,
                 env=env,

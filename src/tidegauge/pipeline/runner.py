@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -21,6 +21,9 @@ from tidegauge.errors.base import TidegaugeError, Transient
 from tidegauge.errors.dataflow import OperatorFailed
 from tidegauge.errors.engine import RecordUnparsable
 from tidegauge.errors.flow import EmptyFlow, InvalidArgument
+from tidegauge.errors.redaction import Redaction
+from tidegauge.errors.running import SpanConflict
+from tidegauge.errors.sinks import TableUpperMismatch
 from tidegauge.errors.store import OutputBelowSince
 from tidegauge.pipeline.board import Board
 from tidegauge.pipeline.job import Engine, OutputPlan
@@ -30,7 +33,7 @@ from tidegauge.reclock.slices import as_of, begins
 from tidegauge.remap.policy import in_batch
 from tidegauge.remap.requests import Requests
 from tidegauge.remap.round import Failed
-from tidegauge.remap.store import Holder, Lease, Loaded, OutputSpec, SourceSpec, Store
+from tidegauge.remap.store import Holder, Lease, Loaded, OutputSpec, SourceSpec, Store, secrets
 from tidegauge.remap.timeline import Timeline
 from tidegauge.sinks.protocol import OutputId, Sweeping, job_mark
 from tidegauge.sources.protocol import from_time_of
@@ -94,43 +97,56 @@ class Runner:
         self.stopping = False
         self.batch = batch
         self.requests = requests or Requests(flow.name)
+        self._spawn = spawn
+        self._watch = watch or _unwatched
+        self._overtaken: set[str] = set()
         self._resources = ExitStack()
         try:
-            opened = self._open()
+            self._store = Store.open(flow.store, env=env)
+            self._resources.callback(self._store.close)
+            self.lease: Lease = self._store.acquire(flow.name, holder=Holder.current(env))
+            self._resources.callback(_give_back, self.lease)
             self._resources.callback(self.requests.close)  # not before the lease is ours: another run may have them
-            self.board = Board(
-                opened.timeline,
-                units={name: source.unit for name, source in flow.sources.items()},
-                plans=flow.outputs,
-                uppers=opened.uppers,
-                published=opened.published,
-                failed=opened.failed,
-                retried=opened.outstanding,
-                env=env,
-                changed=watch or _unwatched,
-            )
-            self._worker = Worker(monotonic=env.monotonic)
-            render(
-                opened,
-                self._worker,
-                perform=performer(flow.outputs, flow.sources, engine, env, mark=job_mark(self.lease.incarnation)),
-                board=self.board,
-                env=env,
-                spawn=spawn,
-                ticking=lambda: not self.stopping,
-                requests=self.requests,
-            )
+            self._register()
+            self._begin(self._open())
         except BaseException:
             self._resources.close()
             raise
 
-    def _open(self) -> Opened:
+    def _begin(self, opened: Opened) -> None:
+        """Render the flow as it stands.
+
+        What an earlier worker held is abandoned, which releases no capability; of a job of its that is under way
+        nobody commits anything.
+        """
         flow, env = self.flow, self.env
-        store = Store.open(flow.store, env=env)
-        self._resources.callback(store.close)
-        self.lease: Lease = store.acquire(flow.name, holder=Holder.current(env))
-        self._resources.callback(_give_back, self.lease)
-        store.register(
+        self.board = Board(
+            opened.timeline,
+            units={name: source.unit for name, source in flow.sources.items()},
+            plans=flow.outputs,
+            uppers=opened.uppers,
+            published=opened.published,
+            failed=opened.failed,
+            retried=opened.outstanding,
+            env=env,
+            redaction=self.lease.redaction,
+            changed=self._watch,
+        )
+        self._worker = Worker(monotonic=env.monotonic)
+        render(
+            opened,
+            self._worker,
+            perform=performer(flow.outputs, flow.sources, self.engine, env, mark=job_mark(self.lease.incarnation)),
+            board=self.board,
+            env=env,
+            spawn=self._spawn,
+            ticking=lambda: not self.stopping,
+            requests=self.requests,
+        )
+
+    def _register(self) -> None:
+        flow = self.flow
+        self._store.register(
             self.lease,
             sources={
                 name: SourceSpec(source.describe(), source.schema, from_time_of(source).kind)
@@ -138,6 +154,9 @@ class Runner:
             },
             outputs={name: OutputSpec(plan.source, plan.sink.describe()) for name, plan in flow.outputs.items()},
         )
+
+    def _open(self) -> Opened:
+        flow, store = self.flow, self._store
         loaded = store.load(flow.name)
         failed: dict[str, Failed] = {}
         collecting = {plan.source for plan in flow.outputs.values() if plan.channel == "errors"}
@@ -153,12 +172,13 @@ class Runner:
             name: plan.sink.open(OutputId(flow.name, name, loaded.flow.incarnation))
             for name, plan in flow.outputs.items()
         }
+        for table in tables.values():  # before any upper counts: a sweep may see what earlier drivers committed
+            if isinstance(table, Sweeping):
+                table.sweep(self.lease.renew)
         uppers = {name: _begins(loaded, plan, tables[name].upper) for name, plan in flow.outputs.items()}
         resume = as_of([loaded.flow.published, *uppers.values()], since=loaded.flow.since)
         outstanding = {}
         for name, table in tables.items():
-            if isinstance(table, Sweeping):
-                table.sweep(self.lease.renew)
             if (left := loaded.outputs[name].outstanding(table.upper)) is not None:
                 outstanding[name] = left[0]
             elif loaded.outputs[name].failure is not None:  # the driver died between a commit and this
@@ -177,6 +197,7 @@ class Runner:
                 schemas={name: loaded.sources[name].schema for name in flow.sources},
                 identities={name: loaded.sources[name].identity for name in flow.sources},
                 states={name: loaded.sources[name].state for name in flow.sources},
+                incarnations={name: loaded.sources[name].incarnation for name in flow.sources},
                 times=store.times(flow.name),
             ),
             uppers=uppers,
@@ -196,9 +217,29 @@ class Runner:
         try:
             self._worker.step_or_park(park)
         except OperatorFailed as failed:
-            if isinstance(failed.__cause__, TidegaugeError):
-                raise failed.__cause__ from failed.__cause__.__cause__
-            raise
+            error = failed.__cause__
+            if isinstance(error, TableUpperMismatch | SpanConflict) and self._was_overtaken(error):
+                self._begin(self._open())
+            elif isinstance(error, TidegaugeError):
+                raise error from error.__cause__
+            else:
+                raise
+
+    def _was_overtaken(self, error: TableUpperMismatch | SpanConflict) -> bool:
+        """Whether a table was found ahead because a driver before this one came to its commit only now.
+
+        It may have slept between its last look at the lease and the commit. What it committed is what this driver
+        would have: epochs that are bound, of the same output of the same store, which opening the table compares. So
+        the table's upper is the truth, and the flow goes on from it. A driver has one commit under way; a table that
+        is found ahead again is changed by somebody else. Raises `LeaseLost` when it is this driver that slept.
+        """
+        output = str(error.evidence["output"]).removeprefix(f"{self.flow.name}:")
+        expected, actual = error.evidence.get("expected", error.evidence.get("lower")), error.evidence["actual"]
+        self.lease.renew()
+        if output in self._overtaken or not expected < actual <= self.board.upper:
+            return False
+        self._overtaken.add(output)
+        return True
 
     def stop(self) -> None:
         """Bind and stage nothing more. What is under way is finished by the steps that follow."""
@@ -228,9 +269,16 @@ class Runner:
                 if self.stopping and not self.board.stopping:
                     self.board.stop()
                 self.step(park=0.2)
+            self._tell_upstream()
         if why != "stopped" and self.board.errors:
             raise self.board.errors[0]
         return Outcome(self.flow.name, self.board.published, why)
+
+    def _tell_upstream(self) -> None:
+        """Acknowledge what was published last, which nobody waits for while the flow goes on. Once, as ever."""
+        self.stopping = True
+        while not self._worker.idle:
+            self.step()
 
     def close(self) -> None:
         """Release the lease and close the store. Operators are abandoned as they are: that releases no capability."""
@@ -303,6 +351,18 @@ def _interruptible(runner: Runner) -> Iterator[None]:
             signal.signal(number, handler)
 
 
+@contextmanager
+def _without(known: Sequence[str]) -> Iterator[None]:
+    """Let no error out that quotes a secret."""
+    try:
+        yield
+    except Exception as error:
+        redacted = Redaction(known).error(error)
+        if redacted is error:
+            raise
+        raise redacted from None
+
+
 def _engine(engine: Literal["spark", "local"] | Engine, spark: Any) -> tuple[Engine, bool]:
     """Return the engine to use, and whether it is ours to close."""
     if engine == "local":
@@ -335,6 +395,7 @@ def run(
         raise InvalidArgument(parameter="until", value=until, expected="'caught-up' or None")
     chosen, ours = _engine(engine, spark)
     with ExitStack() as resources:
+        resources.enter_context(_without(secrets(flow.store)))
         if ours:
             resources.callback(chosen.close)
         pool = ThreadPoolExecutor(len(flow.sources) + 1, thread_name_prefix="tidegauge")

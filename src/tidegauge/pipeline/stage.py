@@ -8,6 +8,7 @@ it.
 What a failure does:
 
     engine failure, transient error     -> the whole job again, after a growing delay; the flow stops after `ATTEMPTS`
+                                           (but waits for what is `patient` as long as it takes)
     definite error of a source at e     -> `Failed(source, e)`; its outputs get `[lower, e)` and no more
     definite error of one output at e   -> noted durably; that output gets `[lower, e)` and no more; the others go on
 
@@ -30,6 +31,7 @@ from tidegauge.errors.base import Transient, brief
 from tidegauge.errors.running import JobGaveUp
 from tidegauge.pipeline.failures import OutputFailures
 from tidegauge.pipeline.job import Failure, OutputPlan
+from tidegauge.pipeline.losses import Losses
 from tidegauge.pipeline.need import Need, next_need
 from tidegauge.pipeline.perform import Order, Performed, Performer
 from tidegauge.reclock.operator import SpanSlices
@@ -92,7 +94,8 @@ class StageSetup:
 
     units: what a position of each source counts. uppers: the first epoch that each output lacks. limits: outputs of
     sources that had failed before, with the epoch at which they end. failures: where the failures of outputs go, and
-    which outputs have ended by one. discard: forgets files staged in vain. going: whether to begin another job.
+    which outputs have ended by one. losses: where what is lost goes. discard: forgets files staged in vain. going:
+    whether to begin another job.
     """
 
     timeline: Timeline
@@ -102,6 +105,7 @@ class StageSetup:
     limits: Mapping[str, int]
     perform: Performer
     failures: OutputFailures
+    losses: Losses
     discard: Callable[[str, tuple[StagedFile, ...]], None]
     spawn: Spawn
     env: Env
@@ -223,6 +227,7 @@ class _Stage:
             return
         self.attempt = 0
         performed = future.result()
+        self.setup.losses.note(performed.lost, need.outputs)
         ends = endings(performed.result.failures, self.plans)
         self.report(performed.result.failures, outputs)
         for name in need.outputs:
@@ -247,7 +252,7 @@ class _Stage:
         if not isinstance(error, OSError | Transient):
             raise error
         self.attempt += 1
-        if self.attempt >= ATTEMPTS:
+        if self.attempt >= ATTEMPTS and not getattr(error, "patient", False):
             raise JobGaveUp(
                 first=need.lower, last=need.upper - 1, attempts=self.attempt, detail=brief(error)
             ) from error

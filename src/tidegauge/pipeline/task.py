@@ -16,9 +16,9 @@ fewer rows than it was given, or more.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 import pyarrow as pa
 import pyarrow.compute
@@ -32,7 +32,7 @@ from tidegauge.reclock.columns import EPOCH, stamp
 from tidegauge.sinks.protocol import Sink, Stager
 from tidegauge.sources.protocol import BAD_RECORDS, BadRecord, Source, Split
 
-__all__ = ["Feed", "Read", "Write", "Writer", "by_epoch", "run"]
+__all__ = ["Feed", "Read", "Reading", "Write", "Writer", "by_epoch", "run"]
 
 pc: Final[Any] = pyarrow.compute  # its functions are made at run time, which type checkers cannot see
 
@@ -43,15 +43,36 @@ _BAD_ROWS: Final = 4096
 _BAD_BYTES: Final = 4 << 20
 
 
+class Reading(Protocol):
+    """What a task reads of one source. `schema` is the source's; see `SourceRead.collect`."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def source(self) -> Source: ...  # noqa: D102
+    @property
+    def schema(self) -> pa.Schema: ...  # noqa: D102
+    @property
+    def collect(self) -> bool: ...  # noqa: D102
+
+    def ordered(self) -> Iterable[Split]:
+        """Return the splits in the order of their epochs. It is gone through once."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The splits of one source that a task reads. `schema` is the source's; see `SourceRead.collect`."""
+    """The splits of one source that a task reads by itself."""
 
     name: str
     source: Source
     schema: pa.Schema
     collect: bool
     splits: tuple[Split, ...]
+
+    def ordered(self) -> list[Split]:
+        """Return the splits in the order of their epochs."""
+        return sorted(self.splits, key=lambda s: (s.epoch, s.partition, s.lower))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +108,7 @@ def _never() -> bool:
 
 
 def run(
-    reads: Sequence[Read],
+    reads: Sequence[Reading],
     writes: Sequence[Write],
     feeds: Sequence[Feed],
     report: Report,
@@ -136,14 +157,14 @@ def _fed(feed: Feed, rows: pa.RecordBatch, epoch: int, report: Report) -> list[p
     return [conform(stamp(batch, epoch), feed.schema) for batch in made if batch.num_rows]
 
 
-def _decoded(read: Read, report: Report) -> Iterator[tuple[Channel, int, pa.RecordBatch]]:
+def _decoded(read: Reading, report: Report) -> Iterator[tuple[Channel, int, pa.RecordBatch]]:
     """Yield the rows of all splits, and where bad records are collected those too, in epoch order.
 
     A failure ends it: what comes after the first epoch that cannot be read can never be committed.
     """
     report.records.setdefault(read.name, 0)
     report.bytes_read.setdefault(read.name, 0)
-    for split in sorted(read.splits, key=lambda s: (s.epoch, s.partition, s.lower)):
+    for split in read.ordered():
         bad = _BadRecords(read, split)
         try:
             for batch in read.source.read(split, bad.add):
@@ -177,7 +198,7 @@ def _place(split: Split) -> str:
 class _BadRecords:
     """The bad records of one split: kept as rows for `stream.errors`, or the first one an error."""
 
-    def __init__(self, read: Read, split: Split) -> None:
+    def __init__(self, read: Reading, split: Split) -> None:
         self.read = read
         self.split = split
         self.rows: list[BadRecord] = []
@@ -193,12 +214,12 @@ class _BadRecords:
         self.count += 1
         if self.read.collect:
             self.rows.append(record)
-            self.size += len(record.raw)
+            self.size += len(record.raw) + len(record.key or b"")
             return
         raw = record.raw[:_RAW_SHOWN]
         self.first = self.first or RecordUnparsable(
             source=self.read.name,
-            place=_place(self.split),
+            place=_place(self.split) if record.partition == self.split.partition else record.partition,
             position=record.position,
             raw=repr(raw.decode("utf-8", "backslashreplace")) + ("..." if len(record.raw) > len(raw) else ""),
             detail=record.message.rstrip("."),
@@ -219,6 +240,8 @@ class _BadRecords:
             [r.raw for r in taken],
             [r.code for r in taken],
             [r.message for r in taken],
+            [r.key for r in taken],
+            [r.timestamp for r in taken],
         ]
         arrays = [pa.array(column, field.type) for column, field in zip(columns, BAD_RECORDS, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=BAD_RECORDS)

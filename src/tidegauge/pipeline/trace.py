@@ -21,12 +21,12 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.types as pt
 
-from tidegauge.errors.base import TidegaugeError, brief
-from tidegauge.errors.command import IncomparableValue, RowsUnreadable
+from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.command import IncomparableValue
 from tidegauge.errors.flow import UnknownColumn
 from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.locate import Origin, looking
-from tidegauge.pipeline.read import view_of
+from tidegauge.pipeline.read import reading, view_of
 from tidegauge.remap.fromtime.protocol import excerpt
 from tidegauge.sinks.columns import EPOCH
 
@@ -70,10 +70,8 @@ def trace(flow: Dataflow, output: str, values: Mapping[str, str], *, limit: int)
             raise UnknownColumn(column=excerpt(column), where=f"the trace of {output}", known=view.schema.names)
     equal = [pc.field(column) == typed(view.schema.field(column), text) for column, text in values.items()]
     condition = reduce(and_, equal, pc.field(EPOCH) <= view.epoch)
-    try:
+    with reading(output):
         rows = view.dataset().head(limit + 1, filter=condition).to_pylist()
-    except (OSError, pa.ArrowException) as error:
-        raise RowsUnreadable(output=output, detail=brief(error)) from error
     found: list[Found] = []
     with looking(flow) as look:
         for row in rows[:limit]:

@@ -25,6 +25,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute
 
 from tidegauge.errors.flow import InvalidArgument, ReservedColumn, UnknownColumn
 from tidegauge.remap.frontier import Frontier
@@ -32,6 +33,8 @@ from tidegauge.remap.index import NOWHERE
 from tidegauge.remap.table import LARGEST, RemapTable
 
 __all__ = ["EPOCH", "epochs_of", "frontier_to_epoch", "pieces", "stamp"]
+
+pc: Final[Any] = pyarrow.compute  # its functions are made at run time, which type checkers cannot see
 
 EPOCH: Final = pa.field("_epoch", pa.int64())
 """The column that every row of every output has."""
@@ -130,7 +133,7 @@ def _cut(
 
 
 def _epochs_of(table: RemapTable, partitions: Any, positions: Any) -> Any:
-    names, codes = _coded(partitions)
+    names, codes = _numbered(table, partitions) or _coded(partitions)
     values = _integers(positions)
     # what does not fit into a signed integer is below 0 as one
     at = values.view(np.int64) if values.dtype == np.uint64 else values.astype(np.int64, copy=False)
@@ -148,15 +151,30 @@ def _epochs_of(table: RemapTable, partitions: Any, positions: Any) -> Any:
     return pa.array(found, mask=nowhere if nowhere.any() else None)
 
 
-def _coded(partitions: Any) -> tuple[list[str | None], npt.NDArray[np.int64]]:
+def _numbered(table: RemapTable, partitions: Any) -> tuple[list[str | None], npt.NDArray[Any]] | None:
+    """Return the partitions of the table, and for each row of a column of plain texts which of them it is.
+
+    To look texts up among those that are known is faster than to find out which there are. None when not all of them
+    are known, and when there are fewer rows than partitions: then it is not worth it.
+    """
+    kind = partitions.type
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)) or len(partitions) < len(table.frontier):
+        return None
+    names: list[str | None] = [*table.frontier]
+    codes = pc.index_in(partitions, value_set=pa.array(names, kind))
+    return None if codes.null_count else (names, _integers(codes))
+
+
+def _coded(partitions: Any) -> tuple[list[str | None], npt.NDArray[Any]]:
     """Return the partitions that a column names, None for null, and for each row which of them it is."""
     _check_partitions(partitions.type)
     if not pa.types.is_dictionary(partitions.type):
         partitions = partitions.dictionary_encode(null_encoding="encode")
     names = [None if value is None else str(value) for value in partitions.dictionary.to_pylist()]
-    codes = _integers(partitions.indices).astype(np.int64, copy=False)
+    codes = _integers(partitions.indices)
     if partitions.indices.null_count:
-        codes = np.where(partitions.indices.is_null().to_numpy(zero_copy_only=False), len(names), codes)
+        missing = partitions.indices.is_null().to_numpy(zero_copy_only=False)
+        codes = np.where(missing, len(names), codes.astype(np.int64))
         names.append(None)
     return names, codes
 

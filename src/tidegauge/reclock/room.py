@@ -4,6 +4,9 @@ A reader reserves room before it reads, and reads no more than it was granted; t
 has sent on. What lies in between (in the reader's scope, in the queue, in the operator) is what is reserved. When
 nothing is granted the reader stops reading: upstream keeps the records, and the reader is woken when there is room.
 
+It is woken, too, when there never will be any: the reclock operator closes the room when it fails, and whoever ends
+the flow does so. Then asking is an error, which ends the reader.
+
 Invariant: `0 <= held <= limit`, whoever calls, from whatever thread.
 
 >>> room = Room(100)
@@ -20,6 +23,7 @@ from typing import Final
 
 from tidegauge.dataflow import SyncActivator
 from tidegauge.errors.flow import InvalidArgument
+from tidegauge.errors.reclock import RoomClosed
 
 __all__ = ["Room"]
 
@@ -34,6 +38,7 @@ class Room:
         self._lock: Final = threading.Lock()
         self._held = 0
         self._short = False
+        self._closed = ""
         self._readers: list[SyncActivator] = []
 
     @property
@@ -42,16 +47,19 @@ class Room:
         return self._held
 
     def attach(self, reader: SyncActivator) -> None:
-        """Wake `reader`, too, when there is room again after anybody was granted less than was wanted."""
+        """Wake `reader`, too, when there is room again after anybody was granted less than was wanted, and when the
+        room is closed."""
         self._readers.append(reader)
 
     def reserve(self, wanted: int) -> int:
         """Return how many records may be read, at most `wanted`, perhaps 0. Release those that are not read.
 
-        Raises InvalidArgument for less than 0.
+        Raises InvalidArgument for less than 0, RoomClosed once the room is closed.
         """
         _check("wanted", wanted)
         with self._lock:
+            if self._closed:
+                raise RoomClosed(wanted=wanted, why=self._closed)
             granted = min(wanted, self.limit - self._held)
             self._held += granted
             self._short = self._short or granted < wanted
@@ -66,8 +74,17 @@ class Room:
             self._held = max(0, self._held - records)
             short, self._short = self._short, False
         if short:
-            for reader in self._readers:
-                reader.activate()
+            self._wake()
+
+    def close(self, why: str) -> None:
+        """Wake every reader, and grant nothing any more. Of several reasons the first one counts."""
+        with self._lock:
+            self._closed = self._closed or why or "it was closed"
+        self._wake()
+
+    def _wake(self) -> None:
+        for reader in self._readers:
+            reader.activate()
 
 
 def _check(parameter: str, records: int) -> None:

@@ -71,6 +71,7 @@ from tidegauge.dataflow import (
 )
 from tidegauge.dataflow.frontier import mutable_antichain
 from tidegauge.dataflow.invocation import Operator
+from tidegauge.errors.base import brief
 from tidegauge.errors.dataflow import InvalidGraph
 from tidegauge.errors.reclock import BoundTooLate, TooMuchUnbound
 from tidegauge.reclock.bindings import Binding
@@ -137,7 +138,8 @@ def reclock_stream(
     room: released as records are sent on. as_of: the epoch that counts for all before it.
 
     Raises InvalidGraph when `arrivals` are of another order than `records`, or the scope's times are no epochs. The
-    operator raises BoundTooLate, TooMuchUnbound, and what `records` raises; it then holds its frontier for good.
+    operator raises BoundTooLate, TooMuchUnbound, and what `records` raises; it then holds its frontier for good, and
+    the room is closed.
     """
     name = f"reclock {records.source}"
     path = f"{bindings.scope.path}/{name}"
@@ -198,6 +200,14 @@ class _Reclock(Generic[B]):
         arrivals.attach(context.sync_activator())
 
     def step(self) -> None:
+        """Go on as far as it goes. When that fails, so does who waits for room, for it will never come."""
+        try:
+            self.go()
+        except Exception as error:
+            self.room.close(brief(error))
+            raise
+
+    def go(self) -> None:
         """Hear what is bound and what has come; send what has an epoch; go on as far as nothing can come behind."""
         self.hear_bindings()
         self.early += self.hear_source()

@@ -56,7 +56,7 @@ class Bound:
     """What is durably known of a source: where it stands, the facts of its partitions, its schema once known.
 
     identity: what upstream said of itself when the source was first bound, "" where it says nothing. state: the
-    newest that was bound. All of it is of the present incarnation.
+    newest that was bound. All of it is of the present incarnation, of which `incarnation` is the number.
     """
 
     frontier: Frontier = ORIGIN
@@ -64,6 +64,7 @@ class Bound:
     schema: pa.Schema | None = None
     identity: str = ""
     state: SourceState | None = None
+    incarnation: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

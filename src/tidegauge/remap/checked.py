@@ -1,8 +1,9 @@
 """What a source says of itself is checked before it is bound, because what is bound is for good.
 
-Invariant: a probe that passes has only places that the source's clock has, in its partitions and positions, and a
-state whose watermark is not behind the one that is bound. What does not pass is an error of the source: nothing of it
-is bound, the source is stalled and asked again, and the others go on.
+Invariant: a probe that passes has only places that the source's clock has, in its partitions and positions, facts and
+an identity that the store gives back as they are, no position behind what is bound, and a state whose watermark is
+not behind the one that is bound. What does not pass is an error of the source: nothing of it is bound, the source is
+stalled and asked again, and the others go on.
 
 Only what moved is looked at: the rest was looked at when it was bound.
 
@@ -17,36 +18,91 @@ tidegauge.errors.fromtime.InvalidPlace: TG-0571: the clock 'lsn' has no position
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from datetime import datetime
+
+import pyarrow as pa
+
 from tidegauge.errors.flow import InvalidArgument
-from tidegauge.errors.store import WatermarkRegressed
+from tidegauge.errors.store import FrontierRegressed, WatermarkRegressed
 from tidegauge.remap.binding import Bound, Probe
-from tidegauge.remap.fromtime.protocol import FromTime, check_place
+from tidegauge.remap.fromtime.protocol import LONGEST_NAME, FromTime, check_place, excerpt
 from tidegauge.remap.fromtime.state import SourceState
 from tidegauge.remap.frontier import Frontier
 
-__all__ = ["check_watermark", "checked_probe"]
+__all__ = ["check_advance", "check_watermark", "checked_probe"]
 
 
 def checked_probe(source: str, from_time: FromTime, bound: Bound, probe: Probe) -> Probe:
-    """Return the probe, all of which may be bound. Raises `InvalidPlace`, `InvalidArgument`, `WatermarkRegressed`."""
+    """Return the probe, all of which may be bound. Raises `InvalidPlace`, `InvalidArgument`, `FrontierRegressed`,
+    `WatermarkRegressed`."""
     if not isinstance(probe, Probe):
         raise InvalidArgument(parameter=f"the probe of {source!r}", value=probe, expected="a Probe")
-    for frontier in (probe.upper, probe.end):
+    for frontier in (probe.upper, probe.end, probe.lower):
         if not isinstance(frontier, Frontier):
             raise InvalidArgument(parameter=f"a frontier of {source!r}", value=frontier, expected="a Frontier")
-    if probe.at.tzinfo is None:
+    if not isinstance(probe.at, datetime) or probe.at.tzinfo is None:
         raise InvalidArgument(parameter=f"the time of {source!r}", value=probe.at, expected="one with its zone")
+    if not _is_text(probe.identity):
+        shown = excerpt(ascii(probe.identity))
+        raise InvalidArgument(
+            parameter=f"the identity of {source!r}", value=shown, expected=f"at most {LONGEST_NAME} bytes of Unicode"
+        )
+    if not isinstance(probe.note, str):
+        raise InvalidArgument(parameter=f"the note of {source!r}", value=probe.note, expected="a text")
+    if probe.schema is not None and not isinstance(probe.schema, pa.Schema):
+        raise InvalidArgument(parameter=f"the schema of {source!r}", value=probe.schema, expected="a pyarrow.Schema")
+    if not isinstance(probe.details, Mapping):
+        raise InvalidArgument(parameter=f"the details of {source!r}", value=probe.details, expected="a mapping")
+    if probe.identity in ("", bound.identity) or not bound.identity:  # of another upstream it says nothing
+        check_advance(source, bound.frontier, probe.upper)
     for partition, (_, position) in probe.upper.since(bound.frontier).items():
         check_place(from_time.kind, partition, position)
         from_time.check(partition, position)
-    for partition in probe.details:
+    for partition, detail in probe.details.items():
         check_place(from_time.kind, partition, 0)
+        if problem := _no_json(detail):
+            raise InvalidArgument(
+                parameter=f"the detail of partition {partition!r} of {source!r}",
+                value=excerpt(repr(detail)),
+                expected=f"a mapping of names to JSON values; {problem}",
+            )
     if probe.state is not None and not isinstance(probe.state, SourceState):
         raise InvalidArgument(
             parameter=f"the state of {source!r}", value=type(probe.state).__name__, expected="a SourceState"
         )
     check_watermark(source, bound.state, probe.state)
     return probe
+
+
+def _is_text(value: object) -> bool:
+    """Whether every database keeps a value as a text, and as the same one."""
+    try:
+        return isinstance(value, str) and "\0" not in value and len(value.encode()) <= LONGEST_NAME
+    except UnicodeEncodeError:
+        return False
+
+
+def _no_json(detail: object) -> str:
+    """Say why a detail would not come back from the store as it is; "" when it would."""
+    if not isinstance(detail, Mapping) or not all(isinstance(name, str) for name in detail):
+        return "it is none"
+    try:
+        json.dumps(dict(detail), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        return str(error)
+    return ""
+
+
+def check_advance(source: str, before: Frontier, after: Frontier) -> None:
+    """Raise `FrontierRegressed` when a source is behind where it was bound, or has lost a partition."""
+    if not after.follows(before):
+        behind = {p: (n, after[p]) for p, n in before.items() if after[p] < n}
+        first = dict(sorted(behind.items())[:3])
+        more = f" and {len(behind) - 3} more partitions" if len(behind) > 3 else ""
+        detail = f"it is sealed at {before}" if before.sealed else f"{first}{more}"
+        raise FrontierRegressed(source=source, detail=detail)
 
 
 def check_watermark(source: str, before: SourceState | None, after: SourceState | None) -> None:

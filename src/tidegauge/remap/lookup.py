@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from tidegauge.remap.index import NOWHERE, Index, Vector
 from tidegauge.remap.log import Log
@@ -70,7 +71,7 @@ class Lookup:
             epochs = np.concatenate((epochs, np.array(theirs[first:last], np.int64)))
         return positions, epochs
 
-    def epochs_of(self, length: int, numbers: Vector, codes: Vector, positions: Vector) -> Vector:
+    def epochs_of(self, length: int, numbers: Vector, codes: npt.NDArray[Any], positions: Vector) -> Vector:
         """Return the epoch of each row by the first `length` changes, perhaps by later ones; see `Index`."""
         (_, _, oldest), *others = self._levels_of(length)
         found = oldest.epochs_of(numbers, codes, positions)

@@ -32,6 +32,7 @@ frontiers; `lookup` keeps them by partition.
     load                            O(n) for up to 65,536 partitions, O(n log n) beyond
 
 A change takes 32 bytes in the log, 16 in the index, at most 64 in marks: a million take about 100 MB, whatever k is.
+At most 48 more in the tables of the index, which are made when whole columns are first asked for.
 
 Compaction. Epochs below `since` are indistinguishable: what was bound there counts as bound at `since`, so
 `epoch_of` answers `max(epoch, since)`, an `inverse` at or below `since` knows nothing and says `ORIGIN` (read all),
@@ -60,6 +61,7 @@ from operator import attrgetter, index
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.store import DamagedStore, EpochBelowSince, EpochNotMinted, FrontierRegressed, NotYetBound
@@ -249,7 +251,7 @@ class RemapTable:
             return head.sealed_at
         raise NotYetBound(source=self.source, partition=partition, position=position, upper=head.upper)
 
-    def epochs_of(self, partitions: Sequence[str | None], codes: Vector, positions: Vector) -> Vector:
+    def epochs_of(self, partitions: Sequence[str | None], codes: npt.NDArray[Any], positions: Vector) -> Vector:
         """Return `epoch_of(partitions[codes[i]], positions[i])` for every row `i`, and -1 where that is an error.
 
         Positions are from 0 to 2**63 - 2. See `index` for how, and `reclock.columns` for Arrow's columns. Raises

@@ -40,6 +40,7 @@ class Timeline:
         schemas: Mapping[str, pa.Schema | None] | None = None,
         identities: Mapping[str, str] | None = None,
         states: Mapping[str, SourceState | None] | None = None,
+        incarnations: Mapping[str, int] | None = None,
         times: EpochTimes | None = None,
     ) -> None:
         self.tables = dict(tables)
@@ -49,6 +50,7 @@ class Timeline:
         self._identities = {name: (identities or {}).get(name, "") for name in self.tables}
         self._schemas = {name: (schemas or {}).get(name) for name in self.tables}
         self._states = {name: (states or {}).get(name) for name in self.tables}
+        self._incarnations = dict(incarnations or {})
 
     def append(self, epoch: int, proposals: Mapping[str, Proposal], *, at: datetime | None = None) -> None:
         """Take in a binding that is durable. Epochs are dense: `epoch` is the present upper.
@@ -76,6 +78,7 @@ class Timeline:
             schema=self._schemas[source],
             identity=self._identities[source],
             state=self._states[source],
+            incarnation=self._incarnations.get(source, 0),
         )
 
     def at_time(self, when: datetime) -> int | None:

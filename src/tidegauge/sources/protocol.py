@@ -16,22 +16,40 @@ from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from tidegauge.errors.base import TidegaugeError
 from tidegauge.remap.binding import Bound, Probe, Slice
 from tidegauge.remap.fromtime import PARTITIONS, FromTime, FromTimes
 from tidegauge.remap.frontier import Frontier
+from tidegauge.sources.metadata import TIMESTAMP
 
-__all__ = ["BAD_RECORDS", "BadRecord", "Clocked", "OnBadRecord", "Source", "Split", "from_time_of"]
+__all__ = [
+    "BAD_RECORDS",
+    "BadRecord",
+    "Clocked",
+    "Framed",
+    "GoingOn",
+    "OnBadRecord",
+    "Placed",
+    "Source",
+    "Split",
+    "from_time_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class BadRecord:
-    """A record that could not be decoded, with where it stands and its raw bytes."""
+    """A record that could not be decoded, with where it stands and its raw bytes.
+
+    key, and timestamp (with a time zone): of a message that has them.
+    """
 
     partition: str
     position: int
     raw: bytes
     code: str
     message: str
+    key: bytes | None = None
+    timestamp: datetime | None = None
 
 
 OnBadRecord = Callable[[BadRecord], None]
@@ -45,6 +63,8 @@ BAD_RECORDS = pa.schema(
         ("raw", pa.binary()),
         ("code", pa.string()),
         ("message", pa.string()),
+        ("key", pa.binary()),
+        ("timestamp", TIMESTAMP),
     ]
 )
 """The columns of `stream.errors`."""
@@ -120,6 +140,58 @@ class Clocked(Protocol):
     @property
     def from_time(self) -> FromTime:
         """The clock. It stays of one kind as long as the source has its name."""
+        ...
+
+
+@runtime_checkable
+class Placed(Protocol):
+    """A source that wants to know whose it is."""
+
+    def placed(self, flow: str, name: str) -> Source:
+        """Return the source as the one of this name in this flow."""
+        ...
+
+
+@runtime_checkable
+class GoingOn(Protocol):
+    """A source that, where its user chose so, goes on without records that upstream has lost."""
+
+    def lost(self, slices: Sequence[Slice], bound: Bound) -> Sequence[Slice]:
+        """Return the parts of bound slices that upstream no longer has and that are given up; none without a choice.
+
+        They become rows of `gaps` before the rest is planned. Raises what `Source.plan` raises.
+        """
+        ...
+
+
+@runtime_checkable
+class Framed(Protocol):
+    """A source whose raw records Spark can read by itself, with the same pinned ranges; it is `read` that decodes."""
+
+    @property
+    def framed(self) -> bool:
+        """Whether Spark is to read it."""
+        ...
+
+    def frame(self, session: Any, splits: Sequence[Any]) -> Any:
+        """Return a DataFrame of the raw records of these splits.
+
+        The rows of one of its partitions come in the order of their epochs. Other rows may be among them.
+        """
+        ...
+
+    def received(self, batches: Iterator[pa.RecordBatch], splits: Sequence[Any]) -> Iterator[Split]:
+        """Cut what comes of a partition of the frame into pieces, each of a split, which `read` takes in its place.
+
+        Runs in a task. What is of no split is left out.
+        """
+        ...
+
+    def missing(self, splits: Sequence[Any]) -> tuple[int, TidegaugeError] | None:
+        """Return the first epoch of which upstream lacks a record, and the error, or None; asked when Spark failed.
+
+        Raises what `Source.probe` raises.
+        """
         ...
 
 

@@ -17,7 +17,7 @@ def test_bindings_as_a_frame_are_those_of_the_arrow_table(classic: Any, tmp_path
     flow = flow_in(tmp_path)
     frame, table = flow.bindings(spark=classic), flow.bindings()
     assert frame.schema.simpleString() == (
-        "struct<source:string,epoch:bigint,partition:string,position:bigint,lower:bigint,"
+        "struct<source:string,incarnation:bigint,epoch:bigint,partition:string,position:bigint,lower:bigint,"
         "minted_at:timestamp,published_at:timestamp>"
     )
     found = frame.toArrow()

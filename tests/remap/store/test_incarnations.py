@@ -13,7 +13,7 @@ from tidegauge.env import Env
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.flow import UnknownName
 from tidegauge.errors.running import UpstreamRecreated
-from tidegauge.errors.store import FrontierRegressed, LeaseLost, NotYetBound
+from tidegauge.errors.store import EpochBelowSince, FrontierRegressed, LeaseLost, NotYetBound
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import ORIGIN, Frontier
 from tidegauge.remap.store import Gap, Holder, Lease, Store
@@ -153,6 +153,39 @@ def test_the_other_sources_do_not_notice(store: Store, lease: Lease, bind: Bind,
             Frontier({"p0": 7}),
         )
     )
+
+
+@pytest.mark.parametrize("since", [0, 1, 2, 3])
+def test_pc_an_incarnation_that_is_over_answers_as_it_did_from_since_on_or_not_at_all(
+    store: Store, lease: Lease, bind: Bind, clock: Clock, opened: Callable[[], Store], since: int
+) -> None:
+    """By P-c the epoch of a record becomes `max(epoch, since)`; once the whole incarnation lies before `since`, its
+    positions are gone, and what is asked of them is refused."""
+    bind(0, {"p0": 5, "p1": 2})
+    bind(1, {"p0": 9, "p1": 2})
+    renew(store, lease, clock)
+    bind(2, {"p0": 3})
+    bind(3, {"p0": 12})
+    store.publish(lease, expected=0, upper=4, at=clock())
+    [before] = store.load("shop").sources["orders"].past
+    store.advance_since(lease, since)
+    found = opened().load("shop").sources["orders"]
+    [past] = found.past
+    assert past.upper == before.upper == 2
+    for partition, position in (("p0", 0), ("p0", 4), ("p0", 5), ("p0", 8), ("p1", 1)):
+        if since < past.upper:
+            assert past.epoch_of(partition, position) == max(before.epoch_of(partition, position), since)
+        else:
+            with pytest.raises(NotYetBound):
+                past.epoch_of(partition, position)
+    for epoch in range(past.upper):
+        if epoch >= since:
+            assert past.frontier_at(epoch) == before.frontier_at(epoch)
+        else:
+            with pytest.raises(EpochBelowSince):
+                past.frontier_at(epoch)
+            with pytest.raises(EpochBelowSince):
+                found.slices(epoch, 4)
 
 
 @pytest.mark.parametrize("since", [1, 2, 3])

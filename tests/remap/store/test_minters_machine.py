@@ -13,7 +13,14 @@ from typing import cast
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from tests.postgres import Server
 from tests.remap.store.minters import WELL, Crash, Fate, Harbour, Intruder, Minter, Model, Stored, Verdict, harbour
 
@@ -108,6 +115,16 @@ class Minters(RuleBasedStateMachine):
         do = partial(minter.store.register, minter.lease, sources={source: SourceSpec({})}, outputs={})
         self.perform(minter, "register", do, partial(self.model.register, minter.run, source), fate=fate)
 
+    @precondition(lambda self: not self.model.sources.issuperset(SOURCES))
+    @rule(who=WHO, fate=FATE)
+    def join_late(self, who: int, fate: Fate) -> None:
+        """A source joins between two epochs of one run, which knows by the first where all that were there stand."""
+        minter, source = self.one(who), next(name for name in SOURCES if name not in self.model.sources)
+        self.append(minter, {SOURCES[0]: self.moved(SOURCES[0], {"p0": 1})}, WELL)
+        do = partial(minter.store.register, minter.lease, sources={source: SourceSpec({})}, outputs={})
+        self.perform(minter, "register", do, partial(self.model.register, minter.run, source), fate=WELL)
+        self.append(minter, {source: self.moved(source, {"p0": 1})}, fate)
+
     @rule(who=WHO, epochs=st.lists(MOVES, min_size=1, max_size=3), drift=st.sampled_from([1, -1, 0]), fate=FATE)
     def bind(self, who: int, epochs: list[Moves], drift: int, fate: Fate) -> None:
         """The next epochs: in each some sources moved, or none. Fate strikes at the first one."""
@@ -153,6 +170,14 @@ class Minters(RuleBasedStateMachine):
         epoch = max((self.model.since if near == "since" else self.model.upper - 1) + off, 0)
         do = partial(minter.store.hold, self.flow, owner, epoch)
         self.perform(minter, None, do, partial(self.model.hold, owner, epoch), fate=fate)
+
+    @precondition(lambda self: self.model.since > 0)
+    @rule(who=WHO, owner=OWNER, before=st.integers(1, 3), fate=FATE)
+    def hold_too_late(self, who: int, owner: str, before: int, fate: Fate) -> None:
+        """An epoch is to stay distinct that no longer is."""
+        epoch = max(self.model.since - before, 0)
+        do = partial(self.one(who).store.hold, self.flow, owner, epoch)
+        self.perform(self.one(who), None, do, partial(self.model.hold, owner, epoch), fate=fate)
 
     @rule(who=WHO, owner=OWNER, fate=FATE)
     def let_go(self, who: int, owner: str, fate: Fate) -> None:

@@ -15,7 +15,7 @@ from tests.postgres import missing
 from tidegauge.env import Env
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.store import InvalidStoreUrl, StoreDriverMissing
-from tidegauge.remap.store import Store, shown
+from tidegauge.remap.store import Store, secrets, shown
 from tidegauge.remap.store.address import Server, parse
 from tidegauge.remap.store.postgres import Postgres
 
@@ -158,3 +158,23 @@ def test_a_secret_that_a_server_repeats_is_taken_out() -> None:
     assert isinstance(address, Server)
     error = Postgres(address).explain(ValueError("no\nhunter2 and no hunter3 here"), lost=True)
     assert error.evidence["detail"] == "no *** and no *** here"
+
+
+def test_what_must_not_be_shown_is_known_from_everywhere_that_psql_takes_it_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passfile, services = tmp_path / "passes", tmp_path / "services"
+    passfile.write_text(
+        "# a comment:with:five:fields:in it\n*:*:*:ada:one\\:half\ndb:5432:shop:bob:two\nno password\n"
+    )
+    services.write_text("[shop]\nhost=db\npassword = three\n[other]\nsslpassword=four\n")
+    monkeypatch.setenv("PGPASSWORD", "five")
+    monkeypatch.setenv("PGPASSFILE", str(passfile))
+    monkeypatch.setenv("PGSERVICEFILE", str(services))
+    known = secrets("postgresql://ada:six%2Fseven@db/shop?sslpassword=eight")
+    assert sorted(known) == sorted(["one:half", "two", "three", "four", "five", "six/seven", "eight"])
+    monkeypatch.setenv("PGPASSWORD", "")
+    for name in ("PGPASSFILE", "PGSERVICEFILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    assert secrets("postgresql://ada@db/shop") == ()
+    assert secrets(f"sqlite:///{tmp_path}/shop.db") == ()

@@ -16,7 +16,7 @@ from tidegauge.env import Effect, Env
 from tidegauge.errors.flow import InvalidArgument, NameTaken
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import Frontier
-from tidegauge.remap.store import Holder, OutputSpec, SourceSpec, Store
+from tidegauge.remap.store import Gap, Holder, OutputSpec, SourceSpec, Store
 
 NOW = datetime(2026, 11, 20, 17, tzinfo=UTC)
 WRITES: list[Effect] = [
@@ -28,6 +28,8 @@ WRITES: list[Effect] = [
     "advance since",
     "record failure",
     "record output failure",
+    "begin incarnation",
+    "record gap",
     "release lease",
 ]
 ME = replace(Holder.current(Env()), run="a" * 32)
@@ -43,7 +45,8 @@ def drive(url: str, env: Env) -> None:
     store = Store.open(url, env=env)
     try:
         lease = store.acquire("shop", holder=ME)
-        store.register(lease, sources={"orders": SourceSpec({})}, outputs={"raw": OutputSpec("orders", {})})
+        known = {name: SourceSpec({}) for name in ("orders", "clicks")}
+        store.register(lease, sources=known, outputs={"raw": OutputSpec("orders", {})})
         store.record_schema(lease, "orders", ID)
         flow = store.load("shop").flow
         for epoch in range(flow.upper, 3):
@@ -52,6 +55,9 @@ def drive(url: str, env: Env) -> None:
         if flow.published < 3:
             store.publish(lease, expected=flow.published, upper=3, at=NOW)
         store.advance_since(lease, 1)
+        if not store.load("shop").sources["clicks"].incarnations:
+            store.begin_incarnation(lease, "clicks", at=NOW, reason="made anew")
+        store.record_gap(lease, Gap("orders", 1, "p0", 0, 1, NOW, "TG-0554", "gone"))
         store.record_failure(lease, "orders", 3, NameTaken(flow="shop", kind="source", name="orders"))
         store.record_output_failure(lease, "raw", 3, NameTaken(flow="shop", kind="output", name="raw"))
         lease.release()

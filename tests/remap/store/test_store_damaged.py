@@ -92,6 +92,40 @@ def test_a_file_of_which_only_the_beginning_is_left_says_so(whole: bytes, tmp_pa
         read_all(path)
 
 
+@pytest.mark.parametrize("left", [1, 15, 16, 99])
+def test_a_file_of_which_a_few_bytes_are_left_is_no_new_store(whole: bytes, tmp_path: Path, left: int) -> None:
+    """SQLite itself takes a file of one byte for an empty one."""
+    path = tmp_path / "store.db"
+    path.write_bytes(whole[:left])
+    with pytest.raises(CorruptStore, match=f" {left} bytes of it are left"):
+        read_all(path)
+    assert path.read_bytes() == whole[:left]
+    assert [found.name for found in tmp_path.iterdir()] == ["store.db"]
+
+
+@pytest.mark.parametrize("foreign", [b"x", b"\0", b"id,user\n1,ada\n", b"\0" * 4096], ids=len)
+def test_a_file_of_something_else_is_no_new_store_however_short_it_is(tmp_path: Path, foreign: bytes) -> None:
+    path = tmp_path / "store.db"
+    path.write_bytes(foreign)
+    with pytest.raises(NotAStore):
+        read_all(path)
+    assert path.read_bytes() == foreign
+    assert [found.name for found in tmp_path.iterdir()] == ["store.db"]
+
+
+def test_a_file_that_was_emptied_beside_what_belongs_to_it_is_no_new_store(tmp_path: Path) -> None:
+    """SQLite would remove the -wal, and with it what can be saved."""
+    path, wal = tmp_path / "store.db", tmp_path / "store.db-wal"
+    store = Store.open(f"sqlite:///{path}", env=world())
+    kept = wal.read_bytes()
+    store.close()
+    path.write_bytes(b"")
+    wal.write_bytes(kept)
+    with pytest.raises(CorruptStore, match="emptied"):
+        read_all(path)
+    assert (path.read_bytes(), wal.read_bytes()) == (b"", kept)
+
+
 @settings(max_examples=120)
 @given(st.data())
 def test_whatever_is_wrong_with_a_file_it_is_read_or_said_in_our_words_and_not_written_to(
@@ -105,7 +139,7 @@ def test_whatever_is_wrong_with_a_file_it_is_read_or_said_in_our_words_and_not_w
     path.write_bytes(damaged)
     with suppress(TidegaugeError):
         read_all(path)
-    if len(damaged) > 1:  # an empty file is a new store, and SQLite takes one of a single byte for empty
+    if damaged:  # an empty file is a new store
         assert path.read_bytes() == bytes(damaged)
     shutil.rmtree(path.parent)
 
@@ -188,6 +222,7 @@ def fill(url: str, epochs: int) -> None:
         for epoch in range(epochs):
             bound = {"orders": Proposal(frontier=Frontier({f"p{n}": epoch + 1 for n in range(200)}))}
             store.append(lease, expected=epoch, at=env.now(), proposals=bound)
+        lease.release()  # or the next one is told that we are running, which it can be told on a full disk too
     finally:
         store.close()
 
@@ -234,7 +269,7 @@ def test_on_a_full_disk_what_was_bound_stays_bound_and_the_next_run_goes_on(
 
 @pytest.mark.parametrize("there", [False, True])
 def test_a_disk_that_is_full_from_the_start_is_said_to_be(small: Callable[[str], Path], there: bool) -> None:
-    place = small("size=384k")
+    place = small("size=256k")
     if there:
         fill(f"sqlite:///{place}/store.db", 1)
     with suppress(OSError), (place / "ballast").open("wb", buffering=0) as ballast:

@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
-from sqlalchemy import event
 from tests.postgres import Server, query
 from tests.remap.store.raw import dump, sql
 from tests.remap.store.test_store_crashes import NOW, drive
@@ -26,6 +26,7 @@ from tidegauge.remap.store import EXPIRY, Holder, SourceSpec, Store
 from tidegauge.remap.store.connect import PAUSES, Database
 from tidegauge.remap.store.lease import guard
 from tidegauge.remap.store.postgres import SILENCE
+from tidegauge.remap.store.silence import Listener
 
 DOCS = Path(__file__).parents[3] / "docs" / "reference" / "store.md"
 
@@ -254,7 +255,7 @@ def test_a_driver_all_of_whose_commits_are_lost_once_ends_where_an_undisturbed_o
             line.broken = point.startswith("before")
 
         drive(line.address(url), world(strike))
-        assert line.lost == 11
+        assert line.lost == 13
     assert content(url) == content(calm)
 
 
@@ -299,21 +300,22 @@ def test_an_epoch_that_another_bound_meanwhile_is_not_taken_for_ones_own(
 
 
 def test_a_session_that_is_ended_before_any_statement_of_an_append_is_begun_again(
-    url: str, env: Env, clock: Callable[[], datetime]
+    url: str, env: Env, clock: Callable[[], datetime], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = Store.open(url, env=replace(env, sleep=lambda _: None))
     lease = store.acquire("shop", holder=Holder.current(env))
     store.register(lease, sources={"orders": SourceSpec({})}, outputs={})
-    left = 0
+    left, execute = 0, psycopg.Cursor.execute
 
-    def strike(connection: Any, *_: Any) -> None:
+    def strike(cursor: Any, *given: Any, **settings: Any) -> Any:
         nonlocal left
-        left -= 1
+        left -= isinstance(cursor.connection, Listener)
         if left == 0:
-            pid = connection.connection.driver_connection.info.backend_pid
-            sql(url, f"SELECT pg_terminate_backend({pid}, 10000)")
+            left -= 1
+            sql(url, f"SELECT pg_terminate_backend({cursor.connection.info.backend_pid}, 10000)")
+        return execute(cursor, *given, **settings)
 
-    event.listen(store._database._engine, "before_cursor_execute", strike)
+    monkeypatch.setattr(psycopg.Cursor, "execute", strike)
     epoch = 0
     for nth in range(1, 20):
         left = nth

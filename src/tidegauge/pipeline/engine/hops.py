@@ -1,6 +1,8 @@
 """What runs in Spark's Python workers: the hop that reads, the hop that writes, and the one between DataFrame steps.
 
-The shape of a job with DataFrame steps is one stage, in which rows go through two Python workers of one task:
+The hop that reads is given the numbers of tasks, and reads what these are to; or it is given raw records, of a source
+that Spark reads by itself (`Framed`). The shape of a job with DataFrame steps is one stage, in which rows go through
+two Python workers of one task:
 
     reading hop ──(report | feed struct, ...)──► projection in the JVM ──(report | output struct, ...)──► writing hop
 
@@ -15,6 +17,7 @@ from __future__ import annotations
 import pickle
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -25,10 +28,11 @@ from tidegauge.pipeline.engine.worker import acknowledge, settle
 from tidegauge.pipeline.functions import INTERNAL, apply, conform
 from tidegauge.pipeline.job import MapBatches
 from tidegauge.pipeline.report import Report
-from tidegauge.pipeline.task import Feed, Read, Write, Writer, by_epoch, run
+from tidegauge.pipeline.task import Feed, Read, Reading, Write, Writer, by_epoch, run
 from tidegauge.reclock.columns import stamp
+from tidegauge.sources.protocol import Source, Split
 
-__all__ = ["FEED", "OUT", "REPORT", "Hop", "mapping", "pack_reads", "reading", "writing"]
+__all__ = ["FEED", "OUT", "REPORT", "Hop", "mapping", "pack_reads", "reading", "receiving", "writing"]
 
 Hop = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -52,7 +56,18 @@ def reading(tasks: Sequence[bytes], writes: Sequence[Write], feeds: Sequence[Fee
         acknowledge()
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from _read(tasks[number], writes, feeds, job)
+                yield from _read(_unpack(tasks[number]), writes, feeds, job)
+
+    return hop
+
+
+def receiving(packed: bytes, writes: Sequence[Write], feeds: Sequence[Feed], *, job: str) -> Hop:
+    """Return the hop that reads what Spark has read: raw records of the one read that is packed."""
+
+    def hop(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        acknowledge()
+        [read] = _unpack(packed)
+        yield from _read([_Received(read, batches)], writes, feeds, job)
 
     return hop
 
@@ -92,8 +107,44 @@ def _attempt() -> int:
     return int(context.taskAttemptId()) if context is not None else 0
 
 
-def _read(packed: bytes, writes: Sequence[Write], feeds: Sequence[Feed], job: str) -> Iterator[pa.RecordBatch]:
+@dataclass(frozen=True, slots=True)
+class _Received:
+    """A read whose raw records come from Spark."""
+
+    read: Read
+    batches: Iterator[pa.RecordBatch]
+
+    @property
+    def name(self) -> str:
+        return self.read.name
+
+    @property
+    def source(self) -> Source:
+        return self.read.source
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.read.schema
+
+    @property
+    def collect(self) -> bool:
+        return self.read.collect
+
+    def ordered(self) -> Iterator[Split]:
+        """Return what comes, as pieces of the read's splits."""
+        source: Any = self.read.source
+        pieces: Iterator[Split] = source.received(self.batches, self.read.splits)
+        return pieces
+
+
+def _unpack(packed: bytes) -> list[Read]:
     reads: list[Read] = pickle.loads(zlib.decompress(packed))  # noqa: S301 - the driver's own closure
+    return reads
+
+
+def _read(
+    reads: Sequence[Reading], writes: Sequence[Write], feeds: Sequence[Feed], job: str
+) -> Iterator[pa.RecordBatch]:
     report = Report()
     types = [pa.struct(list(feed.schema)) for feed in feeds]
     for index, rows in run(reads, writes, feeds, report, job=job, task=_attempt()):

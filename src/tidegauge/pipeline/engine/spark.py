@@ -11,6 +11,8 @@ How a job runs follows from its steps (`sqlsteps.py` says which case holds, `hop
     row-wise filter, select     two hops in one stage, all outputs in one projection between them
     anything else               rows kept by Spark (`persist`), one branch for each such output
 
+The hop that reads is given raw records where a source has Spark read them (`Framed`).
+
 Functions and sources of the user reach the workers by cloudpickle. Those of an imported module are sent by name, so
 whoever loads a flow from a file registers it with `pyspark.cloudpickle.register_pickle_by_value`.
 """
@@ -22,6 +24,7 @@ import threading
 import uuid
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -29,18 +32,20 @@ import pyarrow as pa
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.engine import ExpressionFailed, JobFailed
 from tidegauge.pipeline.engine.arrowtypes import spark_schema
-from tidegauge.pipeline.engine.hops import FEED, OUT, REPORT, pack_reads, reading, writing
+from tidegauge.pipeline.engine.hops import FEED, OUT, REPORT, pack_reads, reading, receiving, writing
 from tidegauge.pipeline.engine.parts import arrow_write, dealt, stream_schema
 from tidegauge.pipeline.engine.session import create_session, interrupt, is_connect, slots, tagged
 from tidegauge.pipeline.engine.sparkerrors import carried_error, quiet, root_message, row_error
 from tidegauge.pipeline.engine.sqlsteps import Prepared, applied, guarded, packed, prepare
 from tidegauge.pipeline.functions import result_schema, with_epoch
-from tidegauge.pipeline.job import EpochJob, Failure, JobResult, MapBatches, OutputPlan, OutputWork
+from tidegauge.pipeline.job import EpochJob, Failure, JobResult, MapBatches, OutputPlan, OutputWork, SourceRead
 from tidegauge.pipeline.report import Report, merge
-from tidegauge.pipeline.task import Feed, Write
+from tidegauge.pipeline.task import Feed, Read, Write
+from tidegauge.sources.protocol import Framed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 __all__ = ["SparkEngine"]
 
@@ -157,6 +162,8 @@ class SparkEngine:
                 try:
                     return merge(self._run(job), names)
                 except Exception as error:
+                    if not isinstance(error, TidegaugeError) and (gone := _missing(job)):
+                        return merge([Report(failures=gone)], names)
                     if self._row_failure(job, error) is None:
                         raise
                     return merge(self._apart(job), names)
@@ -173,21 +180,36 @@ class SparkEngine:
         reads = {read.name: read for read in job.reads}
         direct = [arrow_write(w, reads[w.plan.source]) for w in job.outputs if _arrow_only(w.plan)]
         feeds, branches = self._branches(job)
-        tasks = [pack_reads(part) for part in dealt(job.reads, tasks=self.parallelism * 4)]
         columns = pa.schema(
             [
                 pa.field(REPORT, pa.string()),
                 *(pa.field(f"{FEED}{i}", pa.struct(list(feed.schema))) for i, feed in enumerate(feeds)),
             ]
         )
-        numbers = self.session.range(0, len(tasks), 1, len(tasks))
-        base = numbers.mapInArrow(reading(tasks, direct, feeds, job=job.id), spark_schema(columns))
+        base = self._base(job, direct, feeds, spark_schema(columns))
         general = [branch for branch in branches if branch.prepared.rowwise is None]
         if not branches:
             return _reports(base)
         if not general:
             return _reports(_in_one_pass(base, branches, job.id))
         return self._with_branches(base, branches, general, job.id)
+
+    def _base(self, job: EpochJob, direct: list[Write], feeds: list[Feed], columns: StructType) -> DataFrame:
+        """Return what the reading hops give: tasks of ours, and one for each source that Spark reads by itself."""
+        frames, mine = [], []
+        for read in job.reads:
+            if (source := _framed(read)) is None:
+                mine.append(read)
+            else:
+                packed = pack_reads([Read(read.name, read.source, read.schema, read.collect, read.splits)])
+                frame = source.frame(self.session, read.splits)
+                frames.append(frame.mapInArrow(receiving(packed, direct, feeds, job=job.id), columns))
+        if any(read.splits for read in mine) or not frames:
+            tasks = [pack_reads(part) for part in dealt(tuple(mine), tasks=self.parallelism * 4)]
+            numbers = self.session.range(0, len(tasks), 1, len(tasks))
+            frames.append(numbers.mapInArrow(reading(tasks, direct, feeds, job=job.id), columns))
+        base: DataFrame = reduce(lambda one, other: one.union(other), frames)
+        return base
 
     def _branches(self, job: EpochJob) -> tuple[list[Feed], list[_Branch]]:
         """Return what the reading hop hands on, and the outputs that take it. Outputs of one stream share a feed."""
@@ -288,6 +310,18 @@ class SparkEngine:
             wrong = ExpressionFailed(output=work.plan.name, epoch=epoch, detail=str(wrong))
             wrong.__cause__ = found[0]
         return [*reports, Report(failures=[Failure(work.plan.source, work.plan.name, epoch, wrong)])]
+
+
+def _framed(read: SourceRead) -> Framed | None:
+    """Return the source of a read if Spark reads it by itself."""
+    source = read.source
+    return source if isinstance(source, Framed) and source.framed and read.splits else None
+
+
+def _missing(job: EpochJob) -> list[Failure]:
+    """Return the failures of sources that Spark reads by itself and whose upstream lacks what is bound."""
+    found = [(read.name, source.missing(read.splits)) for read in job.reads if (source := _framed(read)) is not None]
+    return [Failure(name, None, *gone) for name, gone in found if gone is not None]
 
 
 def _functions(plan: OutputPlan) -> list[MapBatches]:

@@ -5,7 +5,7 @@ made of (`register`). `schema` describes the tables, `views` what people ask the
 are all that differs between databases, behind `connect`. The methods are those of `Store`.
 """
 
-from tidegauge.remap.store.address import shown
+from tidegauge.remap.store.address import secrets, shown
 from tidegauge.remap.store.columns import decode_schema, encode_schema
 from tidegauge.remap.store.lease import EXPIRY, Holder, Lease
 from tidegauge.remap.store.store import Store
@@ -39,5 +39,6 @@ __all__ = [
     "Store",
     "decode_schema",
     "encode_schema",
+    "secrets",
     "shown",
 ]

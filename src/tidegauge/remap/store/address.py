@@ -17,6 +17,7 @@ tidegauge.errors.store.InvalidStoreUrl: TG-0208: the store URL mysql://... canno
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,12 +30,14 @@ from sqlalchemy.exc import ArgumentError
 
 from tidegauge.errors.store import InvalidStoreUrl, StoreDriverMissing
 
-__all__ = ["File", "Server", "parse", "shown"]
+__all__ = ["File", "Server", "parse", "secrets", "shown"]
 
 _SECRETS: Final = ("password", "passwd", "secret", "token", "scram")
 _SERVER: Final = ("postgresql", "postgres", "postgresql+psycopg")
 _FILE: Final = ("sqlite", "sqlite+pysqlite")
 _UNKNOWN: Final = re.compile(r'invalid URI query parameter: "(\w+)"')
+_FIELD: Final = re.compile(r"((?:\\.|[^:\\])*)(?::|$)")
+_IN_SERVICE: Final = re.compile(r"(?m)^\s*\w*password\s*=\s*(.*?)\s*$")
 _PERCENT: Final = "a '/', '@' or ':' in a user or a password is written %2F, %40 or %3A"
 
 
@@ -46,6 +49,12 @@ class File:
     url: URL = field(repr=False)
     shown: str
 
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must not be shown."""
+        given = self.url.query.items()
+        return tuple(value for key, value in given if _secret(key) and isinstance(value, str))
+
 
 @dataclass(frozen=True, slots=True)
 class Server:
@@ -56,8 +65,12 @@ class Server:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must not be shown."""
-        return tuple(value for key, value in self.settings.items() if _secret(key) and value)
+        """What must not be shown: of the address, and of where PostgreSQL's client finds what is not in it."""
+        given = [value for key, value in self.settings.items() if _secret(key)]
+        passfile = self.settings.get("passfile") or os.environ.get("PGPASSFILE") or "~/.pgpass"
+        services = os.environ.get("PGSERVICEFILE") or "~/.pg_service.conf"
+        found = [*_in_passfile(_text(passfile)), *_IN_SERVICE.findall(_text(services))]
+        return tuple(filter(None, [*given, os.environ.get("PGPASSWORD", ""), *found]))
 
 
 def parse(text: str) -> File | Server:
@@ -71,6 +84,12 @@ def parse(text: str) -> File | Server:
         return _file(text)
     named = scheme if re.fullmatch(r"[\w+.-]+", scheme) else "its scheme"
     raise InvalidStoreUrl(url=f"{named}://...", detail=f"{named!r} is neither sqlite nor postgresql")
+
+
+def secrets(text: str) -> tuple[str, ...]:
+    """Return what must not be shown of an address, and of where PostgreSQL's client finds passwords. Raises as
+    `parse` does."""
+    return parse(text).secrets
 
 
 def shown(text: str) -> str:
@@ -120,6 +139,20 @@ def _server(rest: str) -> Server:
     if not settings.get("dbname") and "service" not in settings:
         raise InvalidStoreUrl(url=address.shown, detail="it names no database")
     return address
+
+
+def _text(path: str) -> str:
+    """Return what is in a file, "" when it cannot be read."""
+    try:
+        return Path(path).expanduser().read_text(encoding="utf-8", errors="replace")
+    except (OSError, ValueError, RuntimeError):
+        return ""
+
+
+def _in_passfile(text: str) -> list[str]:
+    """Return the passwords of a passfile, whosever they are: the last field of each line, with signs escaped."""
+    entries = (_FIELD.findall(line) for line in text.splitlines() if not line.startswith("#"))
+    return [re.sub(r"\\(.)", r"\1", entry[4]) for entry in entries if len(entry) > 4]
 
 
 def _secret(key: str) -> bool:

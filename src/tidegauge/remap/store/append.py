@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from sqlalchemy import Connection, bindparam, insert, select, update
 
@@ -24,16 +24,24 @@ from tidegauge.remap.store import states
 from tidegauge.remap.store.incarnations import beginnings, identify
 from tidegauge.remap.store.lease import Lease, guard
 from tidegauge.remap.store.schema import as_json, changes, flows, partitions, seals, sources, timeline
+from tidegauge.remap.store.sending import send
 from tidegauge.remap.table import LARGEST
 
 __all__ = ["Head", "append", "publish"]
 
+_Change: TypeAlias = Mapping[str, int]
+"""A row of `changes`."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Newest:
-    """Where one source stands in its present incarnation, with the numbers of its partitions."""
+    """Where one source stands in its present incarnation, with the numbers of its partitions.
+
+    identified: whether it is known what its upstream says of itself.
+    """
 
     id: int
+    identified: bool
     frontier: Frontier
     ids: Mapping[str, int]
     state: SourceState | None
@@ -78,17 +86,17 @@ def append(
         raise UpperMismatch(flow=lease.flow, what="bound", expected=expected, actual=flow.upper)
     if head is None or head.upper != expected or head.incarnation != lease.incarnation:
         head = _read_head(connection, lease, expected)
-    newest = dict(head.sources)
+    newest, bound = dict(head.sources), list[_Change]()
     for name, proposal in proposals.items():
         if name not in newest:
             newest.update(_read_head(connection, lease, expected).sources)  # registered since the head was read
         if name not in newest:
             raise UnknownName(kind="source", name=name, known=sorted(newest))
-        newest[name] = _bind(connection, name, newest[name], expected, proposal)
+        newest[name] = _bind(connection, name, newest[name], expected, proposal, bound)
     minted_at = at if head.minted_at is None else max(at, head.minted_at)
     minted = {"flow_id": lease.flow_id, "epoch": expected, "minted_at": minted_at, "write_id": write_id}
-    connection.execute(_MINT, minted)
-    connection.execute(_ADVANCE, {"flow": lease.flow_id, "to": expected + 1})
+    advanced = {"flow": lease.flow_id, "to": expected + 1}
+    send(connection, *([(_BIND, bound)] if bound else []), (_MINT, [minted]), (_ADVANCE, [advanced]))
     return Head(lease.incarnation, expected + 1, minted_at, newest)
 
 
@@ -119,7 +127,10 @@ def _wrote(connection: Connection, lease: Lease, epoch: int, write_id: str) -> b
     return connection.scalar(select(timeline.c.write_id).where(bound)) == write_id
 
 
-def _bind(connection: Connection, name: str, newest: _Newest, epoch: int, proposal: Proposal) -> _Newest:
+def _bind(
+    connection: Connection, name: str, newest: _Newest, epoch: int, proposal: Proposal, bound: list[_Change]
+) -> _Newest:
+    """Write what an epoch brings of a source, but its changes: those are added to `bound`, to be written together."""
     before, after = newest.frontier, proposal.frontier
     if not after.follows(before):
         behind = {p: (n, after[p]) for p, n in before.items() if after[p] < n}
@@ -128,20 +139,16 @@ def _bind(connection: Connection, name: str, newest: _Newest, epoch: int, propos
     if any(position > LARGEST for _, position in moved.values()):
         raise InvalidArgument(parameter="position", value=max(p for _, p in moved.values()), expected="below 2**63")
     ids = _number(connection, newest, moved, proposal.details)
-    if proposal.identity:
+    if proposal.identity and not newest.identified:
         identify(connection, newest.id, proposal.identity)
-    if moved:
-        connection.execute(
-            _BIND,
-            [
-                {"source_id": newest.id, "epoch": epoch, "partition_id": ids[partition], "position": position}
-                for partition, (_, position) in moved.items()
-            ],
-        )
+    bound += [
+        {"source_id": newest.id, "epoch": epoch, "partition_id": ids[partition], "position": position}
+        for partition, (_, position) in moved.items()
+    ]
     if after.sealed and not before.sealed:
         connection.execute(insert(seals).values(source_id=newest.id, epoch=epoch))
     state = states.write(connection, name, newest.id, epoch, before=newest.state, after=proposal.state)
-    return _Newest(newest.id, after, ids, state)
+    return _Newest(newest.id, newest.identified or bool(proposal.identity), after, ids, state)
 
 
 def _number(
@@ -169,7 +176,7 @@ def _read_head(connection: Connection, lease: Lease, upper: int) -> Head:
     newest = {}
     sealed = set(connection.scalars(select(seals.c.source_id)))
     for source in connection.execute(
-        select(sources.c.id, sources.c.name).where(sources.c.flow_id == lease.flow_id)
+        select(sources.c.id, sources.c.name, sources.c.identity).where(sources.c.flow_id == lease.flow_id)
     ).all():
         first = began.get(source.id, 0)
         latest = (
@@ -187,7 +194,7 @@ def _read_head(connection: Connection, lease: Lease, upper: int) -> Head:
         ids = {key: number for key, number, _ in rows}
         frontier = Frontier(positions, sealed=source.id in sealed)
         state = states.read(connection, source.id, first=first, last=upper - 1)
-        newest[source.name] = _Newest(source.id, frontier, ids, state)
+        newest[source.name] = _Newest(source.id, source.identity is not None, frontier, ids, state)
     minted_at = connection.scalar(
         select(timeline.c.minted_at).where(timeline.c.flow_id == lease.flow_id, timeline.c.epoch == upper - 1)
     )

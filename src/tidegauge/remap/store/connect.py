@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Final, Protocol, TypeVar
 
@@ -28,10 +28,12 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, StatementError
 
 from tidegauge.errors.base import TidegaugeError, Transient
+from tidegauge.errors.redaction import Redaction
 from tidegauge.errors.store import StoreBusy, StoreUnreachable
 from tidegauge.remap.store.address import File, parse
 from tidegauge.remap.store.postgres import Postgres
 from tidegauge.remap.store.schema import Unreadable
+from tidegauge.remap.store.sending import SENDER, Parcel, Sender
 from tidegauge.remap.store.sqlite import Sqlite
 
 __all__ = ["PAUSES", "Backend", "Database"]
@@ -48,6 +50,7 @@ class Backend(Protocol):
     def engine(self) -> Engine: ...  # noqa: D102
     def options(self, *, writes: bool) -> Mapping[str, Any]: ...  # noqa: D102
     def be_alone(self, connection: Connection) -> None: ...  # noqa: D102
+    def deliver(self, connection: Connection, parcel: Parcel) -> Sequence[tuple[Any, ...]]: ...  # noqa: D102
     def explain(self, error: BaseException, *, lost: bool) -> TidegaugeError: ...  # noqa: D102
 
 
@@ -57,8 +60,14 @@ class Database:
     def __init__(self, text: str, *, sleep: Callable[[float], None] = time.sleep) -> None:
         address = parse(text)
         self.url: Final = address.shown
+        self.redaction: Final = Redaction(address.secrets)
         self._backend: Final[Backend] = Sqlite(address) if isinstance(address, File) else Postgres(address)
         self._engine: Final = self._backend.engine()
+        sender = Sender(self._backend.deliver)
+        self._ways: Final = {
+            writes: self._engine.execution_options(**self._backend.options(writes=writes), **{SENDER: sender})
+            for writes in (False, True)
+        }
         self._sleep: Final = sleep
         self._answers = False
 
@@ -103,12 +112,11 @@ class Database:
 
     def _begin(self, opened: ExitStack, pauses: Iterator[float], *, writes: bool, alone: bool) -> Connection:
         """Begin a transaction, which ends with `opened`. Raises a transient error when it cannot, in all attempts."""
-        options = self._backend.options(writes=writes)
         while True:
             try:
                 with self._translated(), ExitStack() as begun:
-                    connection = begun.enter_context(self._engine.connect())
-                    begun.enter_context(connection.execution_options(**options).begin())
+                    connection = begun.enter_context(self._ways[writes].connect())
+                    begun.enter_context(connection.begin())
                     if alone:
                         self._backend.be_alone(connection)
                     opened.push(begun.pop_all())

@@ -26,9 +26,10 @@ from sqlalchemy import Table
 
 from tidegauge.remap.store.schema import metadata
 
-__all__ = ["Damage", "examine"]
+__all__ = ["Damage", "beheaded", "examine"]
 
 _MAGIC: Final = b"SQLite format 3\0"
+_HEADER: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +42,31 @@ class Damage:
     intact: str
 
 
+def beheaded(path: Path) -> bool:
+    """Whether SQLite would begin a new database in a file, over what is there: it takes one byte for an empty file,
+    and what lies beside an empty file for left over."""
+    rollback, journal = (path.with_name(f"{path.name}-{kind}") for kind in ("journal", "wal"))
+    try:
+        if rollback.exists() and rollback.stat().st_size:
+            return False  # somebody who made the file died on the way, and SQLite puts that right
+        kept = journal.exists() and journal.stat().st_size > 0  # looked at first: who makes a store makes it last
+        size = path.stat().st_size
+    except OSError:
+        return False  # not there, or not to be looked at, which opening it says better
+    return size == 1 or (size == 0 and kept)
+
+
 def examine(path: Path) -> Damage:
     """Look at a file that SQLite calls damaged."""
     try:
         with path.open("rb") as file:
-            header = file.read(100)
+            header = file.read(_HEADER)
         size = path.stat().st_size
     except OSError as error:
         return Damage(ours=True, detail=f"it cannot be read: {error.strerror}", intact="none can be read")
+    if len(header) < _HEADER and header.startswith(_MAGIC[: len(header)]):
+        detail = f"no more than {size} bytes of it are left" if size else "it was emptied, and its -wal was not"
+        return Damage(ours=True, detail=detail, intact="none can be read")
     if not header.startswith(_MAGIC):
         return Damage(ours=False, detail="it does not begin as a SQLite file does", intact="none can be read")
     page = int.from_bytes(header[16:18])

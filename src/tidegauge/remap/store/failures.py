@@ -1,24 +1,24 @@
 """Failures that outlive the driver: of a source, and of an output for a reason of its own.
 
 Invariants. What is kept is an epoch and an error as JSON: its code and its evidence, of which no text is long and
-none holds a password that a URL or a setting gave away. A source's failure stays until it is cleared, and of several
-the one at the least epoch counts, because its records never change. An output's is that of the last attempt: the
-steps are code, and code is corrected between runs.
+none holds a secret (`Redaction`). A source's failure stays until it is cleared, and of several the one at the least
+epoch counts, because its records never change. An output's is that of the last attempt: the steps are code, and code
+is corrected between runs.
 
->>> kept({"error": "cannot reach postgresql://ada:hunter2@db/shop?sslpassword=hunter2", "epoch": 7})
+>>> kept({"error": "cannot reach postgresql://ada:hunter2@db/shop?sslpassword=hunter2", "epoch": 7}, Redaction())
 {'error': 'cannot reach postgresql://ada:***@db/shop?sslpassword=***', 'epoch': 7}
->>> kept("password='hunter2' token: hunter2 secret=hunter2, and " + 5000 * "x")[:54]
-"password='***' token: *** secret=***, and xxxxxxxxxxxx"
+>>> len(kept(5000 * "x", Redaction()))
+1003
 """
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
 from sqlalchemy import Connection, Table, update
 
 from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.redaction import Redaction
 from tidegauge.remap.store.lease import Lease, guard
 from tidegauge.remap.store.register import get
 from tidegauge.remap.store.schema import as_json, outputs, sources
@@ -28,24 +28,19 @@ __all__ = ["clear", "kept", "record_output", "record_source"]
 LONGEST: Final = 1000
 """Characters of a text that are kept."""
 
-_IN_URL: Final = re.compile(r"(://[^\s:/@]*:)[^\s/]+@")
-_IN_SETTING: Final = re.compile(
-    r"""(?i)((?:password|passwd|pwd|secret|token|api[_-]?key|access[_-]?key)\w*["']?\s*[=:]\s*["']?)[^\s"',;&]+"""
-)
-
 
 def record_source(connection: Connection, lease: Lease, source: str, epoch: int, error: TidegaugeError) -> None:
     """Note that a source has failed for good; see `Store.record_failure`."""
     guard(connection, lease)
     known = get(connection, sources, lease, source)
     if known.failure is None or epoch < known.failed_at:
-        _write(connection, sources, known.id, epoch, error)
+        _write(connection, lease, sources, known.id, epoch, error)
 
 
 def record_output(connection: Connection, lease: Lease, output: str, epoch: int, error: TidegaugeError) -> None:
     """Note that an output has failed; see `Store.record_output_failure`."""
     guard(connection, lease)
-    _write(connection, outputs, get(connection, outputs, lease, output).id, epoch, error)
+    _write(connection, lease, outputs, get(connection, outputs, lease, output).id, epoch, error)
 
 
 def clear(connection: Connection, lease: Lease, table: Table, name: str) -> None:
@@ -55,19 +50,20 @@ def clear(connection: Connection, lease: Lease, table: Table, name: str) -> None
     connection.execute(update(table).where(table.c.id == number).values(failed_at=None, failure=None))
 
 
-def kept(value: Any) -> Any:
-    """Return JSON data with every text in it cut, and without the passwords that it gives away."""
+def kept(value: Any, redaction: Redaction) -> Any:
+    """Return JSON data with every text in it cut, and without secrets."""
     if isinstance(value, dict):
-        return {key: kept(item) for key, item in value.items()}
+        return {key: kept(item, redaction) for key, item in value.items()}
     if isinstance(value, list):
-        return [kept(item) for item in value]
+        return [kept(item, redaction) for item in value]
     if not isinstance(value, str):
         return value
-    # what is cut off first is more than what is kept, so that no password loses the "@" that gives it away
-    text = _IN_SETTING.sub(r"\1***", _IN_URL.sub(r"\1***@", value[: 2 * LONGEST]))
+    text = redaction.text(value[: 2 * LONGEST])  # cut to more than is kept: a password must not lose its "@"
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
-def _write(connection: Connection, table: Table, number: int, epoch: int, error: TidegaugeError) -> None:
-    values = {"failed_at": epoch, "failure": as_json(kept(error.encode()))}
+def _write(
+    connection: Connection, lease: Lease, table: Table, number: int, epoch: int, error: TidegaugeError
+) -> None:
+    values = {"failed_at": epoch, "failure": as_json(kept(error.encode(), lease.redaction))}
     connection.execute(update(table).where(table.c.id == number).values(**values))

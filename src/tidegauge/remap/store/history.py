@@ -35,6 +35,7 @@ _PIECE: Final = 20_000
 BINDINGS: Final = pa.schema(
     [
         ("source", pa.string()),
+        ("incarnation", pa.int64()),
         ("epoch", pa.int64()),
         ("partition", pa.string()),
         ("position", pa.int64()),
@@ -71,14 +72,16 @@ def read_bindings(
     )
     order = np.lexsort((which, of, rows[1]))
     of, which, (_, at, _, positions) = of[order], which[order], rows[:, order]
+    lives = _lives(connection, owners, of, at)
     there = (timeline.c.flow_id == flow.id) & timeline.c.epoch.between(lowest, highest)
     instants = _rows(connection, select(timeline.c.epoch, timeline.c.minted_at, timeline.c.published_at).where(there))
     columns = (
         pa.array([name for name, _ in owners], pa.string()).take(pa.array(of)),
+        lives,
         at,
         pa.array([key for key, _, _ in moved], pa.string()).take(pa.array(which)),
         positions,
-        _lowers(which, _lives(connection, owners, of, at), positions, np.array([n for *_, n in moved], np.int64)),
+        _lowers(which, lives, positions, np.array([n for *_, n in moved], np.int64)),
         *_times([*instants], at, damaged),
     )
     return pa.table([*columns], schema=BINDINGS)
@@ -144,11 +147,14 @@ def _places(known: Sequence[int], sought: Vector, otherwise: DamagedStore) -> Ve
 
 
 def _lives(connection: Connection, owners: Sequence[tuple[str, int]], of: Vector, at: Vector) -> Vector:
-    """Return how many incarnations of its source had begun by the epoch of each row."""
+    """Return the incarnation that its source was in at the epoch of each row."""
     lives = np.zeros(len(at), np.int64)
-    began = select(incarnations.c.source_id, incarnations.c.began_at).order_by(incarnations.c.began_at)
-    for source_id, epoch in connection.execute(began.where(incarnations.c.source_id.in_([id_ for _, id_ in owners]))):
-        lives += (of == [id_ for _, id_ in owners].index(source_id)) & (at >= epoch)
+    began = select(incarnations.c.source_id, incarnations.c.number, incarnations.c.began_at)
+    known = [id_ for _, id_ in owners]
+    for source_id, number, epoch in connection.execute(
+        began.where(incarnations.c.source_id.in_(known)).order_by(incarnations.c.number)
+    ):
+        lives[(of == known.index(source_id)) & (at >= epoch)] = number
     return lives
 
 

@@ -16,6 +16,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
+from tidegauge.errors.redaction import Redaction
 from tidegauge.remap.store.failures import kept
 from tidegauge.remap.store.lease import Lease, guard
 from tidegauge.remap.store.register import get
@@ -60,7 +61,7 @@ def begin(
             began_at=flow.upper,
             identity=identity or None,
             at=at,
-            reason=kept(reason),
+            reason=kept(reason, lease.redaction),
         )
     )
     mine = sources.c.id == known.id
@@ -68,7 +69,7 @@ def begin(
     connection.execute(delete(seals).where(seals.c.source_id == known.id))
     told = (partitions.c.source_id == known.id) & partitions.c.detail.is_not(None)
     connection.execute(update(partitions).where(told).values(detail=None))
-    _record(connection, known.id, gaps)
+    _record(connection, known.id, gaps, lease.redaction)
     return number
 
 
@@ -104,7 +105,7 @@ def read(connection: Connection, source_id: int) -> tuple[Incarnation, ...]:
 def record_gap(connection: Connection, lease: Lease, gap: Gap) -> None:
     """Keep what is lost; see `Store.record_gap`."""
     guard(connection, lease)
-    _record(connection, get(connection, sources, lease, gap.source).id, [gap])
+    _record(connection, get(connection, sources, lease, gap.source).id, [gap], lease.redaction)
 
 
 def read_gaps(connection: Connection, flow_name: str) -> list[Gap]:
@@ -119,7 +120,7 @@ def read_gaps(connection: Connection, flow_name: str) -> list[Gap]:
     return sorted(gaps, key=lambda gap: (gap.source, gap.epoch, gap.partition, gap.lower))
 
 
-def _record(connection: Connection, source_id: int, gaps: Iterable[Gap]) -> None:
+def _record(connection: Connection, source_id: int, gaps: Iterable[Gap], redaction: Redaction) -> None:
     """Write the gaps that are not there yet."""
     where = (losses.c.epoch, losses.c.partition, losses.c.lower, losses.c.upper)
     there = {tuple(row) for row in connection.execute(select(*where).where(losses.c.source_id == source_id))}
@@ -130,7 +131,7 @@ def _record(connection: Connection, source_id: int, gaps: Iterable[Gap]) -> None
             **dict(zip(("epoch", "partition", "lower", "upper"), place, strict=True)),
             "at": gap.at,
             "code": gap.code,
-            "reason": kept(gap.reason),
+            "reason": kept(gap.reason, redaction),
         }
         for place, gap in new.items()
         if place not in there

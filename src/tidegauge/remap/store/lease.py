@@ -27,16 +27,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Executable, Row, bindparam, delete, insert, select, update
 
 from tidegauge.env import Env
+from tidegauge.errors.redaction import Redaction
 from tidegauge.errors.store import FlowAlreadyRunning, LeaseLost
 from tidegauge.remap.store.connect import Database
 from tidegauge.remap.store.schema import flows, leases, store_layout
+from tidegauge.remap.store.sending import send
 
-__all__ = ["EXPIRY", "Holder", "Lease", "acquire", "guard", "holding", "may_take", "started"]
+__all__ = ["EXPIRY", "Held", "Holder", "Lease", "acquire", "guard", "holding", "may_take", "started"]
 
 EXPIRY: Final = 30.0
 """Seconds of the wall clock without renewal after which anyone may take a lease over."""
@@ -137,6 +139,11 @@ class Lease:
     _database: Database = field(repr=False, compare=False)
     _env: Env = field(repr=False, compare=False)
 
+    @property
+    def redaction(self) -> Redaction:
+        """What hides the secrets of the store's address."""
+        return self._database.redaction
+
     def renew(self) -> None:
         """Say that the driver is alive. Raises `LeaseLost` when somebody else has the lease."""
         self._database.write(self._renew)
@@ -144,7 +151,7 @@ class Lease:
     def confirm(self) -> None:
         """Look whether the lease is still ours, before an effect outside of the store. Raises `LeaseLost`."""
         with self._database.reading() as connection:
-            _held(connection, self)
+            _held(connection, self, _LOOK)
 
     def release(self) -> None:
         """Give the lease back. One that is lost already is no error."""
@@ -218,38 +225,52 @@ def holding(connection: Connection, env: Env, flow: str) -> str:
     return f"{found.holder} on {found.host}, process {found.pid}, since {_stamp(found.since)}"
 
 
-# Made once, as every write begins with them: to make a statement takes longer than SQLite takes to answer it.
+class Held(NamedTuple):
+    """A flow as its driver finds it: whose lease it is under, and how far it is."""
+
+    token: str | None
+    upper: int
+    published: int
+    since: int
+
+
+# Made once: to make a statement takes longer than SQLite takes to answer it.
 _MINE: Final = (flows.c.id == bindparam("flow")) & (flows.c.incarnation == bindparam("life"))
 _LOCK: Final = select(flows.c.id).where(_MINE).with_for_update()
 _LOOK: Final = (
-    select(flows, leases.c.token, leases.c.holder, leases.c.host, leases.c.pid, leases.c.since.label("held_since"))
-    .outerjoin(leases, leases.c.flow_id == flows.c.id)
+    select(leases.c.token, flows.c.upper, flows.c.published, flows.c.since)
+    .select_from(flows.outerjoin(leases, leases.c.flow_id == flows.c.id))
     .where(_MINE)
 )
 
 
-def guard(connection: Connection, lease: Lease) -> Row[Any]:
-    """Lock the lease's flow for this transaction and return its row. Raises `LeaseLost`.
+def guard(connection: Connection, lease: Lease) -> Held:
+    """Lock the lease's flow for this transaction and return how far it is. Raises `LeaseLost`.
 
     Every writing transaction begins with it: what a driver without the lease wants to write is never written. The
     lock and the look are two statements, because PostgreSQL lets a statement see what was committed before it began:
     one that had to wait for the lock would see the lease as it was before somebody took it over.
     """
-    connection.execute(_LOCK, {"flow": lease.flow_id, "life": lease.incarnation})
-    return _held(connection, lease)
+    return _held(connection, lease, _LOCK, _LOOK)
 
 
-def _held(connection: Connection, lease: Lease) -> Row[Any]:
-    """Return the row of the lease's flow. Raises `LeaseLost` unless the lease is the one that is there."""
-    found = connection.execute(_LOOK, {"flow": lease.flow_id, "life": lease.incarnation}).one_or_none()
-    if found is None:
+def _held(connection: Connection, lease: Lease, *statements: Executable) -> Held:
+    """Return what the last statement finds of the lease's flow. Raises `LeaseLost` unless the lease is still ours."""
+    mine = [{"flow": lease.flow_id, "life": lease.incarnation}]
+    found = [Held(*row) for row in send(connection, *((statement, mine) for statement in statements))]
+    if not found:
         raise LeaseLost(flow=lease.flow, now="the flow was removed from the store")
-    if found.token is None:
-        raise LeaseLost(flow=lease.flow, now="nobody has it now")
-    if found.token != lease.token:
-        who = f"{found.holder} on {found.host}, process {found.pid}, has it since {_stamp(found.held_since)}"
-        raise LeaseLost(flow=lease.flow, now=who)
-    return found
+    if found[0].token != lease.token:
+        raise LeaseLost(flow=lease.flow, now=_who(connection, lease.flow_id))
+    return found[0]
+
+
+def _who(connection: Connection, flow_id: int) -> str:
+    """Return who has a flow's lease, in the words of `LeaseLost`."""
+    row = connection.execute(select(leases).where(leases.c.flow_id == flow_id)).one_or_none()
+    if row is None:
+        return "nobody has it now"
+    return f"{row.holder} on {row.host}, process {row.pid}, has it since {_stamp(row.since)}"
 
 
 def _holder(row: Row[Any]) -> Holder:

@@ -12,15 +12,18 @@ holds the lock, and the next one sees what came of it. How long to wait, an addr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import DBAPIError
 
 from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.redaction import Redaction
 from tidegauge.errors.store import CorruptStore, StoreBusy, StoreFailed, StoreNotWritable, StoreUnreachable
 from tidegauge.remap.store.address import Server
+from tidegauge.remap.store.sending import Parcel
 
 __all__ = ["PATIENCE", "SILENCE", "Postgres"]
 
@@ -93,11 +96,31 @@ class Postgres:
         to lock."""
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ALONE})")
 
+    def deliver(self, connection: Connection, parcel: Parcel) -> Sequence[tuple[Any, ...]]:
+        """Execute a parcel. Errors are as SQLAlchemy raises them.
+
+        Each statement waits for its answer. Not in a pipeline: there the server does not count a driver that falls
+        silent as idle, and would let it keep its locks for ever.
+        """
+        from psycopg import Error
+
+        driver: Any = connection.connection.driver_connection
+        cursor = driver.cursor()
+        try:
+            for text, sets in parcel:
+                cursor.execute(text, sets[0]) if len(sets) == 1 else cursor.executemany(text, sets)
+            return cursor.fetchall() if cursor.description else []
+        except Error as error:
+            lost = driver.closed
+            if lost:
+                connection.invalidate(error)
+            raise DBAPIError.instance(
+                None, None, error, Error, hide_parameters=True, connection_invalidated=lost
+            ) from None
+
     def explain(self, error: BaseException, *, lost: bool) -> TidegaugeError:
         """Return an exception of the driver in our words. `lost` when its connection is of no use any more."""
-        url, detail = self.address.shown, " ".join(str(error).split())
-        for secret in self.address.secrets:
-            detail = detail.replace(secret, "***")
+        url, detail = self.address.shown, Redaction(self.address.secrets).text(" ".join(str(error).split()))
         from psycopg import OperationalError
 
         state = getattr(error, "sqlstate", None) or ""

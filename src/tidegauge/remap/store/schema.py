@@ -79,7 +79,7 @@ class Instant(TypeDecorator[datetime]):
             return None
         if value.tzinfo is None:
             raise InvalidArgument(parameter="time", value=value.isoformat(), expected="a time with its timezone")
-        return value.astimezone(UTC).strftime(_FORMAT)
+        return value.astimezone(UTC).isoformat(timespec="microseconds")[:26] + "Z"
 
     def process_result_value(self, value: Any | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
         """Return the datetime of a stored text."""

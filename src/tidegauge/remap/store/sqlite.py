@@ -7,7 +7,7 @@ a power cut (`synchronous=FULL`).
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,8 +24,9 @@ from tidegauge.errors.store import (
     StoreNotWritable,
 )
 from tidegauge.remap.store.address import File
-from tidegauge.remap.store.damage import examine
+from tidegauge.remap.store.damage import beheaded, examine
 from tidegauge.remap.store.schema import store_layout
+from tidegauge.remap.store.sending import Parcel
 
 __all__ = ["PATIENCE", "Sqlite"]
 
@@ -48,7 +49,8 @@ class Sqlite:
     address: File
 
     def engine(self) -> Engine:
-        """Return a pool of connections; the file's folder is made. Raises `StoreNotWritable`, `InvalidStoreUrl`."""
+        """Return a pool of connections; the file's folder is made. Raises `StoreNotWritable`, `InvalidStoreUrl`,
+        `CorruptStore`, `NotAStore`."""
         path, shown = self.address.path, self.address.shown
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -56,6 +58,8 @@ class Sqlite:
             raise StoreNotWritable(url=shown, detail=f"{path.parent}: {error.strerror}") from error
         if path.is_dir():
             raise StoreNotWritable(url=shown, detail=f"{path} is a folder")
+        if beheaded(path):
+            raise self._damaged("it does not begin as a SQLite file does")
         waits: dict[str, Any] = {} if "timeout" in self.address.url.query else {"timeout": PATIENCE}
         try:
             engine = create_engine(self.address.url, connect_args=waits, hide_parameters=True)
@@ -72,6 +76,15 @@ class Sqlite:
     def be_alone(self, connection: Connection) -> None:
         """Keep everybody else from writing until the transaction ends. It has been so from its first statement."""
 
+    def deliver(self, connection: Connection, parcel: Parcel) -> Sequence[tuple[Any, ...]]:
+        """Execute a parcel. The driver's errors are what they are."""
+        driver: Any = connection.connection.driver_connection
+        found: Sequence[tuple[Any, ...]] = []
+        for text, sets in parcel:
+            cursor = driver.execute(text, sets[0]) if len(sets) == 1 else driver.executemany(text, sets)
+            found = cursor.fetchall()
+        return found
+
     def explain(self, error: BaseException, *, lost: bool) -> TidegaugeError:  # noqa: ARG002
         """Return an exception of the driver in our words. A file does not go away, so no connection is lost."""
         url, detail = self.address.shown, " ".join(str(error).split())
@@ -80,13 +93,16 @@ class Sqlite:
         if primary in _BUSY:
             return StoreBusy(url=url)
         if primary in _DAMAGED or isinstance(error, ValueError) or detail.startswith(_STRANGE):
-            found = examine(self.address.path)
-            if found.ours:
-                return CorruptStore(url=url, detail=found.detail or detail, intact=found.intact)
-            return NotAStore(url=url, detail=detail)
+            return self._damaged(detail)
         if primary in _REFUSED or code in _NO_ROOM:
             return StoreNotWritable(url=url, detail=detail)
         return StoreFailed(url=url, detail=detail)
+
+    def _damaged(self, detail: str) -> CorruptStore | NotAStore:
+        url, found = self.address.shown, examine(self.address.path)
+        if found.ours:
+            return CorruptStore(url=url, detail=found.detail or detail, intact=found.intact)
+        return NotAStore(url=url, detail=detail)
 
 
 def _prepare(connection: Any, _record: Any) -> None:
@@ -112,4 +128,5 @@ def _prepare(connection: Any, _record: Any) -> None:
 
 def _begin(connection: Connection) -> None:
     writes = connection.get_execution_options().get(_WRITES, False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    driver: Any = connection.connection.driver_connection
+    driver.execute("BEGIN IMMEDIATE" if writes else "BEGIN")

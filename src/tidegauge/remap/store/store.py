@@ -241,14 +241,14 @@ class Store:
         begin = partial(
             incarnations.begin, lease=lease, source=source, identity=identity, at=at, reason=reason, gaps=gaps
         )
-        with self._env.effect("record failure"):
+        with self._env.effect("begin incarnation"):
             number = self._database.write(begin)
         self._heads.pop(lease.flow_id, None)
         return number
 
     def record_gap(self, lease: Lease, gap: Gap) -> None:
         """Note that records are lost, once for each range of an epoch."""
-        self._write("record failure", lambda connection: incarnations.record_gap(connection, lease, gap))
+        self._write("record gap", lambda connection: incarnations.record_gap(connection, lease, gap))
 
     def record_output_failure(self, lease: Lease, output: str, epoch: int, error: TidegaugeError) -> None:
         """Note that an output has failed at an epoch, for a reason of its own. The last failure counts."""

@@ -1,0 +1,62 @@
+"""Losses that a source goes on without: durable in `gaps` before an output gets past their epochs (law 9).
+
+A task reads what is left of a slice; what is not is noted when the task is done and nothing of it is committed yet. A
+driver that dies before plans again and finds at least as much lost; what was noted already is not noted twice.
+
+>>> whole = Slice("orders", 3, "t-0", 10, 20)
+>>> [(s.lower, s.upper) for s in without([whole], [Slice("orders", 3, "t-0", 12, 15)])]
+[(10, 12), (15, 20)]
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from tidegauge.errors.kafka import RecordsLost
+from tidegauge.remap.binding import Slice
+from tidegauge.remap.store import Gap, Lease, Store
+
+__all__ = ["Losses", "without"]
+
+
+def without(slices: Iterable[Slice], lost: Iterable[Slice]) -> list[Slice]:
+    """Return the parts of slices that are not lost, in their order."""
+    holes: defaultdict[tuple[str, int, str], list[tuple[int, int]]] = defaultdict(list)
+    for hole in lost:
+        holes[hole.source, hole.epoch, hole.partition].append((hole.lower, hole.upper))
+    left = []
+    for piece in slices:
+        at = piece.lower
+        for lower, upper in sorted(holes[piece.source, piece.epoch, piece.partition]):
+            if at < min(lower, piece.upper):
+                left.append(replace(piece, lower=at, upper=min(lower, piece.upper)))
+            at = max(at, upper)
+        if at < piece.upper:
+            left.append(replace(piece, lower=at))
+    return left
+
+
+class Losses:
+    """Where losses go: the store's `gaps`."""
+
+    def __init__(self, store: Store, lease: Lease, flow: str, *, now: Callable[[], datetime]) -> None:
+        self._store: Final = store
+        self._lease: Final = lease
+        self._flow: Final = flow
+        self._now: Final = now
+
+    def note(self, lost: Sequence[Slice], outputs: Collection[str]) -> None:
+        """Note durably what is lost to outputs, as far as it is not noted yet. Costs nothing where nothing is."""
+        if not lost:
+            return
+        known = [Slice(g.source, g.epoch, g.partition, g.lower, g.upper) for g in self._store.gaps(self._flow)]
+        reason = f"{', '.join(sorted(outputs))} lacks it: upstream had deleted it before it was read"
+        for hole in without(lost, known):
+            gap = Gap(
+                hole.source, hole.epoch, hole.partition, hole.lower, hole.upper, self._now(), RecordsLost.code, reason
+            )
+            self._store.record_gap(self._lease, gap)
