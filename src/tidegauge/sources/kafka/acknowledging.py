@@ -1,0 +1,59 @@
+"""Committing offsets for a group, so that Kafka's own tools show how far a flow is. They decide nothing here.
+
+The group is never joined: a consumer that has no partitions commits for it. (An admin client could, too, but its
+requests about groups end the process when a broker goes away meanwhile: librdkafka asserts.)
+
+Invariant: an offset that is committed is never beyond the frontier that was given, and what a group has committed
+never goes back: not with a new driver, nor when an output is added that lags behind. The group's offsets are read for
+that, and for nothing else.
+
+>>> forward({"t-0": 5, "t-1": 2, "t-2": 0}, {"t-0": 7, "t-1": 1})
+{'t-1': 2}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tidegauge.kafka import cluster
+from tidegauge.kafka.clients import Client, kafka
+from tidegauge.kafka.failures import UNKNOWN_TOPIC, explained, number
+
+__all__ = ["commit", "forward"]
+
+_PATIENCE: Final = 3.0
+"""Seconds for the group's offsets: who acknowledges waits for it, and can do so later."""
+_NONE: Final = -1001
+
+
+def forward(frontier: Mapping[str, int], committed: Mapping[str, int]) -> dict[str, int]:
+    """Return the offsets of a frontier that are beyond what is committed."""
+    return {partition: offset for partition, offset in frontier.items() if offset > committed.get(partition, 0)}
+
+
+def commit(client: Client, group: str, frontier: Mapping[str, int], *, servers: str) -> None:
+    """Commit the offsets of a frontier for a group, whose consumer is given.
+
+    Raises what `tidegauge.kafka` raises, all of it transient.
+    """
+    if not frontier:
+        return
+    library = kafka()
+    doing = f"commit offsets for the group {group}"
+    try:
+        known = client.handle.committed(_places(library, dict.fromkeys(frontier, _NONE)), _PATIENCE)
+        committed = {cluster.partition(p.topic, p.partition): p.offset for p in known if p.error is None}
+        if not (ahead := forward(frontier, committed)):
+            return
+        for place in client.handle.commit(offsets=_places(library, ahead), asynchronous=False):
+            if (
+                place.error is not None and number(place.error) not in UNKNOWN_TOPIC
+            ):  # who has read it needs no offset
+                raise explained(place.error, servers=servers, doing=doing, topics=(place.topic,))
+    except library.KafkaException as error:
+        raise explained(error, servers=servers, doing=doing) from None
+
+
+def _places(library: Any, offsets: Mapping[str, int]) -> list[Any]:
+    return [library.TopicPartition(*cluster.split(name), offset) for name, offset in offsets.items()]

@@ -1,0 +1,122 @@
+"""Cutting slices into splits: a large one into several, and many small ones together into one.
+
+Before that the broker is asked, once for all partitions, whether they still begin where they are to be read, and
+whether the topics are those that are bound. So a loss is known before a task starts.
+
+Invariant: the ranges of a slice follow each other without gap or overlap, from where the source's records begin in it
+to its end. A slice that lies before the source's start has none. A split is of one epoch (law 2).
+
+>>> slices = [Slice("s", 0, "t-0", 0, 5), Slice("s", 0, "t-1", 3, 4), Slice("s", 0, "t-2", 0, 20)]
+>>> [[(r.partition, r.lower, r.upper) for r in p.ranges] for p in planned(slices, schema=pa.schema([]), size=10)]
+[[('t-2', 0, 10)], [('t-2', 10, 20)], [('t-0', 0, 5), ('t-1', 3, 4)]]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final
+
+import pyarrow as pa
+
+from tidegauge.errors.kafka import TopicDeleted
+from tidegauge.kafka import cluster
+from tidegauge.kafka.clients import Client
+from tidegauge.remap.binding import Bound, Slice
+from tidegauge.sources.kafka.admitting import Listing
+from tidegauge.sources.kafka.probing import Survey, changed, confirmed
+from tidegauge.sources.kafka.reading import Range
+
+__all__ = ["KafkaSplit", "begun", "overtaken", "planned"]
+
+RECORD_BYTES: Final = 128
+"""About what a message weighs, for sharing work out."""
+
+
+SMALL: Final = 10_000
+"""Offsets of a slice that is read together with others of its epoch."""
+MANY: Final = 500
+"""Partitions that are read together."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KafkaSplit:
+    """Ranges of offsets, each of a partition of its own: one, or many small ones, which cost one request together."""
+
+    epoch: int
+    ranges: tuple[Range, ...]
+    schema: pa.Schema
+
+    @property
+    def partition(self) -> str:
+        """The first partition, and how many there are with it."""
+        first, *others = self.ranges
+        return first.partition + (f" and {len(others)} more" if others else "")
+
+    @property
+    def lower(self) -> int:
+        """Where the first range begins."""
+        return self.ranges[0].lower
+
+    @property
+    def upper(self) -> int:
+        """Where the last range ends."""
+        return self.ranges[-1].upper
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes it has."""
+        return sum(piece.size for piece in self.ranges) * RECORD_BYTES
+
+
+def begun(slices: Sequence[Slice], bound: Bound) -> list[Slice]:
+    """Return the slices without what lies before the source's start."""
+    cut = [replace(s, lower=max(s.lower, int(bound.details[s.partition]["start"]))) for s in slices]
+    return [piece for piece in cut if piece.lower < piece.upper]
+
+
+def overtaken(
+    client: Client, what: Survey, slices: Sequence[Slice], bound: Bound
+) -> tuple[list[Slice], dict[str, int]]:
+    """Return the parts of slices that the broker has no longer, and where each partition begins.
+
+    Raises `UpstreamRecreated`, `TopicRecreated`, `TopicDeleted`, and what `tidegauge.kafka` raises.
+    """
+    places = {piece.partition: cluster.split(piece.partition) for piece in slices}
+    wanted = {topic for topic, _ in places.values()}
+    wanted |= {topic for partition in bound.details if what.topics.selects(topic := cluster.split(partition)[0])}
+    there = cluster.described(client, wanted, servers=what.servers)
+    there |= confirmed(client, wanted - there.keys(), servers=what.servers)
+    if gone := sorted({topic for topic, _ in places.values()} - there.keys()):
+        raise TopicDeleted(source=what.name, topics=gone, servers=what.servers)
+    if error := changed(client, what, bound, Listing({name: topic.id for name, topic in there.items()}, {}, {})):
+        raise error
+    lows = cluster.offsets(client, places.values(), "earliest", servers=what.servers)
+    return [
+        replace(piece, upper=min(piece.upper, low))
+        for piece in slices
+        if (low := lows.get(piece.partition, 0)) > piece.lower
+    ], lows
+
+
+def planned(slices: Sequence[Slice], *, schema: pa.Schema, size: int) -> Iterator[KafkaSplit]:
+    """Yield the splits of slices. A large slice is cut evenly into splits of at most `size` offsets.
+
+    Small ones of an epoch are put together, up to `SMALL` offsets or one that goes beyond.
+    """
+    small = min(SMALL, size)
+    together: dict[int, list[Range]] = {}
+    for piece in slices:
+        if piece.size <= small:
+            mine = together.setdefault(piece.epoch, [])
+            mine.append(Range(piece.partition, piece.lower, piece.upper))
+            if sum(one.size for one in mine) >= small or len(mine) >= MANY:
+                yield KafkaSplit(epoch=piece.epoch, ranges=tuple(together.pop(piece.epoch)), schema=schema)
+            continue
+        count = -(-piece.size // size)
+        cuts = [piece.lower + piece.size * i // count for i in range(count + 1)]
+        for lower, upper in pairwise(cuts):
+            yield KafkaSplit(epoch=piece.epoch, ranges=(Range(piece.partition, lower, upper),), schema=schema)
+    for epoch, ranges in together.items():
+        yield KafkaSplit(epoch=epoch, ranges=tuple(ranges), schema=schema)

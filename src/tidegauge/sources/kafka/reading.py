@@ -1,0 +1,275 @@
+"""Reading exactly some ranges of offsets, each of a partition of its own.
+
+Offsets have holes: compaction takes records away, a transaction leaves a marker, and what was aborted is not shown.
+So a range is not counted out. It is over when the consumer has come to its end: with a record at or after `upper`,
+or, where nothing follows, with the broker's word that the consumer is at the end of the partition.
+
+Invariant (law 2): every record of `[lower, upper)` that the broker has is in a batch, once and in order, or the read
+raises. A record below the place that was reached is a replay after a reconnection, and is dropped.
+
+Memory: a consumer keeps at most `QUEUE_KB` ahead, and a batch has about `BATCH_BYTES`, whatever the range.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final
+
+from tidegauge.errors.kafka import BrokerUnreachable, KafkaFailed, MessageTooLarge, RangeOvertaken
+from tidegauge.errors.running import UpstreamRecreated
+from tidegauge.kafka import cluster
+from tidegauge.kafka.clients import Client, admin, consumer, kafka
+from tidegauge.kafka.failures import ALL_DOWN, REFUSALS, explained, told
+from tidegauge.kafka.settings import Settings, Value
+from tidegauge.sources.kafka.probing import Survey
+
+__all__ = ["BATCH", "GULP", "QUEUE_KB", "Bulk", "Range", "messages"]
+
+BATCH: Final = 10_000
+"""Messages in a batch, at most."""
+GULP: Final = 500
+"""Messages taken from the consumer at once, and forgotten before the next. Python's garbage collector looks at young
+objects when there are 700 more of them: below that it has nothing to do, above it messages cost twice as much."""
+BATCH_BYTES: Final = 8 << 20
+"""About how many bytes a batch has, at most; the first batch is small, and finds out what messages weigh."""
+QUEUE_KB: Final = 32 << 10
+"""Kilobytes that a consumer keeps ahead."""
+PATIENCE: Final = 30.0
+"""Seconds without any progress after which a read is given up, to be tried again."""
+_DOWN: Final = 5.0
+_TIME: Final = itemgetter(1)
+_FIRST: Final = 256
+_WAIT: Final = 0.02
+
+_EOF, _OUT_OF_RANGE, _TOO_LARGE = -191, frozenset({1, -140}), 10
+_LIMIT: Final = "receive.message.max.bytes"
+
+OURS: Final[dict[str, Value]] = {
+    "queued_max_messages_kbytes": QUEUE_KB,
+    "queued_min_messages": 50_000,
+    "fetch_wait_max_ms": 20,
+    "fetch_error_backoff_ms": 100,
+    "fetch_queue_backoff_ms": 10,
+    "fetch_max_bytes": 16 << 20,
+    "max_partition_fetch_bytes": 4 << 20,
+    "reconnect_backoff_max_ms": 1000,
+}
+"""How a consumer is set up, unless the user says otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Offsets `[lower, upper)` of a partition."""
+
+    partition: str
+    lower: int
+    upper: int
+
+    @property
+    def size(self) -> int:
+        """How many offsets it has."""
+        return self.upper - self.lower
+
+
+@dataclass(slots=True)
+class Bulk:
+    """Some messages, by columns; those of one partition are in order.
+
+    runs: the partition of so many messages that follow each other. times: milliseconds since 1970, negative where
+    there is none. headers: empty unless they are wanted.
+    """
+
+    runs: list[tuple[str, int]] = field(default_factory=list)
+    offsets: list[int] = field(default_factory=list)
+    values: list[bytes | None] = field(default_factory=list)
+    keys: list[bytes | None] = field(default_factory=list)
+    times: list[int] = field(default_factory=list)
+    headers: list[Any] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def add(self, partition: str, good: list[Any], offsets: list[int], *, headers: bool) -> None:
+        """Take what is wanted out of messages, which are then forgotten: no Python frame for any of them."""
+        kind = type(good[0])
+        self.runs.append((partition, len(good)))
+        self.offsets += offsets
+        self.values += map(kind.value, good)
+        self.keys += map(kind.key, good)
+        self.times += map(_TIME, map(kind.timestamp, good))
+        if headers:
+            self.headers += map(kind.headers, good)
+
+
+def messages(
+    settings: Settings, group: str, wanted: Sequence[Range], what: Survey, *, headers: bool = False
+) -> Iterator[Bulk]:
+    """Yield the messages of ranges, each of a partition of its own.
+
+    Raises `RecordsLost`, `RangeOvertaken`, and what `tidegauge.kafka` raises.
+    """
+    start = {piece.partition: piece.lower for piece in wanted}
+    with consumer(settings, group, at=start, **OURS) as client:
+        if client.place != start:
+            place = kafka().TopicPartition
+            client.handle.assign([place(*cluster.split(name), offset) for name, offset in start.items()])
+        reader = _Reader(client, settings, wanted, what, headers=headers)
+        yield from reader.read()
+        # The next ranges often begin where these ended: then the consumer goes on, with what it has fetched ahead.
+        client.place = {piece.partition: piece.upper for piece in wanted} if reader.exact else None
+
+
+@dataclass(slots=True)
+class _Place:
+    """Where the reading of a range is: `at` is the next offset."""
+
+    partition: str
+    at: int
+    upper: int
+
+
+class _Reader:
+    """The state of one read. exact: whether nothing beyond the ranges was taken from the consumer."""
+
+    def __init__(
+        self, client: Client, settings: Settings, wanted: Sequence[Range], what: Survey, *, headers: bool
+    ) -> None:
+        self.client = client
+        self.settings = settings
+        self.what = what
+        self.headers = headers
+        self.places = {cluster.split(one.partition): _Place(one.partition, one.lower, one.upper) for one in wanted}
+        self.exact = True
+        self.size = _FIRST
+
+    def read(self) -> Iterator[Bulk]:
+        """Yield until the ranges are over."""
+        held = Bulk()
+        moved = time.monotonic()
+        left = self._left()
+        while left:
+            # No more is asked for than a range can have, so that what follows it stays with the consumer.
+            got = self.client.handle.consume(min(GULP, self.size - len(held), left), _WAIT)
+            before, left = left, (self._take(got, held) if got else left)
+            if left < before:
+                moved = time.monotonic()
+            else:
+                self._look(time.monotonic() - moved)
+            if len(held) >= self.size or (held and not got):
+                self.size = _sized(held)
+                yield held
+                held = Bulk()
+        if held:
+            yield held
+
+    def _left(self) -> int:
+        return sum(place.upper - place.at for place in self.places.values())
+
+    def _take(self, got: list[Any], held: Bulk) -> int:
+        """Add the messages that are of the ranges and new, move on, and return how many offsets are left.
+
+        Events come last: the end of a partition, in the same gulp as its last messages, is beyond these.
+        """
+        good, events, kind = got, [], type(got[0])
+        if any(map(kind.error, got)):
+            events = [message for message in got if message.error() is not None]
+            good = [message for message in got if message.error() is None]
+        if len(self.places) == 1 and good:
+            [place] = self.places.values()
+            self._move(place, good, held)
+        else:
+            for key, run in groupby(good, key=_key):
+                self._move(self.places[key], list(run), held)
+        for event in events:
+            self._event(event)
+        return self._left()
+
+    def _move(self, place: _Place, good: list[Any], held: Bulk) -> None:
+        """Add the messages of one partition."""
+        offsets = list(map(type(good[0]).offset, good))
+        last = offsets[-1]
+        if offsets[0] < place.at or last >= place.upper or offsets != sorted(offsets):
+            good, offsets = _sifted(place, good)
+        if good:
+            held.add(place.partition, good, offsets, headers=self.headers)
+            place.at = offsets[-1] + 1
+        if last >= place.upper:
+            place.at, self.exact = place.upper, False
+
+    def _event(self, message: Any) -> None:
+        """Take note of a partition's end; raise what is wrong."""
+        error = message.error()
+        code = error.code()
+        place = self.places.get(_key(message))
+        if code == _EOF and place is not None:
+            place.at = max(place.at, min(message.offset(), place.upper))
+            if message.offset() > place.upper:  # of that end the consumer is told once: it is not at `upper`
+                self.exact = False
+        elif code in _OUT_OF_RANGE and place is not None:
+            raise self._out_of_range(place, error)
+        elif code == _TOO_LARGE and place is not None:
+            raise MessageTooLarge(partition=place.partition, offset=place.at, detail=error.str())
+        elif place is None:
+            self.client.hear(error)  # of a connection or of the group, which is not needed to read: `_look` judges it
+        elif code != _EOF:
+            doing, topics = f"read {place.partition}", (cluster.split(place.partition)[0],)
+            raise explained(error, servers=self.settings.servers, doing=doing, topics=topics)
+
+    def _look(self, idle: float) -> None:
+        """Raise when there is no hope, after so many seconds without a message."""
+        errors = self.client.errors
+        for said in errors.values():
+            if _LIMIT in said:  # the connection is closed over it, so it is no message's error
+                place = next(place for place in self.places.values() if place.at < place.upper)
+                raise MessageTooLarge(partition=place.partition, offset=place.at, detail=said)
+        for code in errors.keys() & REFUSALS:
+            raise told(code, errors[code], servers=self.settings.servers, doing="connect")
+        if (ALL_DOWN in errors and idle > _DOWN) or idle > PATIENCE:
+            detail = errors.get(ALL_DOWN) or f"nothing came of {self._some()} in {PATIENCE:g} seconds"
+            raise BrokerUnreachable(servers=self.settings.servers, detail=detail)
+
+    def _out_of_range(self, place: _Place, error: Any) -> Exception:
+        """Return what it means that the broker does not have the next offset."""
+        name, servers, where = place.partition, self.settings.servers, [cluster.split(place.partition)]
+        with admin(self.settings) as client:
+            low = cluster.offsets(client, where, "earliest", servers=servers)[name]
+            end = cluster.offsets(client, where, "latest", servers=servers, committed=False)[name]
+        if low <= place.at and place.upper <= end:
+            # It is there: the consumer goes by what it remembers of an older topic. The next one is a new one.
+            return KafkaFailed(servers=servers, doing=f"read {name}", detail=error.str())
+        if low <= place.at:
+            known, found = f"{name} with records to {place.upper}", f"{name} with records to {end}"
+            return UpstreamRecreated(source=self.what.name, known=known, found=found)
+        if self.what.stop:
+            return self.what.loss(name, asked=place.at, there=low, end=end)
+        return RangeOvertaken(partition=name, asked=place.at, there=low)
+
+    def _some(self) -> str:
+        waiting = [place.partition for place in self.places.values() if place.at < place.upper]
+        return ", ".join(waiting[:3]) + (f" and {len(waiting) - 3} more" if len(waiting) > 3 else "")
+
+
+def _key(message: Any) -> tuple[str, int]:
+    return message.topic(), message.partition()
+
+
+def _sifted(place: _Place, good: list[Any]) -> tuple[list[Any], list[int]]:
+    """Return the messages that are in the range and beyond what was reached, each once, with their offsets."""
+    kept, offsets, at = [], [], place.at
+    for message in good:
+        if at <= message.offset() < place.upper:
+            kept.append(message)
+            offsets.append(message.offset())
+            at = message.offset() + 1
+    return kept, offsets
+
+
+def _sized(held: Bulk) -> int:
+    """Return how many messages like these make a batch, guessed from some of them."""
+    some = held.values[:: 1 + len(held) // 64]
+    weight = sum(len(value) for value in some if value is not None) + len(some)
+    return max(1, min(BATCH, BATCH_BYTES * len(some) // weight))

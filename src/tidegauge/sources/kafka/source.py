@@ -1,0 +1,284 @@
+"""Topics of a Kafka cluster as a source: `KafkaSource`.
+
+The partitions are Kafka's (`orders-0`), the positions are offsets. Every epoch has a range of offsets of each
+partition, bound before it is read, so Kafka's consumer groups and rebalances have no part in it: partitions are
+assigned to whoever reads a range. Offsets are committed for a group when every output holds the records, for people
+and their tools to see; they are never read back to decide anything.
+
+Only committed records are read (`isolation.level` is `read_committed` unless `settings` says otherwise), and an epoch
+reaches to the last one that no open transaction comes before.
+
+>>> from tidegauge.sources import Json
+>>> source = KafkaSource("localhost:9092", topic="orders", format=Json("id long, user string"))
+>>> source.schema.names, source.unit
+(['id', 'user'], 'records')
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from datetime import datetime
+from typing import Any, Final, Literal
+
+import pyarrow as pa
+
+from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.flow import InvalidArgument
+from tidegauge.errors.kafka import NothingToInfer
+from tidegauge.kafka import cluster
+from tidegauge.kafka.clients import Client, admin, consumer
+from tidegauge.kafka.java import java
+from tidegauge.kafka.settings import Settings, Value
+from tidegauge.remap.binding import Bound, Probe, Slice
+from tidegauge.remap.fromtime import SourceState
+from tidegauge.remap.frontier import Frontier
+from tidegauge.sources.formats.messages import MessageFormat
+from tidegauge.sources.kafka.acknowledging import commit
+from tidegauge.sources.kafka.admitting import Listing
+from tidegauge.sources.kafka.decoding import Decoder
+from tidegauge.sources.kafka.framing import Piece, bulk_of, frame, missing, received
+from tidegauge.sources.kafka.planning import KafkaSplit, begun, overtaken, planned
+from tidegauge.sources.kafka.probing import Survey, survey
+from tidegauge.sources.kafka.reading import Range, messages
+from tidegauge.sources.kafka.start import Given, Start
+from tidegauge.sources.kafka.topics import Topics, named
+from tidegauge.sources.metadata import MESSAGE, with_metadata
+from tidegauge.sources.protocol import OnBadRecord, Split
+
+__all__ = ["KafkaSource"]
+
+SAMPLE: Final = 1000
+"""Messages from which columns are inferred."""
+
+
+@dataclass(frozen=True)
+class KafkaSource:
+    """The messages of topics.
+
+    servers: `host:port`, several with commas. topic: a name, a list of names, or `tg.Topics(pattern=...)`. format: of
+    the values; key: of the keys, whose columns come first, and which declares them. start: where to begin in the
+    partitions that there are when the source is first bound (`"earliest"`, `"latest"`, a datetime with its zone, a
+    timedelta back, offsets like `{"orders-0": 5}`); it is resolved once, ever. settings: passed on to librdkafka;
+    secrets as `env:NAME` or `file:PATH`. group: for which offsets are committed, `tidegauge.<flow>.<source>` unless
+    given. metadata: add `_partition`, `_offset`, `_timestamp`, `_key` and `_headers`. max_records_per_epoch: how many
+    offsets one epoch takes at most, all partitions together. split_records: how many one task reads at once.
+    on_data_loss: what happens when records are gone before they were read: `"stop"`, or `"gap"` to go on without them
+    and leave a row in `gaps`. reader: who reads on Spark: `"python"`, or `"spark"` for Spark's own connector, which
+    has to be on the class path. name: the source's name in its flow, which the flow sets.
+
+    Raises `InvalidArgument`, `ReservedColumn`, `SettingTaken`, `SecretInClear`, `SettingNotShared`.
+    """
+
+    servers: str
+    _: KW_ONLY
+    topic: str | Sequence[str] | Topics
+    format: MessageFormat
+    key: MessageFormat | None = None
+    start: Given = "earliest"
+    settings: Mapping[str, Value] = field(default_factory=dict)
+    group: str | None = None
+    metadata: bool = False
+    max_records_per_epoch: int = 10_000_000
+    split_records: int = 1_000_000
+    on_data_loss: Literal["stop", "gap"] = "stop"
+    reader: Literal["python", "spark"] = "python"
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        for parameter, value in (("format", self.format), ("key", self.key)):
+            if not isinstance(value, MessageFormat) and not (parameter == "key" and value is None):
+                raise InvalidArgument(parameter=parameter, value=value, expected="a format of messages, like Json()")
+        if self.key is not None and self.key.schema is None:
+            raise InvalidArgument(parameter="key", value=self.key, expected="a format that declares its columns")
+        for parameter in ("max_records_per_epoch", "split_records"):
+            count = getattr(self, parameter)
+            if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+                raise InvalidArgument(parameter=parameter, value=count, expected="a whole number, at least 1")
+        if self.on_data_loss not in ("stop", "gap"):
+            raise InvalidArgument(parameter="on_data_loss", value=self.on_data_loss, expected="'stop' or 'gap'")
+        if self.group is not None and not (isinstance(self.group, str) and 0 < len(self.group) <= 255):
+            raise InvalidArgument(parameter="group", value=self.group, expected="a group's name, or None")
+        if self.reader not in ("python", "spark"):
+            raise InvalidArgument(parameter="reader", value=self.reader, expected="'python' or 'spark'")
+        if self.reader == "spark":
+            java(self.connection)
+        for given in (self.topics, self.begin, self.connection, self.schema):
+            _ = given  # each raises what is wrong with it
+
+    @property
+    def topics(self) -> Topics:
+        """Which topics are meant."""
+        return named(self.topic)
+
+    @property
+    def begin(self) -> Start:
+        """Where the source begins."""
+        return Start.of(self.start)
+
+    @property
+    def connection(self) -> Settings:
+        """How the cluster is reached."""
+        return Settings.of(self.servers, self.settings)
+
+    @property
+    def unit(self) -> str:
+        """Positions count records, the holes between them included."""
+        return "records"
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """The declared columns, metadata columns included, or None when they are to be inferred."""
+        return self._complete(self.format.schema)
+
+    def _complete(self, values: pa.Schema | None) -> pa.Schema | None:
+        if values is None:
+            return None
+        keys = [] if self.key is None or self.key.schema is None else list(self.key.schema)
+        taken = {column.name.lower() for column in keys}
+        if both := [column.name for column in values if column.name.lower() in taken]:
+            raise InvalidArgument(parameter="key", value=both, expected="columns that the value does not have")
+        where = f"the source of {self.topics}"
+        return with_metadata(pa.schema([*keys, *values]), metadata=self.metadata, where=where, columns=MESSAGE)
+
+    def placed(self, flow: str, name: str) -> KafkaSource:
+        """Return the source as the one of this name in this flow, after which its group is named."""
+        return replace(self, name=name, group=self.group or f"tidegauge.{flow}.{name}")
+
+    def describe(self) -> Mapping[str, Any]:
+        """Return the configuration as JSON, with references in place of secrets."""
+        topics = self.topics
+        return {
+            "kind": "kafka",
+            **self.connection.describe(),
+            "topic": {"pattern": topics.pattern} if topics.pattern else list(topics.names),
+            "format": dict(self.format.describe()),
+            "key": None if self.key is None else dict(self.key.describe()),
+            "start": self.begin.describe(),
+            "group": self._group,
+            "metadata": self.metadata,
+            "max_records_per_epoch": self.max_records_per_epoch,
+            "split_records": self.split_records,
+            "on_data_loss": self.on_data_loss,
+            "reader": self.reader,
+        }
+
+    @property
+    def _group(self) -> str:
+        return self.group or "tidegauge"
+
+    def _survey(self) -> Survey:
+        committed = self.connection.get("isolation.level", "read_committed") != "read_uncommitted"
+        return Survey(
+            name=self.name,
+            servers=self.servers,
+            topics=self.topics,
+            start=self.begin,
+            limit=self.max_records_per_epoch,
+            committed=committed,
+            stop=self.on_data_loss == "stop",
+        )
+
+    def probe(self, bound: Bound, *, now: datetime) -> Probe:
+        """Ask the broker how far the topics are.
+
+        Raises `TopicUnknown`, `NoTopicMatches`, `TopicDeleted`, `TopicRecreated`, `UpstreamRecreated`, `RecordsLost`,
+        `NothingToInfer`, and what `tidegauge.kafka` raises.
+        """
+        what = self._survey()
+        with admin(self.connection) as client:
+            found, listing, note = survey(client, what, bound, now=now)
+        schema = None if bound.schema is not None else self.schema or self._inferred(listing, what)
+        started = SourceState(kind="kafka/started", source_id=self.servers, value={"at": now.isoformat()})
+        return Probe(
+            at=now,
+            upper=found.upper,
+            end=found.end,
+            lower=Frontier(listing.lows),
+            more=found.more,
+            details=found.details,
+            schema=schema,
+            note=note,
+            # With it the first probe is bound also when all partitions are empty, so where it began is durable.
+            state=started if bound.state is None else None,
+        )
+
+    def plan(self, slices: Sequence[Slice], bound: Bound) -> list[Split]:
+        """Cut slices into splits. Raises `RecordsLost`, `TopicDeleted`, `TopicRecreated`, `UpstreamRecreated`."""
+        schema = bound.schema or self.schema
+        if schema is None:
+            raise InvalidArgument(parameter="bound", value=bound, expected="a bound schema")
+        pieces = begun(slices, bound)
+        if not pieces:
+            return []
+        what = self._survey()
+        with admin(self.connection) as client:
+            gone, lows = overtaken(client, what, pieces, bound)
+            if gone:
+                end = _end(client, gone[0].partition, what)
+                raise what.loss(gone[0].partition, asked=gone[0].lower, there=lows[gone[0].partition], end=end)
+        return list(planned(pieces, schema=schema, size=self.split_records))
+
+    def lost(self, slices: Sequence[Slice], bound: Bound) -> Sequence[Slice]:
+        """Return the parts of slices that are gone and that are given up, which `on_data_loss="gap"` says."""
+        pieces = begun(slices, bound)
+        if self.on_data_loss == "stop" or not pieces:
+            return []
+        with admin(self.connection) as client:
+            return overtaken(client, self._survey(), pieces, bound)[0]
+
+    def read(self, split: KafkaSplit | Piece, on_bad_record: OnBadRecord) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a split. Raises `RecordsLost`, `RangeOvertaken`, and what `tidegauge.kafka` raises."""
+        keyed = 0 if self.key is None or self.key.schema is None else len(self.key.schema)
+        decoder = Decoder(self.format, self.key, self.metadata, split.schema, keyed)
+        if isinstance(split, Piece):
+            yield decoder.decode(bulk_of(split), on_bad_record)
+            return
+        for bulk in messages(self.connection, self._group, split.ranges, self._survey(), headers=self.metadata):
+            yield decoder.decode(bulk, on_bad_record)
+
+    @property
+    def framed(self) -> bool:
+        """Whether Spark's own connector is to read."""
+        return self.reader == "spark"
+
+    def frame(self, session: Any, splits: Sequence[KafkaSplit]) -> Any:
+        """Return the raw messages through Spark's own connector.
+
+        Raises `ConnectorMissing`, `SettingNotShared`, `SecretUnavailable`.
+        """
+        size, headers = self.split_records, self.metadata
+        return frame(session, self.connection, splits, source=self.name, size=size, headers=headers)
+
+    def received(self, batches: Iterator[pa.RecordBatch], splits: Sequence[KafkaSplit]) -> Iterator[Split]:
+        """Cut what comes from Spark's connector into pieces."""
+        return received(batches, splits)
+
+    def missing(self, splits: Sequence[KafkaSplit]) -> tuple[int, TidegaugeError] | None:
+        """Return the first epoch of which the broker lacks a message, and the error; or None."""
+        with admin(self.connection) as client:
+            return missing(client, self._survey(), splits)
+
+    def acknowledge(self, frontier: Frontier) -> None:
+        """Commit the offsets for the group, without joining it. All that it raises is transient."""
+        with consumer(self.connection, self._group) as client:
+            commit(client, self._group, dict(frontier.items()), servers=self.servers)
+
+    def _inferred(self, listing: Listing, what: Survey) -> pa.Schema | None:
+        """Return the columns of the first messages of a partition that has any that tell. Raises `NothingToInfer`."""
+        for partition, end in sorted(listing.ends.items()):
+            upper = min(end, listing.lows[partition] + SAMPLE)
+            if listing.lows[partition] < upper:
+                wanted = Range(partition, listing.lows[partition], upper)
+                found = messages(self.connection, self._group, [wanted], what)
+                sample = [value for bulk in found for value in bulk.values]
+                if sample and (columns := self.format.infer_messages(sample)) is not None:
+                    return self._complete(columns)
+        if not listing.ends or all(listing.lows[p] == end for p, end in listing.ends.items()):
+            return None  # nothing is bound before there is a message; the next probe looks again
+        raise NothingToInfer(topics=sorted(listing.ids))
+
+
+def _end(client: Client, partition: str, what: Survey) -> int:
+    places = [cluster.split(partition)]
+    return cluster.offsets(client, places, "latest", servers=what.servers, committed=what.committed)[partition]

@@ -1,0 +1,81 @@
+"""Messages that Spark has read are cut by the ranges of splits, whatever comes in whatever batches."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tidegauge as tg
+from tidegauge.errors.flow import InvalidArgument
+from tidegauge.errors.kafka import SettingNotShared
+from tidegauge.sources.kafka.framing import pinned, received
+from tidegauge.sources.kafka.planning import KafkaSplit
+from tidegauge.sources.kafka.reading import Range
+
+PARTITIONS = ("a-0", "a-1", "b-c-0")
+Message = tuple[str, int]
+
+
+@st.composite
+def planned(draw: st.DrawFn) -> list[KafkaSplit]:
+    """Splits of some epochs; between the ranges of a partition there may be holes."""
+    splits = []
+    for partition in draw(st.sets(st.sampled_from(PARTITIONS), min_size=1)):
+        cuts = sorted(draw(st.sets(st.integers(0, 30), min_size=2, max_size=6)))
+        pieces = [Range(partition, lower, upper) for lower, upper in pairwise(cuts)]
+        kept = [(epoch, one) for epoch, one in enumerate(pieces) if epoch == 0 or draw(st.booleans())]
+        splits += [KafkaSplit(epoch=epoch, ranges=(one,), schema=pa.schema([])) for epoch, one in kept]
+    return draw(st.permutations(splits))
+
+
+def batch(messages: list[Message]) -> pa.RecordBatch:
+    columns = {
+        "topic": [partition.rpartition("-")[0] for partition, _ in messages],
+        "partition": [int(partition.rpartition("-")[2]) for partition, _ in messages],
+        "offset": [offset for _, offset in messages],
+    }
+    schema = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64())])
+    return pa.RecordBatch.from_pydict(columns, schema)
+
+
+@given(planned(), st.data())
+def test_a_message_is_in_the_piece_of_the_range_that_has_it_once_and_in_order(
+    splits: list[KafkaSplit], data: st.DataObject
+) -> None:
+    mine = {one.partition for split in splits for one in split.ranges}
+    messages = [(p, o) for p in sorted(mine) for o in sorted(data.draw(st.sets(st.integers(0, 35))))]
+    cuts = sorted(data.draw(st.sets(st.integers(0, len(messages)))) | {0, len(messages)})
+    pieces = list(received([batch(messages[i:j]) for i, j in pairwise(cuts)], splits))
+    got = [(piece.epoch, piece.partition, o) for piece in pieces for o in piece.messages["offset"].to_pylist()]
+    wanted = [
+        (split.epoch, partition, offset)
+        for partition, offset in messages
+        for split in splits
+        for one in split.ranges
+        if one.partition == partition and one.lower <= offset < one.upper
+    ]
+    assert got == wanted
+    assert all(piece.lower <= o < piece.upper for piece in pieces for o in piece.messages["offset"].to_pylist())
+
+
+@given(planned())
+def test_what_is_read_is_pinned_to_the_span_of_each_partition(splits: list[KafkaSplit]) -> None:
+    told = {name: json.loads(value) for name, value in pinned(splits).items()}
+    for topic, numbers in told["assign"].items():
+        for number in numbers:
+            ranges = [one for split in splits for one in split.ranges if one.partition == f"{topic}-{number}"]
+            assert told["startingOffsets"][topic][str(number)] == min(one.lower for one in ranges)
+            assert told["endingOffsets"][topic][str(number)] == max(one.upper for one in ranges)
+    assert told["failOnDataLoss"] is True
+
+
+def test_a_reader_or_a_setting_that_cannot_be_is_refused_when_the_source_is_made() -> None:
+    with pytest.raises(InvalidArgument, match="'python' or 'spark'"):
+        tg.KafkaSource("here:9092", topic="t", format=tg.Raw(), reader="java")  # type: ignore[arg-type]
+    with pytest.raises(SettingNotShared, match=r"'socket\.timeout\.ms'"):
+        tg.KafkaSource("here:9092", topic="t", format=tg.Raw(), settings={"socket.timeout.ms": 9}, reader="spark")
