@@ -1,0 +1,184 @@
+"""From rows to messages: which columns make a message's key, value, headers, partition and time.
+
+Invariant: a message depends on its row alone; and each row makes one message, in the order of the rows.
+
+>>> layout = Layout("orders", key=("id",))
+>>> rows = pa.record_batch({"id": [7], "user": ["ada"], "_epoch": [3]})
+>>> layout.encode(rows).select(["key", "value", "_epoch"]).to_pylist()
+[{'key': b'7', 'value': b'{"id":7,"user":"ada"}', '_epoch': 3}]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.types as pt
+
+from tidegauge.errors.kafkasink import ColumnUnfit, KeyMissing
+from tidegauge.sinks.columns import EPOCH
+from tidegauge.sinks.kafka.jsontext import objects, texts
+
+__all__ = ["MARK", "MESSAGES", "ORDER", "Envelope", "Layout"]
+
+pc: Final[Any] = pyarrow.compute  # its functions are made at run time, which type checkers cannot see
+
+Envelope = Literal["append", "upsert"]
+
+MARK: Final = "tidegauge-"
+"""How the names of our headers begin. Such headers of the user's, of a message passed on for one, are dropped."""
+
+ORDER: Final = "order"
+
+_HEADERS: Final = pa.list_(pa.struct([("key", pa.large_string()), ("value", pa.large_binary())]))
+
+MESSAGES: Final = pa.schema(
+    [
+        ("key", pa.large_binary()),
+        ("value", pa.large_binary()),
+        ("headers", _HEADERS),
+        ("partition", pa.int32()),
+        ("timestamp", pa.int64()),
+        pa.field(EPOCH, pa.int64(), nullable=False),
+    ]
+)
+"""The columns of staged messages. `timestamp` is milliseconds since 1970. Upserts have their `order` besides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How the rows of an output become messages of a topic. Columns by their names; see `KafkaSink`."""
+
+    topic: str
+    key: str | tuple[str, ...] | None = None
+    value: str | tuple[str, ...] | None = None
+    headers: str | None = None
+    partition: str | None = None
+    timestamp: str | None = None
+    deleted: str | None = None
+    order: str | None = None
+    envelope: Envelope = "append"
+
+    def check(self, columns: pa.Schema) -> None:
+        """Raise `ColumnUnfit` unless rows of these columns, in stored form, can be made into messages."""
+        for parameter in ("key", "value", "headers", "partition", "timestamp", "deleted", "order"):
+            named = getattr(self, parameter)
+            for column in [named] if isinstance(named, str) else named or ():
+                if column not in columns.names or column == EPOCH:
+                    self._unfit(columns, parameter, column, "there is no such column")
+        problem = "it is to be "
+        if isinstance(self.value, str) and not _is_bytes(columns.field(self.value).type):
+            self._unfit(columns, "value", self.value, f"{problem}a string or binary column; a list makes JSON of any")
+        if self.headers is not None and not _is_headers(columns.field(self.headers).type):
+            self._unfit(columns, "headers", self.headers, f"{problem}a map<string, binary>, or list of key and value")
+        if self.partition is not None and not pt.is_integer(columns.field(self.partition).type):
+            self._unfit(columns, "partition", self.partition, f"{problem}a column of integers")
+        if self.timestamp is not None and not pt.is_timestamp(columns.field(self.timestamp).type):
+            self._unfit(columns, "timestamp", self.timestamp, f"{problem}a column of instants")
+        if self.deleted is not None and not pt.is_boolean(columns.field(self.deleted).type):
+            self._unfit(columns, "deleted", self.deleted, f"{problem}a column of booleans")
+        if self.order is not None and pt.is_nested(columns.field(self.order).type):
+            self._unfit(columns, "order", self.order, f"{problem}a column of values that can be compared")
+
+    def schema(self, columns: pa.Schema) -> pa.Schema:
+        """Return the columns of the messages that rows of these columns make."""
+        return MESSAGES if self.order is None else MESSAGES.append(pa.field(ORDER, columns.field(self.order).type))
+
+    def encode(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the messages of rows in stored form. Raises `KeyMissing`, `NotInJson`."""
+        key, value = self._key(rows), self._value(rows)
+        if self.envelope == "upsert" and key.null_count:
+            epoch = rows.column(EPOCH).filter(pc.is_null(key))[0].as_py()
+            raise KeyMissing(epoch=epoch, topic=self.topic, key=repr(self.key))
+        if self.deleted is not None:
+            gone = pc.fill_null(rows.column(self.deleted), fill_value=False)
+            value = pc.if_else(gone, pa.scalar(None, pa.large_binary()), value)
+        columns = [
+            key,
+            value,
+            self._headers(rows),
+            _none(rows, pa.int32()) if self.partition is None else _partitions(rows.column(self.partition)),
+            _none(rows, pa.int64()) if self.timestamp is None else _milliseconds(rows.column(self.timestamp)),
+            rows.column(EPOCH),
+        ]
+        if self.order is not None:
+            columns.append(rows.column(self.order))
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema(rows.schema))
+
+    def _key(self, rows: pa.RecordBatch) -> Any:
+        if self.key is None:
+            return _none(rows, pa.large_binary())
+        names = [self.key] if isinstance(self.key, str) else list(self.key)
+        if len(names) != 1:
+            return objects(rows, names).cast(pa.large_binary())
+        column = rows.column(names[0])
+        if _is_bytes(column.type):
+            return column.cast(pa.large_binary())
+        text = texts(column).cast(pa.large_binary())
+        return pc.if_else(pc.is_valid(column), text, pa.scalar(None, pa.large_binary()))
+
+    def _value(self, rows: pa.RecordBatch) -> Any:
+        if isinstance(self.value, str):
+            return rows.column(self.value).cast(pa.large_binary())
+        if self.value is not None:
+            return objects(rows, self.value).cast(pa.large_binary())
+        aside = {EPOCH, self.headers, self.partition, self.timestamp, self.deleted}
+        return objects(rows, [name for name in rows.schema.names if name not in aside]).cast(pa.large_binary())
+
+    def _headers(self, rows: pa.RecordBatch) -> Any:
+        """Return the user's headers, without those that are ours to write."""
+        if self.headers is None:
+            return _none(rows, _HEADERS)
+        column = rows.column(self.headers)
+        pairs = column.cast(pa.list_(pa.struct([("key", pa.string()), ("value", _item_type(column.type))])))
+        pairs = pairs.cast(_HEADERS)
+        if not pc.any(pc.starts_with(pc.struct_field(pc.list_flatten(pairs), [0]), MARK)).as_py():
+            return pairs
+        kept = [
+            None if row is None else [pair for pair in row if pair is None or not _ours(pair["key"])]
+            for row in pairs.to_pylist()
+        ]
+        return pa.array(kept, _HEADERS)
+
+    def _unfit(self, columns: pa.Schema, parameter: str, column: str, problem: str) -> None:
+        raise ColumnUnfit(parameter=parameter, column=column, problem=problem, known=columns.names)
+
+
+def _ours(name: str | None) -> bool:
+    return name is not None and name.startswith(MARK)
+
+
+def _none(rows: pa.RecordBatch, kind: Any) -> Any:
+    return pa.nulls(rows.num_rows, kind)
+
+
+def _milliseconds(column: Any) -> Any:
+    return pc.floor(pc.divide(column.cast(pa.int64()).cast(pa.float64()), 1000.0)).cast(pa.int64())
+
+
+def _partitions(column: Any) -> Any:
+    """Return partition numbers; one that no topic can have becomes -2, which no topic has either."""
+    wide = column.cast(pa.int64())
+    fits = pc.and_(pc.greater_equal(wide, 0), pc.less(wide, 1 << 31))
+    return pc.if_else(fits, wide, -2).cast(pa.int32())
+
+
+def _is_bytes(kind: Any) -> bool:
+    return bool(pt.is_string(kind) or pt.is_binary(kind))
+
+
+def _item_type(kind: Any) -> Any:
+    return kind.item_type if pt.is_map(kind) else kind.value_type.field(1).type
+
+
+def _is_headers(kind: Any) -> bool:
+    if pt.is_map(kind):
+        return bool(pt.is_string(kind.key_type) and _is_bytes(kind.item_type))
+    if not (pt.is_list(kind) and pt.is_struct(kind.value_type) and kind.value_type.num_fields == 2):
+        return False
+    fields = [kind.value_type.field(i) for i in range(2)]
+    return [field.name for field in fields] == ["key", "value"] and (
+        bool(pt.is_string(fields[0].type)) and _is_bytes(fields[1].type)
+    )

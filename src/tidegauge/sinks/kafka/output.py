@@ -1,0 +1,292 @@
+"""The driver's side of a topic: what it holds of an output, and how the next epochs get there.
+
+The order of a commit, each step safe to crash after:
+
+    shut out older drivers     init_transactions with the output's transactional id; what they had open is aborted
+    read the progress topic    to its true end: only now it cannot change any more
+    compare                    with the epochs that are to be committed
+    send, in order of epochs   in one transaction, the progress record last
+    commit
+    remove what was staged
+
+Invariant: the topic holds exactly the epochs before the upper of the last committed progress record, each message
+once, for readers of committed messages. The first two steps are taken once for each driver (when it begins, in
+`sweep`), and again after any commit that failed or whose outcome was not heard: then the record says whether it was
+committed.
+
+*Why a sweep begins by shutting out older drivers.* An older driver that still lives may be sending what is about to
+be removed. Once it is shut out it can commit nothing any more, so what it staged is nobody's.
+
+Whoever only looks (`status`, for one) opens the output too. So opening changes nothing and shuts nobody out. It waits
+a moment for what is committed to become stable, which a broker does shortly after it has answered; where something is
+open for longer, it is content with what is stable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute
+
+from tidegauge.env import Env
+from tidegauge.errors.flow import InvalidArgument
+from tidegauge.errors.kafkasink import (
+    OutputIsNoTable,
+    OutputTopicRecreated,
+    ProgressUnreadable,
+    StagedMessagesMissing,
+    TopicMissing,
+    WriterFenced,
+)
+from tidegauge.errors.sinks import StagedFileMissing, TableUpperMismatch
+from tidegauge.kafka import Settings
+from tidegauge.kafka.clients import admin
+from tidegauge.kafka.cluster import Topic, described
+from tidegauge.sinks.columns import rows_schema
+from tidegauge.sinks.kafka.last import lasts
+from tidegauge.sinks.kafka.messages import MESSAGES, ORDER, Layout
+from tidegauge.sinks.kafka.progress import Progress, key_of, resumed
+from tidegauge.sinks.kafka.scan import scan
+from tidegauge.sinks.kafka.staging import STAGED, merged
+from tidegauge.sinks.kafka.topics import check_progress_topic, made
+from tidegauge.sinks.kafka.writer import Writer
+from tidegauge.sinks.litter import sweep
+from tidegauge.sinks.location import inside, writing
+from tidegauge.sinks.protocol import OutputId, StagedFile, job_mark
+from tidegauge.sinks.staging import check_span, staged_status
+
+__all__ = ["TopicOutput", "transactional_id"]
+
+_GLANCE: Final = 1.0
+"""Seconds in which whoever only looks tries to come to the true end."""
+
+pc: Final[Any] = pyarrow.compute  # its functions are made at run time, which type checkers cannot see
+
+
+def transactional_id(output: OutputId, topic: str, *, prefix: str) -> str:
+    """Return the id under which drivers shut each other out: always the same for one output and topic."""
+    return f"{prefix}{key_of(output, topic)}"
+
+
+class TopicOutput:
+    """A `Table` that can `sweep`: the topic `layout.topic`, as the output `output` sees it.
+
+    id: the transactional id, "" for at least once. partitions: how many a topic gets that is not there; None for an
+    error. folder: where tasks stage.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        layout: Layout,
+        output: OutputId,
+        *,
+        id: str,
+        progress_topic: str,
+        partitions: int | None,
+        folder: str,
+        env: Env | None = None,
+    ) -> None:
+        self._settings: Final = settings
+        self._layout: Final = layout
+        self._output: Final = output
+        self._id: Final = id
+        self._progress_topic: Final = progress_topic
+        self._partitions: Final = partitions
+        self._folder: Final = folder
+        self._env: Final = env or Env()
+        self._writer: Writer | None = None
+        self._fenced: WriterFenced | None = None
+        self._topic_id = ""
+        self._progress = self._read(self._found(make=False), true_end=False)
+
+    @property
+    def upper(self) -> int:
+        """The first epoch that the topic does not hold, by the last commit seen of it."""
+        return self._progress.upper
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """The columns of a message, None before the first commit. Rows may have other columns at any time."""
+        return MESSAGES if self.upper else None
+
+    def commit(self, lower: int, upper: int, schema: pa.Schema, files: Sequence[StagedFile], *, write: str) -> None:
+        """Send the messages of `files` as the epochs `[lower, upper)`, or raise and show nothing to anybody.
+
+        Raises `TableUpperMismatch`, `TableOfAnotherIncarnation`, `StagedMessagesMissing`, `MisplacedRows`; what is
+        wrong with a message (`OutputMessageTooLarge`, `MessageRefused`, `PartitionUnknown`, `LastUndecided`); what
+        stops this driver (`WriterFenced`, `TransactionTooLong`, `OutputTopicRecreated`); and what may pass.
+        """
+        check_span(lower, upper, files)
+        self._layout.check(rows_schema(schema))
+        for file in files:
+            self._check_staged(file)
+        if self._fenced is not None:
+            raise self._fenced
+        before = self._topic_id
+        if self._writer is None or not self._id:
+            self._take()
+        elif self._found(make=False).get(self._layout.topic, Topic("", 0)).id != self._topic_id:
+            self._leave()
+            raise OutputTopicRecreated(topic=self._layout.topic, output=str(self._output))
+        known = self._progress
+        if (known.upper, known.write) != (upper, write):  # it is ours already, when the answer to it was lost
+            if known.upper != lower:
+                if self._topic_id != before and before:
+                    raise OutputTopicRecreated(topic=self._layout.topic, output=str(self._output))
+                raise self._mismatch(lower)
+            self._send(lower, upper, files, write)
+        self.discard(files)
+
+    def discard(self, files: Sequence[StagedFile]) -> None:
+        """Remove staged files."""
+        with writing(self._folder):
+            for file in files:
+                path = inside(self._folder, file.path)
+                if not file.path.startswith(f"{STAGED}/"):
+                    raise InvalidArgument(parameter="files", value=file.path, expected="files that were staged")
+                path.unlink(missing_ok=True)
+        for folder in {inside(self._folder, file.path).parent for file in files}:
+            with suppress(OSError):
+                folder.rmdir()
+
+    def sweep(self, confirm: Callable[[], None]) -> None:
+        """Shut out earlier drivers of the output, see what they committed, and remove what they left; see above."""
+        confirm()
+        self._take()
+        sweep(Path(self._folder, STAGED), job_mark(self._output.incarnation), confirm)
+
+    def files(self) -> list[StagedFile]:
+        """Return the topic as one file: how many messages of this output it was given, and their bytes."""
+        held = self._progress
+        if not held.upper:
+            return []
+        return [StagedFile(self._layout.topic, held.messages, held.size, 0, held.upper - 1)]
+
+    def uris(self, files: Sequence[StagedFile]) -> list[str]:  # noqa: ARG002
+        """Raise `OutputIsNoTable`."""
+        raise OutputIsNoTable(output=self._output.output, topic=self._layout.topic)
+
+    def version_of(self, epoch: int) -> str | None:  # noqa: ARG002
+        """Return None: the progress topic keeps the last commit alone."""
+        return None
+
+    # -- who may write, and what is there
+
+    def _take(self) -> None:
+        """Shut out older drivers, and read what is committed."""
+        if self._fenced is not None:
+            raise self._fenced
+        found = self._found(make=True)
+        if self._writer is None:
+            writer = Writer(self._settings, self._layout, self._id, env=self._env)
+            try:
+                writer.fence()
+            except BaseException:
+                writer.abandon()
+                raise
+            self._writer = writer
+        try:
+            self._progress = self._read(found, true_end=True)
+        except BaseException:
+            self._leave()
+            raise
+
+    def _leave(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.abandon()
+
+    def _found(self, *, make: bool) -> dict[str, Topic]:
+        """Return the topic and the progress topic, as far as they are there. Raises `TopicMissing`."""
+        topic, progress = self._layout.topic, self._progress_topic
+        with admin(self._settings) as client:
+            found = described(client, [topic, progress], servers=self._settings.servers)
+            if topic not in found and self._partitions is None:
+                raise TopicMissing(topic=topic, servers=self._settings.servers)
+            if make and topic not in found and self._partitions is not None:
+                compact = self._layout.envelope == "upsert"
+                found[topic] = made(
+                    client, self._settings, topic, partitions=self._partitions, compact=compact, env=self._env
+                )
+            if make and progress not in found:
+                found[progress] = made(client, self._settings, progress, partitions=1, compact=True, env=self._env)
+            if make and self._writer is None:
+                check_progress_topic(client, self._settings, progress, found[progress])
+        return found
+
+    def _read(self, found: dict[str, Topic], *, true_end: bool) -> Progress:
+        topic = self._layout.topic
+        last = None
+        if self._progress_topic in found:
+            ask = partial(scan, self._settings, self._progress_topic, key_of(self._output, topic), env=self._env)
+            try:
+                last = ask(true_end=True) if true_end else ask(true_end=True, patience=_GLANCE)
+            except ProgressUnreadable:
+                if true_end:
+                    raise
+                last = ask(true_end=False)
+        self._topic_id = found[topic].id if topic in found else ""
+        return resumed(last, self._output, topic=topic, topic_id=self._topic_id)
+
+    # -- the append
+
+    def _send(self, lower: int, upper: int, files: Sequence[StagedFile], write: str) -> None:
+        """Send and commit. After an error the writer is abandoned: the next commit begins by taking over from it."""
+        writer, held = self._writer, self._progress
+        if writer is None:  # `_take` came before
+            raise RuntimeError("a commit without a writer")
+        messages = size = 0
+        try:
+            writer.begin(lower, upper)
+            for epoch, batch in self._in_order(files):
+                writer.send(epoch, batch)
+                messages += batch.num_rows
+                size += sum(pc.sum(pc.binary_length(batch.column(name))).as_py() or 0 for name in ("key", "value"))
+            after = replace(held, upper=upper, write=write, messages=held.messages + messages, size=held.size + size)
+            key = key_of(self._output, self._layout.topic).encode()
+            writer.commit(self._progress_topic, key, after.encode())
+        except BaseException as error:
+            self._leave()
+            if isinstance(error, WriterFenced):
+                self._fenced = error
+            raise
+        self._progress = after
+
+    def _in_order(self, files: Sequence[StagedFile]) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Return the messages in the order of epochs; of upserts, the last of each key in each epoch."""
+        everything = merged(self._folder, files)
+        if self._layout.envelope == "append":
+            yield from everything
+            return
+        ordered = self._layout.order is not None
+        columns = ["key", "_epoch", *([ORDER] if ordered else [])]
+        keys = groupby(merged(self._folder, files, columns), key=itemgetter(0))
+        for (epoch, found), (_, batches) in zip(keys, groupby(everything, key=itemgetter(0)), strict=True):
+            rows = pa.Table.from_batches([batch for _, batch in found])
+            last = lasts(rows, ordered=ordered, topic=self._layout.topic, epoch=epoch)
+            start = 0
+            for _, batch in batches:
+                kept = batch if last is None else batch.filter(last.slice(start, batch.num_rows))
+                start += batch.num_rows
+                yield epoch, kept
+
+    def _check_staged(self, file: StagedFile) -> None:
+        try:
+            staged_status(self._folder, file)
+        except StagedFileMissing as error:
+            problem = error.evidence["problem"]
+            raise StagedMessagesMissing(path=file.path, staging=self._folder, problem=problem) from None
+
+    def _mismatch(self, expected: int) -> TableUpperMismatch:
+        return TableUpperMismatch(
+            table=self._layout.topic, output=str(self._output), expected=expected, actual=self.upper
+        )

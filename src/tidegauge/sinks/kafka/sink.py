@@ -1,0 +1,188 @@
+"""A Kafka topic as an output: tasks make messages of rows and stage them, the driver sends them, exactly once.
+
+    tasks     rows -> messages (key, value, headers, ...) -> Arrow files in a folder that the driver sees
+    driver    those of a span of epochs, in order -> one transaction, with the progress record in it
+
+Invariant: what readers of committed messages see is, for each epoch, all of its messages or none, each once. The
+progress record in the same transaction is the output's upper; there is no other copy of it.
+
+>>> sink = KafkaSink("localhost:9092", topic="orders", key="id", staging="/mnt/shared/staging")
+>>> sink.describe()
+{'kind': 'kafka', 'servers': 'localhost:9092', 'topic': 'orders', 'key': 'id', 'staging': '/mnt/shared/staging'}
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from tidegauge.errors.flow import InvalidArgument
+from tidegauge.errors.kafka import SettingTaken
+from tidegauge.kafka import Settings
+from tidegauge.kafka.settings import Value
+from tidegauge.sinks.columns import rows_schema
+from tidegauge.sinks.kafka.messages import Envelope, Layout
+from tidegauge.sinks.kafka.output import TopicOutput, transactional_id
+from tidegauge.sinks.kafka.staging import MessageStager
+from tidegauge.sinks.location import local_folder
+from tidegauge.sinks.protocol import OutputId
+
+__all__ = ["KafkaSink"]
+
+_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_PREFIX: Final = re.compile(r"[A-Za-z0-9._:/-]{0,128}")
+_COLUMNS: Final = ("key", "value", "headers", "partition", "timestamp", "envelope", "deleted", "order")
+_SHOWN: Final = (*_COLUMNS, "exactly_once", "partitions", "progress_topic", "transactional_id_prefix")
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSink:
+    """Write an output to the topic `topic` of the cluster at `servers` ("host:port", or several with ",").
+
+    key: the column that is the message's key, or columns, or None for no key. A string or binary column is taken as
+    it is, any other as JSON; several make a JSON object.
+    value: None for a JSON object of all columns that are not used below; columns for one of these; the name of one
+    string or binary column for its bytes as they are.
+    headers: a column of a map, or of a list of `key` and `value`. partition: a column of partition numbers; null, and
+    without it, the hash of the key decides as in Java's client. timestamp: a column of instants; the time of sending
+    without it.
+    envelope: "append", or "upsert": of each key the last row of each epoch is sent; a null value, or a true `deleted`
+    column, makes a tombstone. order: the column that says which row of a key is the last.
+    exactly_once: False for at least once, without transactions.
+    partitions: make the topic with so many, if it is not there. progress_topic: where the progress of outputs is; it
+    is made. transactional_id_prefix: put before the transactional id, for the ACLs of a cluster.
+    settings: of librdkafka; secrets by reference ("env:NAME", "file:PATH").
+    staging: a folder that driver and tasks share; needed where they are on several machines.
+
+    Raises `InvalidArgument`, `SettingTaken`, `SecretInClear`, `UnsupportedLocation`.
+    """
+
+    servers: str
+    _: KW_ONLY
+    topic: str
+    key: str | Sequence[str] | None = None
+    value: str | Sequence[str] | None = None
+    headers: str | None = None
+    partition: str | None = None
+    timestamp: str | None = None
+    envelope: Envelope = "append"
+    deleted: str | None = None
+    order: str | None = None
+    exactly_once: bool = True
+    partitions: int | None = None
+    progress_topic: str = "tidegauge-progress"
+    transactional_id_prefix: str = ""
+    settings: Mapping[str, Value] = field(default_factory=dict, hash=False)
+    staging: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("key", "value"):
+            object.__setattr__(self, name, _columns(name, getattr(self, name)))
+        for name in ("topic", "progress_topic"):
+            _check_topic(name, getattr(self, name))
+        if self.topic == self.progress_topic:
+            raise _invalid("progress_topic", self.progress_topic, "a topic of its own")
+        if self.envelope not in ("append", "upsert"):
+            raise _invalid("envelope", self.envelope, "'append' or 'upsert'")
+        if self.envelope == "upsert" and self.key is None:
+            raise _invalid("key", None, "the key of upserts: a column, or several")
+        for name in ("deleted", "order"):
+            if self.envelope == "append" and getattr(self, name) is not None:
+                raise _invalid(name, getattr(self, name), "it together with envelope='upsert'")
+        if self.partitions is not None and (type(self.partitions) is not int or self.partitions < 1):
+            raise _invalid("partitions", self.partitions, "a number from 1, or None")
+        if _PREFIX.fullmatch(self.transactional_id_prefix) is None:
+            raise _invalid(
+                "transactional_id_prefix", self.transactional_id_prefix, "letters, digits and any of ._:/-"
+            )
+        if "isolation.level" in self.settings:
+            raise SettingTaken(setting="isolation.level", why="what an output holds is read from committed messages")
+        Settings.of(self.servers, self.settings)
+        object.__setattr__(self, "settings", dict(self.settings))
+        object.__setattr__(self, "staging", _staging(self.staging))
+
+    def describe(self) -> Mapping[str, Any]:
+        """Return the configuration as JSON, with references in place of secrets; what is as usual is left out."""
+        usual = {found.name: found.default for found in fields(self)}
+        names = [name for name in _SHOWN if getattr(self, name) != usual[name]]
+        settings = {"settings": dict(self.settings)} if self.settings else {}
+        said = {name: list(v) if isinstance(v := getattr(self, name), tuple) else v for name in names}
+        where = {} if self.staging == _own_folder() else {"staging": self.staging}
+        return {"kind": "kafka", "servers": self.servers, "topic": self.topic, **said, **settings, **where}
+
+    def check(self, schema: pa.Schema) -> None:
+        """Raise `ColumnUnfit`, `UnsupportedColumn` or `EpochColumnMissing` when rows could not be made messages."""
+        self._layout.check(rows_schema(schema))
+
+    def open(self, output: OutputId) -> TopicOutput:
+        """Return what the topic holds now. Asks the broker, and changes nothing there.
+
+        Raises `TopicMissing`, `TableOfAnotherIncarnation`, `ProgressRegressed`, `DamagedProgress`, errors of the
+        broker.
+        """
+        prefix = self.transactional_id_prefix
+        return TopicOutput(
+            Settings.of(self.servers, self.settings),
+            self._layout,
+            output,
+            id=transactional_id(output, self.topic, prefix=prefix) if self.exactly_once else "",
+            progress_topic=self.progress_topic,
+            partitions=self.partitions,
+            folder=self._folder,
+        )
+
+    def stage(self, schema: pa.Schema, *, job: str, task: int) -> MessageStager:
+        """Return a writer for one task of one job. `job` is 32 hex digits, `task` counts from 0."""
+        if self.staging == _own_folder():
+            _make_own_folder()
+        return MessageStager(self._folder, self._layout, schema, job=job, task=task)
+
+    @property
+    def _folder(self) -> str:
+        return f"{self.staging}/{self.topic}"
+
+    @property
+    def _layout(self) -> Layout:
+        own: Any = {name: getattr(self, name) for name in _COLUMNS}
+        return Layout(self.topic, **own)
+
+
+def _columns(name: str, given: Any) -> str | tuple[str, ...] | None:
+    if given is None or (isinstance(given, str) and given):
+        return given
+    columns = tuple(given) if isinstance(given, Sequence) and not isinstance(given, str | bytes) else ()
+    if not columns or len(set(columns)) < len(columns) or not all(isinstance(one, str) and one for one in columns):
+        raise _invalid(name, given, "a column, or several, each once")
+    return columns
+
+
+def _check_topic(name: str, topic: Any) -> None:
+    if not isinstance(topic, str) or _TOPIC.fullmatch(topic) is None or topic in (".", ".."):
+        raise _invalid(name, topic, "the name of a topic: at most 249 letters, digits and any of ._-")
+
+
+def _staging(folder: str | None) -> str:
+    return _own_folder() if folder is None else local_folder(folder, sink="KafkaSink(staging=...)")
+
+
+def _own_folder() -> str:
+    return str(Path(tempfile.gettempdir()).absolute() / f"tidegauge-{os.getuid()}")
+
+
+def _make_own_folder() -> None:
+    """Make the folder for those who name none, for this user alone. Raises when somebody else has it."""
+    folder = Path(_own_folder())
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+        raise _invalid("staging", str(folder), "a folder of the user's own: this one belongs to somebody else")
+
+
+def _invalid(name: str, value: Any, expected: str) -> InvalidArgument:
+    return InvalidArgument(parameter=f"KafkaSink({name})", value=value, expected=expected)

@@ -1,0 +1,248 @@
+"""Staged messages: what a task leaves in a folder for the driver, who sends it.
+
+    <staging>/<topic>/_staged/<job>/part-<job>-<task>-<number>.arrow
+
+Invariant: within a file the epochs do not decrease, and no record batch has rows of two. So the driver can merge any
+number of files in the order of epochs, holding one batch of each.
+
+Tasks read the ranges of a job in no particular order. What has come together in memory is sorted before it is written
+(stably); where an epoch comes that is before the last one written, the file ends and the next one begins.
+
+>>> import tempfile
+>>> from tidegauge.sinks.kafka.messages import Layout
+>>> columns = pa.schema([("user", pa.string()), ("_epoch", pa.int64())])
+>>> with tempfile.TemporaryDirectory() as folder:
+...     stager = MessageStager(folder, Layout("users"), columns, job="0" * 32, task=7)
+...     stager.write(pa.record_batch({"user": ["ada", "bob"], "_epoch": [4, 3]}))
+...     [file] = stager.close()
+...     [(epoch, batch["value"].to_pylist()) for epoch, batch in merged(folder, [file])]
+[(3, [b'{"user":"bob"}']), (4, [b'{"user":"ada"}'])]
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute
+
+from tidegauge.errors.flow import InvalidArgument
+from tidegauge.errors.sinks import MisplacedRows
+from tidegauge.sinks.columns import EPOCH, fit, rows_schema
+from tidegauge.sinks.kafka.messages import Layout
+from tidegauge.sinks.location import inside, make_folder, synchronise, writing
+from tidegauge.sinks.protocol import StagedFile
+
+__all__ = ["STAGED", "MessageStager", "merged"]
+
+pc: Final[Any] = pyarrow.compute  # its functions are made at run time, which type checkers cannot see
+
+STAGED: Final = "_staged"
+
+_JOB: Final = re.compile(r"[0-9a-f]{32}")
+_GROUP_ROWS: Final = 128 * 1024
+_GROUP_BYTES: Final = 32 << 20
+"""What comes together in memory before it is sorted and written: so many rows, or so many bytes."""
+_BATCH_ROWS: Final = 8 * 1024
+_BATCH_BYTES: Final = 4 << 20
+"""How large a record batch is at most, but for a single message: the driver holds one of every file."""
+_PIECE_BYTES: Final = 16 << 20
+"""How many bytes of rows are made into messages at once."""
+
+
+class MessageStager:
+    """A `Stager` into the folder `folder`. `schema` is the rows', `_epoch` included."""
+
+    def __init__(self, folder: str, layout: Layout, schema: pa.Schema, *, job: str, task: int) -> None:
+        if _JOB.fullmatch(job) is None:
+            raise InvalidArgument(parameter="job", value=job, expected="32 hex digits")
+        if task < 0:
+            raise InvalidArgument(parameter="task", value=task, expected="a number from 0")
+        self._root = folder
+        self._layout = layout
+        self._columns = rows_schema(schema)
+        self._messages = layout.schema(self._columns)
+        self._prefix = f"{STAGED}/{job}"
+        self._stem = f"part-{job}-{task:05d}"
+        self._number = 0
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_rows = 0
+        self._waiting_bytes = 0
+        self._open: _OpenFile | None = None
+        self._names: list[str] = []
+        self._staged: list[StagedFile] = []
+        self._closed = False
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows. Raises `BatchDoesNotFit`, `MisplacedRows`, `KeyMissing`, `NotInJson`."""
+        if self._closed:
+            raise ValueError("the stager is closed")
+        rows = fit(batch, self._columns)
+        if rows.column(EPOCH).null_count:
+            raise MisplacedRows(found="without an epoch", expected="any epoch")
+        for piece in _pieces(rows, _GROUP_ROWS, _PIECE_BYTES):
+            messages = self._layout.encode(piece)
+            self._waiting.append(messages)
+            self._waiting_rows += messages.num_rows
+            self._waiting_bytes += messages.nbytes
+            if self._waiting_rows >= _GROUP_ROWS or self._waiting_bytes >= _GROUP_BYTES:
+                self._flush()
+
+    def close(self) -> list[StagedFile]:
+        """Finish, make the files durable, and return them; none when no row was written."""
+        if not self._closed:
+            if self._waiting:
+                self._flush()
+            self._finish()
+            if self._staged:
+                with writing(self._root):
+                    synchronise(self._folder)
+            self._closed = True
+        return list(self._staged)
+
+    def abort(self) -> None:
+        """Remove what was written."""
+        self._closed = True
+        self._waiting.clear()
+        if self._open is not None:
+            self._open.drop()
+            self._open = None
+        for name in self._names:
+            (self._folder / name).unlink(missing_ok=True)
+        self._names.clear()
+        self._staged.clear()
+
+    @property
+    def _folder(self) -> Path:
+        return inside(self._root, self._prefix)
+
+    def _flush(self) -> None:
+        """Write what is waiting, sorted by epoch, as batches of one epoch each."""
+        table = pa.Table.from_batches(self._waiting, schema=self._messages)
+        self._waiting.clear()
+        self._waiting_rows = self._waiting_bytes = 0
+        epochs = table.column(EPOCH).combine_chunks()
+        if pc.any(pc.less(epochs.slice(1), epochs.slice(0, len(epochs) - 1))).as_py():
+            table = table.take(pc.array_sort_indices(epochs))
+        [whole] = table.combine_chunks().to_batches()
+        with writing(self._root):
+            if self._open is not None and whole.column(EPOCH)[0].as_py() < self._open.last:
+                self._finish()
+            if self._open is None:
+                self._open = _OpenFile(self._claim(), self._messages)
+            for batch in _by_epoch(whole):
+                for piece in _pieces(batch, _BATCH_ROWS, _BATCH_BYTES):
+                    self._open.add(piece)
+
+    def _claim(self) -> Path:
+        """Create the next file that nobody has: an earlier attempt of this task keeps its own."""
+        make_folder(self._folder)
+        while True:
+            path = self._folder / f"{self._stem}-{self._number:03d}.arrow"
+            self._number += 1
+            try:
+                path.touch(exist_ok=False)
+            except FileExistsError:
+                continue
+            self._names.append(path.name)
+            return path
+
+    def _finish(self) -> None:
+        if self._open is not None:
+            with writing(self._root):
+                self._staged.append(self._open.finish(self._prefix))
+            self._open = None
+
+
+class _OpenFile:
+    """One file being written, with what a commit must know of it."""
+
+    def __init__(self, path: Path, schema: pa.Schema) -> None:
+        self._path = path
+        self._out: Any = pa.OSFile(str(path), "wb")
+        self._writer: Any = pa.ipc.new_file(self._out, schema, options=pa.ipc.IpcWriteOptions(compression="lz4"))
+        self._rows = 0
+        self._first: int | None = None
+        self.last = -1
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._writer.write_batch(batch)
+        self.last = batch.column(EPOCH)[0].as_py()
+        self._first = self.last if self._first is None else self._first
+        self._rows += batch.num_rows
+
+    def finish(self, prefix: str) -> StagedFile:
+        self._writer.close()
+        self._out.close()
+        synchronise(self._path)
+        return StagedFile(
+            path=f"{prefix}/{self._path.name}",
+            rows=self._rows,
+            bytes=self._path.stat().st_size,
+            first_epoch=self.last if self._first is None else self._first,
+            last_epoch=self.last,
+        )
+
+    def drop(self) -> None:
+        with suppress(OSError):
+            self._writer.close()
+        with suppress(OSError):
+            self._out.close()
+
+
+def merged(
+    folder: str, files: Sequence[StagedFile], columns: Sequence[str] | None = None
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Return the messages of files in the order of epochs, each batch of one; of one epoch, file after file.
+
+    A file is opened when its first epoch comes. columns: which ones to read, all unless told.
+    """
+    heap = [(file.first_epoch, index) for index, file in enumerate(files)]
+    heapq.heapify(heap)
+    readers: dict[int, Iterator[pa.RecordBatch]] = {}
+    ahead: dict[int, pa.RecordBatch] = {}
+    while heap:
+        epoch, index = heapq.heappop(heap)
+        if index not in readers:
+            readers[index] = _batches(inside(folder, files[index].path), columns)
+            ahead[index] = next(readers[index])
+        yield epoch, ahead.pop(index)
+        following = next(readers[index], None)
+        if following is None:
+            del readers[index]
+        else:
+            ahead[index] = following
+            heapq.heappush(heap, (following.column(EPOCH)[0].as_py(), index))
+
+
+def _batches(path: os.PathLike[str], columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+    with pa.OSFile(str(path), "rb") as raw:
+        with pa.ipc.open_file(raw) as reader:
+            names = reader.schema.names
+            count = reader.num_record_batches
+        included = None if columns is None else [names.index(column) for column in columns]
+        with pa.ipc.open_file(raw, options=pa.ipc.IpcReadOptions(included_fields=included)) as reader:
+            for number in range(count):
+                yield reader.get_batch(number)
+
+
+def _by_epoch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Return the runs of rows of one epoch of a batch whose epochs do not decrease."""
+    encoded = pc.run_end_encode(batch.column(EPOCH))
+    start = 0
+    for end in encoded.run_ends.to_pylist():
+        yield batch.slice(start, end - start)
+        start = end
+
+
+def _pieces(batch: pa.RecordBatch, rows: int, size: int) -> Iterator[pa.RecordBatch]:
+    """Return a batch in pieces of at most so many rows, and on average at most so many bytes."""
+    step = max(1, min(rows, batch.num_rows * size // max(1, batch.nbytes)))
+    for start in range(0, batch.num_rows, step):
+        yield batch.slice(start, step)

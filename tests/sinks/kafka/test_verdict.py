@@ -1,0 +1,52 @@
+"""What the failure of a transaction, or of a message, means."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegauge.errors.base import Definite, Transient
+from tidegauge.errors.kafkasink import TransactionTooLong, WriterFenced
+from tidegauge.sinks.kafka.messages import Layout
+from tidegauge.sinks.kafka.output import transactional_id
+from tidegauge.sinks.kafka.progress import key_of
+from tidegauge.sinks.kafka.verdict import Facts, failed, refused
+from tidegauge.sinks.protocol import OutputId
+
+FENCED = {-144, 47, 90}
+LAPSED = {48, 49, 120, -172}
+REFUSED = {10, 18, 32, 44, 87}
+codes = st.sampled_from([*FENCED, *LAPSED, *REFUSED, -190]) | st.integers(-200, 130)
+
+
+@given(codes, st.floats(0, 100))
+def test_a_transaction_ends_this_driver_when_it_was_fenced_and_is_tried_again_otherwise(
+    code: int, elapsed: float
+) -> None:
+    error = failed(code, "x", Facts("t", "f:o:t", lower=2, upper=5, elapsed=elapsed, limit=60))
+    if elapsed >= 60 and code in FENCED | LAPSED:
+        assert isinstance(error, TransactionTooLong)  # trying again takes as long again
+        assert (error.evidence["lower"], error.evidence["last"]) == (2, 4)
+    elif code in FENCED:
+        assert isinstance(error, WriterFenced)
+    else:
+        assert isinstance(error, Transient)
+    assert not isinstance(error, Definite)
+
+
+@pytest.mark.parametrize("partition", [None, "p"])
+@given(code=codes)
+def test_what_is_wrong_with_a_message_is_definite_and_says_its_epoch(partition: str | None, code: int) -> None:
+    error = refused(Layout("t", partition=partition), 7, code, "x", size=9, partition=3)
+    if code in REFUSED or (code == -190 and partition):
+        assert isinstance(error, Definite)
+        assert error.evidence["epoch"] == 7
+    else:
+        assert error is None
+
+
+def test_a_prefix_is_of_the_id_alone_so_that_another_one_loses_no_progress() -> None:
+    output = OutputId("shop", "orders", "a" * 32)
+    assert transactional_id(output, "t", prefix="") == key_of(output, "t") == "shop:orders:t"
+    assert transactional_id(output, "t", prefix="team.") == "team.shop:orders:t"
