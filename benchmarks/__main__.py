@@ -20,21 +20,29 @@ from benchmarks.figures import Figure, markdown
 from benchmarks.machine import machine
 from benchmarks.room import room
 
-BENCHMARKS: Final = ("core", "timeline", "reclocking", "resume", "epoch", "throughput", "memory")
+BENCHMARKS: Final = ("core", "timeline", "reclocking", "resume", "epoch", "throughput", "memory", "formats", "kafka")
+APART: Final = ("kafka_large",)
+"""Those that take so long that they are only run when they are named."""
 RESULTS: Final = Path(__file__).resolve().parent.parent / "build" / "benchmarks"
 
 
 def _arguments() -> argparse.Namespace:
+    known = (*BENCHMARKS, *APART)
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure Tidegauge beside its peers.")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which of: {', '.join(BENCHMARKS)} (default: all)")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"which of: {', '.join(BENCHMARKS)} (default: these all); or {', '.join(APART)}",
+    )
     parser.add_argument("--quick", action="store_true", help="small sizes, to see it work; the figures mean nothing")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the JSON files")
     parser.add_argument("--scratch", help="folder for what is needed meanwhile (default: the temporary folder)")
     parser.add_argument("--alone", type=Path, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
-    unknown = [name for name in chosen.names if name not in BENCHMARKS]
+    unknown = [name for name in chosen.names if name not in known]
     if unknown:
-        parser.error(f"there is no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}")
+        parser.error(f"there is no benchmark {unknown[0]!r}; there are {', '.join(known)}")
     return chosen
 
 

@@ -23,10 +23,24 @@ from tidegauge.pipeline.read import read, read_arrow
 from tidegauge.pipeline.reclock import reclock_column
 from tidegauge.pipeline.resume import resume
 from tidegauge.remap.policy import Every, Manual
-from tidegauge.sinks import DeltaSink, ParquetSink
-from tidegauge.sources import Csv, FileSource, GeneratorSource, Json, Parquet
+from tidegauge.sinks import DeltaSink, KafkaSink, ParquetSink
+from tidegauge.sources import (
+    Avro,
+    Csv,
+    FileSource,
+    GeneratorSource,
+    Json,
+    KafkaSource,
+    Parquet,
+    Protobuf,
+    Raw,
+    Registry,
+    Text,
+    Topics,
+)
 
 __all__ = [
+    "Avro",
     "Csv",
     "Dataflow",
     "DeltaSink",
@@ -35,13 +49,20 @@ __all__ = [
     "FileSource",
     "GeneratorSource",
     "Json",
+    "KafkaSink",
+    "KafkaSource",
     "LocalEngine",
     "Manual",
     "Parquet",
     "ParquetSink",
+    "Protobuf",
+    "Raw",
+    "Registry",
     "SparkEngine",
     "Stream",
+    "Text",
     "TidegaugeError",
+    "Topics",
     "bindings",
     "compact",
     "epochs",

@@ -21,9 +21,10 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tests.warm import Warm
@@ -101,9 +102,9 @@ def agrees(expected: str, got: str) -> bool:
 
 
 class Play:
-    """One page being played in a folder."""
+    """One page being played in a folder. `given`: what its reader has in the environment."""
 
-    def __init__(self, page: Path, folder: Path, warm: Warm) -> None:
+    def __init__(self, page: Path, folder: Path, warm: Warm, given: Mapping[str, str] = MappingProxyType({})) -> None:
         self.page = page
         self.folder = folder
         self.warm = warm
@@ -116,6 +117,7 @@ class Play:
             "COLUMNS": "300",
             "NO_COLOR": "1",
             "PYTHONDONTWRITEBYTECODE": "1",
+            **given,
         }
 
     def play(self) -> int:

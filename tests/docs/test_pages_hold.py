@@ -8,6 +8,8 @@ import pytest
 from tests.docs.pages import ROOT, Play, agrees, blocks, commands
 from tests.warm import Warm
 
+from tidegauge.testing import Endpoint
+
 HOW_TO = ROOT / "docs" / "how-to"
 ON_SPARK = [ROOT / "README.md", HOW_TO / "transform.md"]
 LOCAL = [
@@ -22,10 +24,12 @@ LOCAL = [
     HOW_TO / "reclock-your-own-data.md",
     HOW_TO / "run-as-batch-or-service.md",
     HOW_TO / "test-a-flow.md",
+    HOW_TO / "test-with-kafka.md",
     HOW_TO / "trace-a-row.md",
     HOW_TO / "when-something-fails.md",
 ]
-NOT_PLAYED = {HOW_TO / "run-on-a-cluster.md", HOW_TO / "postgres-store.md"}
+ON_KAFKA = [HOW_TO / "move-from-a-spark-checkpoint.md", HOW_TO / "read-from-kafka.md"]
+NOT_PLAYED = {HOW_TO / "run-on-a-cluster.md", HOW_TO / "postgres-store.md", HOW_TO / "write-to-kafka.md"}
 
 
 @pytest.mark.parametrize(
@@ -39,8 +43,21 @@ def test_what_the_page_shows_happens(page: Path, tmp_path: Path, warm: Warm) -> 
     assert Play(page, folder, warm).play() >= 3
 
 
+@pytest.mark.parametrize("page", ON_KAFKA, ids=lambda page: page.stem)
+def test_what_the_page_shows_of_kafka_happens(
+    page: Path, tmp_path: Path, warm: Warm, kafka_broker: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA", kafka_broker.servers)
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    assert Play(page, folder, warm, {"KAFKA": kafka_broker.servers}).play() >= 3
+
+
 def test_every_page_of_the_how_to_guides_is_played() -> None:
-    assert set(HOW_TO.glob("*.md")) == {page for page in [*ON_SPARK, *LOCAL] if page.parent == HOW_TO} | NOT_PLAYED
+    assert (
+        set(HOW_TO.glob("*.md"))
+        == {page for page in [*ON_SPARK, *LOCAL, *ON_KAFKA] if page.parent == HOW_TO} | NOT_PLAYED
+    )
 
 
 def test_a_command_is_split_from_what_it_prints() -> None:
