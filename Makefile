@@ -31,12 +31,11 @@ lint: setup ## style, format, import contracts, generated pages
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/error_page.py --check
 
-types: setup ## mypy strict and pyright
-	$(BIN)/mypy
-	$(BIN)/pyright
+types: setup ## mypy strict and pyright, side by side
+	@$(BIN)/mypy & mypy=$$!; $(BIN)/pyright && wait $$mypy
 
-unit: setup postgres kafka ## tests and doctests, two at a time
-	$(BIN)/pytest -n 2 --dist loadgroup -q
+unit: setup postgres kafka ## tests and doctests, three at a time: many of them wait for a disk, a server or a process
+	$(BIN)/pytest -n 3 --dist loadgroup -q
 
 soak: kafka ## ten minutes of killed brokers and drivers; SOAK='--seed N --seconds S' sets it
 	$(BIN)/python -m tests.pipeline.kafka.soak $(SOAK)
