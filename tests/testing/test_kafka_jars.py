@@ -17,7 +17,7 @@ from tests.kafka import present
 
 from tidegauge.errors.engine import JavaMissing
 from tidegauge.errors.testing import JarsNotFetched, WrongJar
-from tidegauge.testing.jars import cache, class_path, pins
+from tidegauge.testing.jars import CONNECTOR, cache, class_path, pins
 
 SMALL = ("jspecify-1.0.0.jar", "kafka-tools-api-4.1.1.jar", "slf4j-api-1.7.36.jar")
 """What the tests fetch."""
@@ -136,6 +136,14 @@ def test_an_address_where_nobody_answers_is_an_error_that_says_what_to_do(enviro
     with pytest.raises(JarsNotFetched, match=r"TG-0881: .*Connection refused") as raised:
         class_path(environ={**environ, "TIDEGAUGE_MAVEN": "http://127.0.0.1:9/?a=1&b=<x>"})
     assert "copy the folder from a machine that has it" in str(raised.value)
+
+
+def test_the_connector_is_a_set_of_its_own_with_a_folder_of_its_own(environ: Mapping[str, str]) -> None:
+    with pytest.raises(JarsNotFetched, match=re.escape("spark-kafka-4.2.0")) as raised:  # the mirror has none of it
+        class_path(CONNECTOR, environ=environ)
+    assert "spark-sql-kafka-0-10_2.13;4.2.0" in raised.value.summary
+    assert names(cache(environ, CONNECTOR)) == set()
+    assert names(cache(environ)) == pins().keys() - set(SMALL)
 
 
 def test_a_cache_that_cannot_be_made_is_an_error_that_names_it(environ: Mapping[str, str], tmp_path: Path) -> None:

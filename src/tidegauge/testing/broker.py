@@ -53,6 +53,15 @@ def free_ports() -> Ports:
     return Ports(*found)
 
 
+def _name(unique: uuid.UUID) -> str:
+    """Return a cluster's name. One that begins with `-` Kafka's tool would take for an option.
+
+    >>> _name(uuid.UUID(int=0xF8 << 120))
+    '_AAAAAAAAAAAAAAAAAAAAA'
+    """
+    return urlsafe_b64encode(unique.bytes).decode().rstrip("=").replace("-", "_")
+
+
 class KafkaBroker:
     """One broker, started by `with` or `start`.
 
@@ -194,8 +203,7 @@ class KafkaBroker:
 
     def _format(self, kept: Kept, java: list[str]) -> None:
         """Make an empty data folder with the cluster's name in it."""
-        name = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        tool = ["kafka.tools.StorageTool", "format", "-t", name, "-c", self._configured(kept.folder)]
+        tool = ["kafka.tools.StorageTool", "format", "-t", _name(uuid.uuid4()), "-c", self._configured(kept.folder)]
         if (status := kept.ask("run", *java, *tool)) != 0:
             raise self._failed(kept, f"could not be set up (status {status})", 0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import subprocess
 import sys
@@ -131,6 +132,19 @@ def test_a_read_that_was_given_up_leaves_no_consumer_behind(kafka_broker: Endpoi
     assert len(read(source, split, bad.append)) == 3
     assert [(record.position, record.raw) for record in bad] == [(3, b"bad")]
     assert kept() == 1
+
+
+def test_messages_are_read_without_work_for_the_garbage_collector(kafka_broker: Endpoint, topic: str) -> None:
+    write(kafka_broker, topic, numbers(range(20_000)))
+    source: Source = KafkaSource(kafka_broker.servers, topic=topic, format=tg.Raw())
+    bound, slices = bind(Bound(), source.probe(Bound(), now=NOW), source)
+    [split] = source.plan(slices, bound)
+    counts = []
+    for _again in range(2):  # the first time modules are loaded
+        before = sum(generation["collections"] for generation in gc.get_stats())
+        assert sum(batch.num_rows for batch in source.read(split, fails)) == 20_000
+        counts.append(sum(generation["collections"] for generation in gc.get_stats()) - before)
+    assert counts[-1] < 10
 
 
 def test_keys_have_a_format_of_their_own_and_a_bad_one_makes_a_bad_record(kafka_broker: Endpoint, topic: str) -> None:

@@ -105,7 +105,7 @@ def eventually(condition: Callable[[], bool], *, within: float = 30.0) -> None:
         time.sleep(0.02)
 
 
-def bind(bound: Bound, probe: Probe, source: KafkaSource) -> tuple[Bound, list[Slice]]:
+def bind(bound: Bound, probe: Probe, source: Source) -> tuple[Bound, list[Slice]]:
     """What is bound after a probe, and the slices of that epoch."""
     ranges = probe.upper.since(bound.frontier)
     slices = [Slice("it", 0, partition, lower, upper) for partition, (lower, upper) in ranges.items()]

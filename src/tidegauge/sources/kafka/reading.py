@@ -34,9 +34,9 @@ BATCH: Final = 10_000
 GULP: Final = 500
 """Messages taken from the consumer at once, and forgotten before the next. Python's garbage collector looks at young
 objects when there are 700 more of them: below that it has nothing to do, above it messages cost twice as much."""
-BATCH_BYTES: Final = 8 << 20
+BATCH_BYTES: Final = 4 << 20
 """About how many bytes a batch has, at most; the first batch is small, and finds out what messages weigh."""
-QUEUE_KB: Final = 32 << 10
+QUEUE_KB: Final = 8 << 10
 """Kilobytes that a consumer keeps ahead."""
 PATIENCE: Final = 30.0
 """Seconds without any progress after which a read is given up, to be tried again."""
@@ -54,8 +54,8 @@ OURS: Final[dict[str, Value]] = {
     "fetch_wait_max_ms": 20,
     "fetch_error_backoff_ms": 100,
     "fetch_queue_backoff_ms": 10,
-    "fetch_max_bytes": 16 << 20,
-    "max_partition_fetch_bytes": 4 << 20,
+    "fetch_max_bytes": 8 << 20,
+    "max_partition_fetch_bytes": 1 << 20,
     "reconnect_backoff_max_ms": 1000,
 }
 """How a consumer is set up, unless the user says otherwise."""
