@@ -23,7 +23,7 @@ from tidegauge.pipeline.engine.spark import SparkEngine
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["measure"]
+__all__ = ["PHASES", "Phases", "epochs", "measure"]
 
 ROWS: Final = 10
 _GOALS: Final = {1: Goal("ratio", "<=", 0.7), 3: Goal("ratio", "<=", 1 / 3)}
@@ -61,20 +61,26 @@ class Phases:
         return {name: round(statistics.median(samples), 2) for name, samples in self.samples.items()}
 
 
-def _epochs(folder: Path, wait: Callable[[int], None], *, warm: int, count: int, seen: Phases | None) -> list[float]:
-    """Land files one by one; return the milliseconds each took, without the first `warm`."""
+def epochs(
+    bring: Callable[[int], object], wait: Callable[[int], None], *, warm: int, count: int, seen: Phases | None
+) -> list[float]:
+    """Bring the rows of one epoch after another; return the milliseconds each took, without the first `warm`."""
     taken = []
     for number in range(warm + count):
         if seen is not None:
             seen.at = {}
         begun = time.perf_counter()
-        land(folder, f"{number:06d}.jsonl", lines(number * ROWS, ROWS))
+        bring(number)
         wait(number)
         if number >= warm:
             taken.append((time.perf_counter() - begun) * 1000)
             if seen is not None:
                 seen.epoch(begun)
     return taken
+
+
+def _landing(folder: Path) -> Callable[[int], None]:
+    return lambda number: land(folder, f"{number:06d}.jsonl", lines(number * ROWS, ROWS))
 
 
 def _ours(
@@ -86,8 +92,12 @@ def _ours(
     engine = SparkEngine(session)
     driver = Driver(flow(source, target, outputs=outputs, sink=sink), engine, env=Env(point=seen.point))
     try:
-        return _epochs(
-            source, lambda n: driver.wait_published(n + 1), warm=room.size(5, 3), count=room.size(15, 5), seen=seen
+        return epochs(
+            _landing(source),
+            lambda n: driver.wait_published(n + 1),
+            warm=room.size(5, 3),
+            count=room.size(15, 5),
+            seen=seen,
         )
     finally:
         driver.stop()
@@ -99,7 +109,9 @@ def _theirs(room: Room, session: SparkSession, *, outputs: int) -> list[float]:
     source.mkdir()
     queries = Queries.start(session, source, target, outputs=outputs, once=False)
     try:
-        return _epochs(source, queries.wait_committed, warm=room.size(5, 3), count=room.size(15, 5), seen=None)
+        return epochs(
+            _landing(source), queries.wait_committed, warm=room.size(5, 3), count=room.size(15, 5), seen=None
+        )
     finally:
         queries.stop()
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import pyarrow as pa
+import pyarrow.compute
 
 import tidegauge as tg
 from benchmarks.data import COLUMNS, LARGE, PAGES
@@ -16,27 +18,61 @@ from tidegauge.pipeline.board import Board
 from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.job import Engine, EpochJob, JobResult, OutputPlan
 from tidegauge.pipeline.runner import Runner
+from tidegauge.sources.protocol import Source
 
-__all__ = ["TICK", "Driver", "Recording", "flow"]
+__all__ = ["TICK", "Driver", "Recording", "flow", "flow_of", "large", "pages"]
 
 TICK: Final = 0.01
+
+pc: Final[Any] = pyarrow.compute  # its functions are made at run time, which type checkers cannot see
 
 
 def flow(
     source: Path, target: Path, *, outputs: int, sink: Literal["delta", "parquet"] = "delta", raw: bool = False
 ) -> Dataflow:
+    """Return the flow over the files of a folder, see `flow_of`."""
+    files = tg.FileSource(f"{source}/*.jsonl", format=tg.Json(COLUMNS))
+    return flow_of(files, target, outputs=outputs, sink=sink, raw=raw)
+
+
+def flow_of(
+    source: Source,
+    target: Path,
+    *,
+    outputs: int,
+    sink: Literal["delta", "parquet"] = "delta",
+    raw: bool = False,
+    arrow: bool = False,
+) -> Dataflow:
     """Return the flow that the queries of `streaming` are the peer of: raw rows, and two filters with selections.
 
-    raw: the other outputs hold all rows too, so that no row passes through the JVM.
+    raw: the other outputs hold all rows too, so that no row passes through the JVM. arrow: filters and selections are
+    functions of Arrow batches instead of SQL, with the same end.
     """
     made = tg.Dataflow("bench", store=f"sqlite:///{target}/store.db", tick=TICK)
-    orders = made.source("orders", tg.FileSource(f"{source}/*.jsonl", format=tg.Json(COLUMNS)))
-    some = [orders.filter(condition).select(*columns) for condition, columns in (LARGE, PAGES)]
+    orders = made.source("orders", source)
+    if arrow:
+        some = [orders.map_batches(large), orders.map_batches(pages)]
+    else:
+        some = [orders.filter(condition).select(*columns) for condition, columns in (LARGE, PAGES)]
     streams = [orders] * 3 if raw else [orders, *some]
     for number, stream in enumerate(streams[:outputs]):
         path = str(target / f"table-{number}")
         made.sink(f"output-{number}", stream, tg.DeltaSink(path) if sink == "delta" else tg.ParquetSink(path))
     return made
+
+
+def large(orders: pa.RecordBatch) -> pa.RecordBatch:
+    """`LARGE`, as a function."""
+    some = orders.filter(pc.greater(orders["amount"], 900))
+    gross = pc.multiply(some["amount"], 1.2)
+    return pa.RecordBatch.from_arrays([some["id"], some["user"], gross], names=["id", "user", "gross"])
+
+
+def pages(orders: pa.RecordBatch) -> pa.RecordBatch:
+    """`PAGES`, as a function."""
+    some = orders.filter(pc.starts_with(orders["page"], "/checkout"))
+    return some.select(["id", "at", "page"])
 
 
 class Recording:
@@ -81,6 +117,8 @@ class Driver:
     def __init__(self, made: Dataflow, engine: Engine, *, env: Env | None = None) -> None:
         self._published = threading.Condition()
         self._upper = 0
+        self.seen: Final[list[tuple[int, float]]] = []
+        """How far it was published, and when this was seen (`time.time`)."""
         self._error: BaseException | None = None
         self._pool = ThreadPoolExecutor(len(made.sources) + 1)
         self._runner = Runner(made, engine, env=env or Env(), spawn=self._pool.submit, watch=self._changed)
@@ -92,6 +130,7 @@ class Driver:
         if board.published != self._upper:
             with self._published:
                 self._upper = board.published
+                self.seen.append((board.published, time.time()))
                 self._published.notify_all()
 
     def _run(self) -> None:

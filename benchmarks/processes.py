@@ -22,23 +22,32 @@ Kind: TypeAlias = Literal["driver", "jvm", "worker"]
 def family() -> dict[int, Kind]:
     """Return the processes under this one, itself included, by pid."""
     children: dict[int, list[int]] = {}
-    names: dict[int, str] = {}
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
             continue
         try:
-            name, _, rest = (folder / "stat").read_text().partition("(")[2].rpartition(")")
+            rest = (folder / "stat").read_text().rpartition(")")[2]
         except OSError:  # it has ended meanwhile
             continue
-        names[int(folder.name)] = name
         children.setdefault(int(rest.split()[1]), []).append(int(folder.name))
     found: dict[int, Kind] = {}
     waiting = [os.getpid()]
     while waiting:
         pid = waiting.pop()
-        found[pid] = "driver" if pid == os.getpid() else "jvm" if names.get(pid) == "java" else "worker"
+        found[pid] = "driver" if pid == os.getpid() else "jvm" if _program(pid) == "java" else "worker"
         waiting += children.get(pid, [])
     return found
+
+
+def _program(pid: int) -> str:
+    """Return the program that a process runs.
+
+    Its name would not do: when a JVM starts a process, that shares its memory and has the name of a thread at first.
+    """
+    try:
+        return Path(f"/proc/{pid}/exe").readlink().name
+    except OSError:
+        return ""
 
 
 def _field(path: str, key: str) -> int:

@@ -1,4 +1,4 @@
-"""The peer: Spark Structured Streaming, from JSON files to Parquet, one query an output.
+"""The peer: Spark Structured Streaming to Parquet, one query an output.
 
 It gets what suits it: a declared schema, a trigger without pause, no state store, the fast path for timestamps, a
 schema file and a checkpoint on the same disk. A micro-batch is committed when its entry is in the sink's metadata
@@ -8,7 +8,7 @@ log: that is what readers of the folder go by.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from benchmarks.data import COLUMNS, LARGE, PAGES
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = ["Queries", "table_rows"]
@@ -24,19 +24,26 @@ __all__ = ["Queries", "table_rows"]
 
 @dataclass(slots=True)
 class Queries:
-    """Structured Streaming queries over one folder, running together in one session."""
+    """Structured Streaming queries over one source, running together in one session."""
 
     queries: list[StreamingQuery]
     tables: list[Path]
 
     @staticmethod
     def start(session: SparkSession, source: Path, target: Path, *, outputs: int, once: bool) -> Queries:
+        """Start queries over the files of a folder, see `over`."""
+        return Queries.over(
+            lambda: session.readStream.schema(COLUMNS).json(str(source)), target, outputs=outputs, once=once
+        )
+
+    @staticmethod
+    def over(read: Callable[[], DataFrame], target: Path, *, outputs: int, once: bool) -> Queries:
         """Start one query for each of the first `outputs` outputs; `once`: all that is there, and no more."""
         steps = (None, LARGE, PAGES)[:outputs]
         tables = [target / f"table-{i}" for i in range(outputs)]
         queries = []
         for number, step in enumerate(steps):
-            frame = session.readStream.schema(COLUMNS).json(str(source))
+            frame = read()
             if step is not None:
                 frame = frame.filter(step[0]).selectExpr(*step[1])
             writer = frame.writeStream.format("parquet").option("checkpointLocation", str(target / f"log-{number}"))

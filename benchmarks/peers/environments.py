@@ -11,8 +11,9 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,27 +29,33 @@ class Missing(Exception):
     """A peer cannot be had here; the text says why."""
 
 
-def bytewax_python() -> Path:
+def bytewax_python(*, reads_kafka: bool = False) -> Path:
     """Return the interpreter of the environment that has bytewax; make the environment first where there is none.
 
-    Raises Missing when no Python fits, or pip cannot install it.
+    reads_kafka: with the client and the Parquet writer that we have, in the same releases. Raises Missing when no
+    Python fits, or pip cannot install it.
     """
-    folder = _ROOT / "build" / "benchmarks" / f"bytewax-{BYTEWAX}"
+    wanted = {"bytewax.operators": f"bytewax=={BYTEWAX}"}
+    if reads_kafka:
+        wanted["pyarrow.parquet"] = f"pyarrow=={version('pyarrow')}"
+        wanted["bytewax.connectors.kafka"] = f"bytewax[kafka]=={BYTEWAX}"
+        wanted["confluent_kafka"] = f"confluent-kafka=={version('confluent-kafka')}"
+    folder = _ROOT / "build" / "benchmarks" / f"bytewax-{BYTEWAX}{'-kafka' * reads_kafka}"
     python = folder / "bin" / "python"
-    if not _works(python):
+    if not _works(python, wanted):
         base = sys.executable if sys.version_info < (3, 13) else next(filter(None, map(shutil.which, _PYTHONS)), None)
         if base is None:
             raise Missing(f"bytewax {BYTEWAX} needs one of {', '.join(sorted(_PYTHONS))}, and none is on the path")
         print(f"  making {folder} for bytewax {BYTEWAX}, which pip fetches", file=sys.stderr, flush=True)
         _call([base, "-m", "venv", "--clear", str(folder)])
-        _call([str(python), "-m", "pip", "install", "--quiet", "--only-binary", ":all:", f"bytewax=={BYTEWAX}"])
-        if not _works(python):
+        _call([str(python), "-m", "pip", "install", "--quiet", "--only-binary", ":all:", *wanted.values()])
+        if not _works(python, wanted):
             raise Missing(f"bytewax {BYTEWAX} was installed into {folder} and cannot be imported")
     return python
 
 
-def _works(python: Path) -> bool:
-    command = [str(python), "-c", "import bytewax.operators"]
+def _works(python: Path, modules: Iterable[str]) -> bool:
+    command = [str(python), "-c", f"import {', '.join(modules)}"]
     return python.exists() and subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 

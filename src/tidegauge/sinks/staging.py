@@ -35,7 +35,7 @@ from tidegauge.sinks.protocol import StagedFile
 __all__ = ["FILE_BYTES", "GROUP_BYTES", "GROUP_ROWS", "ParquetStager", "check_span", "staged_status"]
 
 GROUP_ROWS: Final = 128 * 1024
-GROUP_BYTES: Final = 64 << 20
+GROUP_BYTES: Final = 32 << 20
 """A row group is written when so many rows, or so many bytes in memory, have come together."""
 FILE_BYTES: Final = 256 << 20
 """A file that has grown past this is finished and the next one begun."""
