@@ -123,7 +123,7 @@ def session_at(url: str) -> Any:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.executor.memory": "512m",
-        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.sql.session.timeZone": "America/New_York",
         "spark.sql.shuffle.partitions": "4",
         "spark.log.level": "ERROR",
