@@ -99,7 +99,7 @@ def test_a_paused_broker_answers_nothing_until_it_goes_on(own_broker: KafkaBroke
     assert admin.list_topics(timeout=10).brokers
     own_broker.pause()
     assert own_broker.running
-    with pytest.raises(KafkaException, match="Timed out|transport failure"):  # as the client was connected, or not
+    with pytest.raises(KafkaException, match=r"Timed out|transport failure"):  # as the client was connected, or not
         admin.list_topics(timeout=0.2)
     own_broker.resume()
     assert admin.list_topics(timeout=10).brokers
