@@ -32,7 +32,16 @@ from tidegauge.sinks.columns import EPOCH, fit, rows_schema
 from tidegauge.sinks.location import inside, make_folder, synchronise, writing
 from tidegauge.sinks.protocol import StagedFile
 
-__all__ = ["FILE_BYTES", "GROUP_BYTES", "GROUP_ROWS", "ParquetStager", "check_span", "staged_status"]
+__all__ = [
+    "FILE_BYTES",
+    "GROUP_BYTES",
+    "GROUP_ROWS",
+    "ParquetStager",
+    "check_span",
+    "claimed",
+    "staged_status",
+    "stem_of",
+]
 
 GROUP_ROWS: Final = 128 * 1024
 GROUP_BYTES: Final = 32 << 20
@@ -50,14 +59,10 @@ class ParquetStager:
     """A `Stager` into the folder `prefix` of the table's folder `table`. `schema` is the rows', `_epoch` included."""
 
     def __init__(self, table: str, prefix: str, schema: pa.Schema, *, job: str, task: int) -> None:
-        if _JOB.fullmatch(job) is None:
-            raise InvalidArgument(parameter="job", value=job, expected="32 hex digits")
-        if task < 0:
-            raise InvalidArgument(parameter="task", value=task, expected="a number from 0")
+        self._stem = stem_of(job, task)
         self._table = table
         self._prefix = prefix
         self._columns = rows_schema(schema)
-        self._stem = f"part-{job}-{task:05d}"
         self._number = 0
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0
@@ -125,21 +130,10 @@ class ParquetStager:
             self._finish_file()
 
     def _claim(self) -> Path:
-        """Create the next file that nobody has.
-
-        An earlier attempt of this task may have left files, or still be writing: creation is exclusive, so it
-        keeps its own, and what it wrote is never committed.
-        """
-        make_folder(self._folder)
-        while True:
-            path = self._folder / f"{self._stem}-{self._number:03d}.parquet"
-            self._number += 1
-            try:
-                path.touch(exist_ok=False)
-            except FileExistsError:
-                continue
-            self._names.append(path.name)
-            return path
+        """Create the next file that nobody has."""
+        path, self._number = claimed(self._folder, self._stem, ".parquet", self._number)
+        self._names.append(path.name)
+        return path
 
     def _finish_file(self) -> None:
         if self._open is None:
@@ -191,6 +185,32 @@ class _OpenFile:
             self._writer.close()
         with suppress(OSError):
             self._out.close()
+
+
+def stem_of(job: str, task: int) -> str:
+    """Return how the names of a task's files begin. Raises `InvalidArgument`."""
+    if _JOB.fullmatch(job) is None:
+        raise InvalidArgument(parameter="job", value=job, expected="32 hex digits")
+    if task < 0:
+        raise InvalidArgument(parameter="task", value=task, expected="a number from 0")
+    return f"part-{job}-{task:05d}"
+
+
+def claimed(folder: Path, stem: str, suffix: str, number: int) -> tuple[Path, int]:
+    """Create the next file that nobody has, from `number` on; return it and the number after its own.
+
+    An earlier attempt of this task may have left files, or still be writing: creation is exclusive, so it keeps its
+    own, and what it wrote is never committed.
+    """
+    make_folder(folder)
+    while True:
+        path = folder / f"{stem}-{number:03d}{suffix}"
+        number += 1
+        try:
+            path.touch(exist_ok=False)
+        except FileExistsError:
+            continue
+        return path, number
 
 
 def _repetitive(group: pa.Table) -> Any:

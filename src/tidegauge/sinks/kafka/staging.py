@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import heapq
 import os
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -32,12 +31,12 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute
 
-from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.sinks import MisplacedRows
 from tidegauge.sinks.columns import EPOCH, fit, rows_schema
 from tidegauge.sinks.kafka.messages import Layout
-from tidegauge.sinks.location import inside, make_folder, synchronise, writing
+from tidegauge.sinks.location import inside, synchronise, writing
 from tidegauge.sinks.protocol import StagedFile
+from tidegauge.sinks.staging import claimed, stem_of
 
 __all__ = ["STAGED", "MessageStager", "merged"]
 
@@ -45,7 +44,6 @@ pc: Final[Any] = pyarrow.compute  # its functions are made at run time, which ty
 
 STAGED: Final = "_staged"
 
-_JOB: Final = re.compile(r"[0-9a-f]{32}")
 _GROUP_ROWS: Final = 128 * 1024
 _GROUP_BYTES: Final = 32 << 20
 """What comes together in memory before it is sorted and written: so many rows, or so many bytes."""
@@ -60,16 +58,12 @@ class MessageStager:
     """A `Stager` into the folder `folder`. `schema` is the rows', `_epoch` included."""
 
     def __init__(self, folder: str, layout: Layout, schema: pa.Schema, *, job: str, task: int) -> None:
-        if _JOB.fullmatch(job) is None:
-            raise InvalidArgument(parameter="job", value=job, expected="32 hex digits")
-        if task < 0:
-            raise InvalidArgument(parameter="task", value=task, expected="a number from 0")
+        self._stem = stem_of(job, task)
         self._root = folder
         self._layout = layout
         self._columns = rows_schema(schema)
         self._messages = layout.schema(self._columns)
         self._prefix = f"{STAGED}/{job}"
-        self._stem = f"part-{job}-{task:05d}"
         self._number = 0
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0
@@ -142,16 +136,9 @@ class MessageStager:
 
     def _claim(self) -> Path:
         """Create the next file that nobody has: an earlier attempt of this task keeps its own."""
-        make_folder(self._folder)
-        while True:
-            path = self._folder / f"{self._stem}-{self._number:03d}.arrow"
-            self._number += 1
-            try:
-                path.touch(exist_ok=False)
-            except FileExistsError:
-                continue
-            self._names.append(path.name)
-            return path
+        path, self._number = claimed(self._folder, self._stem, ".arrow", self._number)
+        self._names.append(path.name)
+        return path
 
     def _finish(self) -> None:
         if self._open is not None:
