@@ -68,12 +68,12 @@ class ReadFailed(Transient):
 
 
 class JavaMissing(TidegaugeError):
-    """Spark needs a Java that is not there."""
+    """Spark, or the kit with a Kafka broker for tests, needs a Java that is not there."""
 
     code = "TG-0505"
-    what = "{found}; Spark needs Java 17 or newer. Install it: {install}"
+    what = "{found}; {who} needs Java 17 or newer. Install it: {install}"
     cause = "Java is not installed, or JAVA_HOME or PATH lead to another one"
-    remedy = "install Java and start again, or run flows of Arrow functions on the local engine"
+    remedy = "install Java and start again; flows of Arrow functions run on the local engine without it"
 
 
 class ExpressionFailed(Definite):

@@ -7,6 +7,7 @@ from tidegauge.errors.base import TidegaugeError, Transient
 __all__ = [
     "FormatPackageMissing",
     "InvalidMessageSchema",
+    "NamesAlike",
     "RegistryFailed",
     "RegistryUnreachable",
     "SchemaWithoutColumns",
@@ -31,7 +32,10 @@ class InvalidMessageSchema(TidegaugeError):
     code = "TG-0841"
     what = "the {kind} schema is not valid: {detail}"
     cause = "a schema of another kind, or one that was cut or edited by hand"
-    remedy = "pass the schema as its own tools accept it"
+    remedy = (
+        "pass an Avro schema as an .avsc file has it; of Protobuf the class that protoc generates, or a message's "
+        "name and the bytes that protoc --include_imports --descriptor_set_out=FILE writes"
+    )
 
 
 class FormatPackageMissing(TidegaugeError):
@@ -68,3 +72,12 @@ class UnknownSchemaId(TidegaugeError):
     what = "the schema registry {url} has no schema {id}"
     cause = "the message was written with another registry, or the schema was deleted for good"
     remedy = "register the schema under this id again, or collect such records with the source's errors stream"
+
+
+class NamesAlike(TidegaugeError):
+    """Two columns that a table cannot tell apart."""
+
+    code = "TG-0846"
+    what = "{where} has two columns whose names are alike, {first!r} and {second!r}"
+    cause = "tables do not tell upper from lower case in names, and have each name once"
+    remedy = "declare the columns, or a schema that names one of them otherwise; or read the messages with tg.Raw()"

@@ -12,6 +12,7 @@ __all__ = [
     "ConnectorMissing",
     "KafkaFailed",
     "KafkaMissing",
+    "KeyAndValueClash",
     "MessageTooLarge",
     "NoTopicMatches",
     "NothingToInfer",
@@ -82,9 +83,10 @@ class BrokerUnreachable(Transient):
     patient = True
     what = "no Kafka broker answers at {servers}: {detail}"
     cause = (
-        "a wrong address or port, a broker that is down, a network between, or one that speaks SSL where we do not"
+        "a wrong address or port, a broker that is down, a network between, one that speaks SSL where we do not, or "
+        "one before Kafka 0.10"
     )
-    remedy = "check the address, and 'security.protocol' in 'settings'; it is tried again by itself"
+    remedy = "check the address, and 'security.protocol' in 'settings'; a flow that runs tries again by itself"
 
 
 class BrokerRefusesUs(Transient):
@@ -94,7 +96,7 @@ class BrokerRefusesUs(Transient):
     patient = True
     what = "the Kafka broker at {servers} does not let us in: {detail}"
     cause = "a wrong user name, password or mechanism, or a certificate that one side does not trust"
-    remedy = "check the sasl.* and ssl.* settings and what their references lead to; it is tried again by itself"
+    remedy = "check the sasl.* and ssl.* settings, and their references; a flow that runs tries again by itself"
 
 
 class BrokerForbids(Transient):
@@ -104,7 +106,10 @@ class BrokerForbids(Transient):
     patient = True
     what = "the Kafka broker at {servers} does not allow us to {doing}: {detail}"
     cause = "the user of this connection lacks a permission (an ACL)"
-    remedy = "allow it: READ and DESCRIBE on the topic, READ on the group; it is tried again by itself"
+    remedy = (
+        "allow that; a source needs READ and DESCRIBE on its topics and READ on its group; a flow that runs tries "
+        "again by itself"
+    )
 
 
 class TopicUnknown(Transient):
@@ -143,8 +148,8 @@ class RecordsLost(Definite):
 
     code = "TG-0812"
     what = (
-        "the records {asked} to {there} of {partition} are lost to source {source!r}: it asked for those from "
-        "{asked} on, and the broker has those from {there} to {end}"
+        "the records of {partition} from offset {asked} to before {there} are lost to source {source!r}: it asked "
+        "for those from {asked} on, and the broker has those from {there} to before {end}"
     )
     cause = "retention (or somebody) deleted them before they were read"
     remedy = (
@@ -193,14 +198,14 @@ class KafkaFailed(Transient):
     patient = True
     what = "Kafka at {servers} failed to {doing}: {detail}"
     cause = "a broker that is starting, stopping or overloaded"
-    remedy = "it is tried again by itself; if it stays, look into the broker's log"
+    remedy = "a flow that runs tries again by itself; if it stays, look into the broker's log"
 
 
 class RangeOvertaken(Transient):
     """Retention has overtaken a task whose source goes on without what is lost."""
 
     code = "TG-0817"
-    what = "the records {asked} to {there} of {partition} went while a task was to read them"
+    what = "the records of {partition} from offset {asked} to before {there} went while a task was to read them"
     cause = "retention (or somebody) deleted them after the task was planned"
     remedy = "the task is planned again by itself, without them: they are then a row of the view gaps"
 
@@ -212,6 +217,18 @@ class NothingToInfer(Transient):
     what = "no columns can be inferred from {topics}: there is no message that tells of any"
     cause = "empty topics, or messages of another format"
     remedy = "declare the columns in the format, like format=Json('id long, user string'), or produce a message"
+
+
+class KeyAndValueClash(Transient):
+    """A column that the key and the value both have."""
+
+    code = "TG-0819"
+    what = "the key and the value of the messages of {topics} both have columns named {columns}"
+    cause = "a table has a name once, in upper or lower case; columns that are not declared are those of the messages"
+    remedy = (
+        "declare in key= or in format= columns that the other one does not have, like key=Json('order_id long'); or "
+        "leave out key= and read the raw key with metadata=True, as the column _key"
+    )
 
 
 class ConnectorMissing(TidegaugeError):

@@ -1,4 +1,4 @@
-"""TG-086x and TG-087x: writing to Kafka.
+"""TG-086x, TG-087x and TG-089x: writing to Kafka.
 
 >>> print(TopicMissing(topic="orders", servers="localhost:9092"))
 TG-0860: the topic 'orders' is not there on localhost:9092
@@ -30,6 +30,7 @@ __all__ = [
     "TransactionTimeoutRefused",
     "TransactionTooLong",
     "TransactionsRefused",
+    "WriteForbidden",
     "WriterFenced",
 ]
 
@@ -49,10 +50,7 @@ class WriterFenced(TidegaugeError):
     code = "TG-0861"
     what = "the broker takes nothing more from this driver for the transactional id {id!r}: a newer one has it"
     cause = "another driver of this flow was started, or another flow of the same name writes to the same topic"
-    remedy = (
-        "let one driver run; flows of one name that are meant to write side by side need "
-        "KafkaSink(..., transactional_id_prefix=...) of their own"
-    )
+    remedy = "let one driver run; two flows that are meant to write to one topic side by side need names of their own"
 
 
 class TransactionTooLong(TidegaugeError):
@@ -226,3 +224,15 @@ class OutputTopicRecreated(TidegaugeError):
     what = "the topic {topic!r} was deleted and made anew while the flow wrote to it; it holds nothing of {output!r}"
     cause = "somebody recreated it, to empty it perhaps"
     remedy = "run again: the output is then written anew, from its first epoch"
+
+
+class WriteForbidden(Transient):
+    """A topic that this user may not write to."""
+
+    code = "TG-0890"
+    what = "the broker does not let us write to the topic {topic!r}, or to where its progress is: {detail}"
+    cause = "the user lacks a permission (an ACL)"
+    remedy = (
+        "allow WRITE and DESCRIBE on the topic, READ, WRITE and DESCRIBE on the progress topic, and WRITE and "
+        "DESCRIBE on the transactional id"
+    )

@@ -1,7 +1,13 @@
 """A schema registry for tests: a small HTTP server that speaks the part of the REST API that clients use.
 
 `/schemas/ids/{id}`, `/subjects/{subject}/versions` and `/subjects/{subject}/versions/{version}`, as documented for
-the Confluent Schema Registry. It keeps what it was asked, and can be told to answer anything else.
+the Confluent Schema Registry. It keeps what it was asked, and can be told to answer anything else: pages of other
+services, redirects, silence.
+
+It stands in for a real registry, because none comes as a package that Python and Java alone can run: Karapace is not
+on PyPI (it is built with Go, and names patched sources by their address), Apicurio's is put together by its own
+build, and Confluent's is in its own repository only. What is real is the other side: schemas are registered and
+messages written by Confluent's own client and serializers.
 """
 
 from __future__ import annotations

@@ -235,6 +235,45 @@ def test_a_value_without_a_place_is_a_bad_record_and_no_other_is(decode: Any) ->
     assert [(i, code) for i, code, _ in bad] == [(1, "TG-0323")]
 
 
+ATTRIBUTES = ["Clear", "HasField", "ListFields", "IsInitialized", "FromString", "SerializeToString", "DESCRIPTOR"]
+
+
+@pytest.mark.parametrize("syntax", ["proto2", "proto3"])
+def test_a_field_may_be_called_like_what_every_message_has(decode: Any, syntax: str) -> None:
+    names = [*ATTRIBUTES, "FindInitializationErrors", "__class__", "HasField_field", "value", "from", "None"]
+    made_of = file(syntax=syntax)
+    inner, outer = made_of.message_type.add(name="Inner"), made_of.message_type.add(name="Outer")
+    for name in names:
+        put(inner, name, Field.TYPE_STRING).proto3_optional = syntax == "proto3"
+        if syntax == "proto3":
+            inner.field[-1].oneof_index = len(inner.oneof_decl)
+            inner.oneof_decl.add(name=f"_{name}")
+    label = Field.LABEL_REQUIRED if syntax == "proto2" else Field.LABEL_OPTIONAL
+    put(outer, "id", Field.TYPE_INT32, label=label)
+    put(outer, "HasField", Field.TYPE_MESSAGE, ".shop.Inner")
+    put(outer, "ListFields", Field.TYPE_MESSAGE, ".shop.Inner", label=Field.LABEL_REPEATED)
+    absent = b"".join(bytes([number << 3 | 2, 1]) + name[:1].encode() for number, name in enumerate(names, 1))[3:]
+    value = b"\x08\x05" + bytes([0x12, len(absent)]) + absent + b"\x1a\x03\x0a\x01x"
+    rows, bad = decode(tg.Protobuf("shop.Outer", descriptor=files(made_of)), [value])
+    found = {name: None if i == 0 else name[:1] for i, name in enumerate(names)}
+    only = {name: "x" if i == 0 else None for i, name in enumerate(names)}
+    assert (rows, bad) == ([(0, {"id": 5, "HasField": found, "ListFields": [only]})], [])
+
+
+def test_a_type_that_only_has_the_name_of_a_known_one_is_a_message(decode: Any) -> None:
+    known = descriptor_pb2.FileDescriptorProto(name="own.proto", package="google.protobuf", syntax="proto3")
+    put(known.message_type.add(name="Timestamp"), "seconds", Field.TYPE_STRING)
+    put(known.message_type.add(name="Int64Value"), "number", Field.TYPE_INT64)
+    made_of = file(imports=("own.proto",))
+    order = made_of.message_type.add(name="Order")
+    put(order, "at", Field.TYPE_MESSAGE, ".google.protobuf.Timestamp")
+    put(order, "boxed", Field.TYPE_MESSAGE, ".google.protobuf.Int64Value")
+    rows, bad = decode(
+        tg.Protobuf("shop.Order", descriptor=files(known, made_of)), [b"\x0a\x03\x0a\x01x\x12\x02\x08\x05"]
+    )
+    assert (rows, bad) == ([(0, {"at": {"seconds": "x"}, "boxed": {"number": 5}})], [])
+
+
 def test_text_that_is_not_utf8_is_a_bad_record_in_both_syntaxes(decode: Any) -> None:
     for syntax in ("proto2", "proto3"):
         old = file(syntax=syntax)

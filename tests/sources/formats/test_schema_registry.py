@@ -55,8 +55,8 @@ def registry(_server: Served) -> Served:
     address = _server.url
     _server.__init__()  # type: ignore[misc]
     _server.url = address
-    client._schema.cache_clear()
-    client._client.cache_clear()
+    for kept in (client._schema, client._unknown, client._client):
+        kept.cache_clear()
     return _server
 
 
@@ -165,6 +165,23 @@ def test_a_process_asks_for_a_schema_once(decode: Any, registry: Served) -> None
     for avro in (tg.Avro(ORDER, registry=registry.url), tg.Avro(ORDER, registry=tg.Registry(registry.url))):
         assert len(decode(avro, values)[0]) == len(values)
     assert len(registry.asked) == 1
+
+
+def test_an_id_that_is_not_known_is_asked_for_again_only_after_a_while(
+    decode: Any, registry: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(client, "monotonic", lambda: now)
+    avro, value = tg.Avro(ORDER, registry=registry.url), message(1, ORDER, {"id": 1, "user": "ada"})
+    for _ in range(3):  # three batches, one request
+        [(_, code, _), *_] = decode(avro, [value, value])[1]
+        assert code == UnknownSchemaId.code
+    assert len(registry.asked) == 1
+    registry.register(ORDER)
+    assert len(decode(avro, [value])[1]) == 1
+    now += client.AGAIN
+    assert decode(avro, [value]) == ([(0, {"id": 1, "user": "ada"})], [])
+    assert len(registry.asked) == 2
 
 
 def test_confluents_serializer_writes_what_is_read(decode: Any, registry: Served) -> None:

@@ -14,17 +14,20 @@ Invariant: whether a row is bad depends on its own values, not on its neighbours
 from __future__ import annotations
 
 import binascii
+import sys
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
+from tidegauge.sources.formats.decimals import beyond_each
 from tidegauge.sources.formats.gather import Refused, in_pieces
 from tidegauge.sources.formats.records import Mask
 
-__all__ = ["Leaf", "cast_each", "converted", "from_base64", "from_text"]
+__all__ = ["Leaf", "cast_each", "converted", "from_base64", "from_text", "has_number", "overflows"]
 
 pc: Any = pyarrow.compute
 
@@ -72,6 +75,9 @@ def from_text(array: Any, target: Any) -> tuple[Any, Mask]:
         zoned = pa.timestamp(target.unit, "UTC")
         values, bad = cast_each(_in_utc(text, target.unit), zoned)
         return values.cast(target), bad
+    if pa.types.is_decimal(target) and (beyond := beyond_each(text)).any():
+        values, bad = cast_each(pc.if_else(pa.array(beyond), None, text), target)
+        return values, bad | beyond
     return cast_each(text, target)
 
 
@@ -88,6 +94,45 @@ def from_base64(array: Any, target: Any) -> tuple[Any, Mask]:
             values.append(None)
             bad[i] = True
     return pa.array(values, target), bad
+
+
+def has_number(of: Any) -> bool:
+    """Whether a type is one that `overflows` looks at or has one inside."""
+    if pa.types.is_struct(of):
+        return any(has_number(inner.type) for inner in of)
+    if pa.types.is_map(of):
+        return has_number(of.item_type)
+    if pa.types.is_list(of):
+        return has_number(of.value_type)
+    return bool(pa.types.is_floating(of) or pa.types.is_decimal(of))
+
+
+def overflows(array: Any, *, infinite: bool) -> Mask:
+    """Return which rows hold, at any depth, a number that has no place in its type.
+
+    That is a decimal with more digits than the type has, or, for `infinite`, a floating number that is infinite.
+    """
+    of = array.type
+    found = np.zeros(len(array), np.bool_)
+    if not has_number(of):
+        return found
+    if pa.types.is_struct(of):
+        for inner in array.flatten():
+            found |= overflows(inner, infinite=infinite)
+        return found
+    if pa.types.is_map(of):
+        return _of_parents(overflows(array.items, infinite=infinite), array.offsets)
+    if pa.types.is_list(of):
+        return _of_parents(overflows(array.flatten(), infinite=infinite), _offsets(array))
+    if pa.types.is_floating(of) != infinite:
+        return found
+    most = sys.float_info.max if infinite else Decimal((0, (9,) * of.precision, -of.scale))
+    ends = pc.min_max(array)
+    least, largest = ends["min"].as_py(), ends["max"].as_py()
+    if largest is None or -most <= least <= largest <= most:
+        return found
+    beyond = pc.is_inf(array) if infinite else pc.greater(pc.abs(array), pa.scalar(most, of))
+    return np.asarray(pc.fill_null(beyond, fill_value=False).to_numpy(zero_copy_only=False))
 
 
 def _in_utc(text: Any, unit: str) -> Any:

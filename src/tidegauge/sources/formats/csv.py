@@ -38,6 +38,7 @@ from tidegauge.sources.formats.boundaries import Boundaries, Ints, read_exactly
 from tidegauge.sources.formats.fields import Fields, names_in
 from tidegauge.sources.formats.infer import infer_text
 from tidegauge.sources.formats.messages import Messages, OnBadMessage, Part, in_chunks, present
+from tidegauge.sources.formats.names import as_table
 from tidegauge.sources.formats.protocol import Decoded, OnBad
 from tidegauge.sources.formats.records import (
     BLOCK_BYTES,
@@ -151,7 +152,7 @@ class Csv:
         if table is None or not table.num_rows:
             return None
         columns = {name: table.column(name).combine_chunks() for name in table.column_names}
-        return as_schema(infer_text(columns))
+        return as_table(infer_text(columns), "the CSV")
 
     def header(self, stream: BinaryIO) -> bytes:
         """Return the file up to the end of its first record that is not empty; b"" without a header or a record.
@@ -286,8 +287,9 @@ def _one_character(text: str) -> bool:
 def _within(places: Ints, records: Records) -> Ints:
     """Return the records that have a byte at one of these places."""
     record = np.searchsorted(records.begins, places, side="right") - 1
-    found: Ints = np.unique(record[places < records.stops[record]])
-    return found
+    has = np.zeros(len(records), np.bool_)
+    has[record[places < records.stops[record]]] = True
+    return np.flatnonzero(has)
 
 
 def _closed(quotes: Ints, records: Records, origin: int) -> Ints:

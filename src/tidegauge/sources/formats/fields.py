@@ -63,7 +63,8 @@ class Fields:
             if names.count(column) > 1:
                 raise AmbiguousHeader(column=column, header=names)
         self._delimiter, self._quote, self._null = delimiter, quote, list(null)
-        types = [(column.name, column.type) for column in schema]
+        # What Arrow must not see of a decimal is found when it is a text.
+        types = [(column.name, pa.string() if pa.types.is_decimal(column.type) else column.type) for column in schema]
         zoneless = [(name, pa.timestamp(of.unit) if pa.types.is_timestamp(of) else of) for name, of in types]
         self._quick = [dict(types)] if zoneless == types else [dict(types), dict(zoneless)]
         self._careful = dict.fromkeys(schema.names, pa.string())

@@ -40,11 +40,13 @@ from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.sources import UnreadableRecord
 from tidegauge.sources.ddl import as_schema, to_ddl
 from tidegauge.sources.formats.boundaries import Boundaries, Ints
-from tidegauge.sources.formats.convert import converted, from_base64
+from tidegauge.sources.formats.convert import converted, from_base64, has_number, overflows
+from tidegauge.sources.formats.decimals import beyond_in_json, has_decimal, suspects
 from tidegauge.sources.formats.gather import Outcome, Reading, Refused, gather
 from tidegauge.sources.formats.infer import infer_json
 from tidegauge.sources.formats.maps import entries_for_maps, has_map
 from tidegauge.sources.formats.messages import Messages, OnBadMessage, Part, in_chunks, present
+from tidegauge.sources.formats.names import as_table
 from tidegauge.sources.formats.protocol import Decoded, OnBad
 from tidegauge.sources.formats.records import (
     BLOCK_BYTES,
@@ -89,7 +91,7 @@ class Json:
 
     def infer(self, head: bytes) -> pa.Schema | None:
         """Return the columns of the objects on the complete lines of `head`, or None when there are none."""
-        return as_schema(infer_json(head))
+        return _inferred(head)
 
     def header(self, stream: BinaryIO) -> bytes:  # noqa: ARG002 - the seam's shape
         """Return nothing: JSON lines have no header."""
@@ -112,7 +114,7 @@ class Json:
 
     def infer_messages(self, values: Sequence[bytes | None]) -> pa.Schema | None:
         """Return the columns of the objects among the values, or None when there are none."""
-        return as_schema(infer_json(b"".join(value + b"\n" for value in _on_one_line(present(values)[0]))))
+        return _inferred(b"".join(value + b"\n" for value in _on_one_line(present(values)[0])))
 
     def decode_messages(self, values: Sequence[bytes | None], *, schema: pa.Schema, on_bad: OnBadMessage) -> Messages:
         """Return the rows of messages, one object each, on one line or on many; an empty message is a bad one."""
@@ -145,6 +147,11 @@ def decode_lines(
             records.report(on_bad)
             if len(kept):
                 yield Decoded(rows, pa.array(records.positions()[kept]))
+
+
+def _inferred(lines: bytes) -> pa.Schema | None:
+    found = infer_json(lines)
+    return None if found is None else as_table(found, "the JSON")
 
 
 def _on_one_line(values: Sequence[bytes]) -> Sequence[bytes]:
@@ -196,9 +203,12 @@ class _Reader:
         self.quick = pa.schema([_wire_field(column, careful=False) for column in plain])
         self.careful = pa.schema([_wire_field(column, careful=True) for column in plain])
         self.entries = pa.schema([_wire_field(column, careful=True) for column in self.maps])
+        self.decimals = pa.schema([column for column in plain if has_decimal(column.type)])
+        self.numbers = {column.name for column in schema if has_number(column.type)}
 
     def rows(self, records: Records) -> tuple[pa.RecordBatch, Ints]:
         """Return the rows of the good records and which records those are; mark the others."""
+        self._mark_beyond(records)
         rewritten = self._rewritten(records)
         sound = records.sound()
         lines = records.lines(sound)
@@ -208,6 +218,21 @@ class _Reader:
             return lambda i, j: self._read(lines, entries, i, j, plain)
 
         return gather(records, sound, [reading(self.quick), reading(self.careful)], self.schema)
+
+    def _mark_beyond(self, records: Records) -> None:
+        """Mark what must not be read as a decimal."""
+        if not len(self.decimals) or not len(records):
+            return
+        places = suspects(records.data, int(records.begins[0]), int(records.stops[-1]))
+        for i in np.unique(np.searchsorted(records.begins, places, side="right") - 1).tolist():
+            if i not in records.wrong:
+                try:
+                    path = beyond_in_json(records.raw(i), self.decimals)
+                except ValueError as error:
+                    records.wrong[i] = f"not valid JSON: {_cut(str(error))}"
+                else:
+                    if path:
+                        records.wrong[i] = f"column {path}: more digits after the point than a decimal has"
 
     def _rewritten(self, records: Records) -> dict[int, bytes]:
         """Return the lines with only the columns that have maps in them, if there are any such columns."""
@@ -230,6 +255,13 @@ class _Reader:
         for column in self.schema:
             array, bad = converted(found[column.name], column.type, from_base64)
             arrays.append(array)
+            if column.name in self.numbers:
+                large = overflows(array, infinite=False)
+                for k in np.flatnonzero(overflows(array, infinite=True)).tolist():
+                    large[k] |= not _says_so(lines, i + k)
+                if large.any():
+                    kept &= ~large
+                    problems.append((np.flatnonzero(large), f"column {column.name}: a number too big for its type"))
             if bad.any():
                 kept &= ~bad
                 problems.append(
@@ -256,6 +288,11 @@ def _columns(text: memoryview, schema: pa.Schema, *, rows: int) -> dict[str, Any
         name: column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
         for name, column in zip(table.column_names, table.columns, strict=True)
     }
+
+
+def _says_so(lines: Lines, i: int) -> bool:
+    """Whether a line calls a number infinite: where none does, one that is infinite was too big."""
+    return b"Inf" in bytes(lines.between(i, i + 1))
 
 
 def _in_words(message: str) -> str:

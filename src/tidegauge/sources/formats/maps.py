@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import json
 import math
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import pyarrow as pa
+
+from tidegauge.sources.formats.decimals import beyond
 
 __all__ = ["entries_for_maps", "has_map"]
 
@@ -34,13 +36,20 @@ def entries_for_maps(line: bytes, columns: pa.Schema) -> bytes:
     Raises `ValueError` when the line is not one object, or is nested too deeply.
     """
     try:
-        value = json.loads(line, parse_float=Decimal)
+        value = json.loads(line, parse_float=_decimal)
         if not isinstance(value, dict):
             raise ValueError("not an object")  # noqa: TRY004 - wrong data, not a wrong call
         kept = {column.name: _written(value[column.name], column.type) for column in columns if column.name in value}
         return json.dumps(kept, separators=(",", ":")).encode()
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
+
+
+def _decimal(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation as error:
+        raise ValueError(f"a number that is none: {text[:20]}") from error
 
 
 def _written(value: Any, of: Any) -> Any:
@@ -53,11 +62,20 @@ def _written(value: Any, of: Any) -> Any:
         return [_written(item, inner_type) for item in value]
     if isinstance(value, dict):
         return {key: _written(item, None) for key, item in value.items()}
-    if isinstance(value, Decimal):
-        if of is not None and pa.types.is_decimal(of):
-            return str(value)
-        number = float(value)
-        if math.isinf(number):
-            raise ValueError("a number too big for a double")
-        return number
+    if of is not None and pa.types.is_decimal(of) and isinstance(value, Decimal | str):
+        if beyond(str(value)):
+            raise ValueError("a number with more digits after the point than a decimal has")
+        return str(value)
+    if isinstance(value, Decimal) or (isinstance(value, int) and of is not None and pa.types.is_floating(of)):
+        return value if isinstance(value, bool) else _number(value)
     return value
+
+
+def _number(value: Decimal | int) -> float:
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if math.isinf(number):
+        raise ValueError("a number too big for a double")
+    return number

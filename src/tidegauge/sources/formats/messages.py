@@ -60,7 +60,8 @@ class MessageFormat(Format, Protocol):
     def infer_messages(self, values: Sequence[bytes | None]) -> pa.Schema | None:
         """Return the columns of these values, without the bad ones, or None when none tells.
 
-        Raises `Transient` when a service that knows the columns cannot be reached.
+        Raises `Transient` when a service that knows the columns cannot be reached, and another `TidegaugeError` when
+        what the values tell is no table.
         """
         ...
 

@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 from tidegauge.errors.sources import AmbiguousHeader, ColumnTypeMismatch, CorruptFile
 from tidegauge.sources.ddl import as_schema, to_ddl
 from tidegauge.sources.formats.lossless import nearest_type, widens
+from tidegauge.sources.formats.names import as_table
 from tidegauge.sources.formats.protocol import Decoded
 
 __all__ = ["Parquet"]
@@ -56,8 +57,8 @@ class Parquet:
         """Return the columns of the file, each with the nearest type that holds all its values; all may be null."""
         with _opened(stream) as file:
             found = pa.schema([(field.name, nearest_type(field.type, field.name)) for field in file.schema_arrow])
-        checked = as_schema(found)
-        if checked is None or not len(checked):
+        checked = as_table(found, "the Parquet file")
+        if not len(checked):
             raise CorruptFile(format="Parquet", detail="it has no columns")
         return checked
 

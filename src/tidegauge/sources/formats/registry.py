@@ -1,7 +1,8 @@
 r"""The schema registry: which schema a message was written with, by the id in front of it.
 
 A message is a zero byte, the id in four bytes, the highest first, and then the value. A schema never changes under
-its id, so each process asks for it once.
+its id, so each process asks for it once. That an id is not known may change: it is asked for again, but not before
+`AGAIN` seconds, so that messages with a wrong id do not cost a request for each batch.
 
 Invariant: a value of this class holds references to secrets (`tidegauge.secrets`), never a secret. That the registry
 cannot be asked is `Transient`, and no message is bad for it; that it does not know an id is `UnknownSchemaId`.
@@ -15,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from time import monotonic
 from typing import Any, Final, NoReturn
 from urllib.parse import urlsplit
 
@@ -25,6 +27,7 @@ from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.formats import FormatPackageMissing, RegistryFailed, RegistryUnreachable, UnknownSchemaId
 from tidegauge.errors.kafka import SecretInClear
 from tidegauge.sources.formats.boundaries import Ints
+from tidegauge.sources.formats.recent import Recent
 from tidegauge.sources.formats.records import Mask
 
 __all__ = ["HEAD_BYTES", "Registered", "Registry", "heads"]
@@ -34,8 +37,11 @@ SECONDS: Final = 5
 """How long one answer may take to begin, or to go on."""
 WAIT: Final = 200
 """Milliseconds before the first of the attempts that follow a failed one."""
+AGAIN: Final = 5.0
+"""How many seconds an id stays unknown before it is asked for again."""
 _RETRIES: Final = 2
 _KEPT: Final = 1000
+_REGISTRIES: Final = 8
 _SHOWN: Final = 200
 _UNKNOWN: Final = (40403, 404)
 _NOT_FOUND: Final = 404
@@ -89,7 +95,14 @@ class Registry:
 
         Raises `UnknownSchemaId`, `RegistryUnreachable`, `RegistryFailed` and `FormatPackageMissing`.
         """
-        return _schema(self, id)
+        unknown = _unknown(self)
+        if unknown.holds(id, at=monotonic()):
+            raise UnknownSchemaId(url=self.url, id=id)
+        try:
+            return _schema(self, id)
+        except UnknownSchemaId:
+            unknown.note(id, at=monotonic())
+            raise
 
 
 def heads(data: bytes, begins: Ints, ends: Ints) -> tuple[Ints, Mask]:
@@ -110,6 +123,11 @@ def _is_address(url: str) -> bool:
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
+
+
+@lru_cache(maxsize=_REGISTRIES)
+def _unknown(_registry: Registry) -> Recent:
+    return Recent(seconds=AGAIN, room=_KEPT)
 
 
 @lru_cache(maxsize=_KEPT)
@@ -161,7 +179,7 @@ def _failed(registry: Registry, what: str, answer: str) -> NoReturn:
     raise RegistryFailed(url=registry.url, answer=answer[:_SHOWN], asked=what) from None
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=_REGISTRIES)
 def _client(registry: Registry) -> Any:
     try:
         from confluent_kafka.schema_registry import SchemaRegistryClient

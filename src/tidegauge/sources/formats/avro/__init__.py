@@ -71,9 +71,13 @@ class Avro:
         }
 
     def infer_messages(self, values: Sequence[bytes | None]) -> pa.Schema | None:
-        """Return the columns of the first message that has any. Raises as `Registry.schema` does, when transient."""
+        """Return the columns of the first message whose schema is a table.
+
+        Raises as `Registry.schema` does, and what is wrong with the first schema when none is a table.
+        """
         if self.schema is not None or self.registry is None:
             return self.schema
+        wrong: TidegaugeError | None = None
         for value in present(values)[0]:
             ids, framed = heads(value, np.zeros(1, np.int64), np.array([len(value)]))
             if framed[0]:
@@ -81,8 +85,10 @@ class Avro:
                     return _registered(self.registry.schema(int(ids[0]))).columns
                 except Transient:
                     raise
-                except TidegaugeError:
-                    continue
+                except TidegaugeError as error:
+                    wrong = wrong or error
+        if wrong is not None:
+            raise wrong
         return None
 
     def decode_messages(self, values: Sequence[bytes | None], *, schema: pa.Schema, on_bad: OnBadMessage) -> Messages:

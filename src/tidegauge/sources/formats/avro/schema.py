@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from tidegauge.errors.formats import InvalidMessageSchema, SchemaWithoutColumns
 from tidegauge.errors.sources import UnsupportedType
-from tidegauge.sources.ddl import as_schema
+from tidegauge.sources.formats.names import as_table
 
 __all__ = ["VALUE", "Node", "columns_of", "default_of", "definitions", "node_of", "parsed"]
 
@@ -95,16 +95,13 @@ def node_of(schema: Any, *, known: Mapping[str, Any] | None = None) -> Node:
 
 
 def columns_of(node: Node) -> pa.Schema:
-    """Return the columns of a message. Raises as `as_schema` does, and `SchemaWithoutColumns`."""
+    """Return the columns of a message. Raises as `as_table` does, and `SchemaWithoutColumns`."""
     fields = list(node.column) if node.kind == "record" else [pa.field(VALUE, node.column)]
     try:
-        columns = as_schema(pa.schema(fields))
+        return as_table(pa.schema(fields), "the Avro schema")
     except UnsupportedType as error:
         evidence = error.evidence
         raise SchemaWithoutColumns(path=evidence["column"], kind="Avro", detail=str(evidence["type"])) from None
-    if columns is None:
-        raise AssertionError("a schema was given")
-    return columns
 
 
 class _Builder:

@@ -25,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidegauge.errors.formats import SchemaWithoutColumns
+from tidegauge.sources.formats.protobuf.spelling import unspelled
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -98,8 +99,9 @@ class _Builder:
             if self._fields > MAX_FIELDS or len(above) > MAX_DEPTH:
                 _refuse(path, f"more than {MAX_FIELDS} fields, or nested more than {MAX_DEPTH} deep")
             self.required |= field.is_required
-            of, build = self.field(field, (*above, found.full_name), f"{path}{field.name}")
-            names.append(field.name)
+            name = unspelled(field.name)
+            of, build = self.field(field, (*above, found.full_name), f"{path}{name}")
+            names.append(name)
             types.append(of)
             builds.append(build)
         return names, types, builds
@@ -134,17 +136,25 @@ class _Builder:
                     [None if n is None else symbols.get(n, str(n)) for n in values], of
                 )
             return of, lambda values: pa.array(values, of)
-        if inner.full_name in _TIMES:
+        if inner.full_name in _TIMES and _is_time(inner):
             time = _TIMES[inner.full_name]
             return time, lambda values: pa.array(
                 [None if v is None else v.seconds * 1_000_000 + v.nanos // 1000 for v in values], time
             )
-        if inner.full_name in _WRAPPERS:
+        if inner.full_name in _WRAPPERS and [each.name for each in inner.fields] == ["value"]:
             of, build = self.value(inner.fields_by_name["value"], above, path)
             return of, lambda values: build([None if v is None else v.value for v in values])
         names, types, builds = self.message(inner, above, f"{path}.")
         of, empty = pa.struct(list(zip(names, types, strict=True))), _empty(inner)
         return of, lambda values: _struct(values, builds, of, empty)
+
+
+def _is_time(found: Descriptor) -> bool:
+    """Whether a type that has the name of a time also has its fields: a descriptor may say anything."""
+    return [(each.name, each.type, each.is_repeated) for each in found.fields] == [
+        ("seconds", 3, False),
+        ("nanos", 5, False),
+    ]
 
 
 def _empty(found: Descriptor) -> Any:

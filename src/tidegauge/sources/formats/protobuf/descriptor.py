@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import pyarrow as pa
 
 from tidegauge.errors.formats import FormatPackageMissing, InvalidMessageSchema
-from tidegauge.sources.ddl import as_schema
+from tidegauge.sources.formats.names import as_table
 from tidegauge.sources.formats.protobuf.columns import Build, columns_of
+from tidegauge.sources.formats.protobuf.spelling import respell
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FileDescriptor
@@ -91,6 +92,8 @@ def kind_of(name: str, descriptor: bytes) -> Kind:
             descriptor_pool.Default().FindFileByName(file).CopyToProto(known[file])
         for dependency in known[file].dependency:
             add(dependency, (*above, file))
+        for each in known[file].message_type:
+            respell(each)
         pool.AddSerializedFile(known[file].SerializeToString())
         added.add(file)
 
@@ -103,9 +106,7 @@ def kind_of(name: str, descriptor: bytes) -> Kind:
     except (TypeError, RecursionError) as error:
         _invalid(str(error))
     fields = columns_of(found)
-    columns = as_schema(pa.schema(list(fields.types.items())))
-    if columns is None:
-        raise AssertionError("a schema was given")
+    columns = as_table(pa.schema(list(fields.types.items())), f"the Protobuf message {name}")
     made = message_factory.GetMessageClass(found)
     parse = _checked(made.FromString, message.DecodeError) if fields.required else made.FromString
     return Kind(name, columns, _paths(found), message.DecodeError, parse, fields.builds)
