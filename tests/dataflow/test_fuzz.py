@@ -145,7 +145,7 @@ def present(copies: Sequence[Subgraph], mail: ShuffledMail) -> Truth:
     """What exists in a scope on all workers, at its locations; a nested scope counts as what it implies outside."""
     found: Truth = set()
     static = copies[0].tracker.graph
-    for number, child in copies[0].nodes():
+    for number, child in copies[0].blueprint.nodes():
         if isinstance(child, Operator):
             for copy in copies:
                 found |= {(at, time) for at, time in held_by(copy.children[number], static, number)}
@@ -215,7 +215,7 @@ def watch(copies: Sequence[Subgraph], mail: ShuffledMail, entering: Truth = froz
             if not copy.tracker.implications[location].less_equal(time):
                 raise Premature(f"{copy.path} on worker {index}, location {location}: {time} can still arrive")
     static = copies[0].tracker.graph
-    for number, child in copies[0].nodes():
+    for number, child in copies[0].blueprint.nodes():
         if isinstance(child, Subgraph):
             within: Truth = set()
             for port in range(child.shape.inputs):

@@ -126,7 +126,7 @@ class _Picture:
     def _nodes(self, graph: Subgraph, ident: str, depth: int) -> set[int]:
         drawn = {0}
         feeding = _feeding(graph)
-        for number, child in graph.nodes():
+        for number, child in graph.blueprint.nodes():
             if len(self.boxes) >= LARGEST:
                 self.left_out += 1 + (_count(child) if isinstance(child, Subgraph) else 0)
                 continue
@@ -137,9 +137,9 @@ class _Picture:
                 note = f"raised {type(child.fault).__name__}" if child.fault is not None else ""
             self.boxes.append(_box(graph, number, depth, note, feeding))
             if isinstance(child, Subgraph):
-                self.scope(child, graph.names[number], inner, depth + 1)
+                self.scope(child, graph.blueprint.names[number], inner, depth + 1)
             else:
-                label = _text(graph.names[number]) + (f", {_text(note)}" if note else "")
+                label = _text(graph.blueprint.names[number]) + (f", {_text(note)}" if note else "")
                 self.lines.append(f'{"  " * depth}n{inner}["{label}"]')
         return drawn
 
@@ -167,7 +167,7 @@ class _Picture:
 
 def _count(graph: Subgraph) -> int:
     """Return how many operators and scopes there are within a scope."""
-    return sum(1 + (_count(child) if isinstance(child, Subgraph) else 0) for _, child in graph.nodes())
+    return sum(1 + (_count(child) if isinstance(child, Subgraph) else 0) for _, child in graph.blueprint.nodes())
 
 
 def _feeding(graph: Subgraph) -> dict[int, str]:
@@ -176,7 +176,7 @@ def _feeding(graph: Subgraph) -> dict[int, str]:
     feeding = {}
     for number, shape in enumerate(layout.shapes):
         for port in range(shape.outputs):
-            name = f"in {port}" if number == 0 else _short(graph.names[number])
+            name = f"in {port}" if number == 0 else _short(graph.blueprint.names[number])
             for target in layout.targets_of(number, port):
                 feeding[target] = f"{name} [{port}]" if number and shape.outputs > 1 else name
     return feeding
@@ -187,8 +187,8 @@ def _box(graph: Subgraph, number: int, depth: int, note: str, feeding: dict[int,
     inputs = [layout.target(number, port) for port in range(min(layout.shapes[number].inputs, LARGEST))]
     outputs = [layout.source(number, port) for port in range(min(layout.shapes[number].outputs, LARGEST))]
     return Box(
-        path=f"{graph.path}/{graph.names[number]}",
-        name=graph.names[number],
+        path=f"{graph.path}/{graph.blueprint.names[number]}",
+        name=graph.blueprint.names[number],
         depth=depth,
         sources=tuple(feeding.get(target, "nothing") for target in inputs),
         frontiers=tuple(_frontier(tracker.implications[target].elements()) for target in inputs),

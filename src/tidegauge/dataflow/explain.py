@@ -81,7 +81,7 @@ class _Walk:
 
     def _look_at(self, graph: Subgraph) -> None:
         self._probes.update((graph, graph.tracker.graph.source(*output)) for output, _ in graph.watched)
-        for number, child in graph.nodes():
+        for number, child in graph.blueprint.nodes():
             if isinstance(child, Subgraph):
                 self._around[child] = (graph, number)
                 self._look_at(child)
@@ -89,7 +89,10 @@ class _Walk:
     def holders(self, graph: Subgraph) -> Iterator[Holder]:
         """Yield the holders in a scope and those nested in it."""
         within = [
-            holder for _, child in graph.nodes() if isinstance(child, Subgraph) for holder in self.holders(child)
+            holder
+            for _, child in graph.blueprint.nodes()
+            if isinstance(child, Subgraph)
+            for holder in self.holders(child)
         ]
         for location, time, count in graph.tracker.holders():
             number, kind, port = graph.tracker.graph.describe(location)

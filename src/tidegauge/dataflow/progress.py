@@ -27,53 +27,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
+from tidegauge.dataflow.blueprint import Blueprint, Node, seen_from_outside
 from tidegauge.dataflow.channel import Ingress, Tee
 from tidegauge.dataflow.frontier import FrontierView, mutable_antichain
 from tidegauge.dataflow.invocation import Operator
 from tidegauge.dataflow.log import Log, Pointstamp
 from tidegauge.dataflow.mailbox import Address
-from tidegauge.dataflow.order import Refinement, Summary, Time
+from tidegauge.dataflow.order import Refinement, Time
 from tidegauge.dataflow.reachability import Change, Tracker
 from tidegauge.dataflow.schedule import Runtime, Schedulable
-from tidegauge.dataflow.topology import Connection, Graph, Port, Shape, Topology, admit
-from tidegauge.errors.dataflow import InvalidGraph, ZeroCycle
+from tidegauge.dataflow.topology import Port, Shape
 
-__all__ = ["Node", "Slot", "Subgraph"]
-
-
-class Node(Protocol):
-    """What a scope asks of the operators and scopes in it."""
-
-    @property
-    def path(self) -> str:
-        """The names from the dataflow down."""
-        ...
-
-    @property
-    def incomplete(self) -> bool:
-        """Whether it has work that keeps the dataflow alive."""
-        ...
-
-    @property
-    def shape(self) -> Shape:
-        """Its ports and their connections."""
-        ...
-
-    def attach(
-        self, *, targets: tuple[int, ...], sources: tuple[int, ...], edges: tuple[tuple[int, ...], ...]
-    ) -> None:
-        """Take its locations in the scope."""
-        ...
-
-    def initial(self) -> list[Change]:
-        """Return the capabilities that it begins with, in the locations of the scope."""
-        ...
-
-    def run(self) -> list[Change]:
-        """Run once and return all it did, in the locations of the scope."""
-        ...
+__all__ = ["Slot", "Subgraph"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +56,10 @@ class Slot:
 
 
 class Subgraph:
-    """A scope: first under construction, then running once `seal` was called.
+    """A scope: under construction by its blueprint, and running once `seal` was called.
 
-    place: its own place in the scope around it, or in the worker. incomplete: whether anything is outstanding. doors:
-    where letters from peers are handed in, here and within.
+    children: the blueprint's nodes by number. place: its own place in the scope around it, or in the worker.
+    incomplete: whether anything is outstanding. doors: where letters from peers are handed in, here and within.
     """
 
     def __init__(
@@ -106,14 +73,13 @@ class Subgraph:
         self.runtime: Final = runtime
         self.incomplete = True
         self.shape = Shape(0, 0, ())
-        self.names: list[str] = [path]
-        self.children: list[Node | None] = [None]
+        self.blueprint: Final = Blueprint(path, refinement.order)
+        self.children: Final = self.blueprint.children
         self.entrances: list[Ingress] = []
         self.exits: list[Tee] = []
         self.watched: list[tuple[Port, FrontierView]] = []
         self.doors: dict[Address, Callable[[Any], None]] = {address: self.receive}
         self.tracker: Tracker
-        self._edges: list[tuple[Port, Port]] = []
         self._published: list[Change] = []
         self._outgoing: list[Change] = []
         self._others = tuple(peer for peer in range(runtime.peers) if peer != runtime.index)
@@ -129,12 +95,6 @@ class Subgraph:
 
     # Construction.
 
-    def reserve(self, name: str) -> int:
-        """Return the number of a new node, which is to be installed before the scope is sealed."""
-        self.children.append(None)
-        self.names.append(name)
-        return len(self.children) - 1
-
     def install(self, number: int, node: Node) -> None:
         """Put a node into its place."""
         self.children[number] = node
@@ -148,19 +108,15 @@ class Subgraph:
         name, generation, numbers = self.address
         return name, generation, (*numbers, number)
 
-    def connect(self, output: Port, inlet: Port) -> None:
-        """Let what `output` sends arrive at `input`."""
-        self._edges.append((output, inlet))
-
     def seal(self, *, zero_cycles: bool) -> None:
         """Lay the graph out and count the initial capabilities. Raises InvalidGraph, ZeroCycle."""
-        graph = self._laid_out(zero_cycles=zero_cycles)
-        self.shape = self._summarized(graph)
+        graph = self.blueprint.lay_out(len(self.entrances), len(self.exits), zero_cycles=zero_cycles)
+        self.shape = seen_from_outside(graph, self.refinement)
         self._entering = tuple(graph.source(0, port) for port in range(len(self.entrances)))
         self._within = tuple(graph.targets_of(0, port) for port in range(len(self.entrances)))
         self._implied = tuple(mutable_antichain(self.refinement.outer) for _ in self.exits)
         self.tracker = Tracker(graph)
-        for number, child in self.nodes():
+        for number, child in self.blueprint.nodes():
             inputs, outputs = child.shape.inputs, child.shape.outputs
             child.attach(
                 targets=tuple(graph.target(number, port) for port in range(inputs)),
@@ -184,44 +140,12 @@ class Subgraph:
         graph, implications = self.tracker.graph, self.tracker.implications
         for output, view in self.watched:
             view.show(implications[graph.source(*output)])
-        for number, child in self.nodes():
+        for number, child in self.blueprint.nodes():
             if isinstance(child, Subgraph):
                 child.begin()
             elif isinstance(child, Operator):
                 for port, inlet in enumerate(child.inputs):
                     inlet.frontier.show(implications[graph.target(number, port)])
-
-    def _laid_out(self, *, zero_cycles: bool) -> Graph:
-        topology = Topology(self.order, len(self.entrances), len(self.exits))
-        for name, child in zip(self.names[1:], self.children[1:], strict=True):
-            if child is None:
-                raise InvalidGraph(
-                    path=f"{self.path}/{name}",
-                    problem="it was begun and never finished",
-                    reason="a feedback without connect(), a builder without build(), or a nested scope still open",
-                    advice="finish it before the scope around it ends",
-                )
-            topology.add(child.shape)
-        for output, inlet in self._edges:
-            topology.connect(output, inlet)
-        graph = topology.compile()
-        if graph.idle_cycle and not zero_cycles:
-            raise ZeroCycle(path=self.path, operators=[self.names[number] for number in graph.idle_cycle])
-        return graph
-
-    def _summarized(self, graph: Graph) -> Shape:
-        """Return the scope as an operator: its paths from inputs to outputs, in outer terms."""
-        outer, summarize = self.refinement.outer, self.refinement.summarize
-        connections: list[Connection] = []
-        for connection in graph.connections:
-            outward = []
-            for output, inner in connection:
-                least: list[Summary] = []
-                for summary in inner:
-                    admit(outer, least, summarize(summary))
-                outward.append((output, tuple(least)))
-            connections.append(tuple(outward))
-        return Shape(len(self.entrances), len(self.exits), tuple(connections))
 
     def attach(
         self, *, targets: tuple[int, ...], sources: tuple[int, ...], edges: tuple[tuple[int, ...], ...]
@@ -235,18 +159,12 @@ class Subgraph:
 
     def layout(self) -> Iterator[str]:
         """Yield a line for each node and edge, here and within: what has to be equal on all workers."""
-        for number, child in self.nodes():
+        for number, child in self.blueprint.nodes():
             yield f"{child.path} as node {number} with {child.shape.inputs} inputs, {child.shape.outputs} outputs"
             if isinstance(child, Subgraph):
                 yield from child.layout()
-        for output, inlet in self._edges:
+        for output, inlet in self.blueprint.edges:
             yield f"an edge of {self.path} from {output} to {inlet}"
-
-    def nodes(self) -> Iterator[tuple[int, Node]]:
-        """Yield the number and the node of all that is in the scope."""
-        for number, child in enumerate(self.children):
-            if child is not None:
-                yield number, child
 
     # Running.
 

@@ -199,9 +199,9 @@ class Scope:
     def reserve(self, name: str) -> tuple[int, str]:
         """Return the number and the path of a new node. A second one of a name gets its number behind it."""
         self.check_open()
-        shown = f"{name}#{len(self.graph.children)}" if name in self._names else name
+        shown = f"{name}#{len(self.graph.blueprint.children)}" if name in self._names else name
         self._names.add(name)
-        return self.graph.reserve(shown), f"{self.path}/{shown}"
+        return self.graph.blueprint.reserve(shown), f"{self.path}/{shown}"
 
     def stream(self, port: Port, tee: Tee) -> Stream[Any]:
         """Return the stream of an output of this scope."""
@@ -212,7 +212,7 @@ class Scope:
         self.check_open()
         if stream.scope is not self:
             raise self._foreign(stream, "connect it where it belongs, or bring it here with enter, leave or replay")
-        self.graph.connect(stream.port, input)
+        self.graph.blueprint.connect(stream.port, input)
         stream.tee.receivers.append(receiver)
 
     def take_in(self, stream: Stream[D]) -> Stream[D]:
