@@ -16,12 +16,16 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
-__all__ = ["EFFECTS", "POINTS", "Effect", "Env"]
+__all__ = ["EFFECTS", "POINTS", "Effect", "Env", "Spawn"]
+
+Spawn = Callable[[Callable[[], Any]], "Future[Any]"]
+"""Runs a function beside the worker, or at once."""
 
 Effect = Literal[
     "acquire lease",
@@ -64,7 +68,7 @@ class Env:
 
     now: the wall clock, timezone-aware UTC. monotonic: seconds that never go back. unique: a fresh identifier of 32
     hex digits. sleep: waits for so many seconds. point: called with `before NAME` and `after NAME` around each
-    durable effect.
+    durable effect, in the thread in which it happens: commits, for one, run beside the worker.
     """
 
     now: Callable[[], datetime] = _utc_now

@@ -153,7 +153,7 @@ def test_a_cache_that_cannot_be_made_is_an_error_that_names_it(environ: Mapping[
 
 
 def test_without_java_the_error_says_so(environ: Mapping[str, str]) -> None:
-    with pytest.raises(JavaMissing, match="there is no Java on the PATH"):
+    with pytest.raises(JavaMissing, match="no Java on the PATH; fetching JARs needs Java 17"):
         class_path(environ={**environ, "PATH": "", "JAVA_HOME": ""})
 
 

@@ -20,7 +20,16 @@ from typing import Any, Final, Literal
 
 from tidegauge.errors.kafka import BrokerTooOld
 from tidegauge.kafka.clients import Client, kafka
-from tidegauge.kafka.failures import ALL_DOWN, REFUSALS, TIMED_OUT, UNKNOWN_TOPIC, explained, number, told
+from tidegauge.kafka.failures import (
+    ALL_DOWN,
+    REFUSALS,
+    TIMED_OUT,
+    UNKNOWN_TOPIC,
+    explained,
+    number,
+    told,
+    unanswered,
+)
 
 __all__ = ["PATIENCE", "Topic", "described", "gathered", "names", "offsets", "partition", "split"]
 
@@ -146,7 +155,7 @@ def gathered(
         if not waiting:
             return asked
         if (ALL_DOWN in client.errors and spent > _SOON) or spent > PATIENCE + 1:
-            detail = client.errors.get(ALL_DOWN, f"no answer in {PATIENCE:g} seconds")
+            detail = unanswered(client.errors, f"no answer in {PATIENCE:g} seconds")
             raise told(ALL_DOWN, detail, servers=servers, doing=doing)
 
 

@@ -14,6 +14,7 @@ Invariant: no error quotes a setting's value but the servers.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -28,7 +29,7 @@ from tidegauge.errors.kafka import (
     TopicUnknown,
 )
 
-__all__ = ["ALL_DOWN", "REFUSALS", "TIMED_OUT", "UNKNOWN_TOPIC", "explained", "number", "told"]
+__all__ = ["ALL_DOWN", "REFUSALS", "TIMED_OUT", "UNKNOWN_TOPIC", "explained", "number", "told", "unanswered"]
 
 # Numbers of librdkafka (below 0) and of the protocol, so that nothing is imported to know them.
 ALL_DOWN: Final = -187
@@ -38,6 +39,10 @@ TIMED_OUT: Final = -185
 REFUSALS: Final = frozenset({-169, -181, 33, 34, 58})
 """The client and the broker do not come to terms: authentication, SSL, SASL."""
 
+_TOOK: Final = re.compile(r" \(after \d+ms in state \w+(, \d+ identical error\(s\) suppressed)?\)")
+"""What differs from one attempt to the next: an error that stays the same reads the same."""
+
+_NO_WAY: Final = (-195, -193)
 _UNREACHABLE: Final = frozenset({-195, -187, -193, -185, -166, 8, 13})
 _FORBIDDEN: Final = frozenset({29, 30, 31, 53, 65})
 _OLD: Final = frozenset({-165, 35, 43})
@@ -55,6 +60,11 @@ def _kafka_error(error: object) -> Any:
     return found if callable(getattr(found, "code", None)) else None
 
 
+def unanswered(heard: Mapping[int, str], otherwise: str) -> str:
+    """Return why nobody answers, of what a client has heard: the last connection's trouble, or that all are down."""
+    return next((heard[code] for code in (*_NO_WAY, ALL_DOWN) if code in heard), otherwise)
+
+
 def explained(error: object, *, servers: str, doing: str, topics: tuple[str, ...] = ()) -> Transient:
     """Return a `KafkaException`, or a `KafkaError`, as an error of ours. `doing` completes "to ..."."""
     found = _kafka_error(error)
@@ -65,7 +75,7 @@ def explained(error: object, *, servers: str, doing: str, topics: tuple[str, ...
 
 def told(code: int, detail: str, *, servers: str, doing: str, topics: tuple[str, ...] = ()) -> Transient:
     """Return the error of a number of Kafka's and what was said with it."""
-    said = " ".join(detail.split())
+    said = _TOOK.sub("", " ".join(detail.split()))
     if code in REFUSALS:
         return BrokerRefusesUs(servers=servers, detail=said)
     if code in _UNREACHABLE:

@@ -211,6 +211,7 @@ def _source(flow: Dataflow, name: str, loaded: Loaded, gaps: Sequence[Gap], env:
                 schema=found.schema,
                 identity=found.identity,
                 state=found.state,
+                incarnation=found.incarnation,
             )
             probe = checked_probe(name, from_time_of(source), known, source.probe(known, now=env.now()))
         except TidegaugeError as raised:

@@ -6,8 +6,8 @@ capability for the epoch that it would mint next, so the frontier of its output 
 
 It is the clock of the flow: readers probe when they are told to look. When that is, and whether what they found is
 bound then, is for the flow's policy to say (`policy`); a look follows at once where a source said that there is more
-than an epoch takes, and when somebody asks for one (`requests`). The next look waits while `AHEAD` epochs are bound
-and not yet published. A source that does not say how far it is keeps its frontier, and the others go on; without a
+than an epoch takes, and when somebody asks for one (`requests`). A source is not asked while some output of it lacks
+`AHEAD` epochs. One that does not say how far it is keeps its frontier. In both cases the others go on; but without a
 *required* source nothing is bound.
 
 The rows of a tick's life, as events in and effects out:
@@ -47,7 +47,7 @@ from tidegauge.remap.timeline import Timeline
 __all__ = ["AHEAD", "PATIENCE", "Bindings", "RemapSetup", "Span", "Watcher", "caught_up", "recreated", "remap"]
 
 AHEAD = 256
-"""How many epochs may be bound and not yet published before ticking waits."""
+"""How many epochs may be bound and neither be published nor in every output of a source before it is asked again."""
 
 PATIENCE = 30.0
 """Seconds after which a round goes on without the sources that have not answered."""
@@ -105,9 +105,10 @@ class RemapSetup:
 
     resume: the epoch as of which the flow is read again; it is announced first. answers: what each live source's
     reader says, captured in its own scope. failures: `Failed` from the stage operator. published: the upper of what
-    is published. ticking: whether to look at the sources at all. policy: when to look, and when to bind. requests:
-    ticks that are asked for besides. required: sources that are not sealed and without whose answer nothing is bound.
-    units: what the positions of each source count.
+    is published. held: the first epoch that is not published and that some output of a source lacks. ticking: whether
+    to look at the sources at all. policy: when to look, and when to bind. requests: ticks that are asked for besides.
+    required: sources that are not sealed and without whose answer nothing is bound. units: what the positions of each
+    source count.
     """
 
     timeline: Timeline
@@ -122,6 +123,7 @@ class RemapSetup:
     answers: Mapping[str, EventQueue]
     failures: EventQueue
     published: Callable[[], int]
+    held: Callable[[str], int]
     ticking: Callable[[], bool]
     watcher: Watcher
 
@@ -258,7 +260,8 @@ class _Remap:
     def tick(self, outputs: list[OperatorOutput], now: float) -> None:
         """Ask every live source, when it is time; otherwise come back then."""
         setup = self.setup
-        if not setup.ticking() or self.timeline.upper - setup.published() >= AHEAD:
+        ahead = self.ahead()
+        if not setup.ticking() or (ahead and ahead == self.live):
             self.activator.activate_after(LOOK if isinstance(setup.policy, Manual) else setup.policy.between)
             return
         clock = (setup.env.now() - _ZERO) // _MICRO
@@ -272,7 +275,7 @@ class _Remap:
             self.number += 1
             self.hurry = False
             self.answers = {s: answer for s, answer in self.answers.items() if s in self.live and _last(answer)}
-            asked = self.live - self.answers.keys()
+            asked = self.live - self.answers.keys() - ahead
             self.round = Round(self.number, now + PATIENCE, frozenset(asked))
             for source in sorted(asked):
                 tick = Tick(self.number, self.timeline.bound(source))
@@ -280,6 +283,13 @@ class _Remap:
             self.activator.activate_after(PATIENCE if asked else 0.0)
         elif wait is not None:
             self.activator.activate_after(wait / SECOND)
+
+    def ahead(self) -> set[str]:
+        """Return the live sources that are not to be asked, because too much that is bound of them waits."""
+        upper, setup = self.timeline.upper, self.setup
+        if upper - setup.published() < AHEAD:
+            return set()
+        return {source for source in self.live if upper - setup.held(source) >= AHEAD}
 
 
 def _last(answer: Answer) -> bool:

@@ -19,7 +19,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from tidegauge.dataflow import EventQueue, Messages, OperatorBuilder, OperatorContext, OperatorOutput, Scope, Stream
-from tidegauge.env import Env
+from tidegauge.env import Env, Spawn
 from tidegauge.errors.base import Definite, TidegaugeError, Transient
 from tidegauge.errors.running import SourceUnreachable
 from tidegauge.remap.binding import Probe
@@ -29,9 +29,6 @@ from tidegauge.remap.round import Answer, Tick
 from tidegauge.sources.protocol import Source, from_time_of
 
 __all__ = ["Spawn", "backoff", "reader"]
-
-Spawn = Callable[[Callable[[], Any]], "Future[Any]"]
-"""Runs a function beside the worker, or at once."""
 
 
 def backoff(attempt: int) -> float:

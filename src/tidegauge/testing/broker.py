@@ -12,6 +12,7 @@ It needs Java 17 and nothing else that is not there: Kafka comes from Maven Cent
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import signal
@@ -26,7 +27,7 @@ from typing import Any, Final, Self
 from tidegauge.errors.testing import BrokerDidNotStart, BrokerNotRunning
 from tidegauge.kafka.clients import kafka
 from tidegauge.pipeline.engine.session import check_java
-from tidegauge.testing.endpoint import Endpoint, quiet
+from tidegauge.testing.endpoint import Endpoint, asked_of_java, quiet
 from tidegauge.testing.jars import class_path
 from tidegauge.testing.kept import LOG, Kept
 from tidegauge.testing.properties import HOST, LOGGING, Ports, properties, text
@@ -186,7 +187,8 @@ class KafkaBroker:
 
     def _serve(self, kept: Kept | None) -> None:
         kafka()
-        java, programs = [check_java(), f"-Xmx{self.heap}", *_JAVA], ["-cp", class_path()]
+        java = [check_java(who="a Kafka broker"), f"-Xmx{self.heap}", *_JAVA, *asked_of_java(os.environ)]
+        programs = ["-cp", class_path()]
         if kept is None:
             self._kept = kept = Kept("tidegauge-kafka-")
             (kept.folder / "log4j2.properties").write_text(LOGGING)

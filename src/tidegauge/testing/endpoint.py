@@ -22,7 +22,7 @@ from tidegauge.pipeline.engine.session import check_java
 from tidegauge.testing.jars import class_path
 from tidegauge.testing.properties import USERS
 
-__all__ = ["Endpoint", "quiet"]
+__all__ = ["Endpoint", "asked_of_java", "quiet"]
 
 _WITHIN: Final = 30.0
 _SHOWN: Final = 4000
@@ -33,6 +33,15 @@ def quiet(servers: str, **settings: str) -> dict[str, Any]:
     """Return a client's settings: it tries again soon, and prints nothing about a broker that is down."""
     again = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200}
     return {"bootstrap.servers": servers, "log_level": 0, "error_cb": _ignore, **again, **settings}
+
+
+def asked_of_java(environ: Mapping[str, str]) -> list[str]:
+    """Return the options for Java in `KAFKA_OPTS`, which Kafka's own scripts take too.
+
+    >>> asked_of_java({"KAFKA_OPTS": "-Xshare:auto -Dwho=ada"}), asked_of_java({})
+    (['-Xshare:auto', '-Dwho=ada'], [])
+    """
+    return environ.get("KAFKA_OPTS", "").split()
 
 
 def _ignore(_error: object) -> None:
@@ -98,7 +107,8 @@ class Endpoint:
         kafka-consumer-groups is `org.apache.kafka.tools.consumer.group.ConsumerGroupCommand`, and most take
         `--bootstrap-server`. Raises `KafkaToolFailed`.
         """
-        command = [check_java(), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", class_path(), tool, *arguments]
+        command = [check_java(who="Kafka's own tool"), "-Xmx256m", "-XX:TieredStopAtLevel=1"]
+        command += [*asked_of_java(os.environ), "-cp", class_path(), tool, *arguments]
         environ = {**os.environ, "LC_ALL": "C.UTF-8"}
         try:
             done = subprocess.run(  # noqa: S603

@@ -48,7 +48,7 @@ def fetch(paths: Iterable[str], mirror: str, folder: Path, environ: Mapping[str,
         '<ivy-module version="2.0"><info organisation="tidegauge" module="fetched"/>'
         f"<dependencies>{''.join(map(_dependency, paths))}</dependencies></ivy-module>"
     )
-    java = [check_java(environ), "-Xmx256m", "-XX:TieredStopAtLevel=1", *proxies(environ)]
+    java = [check_java(environ, who="fetching JARs"), "-Xmx256m", "-XX:TieredStopAtLevel=1", *proxies(environ)]
     ivy = [f"-Divy.default.ivy.user.dir={folder}/user", "-jar", str(_program(environ))]
     where = ["-settings", f"{folder}/settings.xml", "-ivy", f"{folder}/ivy.xml", "-cache", f"{folder}/cache"]
     to = ["-confs", "default", "-retrieve", f"{folder}/[artifact]-[revision].[ext]"]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.sources.kafka.writing import numbers, write
 
 import tidegauge as tg
 from tidegauge.errors.flow import InvalidArgument
@@ -16,6 +18,7 @@ from tidegauge.errors.kafka import SettingNotShared
 from tidegauge.sources.kafka.framing import pinned, received
 from tidegauge.sources.kafka.planning import KafkaSplit
 from tidegauge.sources.kafka.reading import Range
+from tidegauge.testing import Endpoint
 
 PARTITIONS = ("a-0", "a-1", "b-c-0")
 Message = tuple[str, int]
@@ -66,12 +69,23 @@ def test_a_message_is_in_the_piece_of_the_range_that_has_it_once_and_in_order(
 @given(planned())
 def test_what_is_read_is_pinned_to_the_span_of_each_partition(splits: list[KafkaSplit]) -> None:
     told = {name: json.loads(value) for name, value in pinned(splits).items()}
-    for topic, numbers in told["assign"].items():
-        for number in numbers:
+    for topic, mine in told["assign"].items():
+        for number in mine:
             ranges = [one for split in splits for one in split.ranges if one.partition == f"{topic}-{number}"]
             assert told["startingOffsets"][topic][str(number)] == min(one.lower for one in ranges)
             assert told["endingOffsets"][topic][str(number)] == max(one.upper for one in ranges)
     assert told["failOnDataLoss"] is True
+
+
+def test_the_local_engine_has_no_spark_and_reads_the_same_rows_by_itself(
+    tmp_path: Path, kafka_broker: Endpoint, topic: str
+) -> None:
+    write(kafka_broker, topic, numbers(range(3)))
+    flow = tg.Dataflow("shop", store=f"sqlite:///{tmp_path}/flow.db", tick=0.02)
+    source = tg.KafkaSource(kafka_broker.servers, topic=topic, format=tg.Json("n long"), reader="spark")
+    flow.sink("orders", flow.source("orders", source), tg.ParquetSink(f"{tmp_path}/orders"))
+    assert flow.run("caught-up", engine=tg.LocalEngine(threads=0)).published == 1
+    assert tg.read_arrow(flow, "orders").column("n").to_pylist() == [0, 1, 2]
 
 
 def test_a_reader_or_a_setting_that_cannot_be_is_refused_when_the_source_is_made() -> None:

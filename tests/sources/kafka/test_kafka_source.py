@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,7 +18,8 @@ from tests.sources.kafka.writing import NOW, all_rows, bind, numbers, read, rows
 import tidegauge as tg
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.flow import InvalidArgument, ReservedColumn
-from tidegauge.errors.kafka import SecretInClear
+from tidegauge.errors.kafka import KeyAndValueClash, SecretInClear
+from tidegauge.errors.store import SchemaChanged
 from tidegauge.kafka.clients import SHELF
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.frontier import Frontier
@@ -167,6 +169,34 @@ def test_keys_have_a_format_of_their_own_and_a_bad_one_makes_a_bad_record(kafka_
     assert bad[0].timestamp is not None
 
 
+def test_columns_of_keys_or_of_values_are_inferred_and_stay_whose_they_are(
+    kafka_broker: Endpoint, topic: str
+) -> None:
+    write(kafka_broker, topic, [b'{"n": 1, "word": "x"}'], key=None)
+    write(kafka_broker, topic, [b'{"n": 2, "word": "y"}'], key=b'{"k": 10}')
+    declared, words = tg.Json("k long"), tg.Json("n long, word string")
+    found = []
+    for key, value in ((tg.Json(), words), (declared, tg.Json()), (declared, words)):
+        source = KafkaSource(kafka_broker.servers, topic=topic, format=value, key=key, metadata=True)
+        bound, slices = bind(Bound(), source.probe(Bound(), now=NOW), source)
+        found.append([(row["k"], row["n"], row["word"], row["_key"]) for row in rows(source, slices, bound)])
+    assert found == [[(None, 1, "x", None), (10, 2, "y", b'{"k": 10}')]] * 3
+
+    clash = KafkaSource(kafka_broker.servers, topic=topic, format=tg.Json(), key=tg.Json("Word string, k long"))
+    with pytest.raises(KeyAndValueClash, match=f"of the messages of {topic} both have columns named 'word'"):
+        clash.probe(Bound(), now=NOW)
+    with pytest.raises(KeyAndValueClash, match="'n'"):
+        KafkaSource(HERE, topic=topic, format=N, key=tg.Json("N long"))
+
+    wider, bare = tg.Json("k long, j long"), {"metadata": False}
+    for edit in ({"key": wider}, {"format": wider, "key": tg.Json()}, bare):
+        edited = replace(source, **{"key": declared, "format": tg.Json(), **edit})  # type: ignore[arg-type]
+        with pytest.raises(SchemaChanged):
+            edited.probe(bound, now=NOW)
+        with pytest.raises(SchemaChanged):
+            edited.plan(slices, bound)
+
+
 def test_offsets_are_committed_forwards_only_and_never_decide_anything(kafka_broker: Endpoint, topic: str) -> None:
     write(kafka_broker, topic, numbers(range(9)))
     source = KafkaSource(kafka_broker.servers, topic=topic, format=N).placed("flow", topic)
@@ -208,8 +238,7 @@ def test_the_group_is_named_after_flow_and_source_unless_the_user_names_it() -> 
         ({"format": "json"}, "format"),
         ({"format": tg.Parquet()}, "format"),
         ({"key": "json"}, "key"),
-        ({"key": tg.Json()}, "key"),
-        ({"key": tg.Json("N long")}, "key"),
+        ({"key": tg.Json(), "format": tg.Json()}, "key"),
         ({"start": "somewhere"}, "start"),
         ({"start": NOW.replace(tzinfo=None)}, "start"),
         ({"start": timedelta(hours=-1)}, "start"),

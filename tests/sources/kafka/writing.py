@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import NewPartitions, OffsetSpec  # type: ignore[attr-defined]
 
 from tidegauge.remap.binding import Bound, Probe, Slice
@@ -45,17 +45,27 @@ def write(
 def transact(
     broker: Endpoint, topic: str, values: Iterable[bytes], *, partition: int = 0, commit: bool = True
 ) -> None:
-    """Produce messages in one transaction."""
+    """Produce messages in one transaction, and wait until it is over for readers, too: when its marker is written."""
+    offsets: list[Any] = []
     producer = Producer(quiet(broker.servers, **{"transactional.id": uuid.uuid4().hex}))
     producer.init_transactions(30)
     producer.begin_transaction()
     for value in values:
-        producer.produce(topic, value, partition=partition)
+        producer.produce(
+            topic, value, partition=partition, on_delivery=lambda _error, it: offsets.append(it.offset())
+        )
     assert producer.flush(30) == 0
     if commit:
         producer.commit_transaction(30)
     else:
         producer.abort_transaction(30)
+    admin, place = broker.admin(), TopicPartition(topic, partition)
+
+    def stable() -> int:
+        asked = admin.list_offsets({place: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_COMMITTED)  # type: ignore[no-untyped-call]
+        return int(asked[place].result(30).offset)
+
+    eventually(lambda: stable() > max(offsets, default=-1))
 
 
 def forget(broker: Endpoint, topic: str, upto: int, *, partition: int = 0) -> None:

@@ -39,24 +39,25 @@ def major_version(text: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def check_java(environ: Mapping[str, str] | None = None) -> str:
-    """Return the program of the Java that Spark will start. Raises `JavaMissing` unless it is new enough."""
+def check_java(environ: Mapping[str, str] | None = None, *, who: str = "Spark") -> str:
+    """Return the program of the Java that `who` will start. Raises `JavaMissing` unless it is new enough."""
     environ = os.environ if environ is None else environ
     home = environ.get("JAVA_HOME")
     java = os.path.join(home, "bin", "java") if home else shutil.which("java", path=environ.get("PATH"))
     install = "apt-get install openjdk-17-jre-headless, brew install openjdk@17, or https://adoptium.net"
     if java is None or not os.access(java, os.X_OK):
         place = f"there is no Java at JAVA_HOME ({home})" if home else "there is no Java on the PATH"
-        raise JavaMissing(found=place, install=install)
+        raise JavaMissing(found=place, who=who, install=install)
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)  # noqa: S603
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise JavaMissing(found=f"the Java at {java} does not start ({error})", install=install) from error
+        raise JavaMissing(found=f"the Java at {java} does not start ({error})", who=who, install=install) from error
     version = major_version(done.stderr + done.stdout)
     if version is None:
-        raise JavaMissing(found=f"the Java at {java} does not say its version", install=install)
+        raise JavaMissing(found=f"the Java at {java} does not say its version", who=who, install=install)
     if version < OLDEST_JAVA:
-        raise JavaMissing(found=f"the Java at {java} is version {version}, which is too old", install=install)
+        found = f"the Java at {java} is version {version}, which is too old"
+        raise JavaMissing(found=found, who=who, install=install)
     return java
 
 

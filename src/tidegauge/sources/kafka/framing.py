@@ -28,12 +28,12 @@ import numpy as np
 import pyarrow as pa
 
 from tidegauge.errors.base import TidegaugeError
-from tidegauge.errors.kafka import ConnectorMissing, RangeOvertaken
-from tidegauge.errors.running import UpstreamRecreated
+from tidegauge.errors.kafka import ConnectorMissing
 from tidegauge.kafka import cluster
 from tidegauge.kafka.clients import Client
 from tidegauge.kafka.java import check_secrets, java
 from tidegauge.kafka.settings import Settings
+from tidegauge.sources.kafka.outrun import outrun
 from tidegauge.sources.kafka.planning import RECORD_BYTES, KafkaSplit
 from tidegauge.sources.kafka.probing import Survey
 from tidegauge.sources.kafka.reading import Bulk, Range
@@ -176,18 +176,6 @@ def missing(client: Client, what: Survey, splits: Sequence[KafkaSplit]) -> tuple
     for split in sorted(splits, key=lambda split: split.epoch):
         for piece in split.ranges:
             low, end = lows.get(piece.partition, piece.lower), ends.get(piece.partition, piece.upper)
-            if (error := _outrun(what, piece, low, end)) is not None:
+            if (error := outrun(what, piece.partition, piece.lower, piece.upper, low=low, end=end)) is not None:
                 return split.epoch, error
     return None
-
-
-def _outrun(what: Survey, piece: Range, low: int, end: int) -> TidegaugeError | None:
-    if end < piece.upper:
-        known = f"{piece.partition} with records to {piece.upper}"
-        found = f"{piece.partition} with records to {end}"
-        return UpstreamRecreated(source=what.name, known=known, found=found)
-    if low <= piece.lower:
-        return None
-    if what.stop:
-        return what.loss(piece.partition, asked=piece.lower, there=low, end=end)
-    return RangeOvertaken(partition=piece.partition, asked=piece.lower, there=low)

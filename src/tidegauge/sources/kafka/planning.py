@@ -25,6 +25,7 @@ from tidegauge.kafka import cluster
 from tidegauge.kafka.clients import Client
 from tidegauge.remap.binding import Bound, Slice
 from tidegauge.sources.kafka.admitting import Listing
+from tidegauge.sources.kafka.outrun import Outrun, outrun
 from tidegauge.sources.kafka.probing import Survey, changed, confirmed
 from tidegauge.sources.kafka.reading import Range
 
@@ -76,10 +77,8 @@ def begun(slices: Sequence[Slice], bound: Bound) -> list[Slice]:
     return [piece for piece in cut if piece.lower < piece.upper]
 
 
-def overtaken(
-    client: Client, what: Survey, slices: Sequence[Slice], bound: Bound
-) -> tuple[list[Slice], dict[str, int]]:
-    """Return the parts of slices that the broker has no longer, and where each partition begins.
+def overtaken(client: Client, what: Survey, slices: Sequence[Slice], bound: Bound) -> list[tuple[Slice, Outrun]]:
+    """Return the parts of slices that the broker has no longer, each with the error that says so.
 
     Raises `UpstreamRecreated`, `TopicRecreated`, `TopicDeleted`, and what `tidegauge.kafka` raises.
     """
@@ -90,14 +89,23 @@ def overtaken(
     there |= confirmed(client, wanted - there.keys(), servers=what.servers)
     if gone := sorted({topic for topic, _ in places.values()} - there.keys()):
         raise TopicDeleted(source=what.name, topics=gone, servers=what.servers)
-    if error := changed(client, what, bound, Listing({name: topic.id for name, topic in there.items()}, {}, {})):
+    ids = {name: topic.id for name, topic in there.items()}
+    if error := changed(client, what, bound, Listing(ids, {}, {})):
         raise error
     lows = cluster.offsets(client, places.values(), "earliest", servers=what.servers)
-    return [
-        replace(piece, upper=min(piece.upper, low))
-        for piece in slices
-        if (low := lows.get(piece.partition, 0)) > piece.lower
-    ], lows
+    behind = [piece for piece in slices if lows.get(piece.partition, 0) > piece.lower]
+    if not behind:
+        return []
+    asked = {piece.partition: places[piece.partition] for piece in behind}
+    ends = cluster.offsets(client, asked.values(), "latest", servers=what.servers, committed=False)
+    if error := changed(client, what, bound, Listing(ids, {}, ends)):
+        raise error
+    found: list[tuple[Slice, Outrun]] = []
+    for piece in behind:
+        low, end = lows[piece.partition], ends.get(piece.partition, piece.upper)
+        if (why := outrun(what, piece.partition, piece.lower, piece.upper, low=low, end=end)) is not None:
+            found.append((replace(piece, upper=min(piece.upper, low)), why))
+    return found
 
 
 def planned(slices: Sequence[Slice], *, schema: pa.Schema, size: int) -> Iterator[KafkaSplit]:

@@ -45,10 +45,6 @@ class Survey:
     committed: bool
     stop: bool
 
-    def loss(self, partition: str, *, asked: int, there: int, end: int) -> RecordsLost:
-        """Return the error of records that are gone."""
-        return RecordsLost(source=self.name, partition=partition, asked=asked, there=there, end=end)
-
 
 def survey(client: Client, what: Survey, bound: Bound, *, now: datetime) -> tuple[Admission, Listing, str]:
     """Ask the broker; return what may be bound, what it said, and a note for people.
@@ -73,7 +69,8 @@ def survey(client: Client, what: Survey, bound: Bound, *, now: datetime) -> tupl
     found = admitted(bound, listing, starts, whole=grown, limit=what.limit)
     if found.lost and what.stop:
         partition, (asked, low) = min(found.lost.items())
-        raise what.loss(partition, asked=asked, there=low, end=listing.ends[partition])
+        end = listing.ends[partition]
+        raise RecordsLost(source=what.name, partition=partition, asked=asked, there=low, end=end)
     if quiet := sum(topic.partitions for topic in there.values()) - len(listing.ends):
         note = "; ".join(filter(None, [note, f"{quiet} partitions have no leader at present"]))
     return found, listing, note

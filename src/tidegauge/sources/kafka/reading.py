@@ -19,12 +19,12 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
 
-from tidegauge.errors.kafka import BrokerUnreachable, KafkaFailed, MessageTooLarge, RangeOvertaken
-from tidegauge.errors.running import UpstreamRecreated
+from tidegauge.errors.kafka import KafkaFailed, MessageTooLarge
 from tidegauge.kafka import cluster
 from tidegauge.kafka.clients import Client, admin, consumer, kafka
-from tidegauge.kafka.failures import ALL_DOWN, REFUSALS, explained, told
+from tidegauge.kafka.failures import ALL_DOWN, REFUSALS, explained, told, unanswered
 from tidegauge.kafka.settings import Settings, Value
+from tidegauge.sources.kafka.outrun import outrun
 from tidegauge.sources.kafka.probing import Survey
 
 __all__ = ["BATCH", "GULP", "QUEUE_KB", "Bulk", "Range", "messages"]
@@ -110,7 +110,7 @@ def messages(
 ) -> Iterator[Bulk]:
     """Yield the messages of ranges, each of a partition of its own.
 
-    Raises `RecordsLost`, `RangeOvertaken`, and what `tidegauge.kafka` raises.
+    Raises what `outrun` returns, and what `tidegauge.kafka` raises.
     """
     start = {piece.partition: piece.lower for piece in wanted}
     with consumer(settings, group, at=start, **OURS) as client:
@@ -229,8 +229,8 @@ class _Reader:
         for code in errors.keys() & REFUSALS:
             raise told(code, errors[code], servers=self.settings.servers, doing="connect")
         if (ALL_DOWN in errors and idle > _DOWN) or idle > PATIENCE:
-            detail = errors.get(ALL_DOWN) or f"nothing came of {self._some()} in {PATIENCE:g} seconds"
-            raise BrokerUnreachable(servers=self.settings.servers, detail=detail)
+            detail = unanswered(errors, f"nothing came of {self._some()} in {PATIENCE:g} seconds")
+            raise told(ALL_DOWN, detail, servers=self.settings.servers, doing="read")
 
     def _out_of_range(self, place: _Place, error: Any) -> Exception:
         """Return what it means that the broker does not have the next offset."""
@@ -238,15 +238,10 @@ class _Reader:
         with admin(self.settings) as client:
             low = cluster.offsets(client, where, "earliest", servers=servers)[name]
             end = cluster.offsets(client, where, "latest", servers=servers, committed=False)[name]
-        if low <= place.at and place.upper <= end:
-            # It is there: the consumer goes by what it remembers of an older topic. The next one is a new one.
-            return KafkaFailed(servers=servers, doing=f"read {name}", detail=error.str())
-        if low <= place.at:
-            known, found = f"{name} with records to {place.upper}", f"{name} with records to {end}"
-            return UpstreamRecreated(source=self.what.name, known=known, found=found)
-        if self.what.stop:
-            return self.what.loss(name, asked=place.at, there=low, end=end)
-        return RangeOvertaken(partition=name, asked=place.at, there=low)
+        if (gone := outrun(self.what, name, place.at, place.upper, low=low, end=end)) is not None:
+            return gone
+        # It is there: the consumer goes by what it remembers of an older topic. The next one is a new one.
+        return KafkaFailed(servers=servers, doing=f"read {name}", detail=error.str())
 
     def _some(self) -> str:
         waiting = [place.partition for place in self.places.values() if place.at < place.upper]

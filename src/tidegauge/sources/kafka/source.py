@@ -23,11 +23,10 @@ from typing import Any, Final, Literal
 
 import pyarrow as pa
 
-from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.base import TidegaugeError, Transient
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.kafka import NothingToInfer
-from tidegauge.kafka import cluster
-from tidegauge.kafka.clients import Client, admin, consumer
+from tidegauge.kafka.clients import admin, consumer, kafka
 from tidegauge.kafka.java import java
 from tidegauge.kafka.settings import Settings, Value
 from tidegauge.remap.binding import Bound, Probe, Slice
@@ -36,6 +35,7 @@ from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.formats.messages import MessageFormat
 from tidegauge.sources.kafka.acknowledging import commit
 from tidegauge.sources.kafka.admitting import Listing
+from tidegauge.sources.kafka.columns import joined, keys_of
 from tidegauge.sources.kafka.decoding import Decoder
 from tidegauge.sources.kafka.framing import Piece, bulk_of, frame, missing, received
 from tidegauge.sources.kafka.planning import KafkaSplit, begun, overtaken, planned
@@ -43,7 +43,6 @@ from tidegauge.sources.kafka.probing import Survey, survey
 from tidegauge.sources.kafka.reading import Range, messages
 from tidegauge.sources.kafka.start import Given, Start
 from tidegauge.sources.kafka.topics import Topics, named
-from tidegauge.sources.metadata import MESSAGE, with_metadata
 from tidegauge.sources.protocol import OnBadRecord, Split
 
 __all__ = ["KafkaSource"]
@@ -57,17 +56,19 @@ class KafkaSource:
     """The messages of topics.
 
     servers: `host:port`, several with commas. topic: a name, a list of names, or `tg.Topics(pattern=...)`. format: of
-    the values; key: of the keys, whose columns come first, and which declares them. start: where to begin in the
-    partitions that there are when the source is first bound (`"earliest"`, `"latest"`, a datetime with its zone, a
-    timedelta back, offsets like `{"orders-0": 5}`); it is resolved once, ever. settings: passed on to librdkafka;
-    secrets as `env:NAME` or `file:PATH`. group: for which offsets are committed, `tidegauge.<flow>.<source>` unless
-    given. metadata: add `_partition`, `_offset`, `_timestamp`, `_key` and `_headers`. max_records_per_epoch: how many
-    offsets one epoch takes at most, all partitions together. split_records: how many one task reads at once.
-    on_data_loss: what happens when records are gone before they were read: `"stop"`, or `"gap"` to go on without them
-    and leave a row in `gaps`. reader: who reads on Spark: `"python"`, or `"spark"` for Spark's own connector, which
-    has to be on the class path. name: the source's name in its flow, which the flow sets.
+    the values; key: of the keys, whose columns come first. Columns that a format does not declare are inferred, once;
+    one of the two has to declare them. start: where to begin in the partitions that there are when the source is
+    first bound (`"earliest"`, `"latest"`, a datetime with its zone, a timedelta back, offsets like `{"orders-0":
+    5}`); it is resolved once, ever. settings: passed on to librdkafka; secrets as `env:NAME` or `file:PATH`. group:
+    for which offsets are committed, `tidegauge.<flow>.<source>` unless given. metadata: add `_partition`, `_offset`,
+    `_timestamp`, `_key` and `_headers`. max_records_per_epoch: how many offsets one epoch takes at most, all
+    partitions together. split_records: how many one task reads at once. on_data_loss: what happens when records are
+    gone before they were read: `"stop"`, or `"gap"` to go on without them and leave a row in `gaps`. reader: who
+    reads on Spark: `"python"`, or `"spark"` for Spark's own connector, which has to be on the class path; the local
+    engine has no Spark, and reads the same rows by itself. name: the source's name in its flow, which the flow sets.
 
-    Raises `InvalidArgument`, `ReservedColumn`, `SettingTaken`, `SecretInClear`, `SettingNotShared`.
+    Raises `InvalidArgument`, `KeyAndValueClash`, `ReservedColumn`, `SettingTaken`, `SecretInClear`, and
+    `SettingNotShared`.
     """
 
     servers: str
@@ -89,8 +90,9 @@ class KafkaSource:
         for parameter, value in (("format", self.format), ("key", self.key)):
             if not isinstance(value, MessageFormat) and not (parameter == "key" and value is None):
                 raise InvalidArgument(parameter=parameter, value=value, expected="a format of messages, like Json()")
-        if self.key is not None and self.key.schema is None:
-            raise InvalidArgument(parameter="key", value=self.key, expected="a format that declares its columns")
+        if self.key is not None and self.key.schema is None and self.format.schema is None:
+            expected = "a format that declares its columns, as that of the values does not: it tells which are whose"
+            raise InvalidArgument(parameter="key", value=self.key, expected=expected)
         for parameter in ("max_records_per_epoch", "split_records"):
             count = getattr(self, parameter)
             if not isinstance(count, int) or isinstance(count, bool) or count < 1:
@@ -129,20 +131,28 @@ class KafkaSource:
     @property
     def schema(self) -> pa.Schema | None:
         """The declared columns, metadata columns included, or None when they are to be inferred."""
-        return self._complete(self.format.schema)
+        return self._joined(self._keys, self.format.schema)
 
-    def _complete(self, values: pa.Schema | None) -> pa.Schema | None:
-        if values is None:
+    @property
+    def _keys(self) -> pa.Schema | None:
+        """The declared columns of keys, none without a format for them."""
+        return pa.schema([]) if self.key is None else self.key.schema
+
+    def _joined(self, keys: pa.Schema | None, values: pa.Schema | None) -> pa.Schema | None:
+        if keys is None or values is None:
             return None
-        keys = [] if self.key is None or self.key.schema is None else list(self.key.schema)
-        taken = {column.name.lower() for column in keys}
-        if both := [column.name for column in values if column.name.lower() in taken]:
-            raise InvalidArgument(parameter="key", value=both, expected="columns that the value does not have")
-        where = f"the source of {self.topics}"
-        return with_metadata(pa.schema([*keys, *values]), metadata=self.metadata, where=where, columns=MESSAGE)
+        return joined(keys, values, metadata=self.metadata, topics=self.topics)
+
+    def _keyed(self, bound: pa.Schema) -> int:
+        """Return how many of the bound columns are the key's. Raises `SchemaChanged`."""
+        return len(keys_of(bound, self._keys, self.format.schema, metadata=self.metadata, source=self.name))
 
     def placed(self, flow: str, name: str) -> KafkaSource:
-        """Return the source as the one of this name in this flow, after which its group is named."""
+        """Return the source as the one of this name in this flow, after which its group is named.
+
+        Raises `KafkaMissing`: to be without the client is no state that passes while a flow waits.
+        """
+        kafka("confluent_kafka.admin")
         return replace(self, name=name, group=self.group or f"tidegauge.{flow}.{name}")
 
     def describe(self) -> Mapping[str, Any]:
@@ -183,8 +193,10 @@ class KafkaSource:
         """Ask the broker how far the topics are.
 
         Raises `TopicUnknown`, `NoTopicMatches`, `TopicDeleted`, `TopicRecreated`, `UpstreamRecreated`, `RecordsLost`,
-        `NothingToInfer`, and what `tidegauge.kafka` raises.
+        `NothingToInfer`, `KeyAndValueClash`, `SchemaChanged`, and what `tidegauge.kafka` raises.
         """
+        if bound.schema is not None:
+            self._keyed(bound.schema)
         what = self._survey()
         with admin(self.connection) as client:
             found, listing, note = survey(client, what, bound, now=now)
@@ -204,19 +216,21 @@ class KafkaSource:
         )
 
     def plan(self, slices: Sequence[Slice], bound: Bound) -> list[Split]:
-        """Cut slices into splits. Raises `RecordsLost`, `TopicDeleted`, `TopicRecreated`, `UpstreamRecreated`."""
+        """Cut slices into splits.
+
+        Raises `RecordsLost`, `RangeOvertaken`, `TopicDeleted`, `TopicRecreated`, `UpstreamRecreated`.
+        """
         schema = bound.schema or self.schema
         if schema is None:
             raise InvalidArgument(parameter="bound", value=bound, expected="a bound schema")
+        self._keyed(schema)
         pieces = begun(slices, bound)
         if not pieces:
             return []
         what = self._survey()
         with admin(self.connection) as client:
-            gone, lows = overtaken(client, what, pieces, bound)
-            if gone:
-                end = _end(client, gone[0].partition, what)
-                raise what.loss(gone[0].partition, asked=gone[0].lower, there=lows[gone[0].partition], end=end)
+            for _piece, why in overtaken(client, what, pieces, bound):
+                raise why
         return list(planned(pieces, schema=schema, size=self.split_records))
 
     def lost(self, slices: Sequence[Slice], bound: Bound) -> Sequence[Slice]:
@@ -225,12 +239,11 @@ class KafkaSource:
         if self.on_data_loss == "stop" or not pieces:
             return []
         with admin(self.connection) as client:
-            return overtaken(client, self._survey(), pieces, bound)[0]
+            return [piece for piece, _why in overtaken(client, self._survey(), pieces, bound)]
 
     def read(self, split: KafkaSplit | Piece, on_bad_record: OnBadRecord) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a split. Raises `RecordsLost`, `RangeOvertaken`, and what `tidegauge.kafka` raises."""
-        keyed = 0 if self.key is None or self.key.schema is None else len(self.key.schema)
-        decoder = Decoder(self.format, self.key, self.metadata, split.schema, keyed)
+        decoder = Decoder(self.format, self.key, self.metadata, split.schema, self._keyed(split.schema))
         if isinstance(split, Piece):
             yield decoder.decode(bulk_of(split), on_bad_record)
             return
@@ -265,20 +278,32 @@ class KafkaSource:
             commit(client, self._group, dict(frontier.items()), servers=self.servers)
 
     def _inferred(self, listing: Listing, what: Survey) -> pa.Schema | None:
-        """Return the columns of the first messages of a partition that has any that tell. Raises `NothingToInfer`."""
+        """Return the columns of the first messages of a partition that has any that tell.
+
+        Raises `NothingToInfer`, `KeyAndValueClash`, and what is wrong with the columns when what tells is no table.
+        """
+        wrong: TidegaugeError | None = None
         for partition, end in sorted(listing.ends.items()):
             upper = min(end, listing.lows[partition] + SAMPLE)
             if listing.lows[partition] < upper:
                 wanted = Range(partition, listing.lows[partition], upper)
-                found = messages(self.connection, self._group, [wanted], what)
-                sample = [value for bulk in found for value in bulk.values]
-                if sample and (columns := self.format.infer_messages(sample)) is not None:
-                    return self._complete(columns)
+                found = list(messages(self.connection, self._group, [wanted], what))
+                try:
+                    values = _told(self.format.schema, self.format, [v for bulk in found for v in bulk.values])
+                    keys = _told(self._keys, self.key, [k for bulk in found for k in bulk.keys])
+                    if (columns := self._joined(keys, values)) is not None:
+                        return columns
+                except Transient:
+                    raise
+                except TidegaugeError as error:
+                    wrong = wrong or error
         if not listing.ends or all(listing.lows[p] == end for p, end in listing.ends.items()):
             return None  # nothing is bound before there is a message; the next probe looks again
-        raise NothingToInfer(topics=sorted(listing.ids))
+        raise wrong or NothingToInfer(topics=sorted(listing.ids))
 
 
-def _end(client: Client, partition: str, what: Survey) -> int:
-    places = [cluster.split(partition)]
-    return cluster.offsets(client, places, "latest", servers=what.servers, committed=what.committed)[partition]
+def _told(
+    declared: pa.Schema | None, format: MessageFormat | None, sample: Sequence[bytes | None]
+) -> pa.Schema | None:
+    """Return the columns that are declared, or those that a sample tells."""
+    return declared if declared is not None or format is None or not sample else format.infer_messages(sample)
