@@ -27,9 +27,10 @@ LOCAL = [
     HOW_TO / "test-with-kafka.md",
     HOW_TO / "trace-a-row.md",
     HOW_TO / "when-something-fails.md",
+    ROOT / "docs" / "reference" / "formats.md",
 ]
-ON_KAFKA = [HOW_TO / "move-from-a-spark-checkpoint.md", HOW_TO / "read-from-kafka.md"]
-NOT_PLAYED = {HOW_TO / "run-on-a-cluster.md", HOW_TO / "postgres-store.md", HOW_TO / "write-to-kafka.md"}
+ON_KAFKA = [HOW_TO / f"{name}.md" for name in ("move-from-a-spark-checkpoint", "read-from-kafka", "write-to-kafka")]
+NOT_PLAYED = {HOW_TO / "run-on-a-cluster.md", HOW_TO / "postgres-store.md"}
 
 
 @pytest.mark.parametrize(

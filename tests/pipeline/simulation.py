@@ -43,10 +43,14 @@ class Clock:
 
 @dataclass
 class Recorder:
-    """A source that behaves as the one it wraps, and shows each acknowledgement to a witness at that instant."""
+    """A source that behaves as the one it wraps, and shows each acknowledgement to a witness at that instant.
+
+    meet: called before each split is read; what it raises is in the way.
+    """
 
     inner: Any
     witness: Callable[[Frontier], None]
+    meet: Callable[[], None] = lambda: None
 
     @property
     def unit(self) -> str:
@@ -66,6 +70,7 @@ class Recorder:
         return self.inner.plan(slices, bound)
 
     def read(self, split: Any, on_bad_record: Any) -> Any:
+        self.meet()
         return self.inner.read(split, on_bad_record)
 
     def acknowledge(self, frontier: Frontier) -> None:
@@ -83,11 +88,13 @@ class World:
     points: list[str] = field(default_factory=list)
     crash_at: int | None = None
     lag: int = 0
-    """How many worker steps a probe or a job takes."""
+    """How many worker steps a probe, a job or a commit takes."""
     faults: deque[bool] = field(default_factory=deque)
     """For each commit to come, whether the disk is full at that moment."""
     broken: bool = False
     """Whether a step is broken at present, in flows that have one that may be."""
+    away: set[str] = field(default_factory=set)
+    """Sources that nobody can read at present, in flows that have such."""
     _unique: Any = field(default_factory=lambda: itertools.count(1))
 
     @property

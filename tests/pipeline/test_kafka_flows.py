@@ -5,17 +5,19 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from tests.sources.kafka.writing import eventually, forget, numbers, recreate, transact, write
+from tests.sources.kafka.writing import delete, eventually, forget, numbers, recreate, transact, write
 
 import tidegauge as tg
 from tidegauge.errors.engine import RecordUnparsable
-from tidegauge.errors.kafka import BrokerUnreachable, RecordsLost
-from tidegauge.errors.running import UpstreamRecreated
+from tidegauge.errors.kafka import BrokerUnreachable, RecordsLost, TopicDeleted
+from tidegauge.errors.running import NothingToResume, UpstreamRecreated
+from tidegauge.pipeline import stage
 from tidegauge.pipeline.runner import Runner, at_once
 from tidegauge.testing import Endpoint, KafkaBroker
 from tidegauge.testing.endpoint import quiet
@@ -116,8 +118,9 @@ def test_latest_begins_at_the_end_once_also_when_nothing_was_there(
 
 
 def test_t33_what_is_committed_never_passes_what_every_output_has(
-    tmp_path: Path, kafka_broker: Endpoint, topic: str
+    tmp_path: Path, kafka_broker: Endpoint, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(stage, "JOB_LIMITS", {"records": 1})  # epoch by epoch
     refused = True
 
     def refuse(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -139,10 +142,18 @@ def test_t33_what_is_committed_never_passes_what_every_output_has(
     write(kafka_broker, topic, numbers([5]))
     run(flow())
     assert committed(kafka_broker, flow(), topic) == 6
-    late = flow_of(tmp_path, kafka_broker, topic, "all", "some", "late")
+    refused = True
+    write(kafka_broker, topic, numbers([6]))
+    late = flow_of(tmp_path, kafka_broker, topic, "all", "some", "late", step=refuse)
+    with pytest.raises(tg.TidegaugeError):
+        run(late)
+    assert (found(late, "late"), found(late, "all")) == ([0, 1, 2], [0, 1, 2, 3, 4, 5, 6])
+    assert committed(kafka_broker, late, topic) == 6  # it does not go back for an output that lags
+    refused = False
+    write(kafka_broker, topic, numbers([7]))
     run(late)
-    assert found(late, "late") == [0, 1, 2, 3, 4, 5]
-    assert committed(kafka_broker, late, topic) == 6  # it does not go back for an output that lagged
+    assert found(late, "late") == [0, 1, 2, 3, 4, 5, 6, 7]
+    assert committed(kafka_broker, late, topic) == 8
 
 
 def test_t33_with_an_output_that_never_commits_nothing_is_acknowledged(
@@ -162,6 +173,30 @@ def test_t33_with_an_output_that_never_commits_nothing_is_acknowledged(
     assert committed(kafka_broker, flow, topic) == -1001
 
 
+def test_an_output_that_catches_up_moves_what_is_committed_though_nothing_more_is_published(
+    tmp_path: Path, kafka_broker: Endpoint, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stage, "JOB_LIMITS", {"records": 1})
+    refusing = True
+
+    def refuse(batch: pa.RecordBatch) -> pa.RecordBatch:
+        if refusing and 1 in batch.column("n").to_pylist():
+            raise ValueError("1")
+        return batch
+
+    for n in range(3):
+        write(kafka_broker, topic, numbers([n]))
+        run(flow_of(tmp_path, kafka_broker, topic, "all"))
+    write(kafka_broker, topic, numbers([3]))
+    late = flow_of(tmp_path, kafka_broker, topic, "all", "late", step=refuse)
+    with pytest.raises(tg.TidegaugeError):
+        run(late)
+    assert (found(late, "late"), committed(kafka_broker, late, topic)) == ([0], 3)
+    refusing = False
+    run(late)
+    assert (found(late, "late"), committed(kafka_broker, late, topic)) == ([0, 1, 2, 3], 4)
+
+
 def test_the_group_is_one_that_kafkas_own_tool_shows(tmp_path: Path, kafka_broker: Endpoint, topic: str) -> None:
     write(kafka_broker, topic, numbers(range(3)))
     flow = flow_of(tmp_path, kafka_broker, topic)
@@ -173,6 +208,35 @@ def test_the_group_is_one_that_kafkas_own_tool_shows(tmp_path: Path, kafka_broke
     )
     [line] = [line.split() for line in shown.splitlines() if topic in line]
     assert line[:6] == ["tidegauge.shop.orders", topic, "0", "3", "5", "2"]  # committed, end, lag
+
+
+def test_t44_a_deleted_topic_fails_the_source_for_good_and_one_made_anew_begins_a_new_incarnation(
+    tmp_path: Path, kafka_broker: Endpoint, topic: str
+) -> None:
+    write(kafka_broker, topic, numbers(range(3)))
+    flow = flow_of(tmp_path, kafka_broker, topic, "first", "second")
+    run(flow)
+    delete(kafka_broker, topic)
+
+    def fails(error: type[tg.TidegaugeError], like: str) -> None:
+        with pytest.raises(error, match=like):
+            run(flow_of(tmp_path, kafka_broker, topic, "first", "second"))
+        told = tg.status(flow)
+        assert [(one.state, type(one.error)) for one in told.sources] == [("failed", error)]
+        assert [(one.state, one.upper) for one in told.outputs] == [("failed", 1)] * 2
+        assert found(flow, "first") == found(flow, "second") == [0, 1, 2]  # what there was stays readable
+
+    fails(TopicDeleted, f"the topic '{topic}' of source 'orders' was deleted")
+    kafka_broker.create_topic(topic)
+    write(kafka_broker, topic, numbers(range(10, 14)))
+    fails(TopicDeleted, "was deleted")  # it is for a person to say that there is one again
+    with pytest.raises(NothingToResume, match="TG-0811"):
+        tg.resume(flow, "orders", new_incarnation=True)
+    tg.resume(flow, "orders")
+    fails(UpstreamRecreated, "source 'orders'")  # there is one, and it is another one
+    assert tg.resume(flow, "orders", new_incarnation=True).gaps == ()
+    run(flow)
+    assert found(flow, "first") == found(flow, "second") == [0, 1, 2, 10, 11, 12, 13]
 
 
 def test_t43_t48_a_recreated_topic_fails_the_source_for_good_until_a_new_incarnation(
@@ -291,36 +355,51 @@ def test_a_broker_that_is_killed_stalls_the_source_which_recovers_by_itself(
     assert found(flow) == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_job_waits_for_a_broker_that_is_away_as_long_as_it_takes(
+def test_a_job_waits_for_a_broker_that_is_away_as_long_as_it_takes_and_no_other_source_waits_for_it(
     tmp_path: Path, own_broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = own_broker.create_topic("gone")
     write(own_broker.endpoint, topic, numbers(range(3)))
     flow = flow_of(tmp_path, own_broker, topic)
+    clicks = flow.source("clicks", tg.FileSource(f"{tmp_path}/*.jsonl", format=N))
+    flow.sink("clicks", clicks, tg.ParquetSink(f"{tmp_path}/clicks"))
     monkeypatch.setattr("tidegauge.pipeline.stage.ATTEMPTS", 2)
-    runner = Runner(flow, tg.LocalEngine(threads=0), env=tg.Env(), spawn=at_once)
+    plan, asked, clicked = tg.KafkaSource.plan, list[int](), list[int]()
+
+    def away(self: tg.KafkaSource, *arguments: object) -> object:
+        asked.append(1)
+        if len(asked) == 1:
+            own_broker.kill()
+        return plan(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(tg.KafkaSource, "plan", away)
+    pool = ThreadPoolExecutor(7)
+    runner = Runner(flow, tg.LocalEngine(threads=1), env=tg.Env(), spawn=pool.submit)
+    board = runner.board
     try:
-        plan = tg.KafkaSource.plan
-        asked: list[int] = []
 
-        def away(self: tg.KafkaSource, *arguments: object) -> object:
-            asked.append(1)
-            if len(asked) == 1:
-                own_broker.kill()
-            if len(asked) == 3:
-                own_broker.start()
-            return plan(self, *arguments)  # type: ignore[arg-type]
+        def others_went_on() -> bool:
+            with (tmp_path / "clicks.jsonl").open("ab") as file:
+                file.writelines(line + b"\n" for line in numbers([len(clicked)]))
+            clicked.append(len(clicked))
+            runner.step(park=0.02)
+            return len(asked) > 2 and board.outputs["clicks"].upper > board.outputs["orders"].upper + 3
 
-        monkeypatch.setattr(tg.KafkaSource, "plan", away)
+        eventually(others_went_on, within=60)
+        assert (board.sources["orders"].state, board.outputs["orders"].state) == ("stalled", "stalled")
+        assert isinstance(board.sources["orders"].error, BrokerUnreachable)
+        assert (board.sources["clicks"].state, board.outputs["orders"].upper) == ("running", 0)
+        own_broker.start()
+        bound = board.upper
 
         def published() -> bool:
             runner.step(park=0.02)
-            return runner.board.published >= 1
+            return board.published >= bound and board.sources["orders"].state == "running"
 
         eventually(published, within=60)
-        assert len(asked) > 2
     finally:
         if not own_broker.running:
             own_broker.start()
+        pool.shutdown()
         runner.close()
-    assert found(flow) == [0, 1, 2]
+    assert (found(flow), found(flow, "clicks")) == ([0, 1, 2], clicked)

@@ -18,6 +18,7 @@ from tests.pipeline.simulation import Crash, Recorder, Run, World
 
 import tidegauge as tg
 from tidegauge.errors.command import NotPublished
+from tidegauge.errors.kafka import BrokerUnreachable
 from tidegauge.pipeline.inspect import holds
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.store import Loaded
@@ -45,13 +46,20 @@ def make(world: World) -> tg.Dataflow:
             max_bytes_per_epoch=200,
             split_bytes=64,
         )
-        streams[name] = flow.source(name, Recorder(source, partial(witness, world, name)))
+        recorder = Recorder(source, partial(witness, world, name), partial(meet, world, name))
+        streams[name] = flow.source(name, recorder)
     flow.sink("a", streams["a"], tg.DeltaSink(str(world.root / "lake" / "a")))
     flow.sink(
         "a2", streams["a"].map_batches(partial(doubled, world)), tg.ParquetSink(str(world.root / "lake" / "a2"))
     )
     flow.sink("b", streams["b"], tg.ParquetSink(str(world.root / "lake" / "b")))
     return flow
+
+
+def meet(world: World, source: str) -> None:
+    """Let nobody read a source that is away."""
+    if source in world.away:
+        raise BrokerUnreachable(servers=source, detail="down")
 
 
 def witness(world: World, source: str, acknowledged: Frontier) -> None:
@@ -153,6 +161,25 @@ class Laws(RuleBasedStateMachine):
         """Somebody breaks the step of `a2`, or mends it."""
         self.world.broken = broken
 
+    @rule(source=st.sampled_from(["a", "b"]), back=st.booleans())
+    def leave(self, source: str, back: bool) -> None:
+        """A source cannot be read from now on, or can be again."""
+        self.world.away = self.world.away - {source} if back else self.world.away | {source}
+
+    @rule(source=st.sampled_from(["a", "b"]))
+    def the_others_go_on(self, source: str) -> None:
+        """A source is away, and the outputs of the other one come to hold all that is bound."""
+        self.world.away = {source}
+        run = self.life()
+        if run is None:
+            return
+        bound, others = run.runner.board.upper, [o for o in run.runner.board.outputs.values() if o.source != source]
+        for _ in range(150):
+            if all(output.upper >= bound or output.state == "failed" for output in others):
+                return
+            run.step()
+        raise AssertionError(f"while {source} was away, others did not go on: {others}")
+
     @rule(after=st.integers(0, 40), steps=st.integers(1, 8))
     def crash(self, after: int, steps: int) -> None:
         self.world.crash_at = after
@@ -177,6 +204,7 @@ class Laws(RuleBasedStateMachine):
 
     @rule()
     def everything_arrives(self) -> None:
+        self.world.away = set()
         run = self.life()
         if run is None:
             return

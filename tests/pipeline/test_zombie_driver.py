@@ -17,8 +17,10 @@ import pytest
 from tests.remap.store.raw import dump, sql
 
 import tidegauge as tg
+import tidegauge.pipeline.runner as runner_module
 from tidegauge.cli.load import load_flow
 from tidegauge.errors.sinks import TableUpperMismatch
+from tidegauge.pipeline.runner import Outcome, Runner, at_once
 from tidegauge.remap.store import EXPIRY
 from tidegauge.sinks.protocol import OutputId
 
@@ -45,32 +47,45 @@ flow.sink("parquet", orders, tg.ParquetSink(f"{HERE}/lake/parquet"))
 """
 
 DRIVER = """
-import functools, os, signal, sys
+import contextlib, functools, signal, sys, threading
 import tidegauge as tg
 from tidegauge.cli.app import main
+from tidegauge.remap.store.connect import Database
+from tidegauge.sinks import persist
 from tidegauge.sinks.deltalog import DeltaLog
 
 _, shop, point, nth = sys.argv
 left = int(nth)
+alone, committing = threading.Lock(), threading.RLock()
 
 def strike(name):
     global left
-    left -= name == point
-    if name == point and left == 0:
-        os.kill(os.getpid(), signal.SIGSTOP)
+    with committing, alone:  # no commit is between its look at the lease and its end
+        left -= name == point
+        if name == point and left == 0:
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)  # this thread stops first
 
-really = DeltaLog.commit
+really, transaction, whole = DeltaLog.commit, Database._transaction, persist._Persist.commit
 
 def commit(*args, **named):
     strike("the delta commit itself")
     really(*args, **named)
 
-DeltaLog.commit = commit
+def one_after_the_other(*args, **named):
+    with committing:
+        whole(*args, **named)
+
+@contextlib.contextmanager
+def one_at_a_time(*args, **named):
+    with alone, transaction(*args, **named) as connection:
+        yield connection
+
+DeltaLog.commit, Database._transaction, persist._Persist.commit = commit, one_at_a_time, one_after_the_other
 tg.Dataflow.run = functools.partialmethod(tg.Dataflow.run, env=tg.Env(point=strike))
 sys.argv = ["tidegauge", "run", shop, "--engine", "local", "--until", "caught-up"]
 main()
 """
-"""`tidegauge run`, in a process that stops itself when it comes to a point for the nth time."""
+"""`tidegauge run`, in a process that stops itself when it comes to a point for the nth time, with nothing locked."""
 
 
 @pytest.fixture
@@ -83,6 +98,17 @@ def shop(tmp_path: Path) -> Path:
     path = tmp_path / "shop.py"
     path.write_text(FLOW)
     return path
+
+
+def run_alone(flow: tg.Dataflow, env: tg.Env) -> Outcome:
+    """Run a flow in this thread alone: as long as it is kept at a point, nothing else of it happens."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner_module, "RENEW_EVERY", 3600.0)
+        runner = Runner(flow, tg.LocalEngine(threads=0), env=env, spawn=at_once, batch=True)
+        try:
+            return runner.run("caught-up")
+        finally:
+            runner.close()
 
 
 @dataclass(frozen=True)
@@ -128,7 +154,7 @@ def test_a_driver_that_wakes_up_while_another_drives_stops_and_has_done_nothing(
 
         later = tg.Env(now=lambda: datetime.now(UTC) + timedelta(seconds=EXPIRY), point=wake)
         try:
-            outcome = flow.run("caught-up", engine="local", env=later)
+            outcome = run_alone(flow, later)
         finally:
             asleep.kill()
     [(before, said, after)] = seen
@@ -164,7 +190,7 @@ def test_a_driver_that_wakes_up_right_before_its_commit_makes_it_and_its_success
 
         later = tg.Env(now=lambda: datetime.now(UTC) + timedelta(seconds=EXPIRY), point=wake)
         try:
-            outcome = flow.run("caught-up", engine="local", env=later)
+            outcome = run_alone(flow, later)
         finally:
             asleep.kill()
     [(before, after)] = upper
@@ -194,7 +220,7 @@ def interfered(shop: Path, *, upper: int, times: int) -> tg.Dataflow:
             rows = pa.schema([("id", pa.int64()), ("user", pa.string()), ("_epoch", pa.int64())])
             table.commit(table.upper, table.upper + upper, rows, [], write=f"{left:032x}")
 
-    assert flow.run("caught-up", engine="local", env=tg.Env(point=interfere)).why == "caught up"
+    assert run_alone(flow, tg.Env(point=interfere)).why == "caught up"
     return flow
 
 

@@ -15,8 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegauge.errors import TidegaugeError
-from tidegauge.errors.sinks import DeletedRows, ForeignTable, TableUnavailable, UnsupportedTable
+from tidegauge.errors.sinks import (
+    DeletedRows,
+    ForeignTable,
+    TableUnavailable,
+    TableUpperMismatch,
+    UnsupportedTable,
+)
 from tidegauge.sinks import DeltaSink, OutputId
+from tidegauge.sinks.deltalog import DeltaLog
 
 OUTPUT = OutputId("shop", "orders", "a" * 32)
 SCHEMA = pa.schema([("user", pa.string()), ("amount", pa.float64()), ("_epoch", pa.int64())])
@@ -319,3 +326,25 @@ def test_errors_of_sinks_survive_the_way_from_task_to_driver(flow: str, expected
     error = TableUpperMismatch(table="t", output=f"{flow}:o", expected=expected, actual=0)
     again = TidegaugeError.decode(json.loads(json.dumps(error.encode())))
     assert (type(again), str(again)) == (TableUpperMismatch, str(error))
+
+
+def test_a_commit_compares_what_it_looked_at_though_files_are_discarded_meanwhile(
+    delta: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Discarding looks at the table too, in another thread. Here somebody else commits the epoch just before it."""
+    table, other = delta.open(), delta.open()
+    delta.commit(table, 0, 1)
+    others, ours, vain = delta.stage([1], "other"), delta.stage([1], "ours"), delta.stage([2], "vain")
+    attempt = DeltaLog._attempt
+
+    def late(log: DeltaLog, *given: Any) -> bool:
+        monkeypatch.setattr(DeltaLog, "_attempt", attempt)
+        other.commit(1, 2, SCHEMA, others, write="d" * 32)
+        log.discard(vain)
+        return attempt(log, *given)
+
+    monkeypatch.setattr(DeltaLog, "_attempt", late)
+    with pytest.raises(TableUpperMismatch):
+        table.commit(1, 2, SCHEMA, ours, write="e" * 32)
+    assert delta.rows() == [("ada", 0), ("other", 1)]
+    assert not Path(delta.path, vain[0].path).exists()

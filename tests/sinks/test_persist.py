@@ -10,8 +10,10 @@ from tests.sinks.conftest import OUTPUT, SCHEMA, stage
 from tidegauge.dataflow import INT, Worker
 from tidegauge.env import Env
 from tidegauge.errors.sinks import UnsupportedTable
+from tidegauge.pipeline.runner import at_once
 from tidegauge.sinks import DeltaSink
-from tidegauge.sinks.persist import Committed, Manifest, OutputFailed, persist
+from tidegauge.sinks.backlog import Backlog
+from tidegauge.sinks.persist import Committed, Manifest, OutputFailed, PersistSetup, persist
 
 
 class Log:
@@ -47,13 +49,17 @@ def test_after_a_refusal_nothing_is_committed_even_when_the_table_would_take_it_
         manifests, stream = scope.input("manifests")
         probe = persist(
             stream,
-            output="orders",
-            table=table,
-            env=Env(),
-            confirm=lambda: None,
-            backoff=lambda _: 0.0,
-            failures=log,
-            watcher=log,
+            PersistSetup(
+                output="orders",
+                table=table,
+                env=Env(),
+                spawn=at_once,
+                confirm=lambda: None,
+                backoff=lambda _: 0.0,
+                backlog=Backlog(),
+                failures=log,
+                watcher=log,
+            ),
         ).probe()
 
     def give(epoch: int) -> None:

@@ -106,6 +106,9 @@ def _held(board: Board) -> str:
 
 def _awaited(board: Board) -> str:
     """Return what keeps a run from having caught up although nothing is under way, "" where nothing does."""
+    unread = [s.name for s in board.sources.values() if s.unread is not None]
+    if unread:
+        return f"not caught up: waiting for {', '.join(unread)}, which cannot be read"
     stalled = [s.name for s in board.sources.values() if s.state == "stalled" and not s.arrived]
     if board.reached is not None or not stalled:
         return ""

@@ -11,7 +11,7 @@ that was upstream `lag` seconds ago".
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
@@ -38,7 +38,8 @@ OutputState = Literal["planned", "catching_up", "live", "stalled", "failed"]
 class SourceStatus:
     """A source as it stands. Positions are totals over its partitions, in `unit`.
 
-    goal: all that upstream held at the first look since the start, None before it.
+    goal: all that upstream held at the first look since the start, None before it. unread: why what is bound of it
+    cannot be read at present, None where it can.
     """
 
     name: str
@@ -50,6 +51,7 @@ class SourceStatus:
     goal: Frontier | None = None
     note: str = ""
     error: TidegaugeError | None = None
+    unread: TidegaugeError | None = None
     failed_at: int | None = None
     since: datetime | None = None
     attempt: int = 0
@@ -133,7 +135,8 @@ class Board:
         self.awaited: tuple[str, ...] = ()
         """Required sources that did not answer in the last tick, without which nothing is bound."""
         self.stopping = False
-        self.job: Need | None = None
+        self.jobs: set[Need] = set()
+        """What is being staged at present."""
         self.sources = {name: SourceStatus(name, unit) for name, unit in units.items()}
         self.expected = dict(uppers)
         self.outputs = {name: OutputStatus(name, plan.source) for name, plan in plans.items()}
@@ -154,6 +157,11 @@ class Board:
         """The first epoch that is not bound."""
         return self.timeline.upper
 
+    def held(self, source: str) -> int:
+        """Return the first epoch that is not published and that some output of a source lacks."""
+        uppers = [o.upper for o in self.outputs.values() if o.source == source and o.state != "failed"]
+        return max(self.published, min(uppers, default=0))
+
     @property
     def errors(self) -> list[TidegaugeError]:
         """The definite errors of sources and outputs."""
@@ -171,6 +179,11 @@ class Board:
         for output in self.outputs.values():
             if output.source == failure.source:
                 output.state, output.error = "failed", error
+
+    def _stall(self, status: SourceStatus, error: TidegaugeError | None, attempt: int) -> None:
+        if status.state != "stalled":
+            status.since = self.env.now()
+        status.state, status.error, status.attempt = "stalled", error, attempt
 
     def _place(self, status: OutputStatus, upper: int) -> None:
         status.upper = upper
@@ -191,15 +204,15 @@ class Board:
             status.state = "running" if status.state in ("stalled", "starting") else status.state
             if not probe.end and probe.note:
                 status.state = "starting"
-            status.error, status.since, status.attempt = None, None, 0
+            if status.unread is None:
+                status.error, status.since, status.attempt = None, None, 0
+            elif status.state != "sealed":
+                status.state, status.error = "stalled", status.unread
             status.end, status.note = probe.end, self.redaction.text(probe.note)
             status.goal = probe.end if status.goal is None else status.goal
             status.looks.append((probe.at, probe.end if probe.more else probe.upper))
         elif status.state != "failed":
-            if status.state != "stalled":
-                status.since = self.env.now()
-            status.state, status.attempt = "stalled", answer.attempt
-            status.error = None if answer.error is None else self.redaction.error(answer.error)
+            self._stall(status, None if answer.error is None else self.redaction.error(answer.error), answer.attempt)
         self._refresh(status)
         self._changed(self)
 
@@ -231,22 +244,35 @@ class Board:
 
     def staging(self, need: Need) -> None:
         """A job has begun."""
-        self.job = need
+        self.jobs.add(need)
         self._changed(self)
+
+    def ended(self, need: Need) -> None:
+        """A job has ended, well or not."""
+        self.jobs.discard(need)
 
     def staged(self, need: Need, performed: Performed) -> None:
-        """A job has ended well, for those of its outputs that did not fail."""
-        self.job = None
+        """These outputs have what a job staged for them."""
         self.expected.update(dict.fromkeys(need.outputs, need.upper))
-        for name, records in performed.result.records.items():
-            self.sources[name].records += records
+        for name in {self.outputs[output].source for output in need.outputs}:
+            status = self.sources[name]
+            status.records += performed.result.records.get(name, 0)
+            if status.unread is not None and status.error is status.unread:
+                status.state = "running" if status.state == "stalled" else status.state
+                status.error, status.since, status.attempt = None, None, 0
+            status.unread = None
         self._changed(self)
 
-    def retrying(self, need: Need, error: BaseException, attempt: int) -> None:
-        """A job has failed and will be tried again."""
-        self.job = None
-        for name in need.outputs:
-            self.stalled(name, error if isinstance(error, Exception) else RuntimeError(str(error)), attempt)
+    def retrying(self, outputs: Sequence[str], source: str | None, error: BaseException, attempt: int) -> None:
+        """Outputs will be tried again, because of a source that cannot be read at present or of something else."""
+        known = error if isinstance(error, Exception) else RuntimeError(str(error))
+        if source is not None and isinstance(error, TidegaugeError):
+            status = self.sources[source]
+            status.unread = self.redaction.error(error)
+            if status.state not in ("failed", "sealed"):
+                self._stall(status, status.unread, attempt)
+        for name in outputs:
+            self.stalled(name, known, attempt)
 
     def output_failed(self, failure: OutputFailed) -> None:
         """An output has failed for good, for a reason of its own."""

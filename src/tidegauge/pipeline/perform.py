@@ -1,23 +1,26 @@
 """Performing a need: plan the slices into splits, let the engine stage them, say what came of it.
 
 Runs beside the worker. It keeps nothing and decides nothing that lasts: the stage operator does, from what is
-returned.
+returned. A source that cannot be planned is a failure of that source, and the others are staged without it. Two needs
+may be performed at once, of different outputs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from tidegauge.env import Env
 from tidegauge.errors.base import Definite, TidegaugeError, Transient
+from tidegauge.errors.engine import ReadFailed
+from tidegauge.pipeline.functions import said
 from tidegauge.pipeline.job import Engine, EpochJob, Failure, JobResult, OutputPlan, OutputWork, SourceRead
 from tidegauge.pipeline.losses import without
 from tidegauge.pipeline.need import Need
 from tidegauge.remap.binding import Bound, Slice
-from tidegauge.sources.protocol import GoingOn, Source
+from tidegauge.sources.protocol import GoingOn, Source, Split
 
 __all__ = ["Order", "Performed", "Performer", "performer"]
 
@@ -67,12 +70,11 @@ def performer(
         reads, failures, lost = [], [], list[Slice]()
         for name, slices in order.slices.items():
             source, bound = sources[name], order.bounds[name]
-            try:
-                gone = source.lost(slices, bound) if isinstance(source, GoingOn) else ()
-                splits = tuple(source.plan(without(slices, gone) if gone else slices, bound))
-            except Definite as error:
-                failures.append(first_failure(name, source, slices, bound, error))
+            planned = plan(name, source, slices, bound)
+            if isinstance(planned, Failure):
+                failures.append(planned)
             else:
+                splits, gone = planned
                 reads.append(SourceRead(name, source, bound.schema, splits, name in collecting))
                 lost += gone
         read = {part.name for part in reads}
@@ -97,6 +99,23 @@ def performer(
         )
 
     return perform
+
+
+def plan(
+    name: str, source: Source, slices: list[Slice], bound: Bound
+) -> tuple[tuple[Split, ...], Sequence[Slice]] | Failure:
+    """Return the splits of a source, and what of its slices is lost; or why it cannot be read."""
+    try:
+        try:
+            gone = source.lost(slices, bound) if isinstance(source, GoingOn) else ()
+            return tuple(source.plan(without(slices, gone) if gone else slices, bound)), gone
+        except Definite as error:
+            return first_failure(name, source, slices, bound, error)
+    except Transient as error:
+        return Failure(name, None, slices[0].epoch, error)
+    except OSError as error:
+        failed = ReadFailed(source=name, place=slices[0].partition, detail=said(error))
+        return Failure(name, None, slices[0].epoch, failed)
 
 
 def first_failure(name: str, source: Source, slices: list[Slice], bound: Bound, error: Definite) -> Failure:

@@ -14,58 +14,28 @@ What crosses between scopes is captured with its progress and drained on the oth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from tidegauge.dataflow import INT, EventQueue, Stream, Worker
 from tidegauge.env import Env
 from tidegauge.pipeline.board import Board
 from tidegauge.pipeline.failures import OutputFailures
-from tidegauge.pipeline.job import OutputPlan
 from tidegauge.pipeline.losses import Losses
+from tidegauge.pipeline.opening import Opened
 from tidegauge.pipeline.perform import Performer
 from tidegauge.pipeline.stage import StageSetup, stage
 from tidegauge.reclock.operator import reclock
 from tidegauge.remap.gauge import GAUGE
 from tidegauge.remap.operator import RemapSetup, remap
-from tidegauge.remap.policy import Policy
 from tidegauge.remap.requests import Requests
-from tidegauge.remap.round import Failed
-from tidegauge.remap.store import Lease, Store
-from tidegauge.remap.timeline import Timeline
-from tidegauge.sinks.persist import Committed, persist
-from tidegauge.sinks.protocol import StagedFile, Table
+from tidegauge.sinks.backlog import Backlog
+from tidegauge.sinks.persist import Committed, PersistSetup, persist
+from tidegauge.sinks.protocol import StagedFile
 from tidegauge.sinks.publish import publish
 from tidegauge.sinks.resumption import resumption
-from tidegauge.sources.protocol import Source
 from tidegauge.sources.reader import Spawn, backoff, reader
 
-__all__ = ["Opened", "render"]
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """A flow with everything durable opened: what rendering starts from.
-
-    policy: when epochs are minted. required: sources without which none is. failed: sources that have failed.
-    outstanding: outputs that failed for reasons of their own and are tried again, with the epochs. uppers: the first
-    epoch that each output is given. resume: the epoch as of which the flow is read again.
-    """
-
-    name: str
-    policy: Policy
-    required: frozenset[str]
-    sources: Mapping[str, Source]
-    plans: Mapping[str, OutputPlan]
-    tables: Mapping[str, Table]
-    timeline: Timeline
-    uppers: Mapping[str, int]
-    resume: int
-    published: int
-    failed: Mapping[str, Failed]
-    outstanding: Mapping[str, int]
-    store: Store
-    lease: Lease
+__all__ = ["render"]
 
 
 def render(
@@ -76,11 +46,13 @@ def render(
     board: Board,
     env: Env,
     spawn: Spawn,
+    commit: Spawn,
     ticking: Callable[[], bool],
     requests: Requests,
 ) -> None:
     """Build the flow's dataflows in the worker. `ticking` says whether to bind and stage anything new.
 
+    spawn, commit: run probes and jobs, and commits, beside the worker.
     requests: the ticks that are asked for; they are taken from now on.
     """
     uppers = flow.uppers
@@ -95,6 +67,8 @@ def render(
     failures = EventQueue(INT)
 
     output_failures = OutputFailures(flow.store, flow.lease, known=flow.outstanding, watch=board.output_failed)
+
+    backlog = Backlog()
 
     def discard(output: str, files: tuple[StagedFile, ...]) -> None:
         flow.tables[output].discard(files)
@@ -128,6 +102,7 @@ def render(
                 answers=answers,
                 failures=failures,
                 published=lambda: board.published,
+                held=board.held,
                 ticking=ticking,
                 watcher=board,
             ),
@@ -146,6 +121,7 @@ def render(
                 failures=output_failures,
                 losses=Losses(flow.store, flow.lease, flow.name, now=env.now),
                 discard=discard,
+                backlog=backlog,
                 spawn=spawn,
                 env=env,
                 going=ticking,
@@ -156,13 +132,17 @@ def render(
         commits: list[Stream[Committed]] = [
             persist(
                 manifests,
-                output=name,
-                table=flow.tables[name],
-                env=env,
-                confirm=flow.lease.confirm,
-                backoff=backoff,
-                failures=output_failures,
-                watcher=board,
+                PersistSetup(
+                    output=name,
+                    table=flow.tables[name],
+                    env=env,
+                    spawn=commit,
+                    confirm=flow.lease.confirm,
+                    backoff=backoff,
+                    backlog=backlog,
+                    failures=output_failures,
+                    watcher=board,
+                ),
             )
             for name, manifests in staging.manifests.items()
         ]
@@ -182,6 +162,7 @@ def render(
             timeline=flow.timeline,
             readers={name: plan.source for name, plan in flow.plans.items()},
             uppers=uppers,
+            since=flow.published,
         )
         for name, frontiers in told.items():
             if name in acknowledgements:

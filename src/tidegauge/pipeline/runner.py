@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
@@ -19,24 +19,18 @@ from tidegauge.dataflow import Worker
 from tidegauge.env import Env
 from tidegauge.errors.base import TidegaugeError, Transient
 from tidegauge.errors.dataflow import OperatorFailed
-from tidegauge.errors.engine import RecordUnparsable
 from tidegauge.errors.flow import EmptyFlow, InvalidArgument
 from tidegauge.errors.redaction import Redaction
 from tidegauge.errors.running import SpanConflict
 from tidegauge.errors.sinks import TableUpperMismatch
-from tidegauge.errors.store import OutputBelowSince
 from tidegauge.pipeline.board import Board
-from tidegauge.pipeline.job import Engine, OutputPlan
+from tidegauge.pipeline.job import Engine
+from tidegauge.pipeline.opening import opened, register
 from tidegauge.pipeline.perform import output_schema, performer
-from tidegauge.pipeline.render import Opened, render
-from tidegauge.reclock.slices import as_of, begins
-from tidegauge.remap.policy import in_batch
+from tidegauge.pipeline.render import render
 from tidegauge.remap.requests import Requests
-from tidegauge.remap.round import Failed
-from tidegauge.remap.store import Holder, Lease, Loaded, OutputSpec, SourceSpec, Store, secrets
-from tidegauge.remap.timeline import Timeline
-from tidegauge.sinks.protocol import OutputId, Sweeping, job_mark
-from tidegauge.sources.protocol import from_time_of
+from tidegauge.remap.store import Holder, Lease, Store, secrets
+from tidegauge.sinks.protocol import job_mark
 from tidegauge.sources.reader import Spawn
 
 if TYPE_CHECKING:
@@ -100,6 +94,8 @@ class Runner:
         self._spawn = spawn
         self._watch = watch or _unwatched
         self._overtaken: set[str] = set()
+        self._anew = False
+        self._commits: list[Future[Any]] = []
         self._resources = ExitStack()
         try:
             self._store = Store.open(flow.store, env=env)
@@ -107,106 +103,43 @@ class Runner:
             self.lease: Lease = self._store.acquire(flow.name, holder=Holder.current(env))
             self._resources.callback(_give_back, self.lease)
             self._resources.callback(self.requests.close)  # not before the lease is ours: another run may have them
-            self._register()
-            self._begin(self._open())
+            register(flow, self._store, self.lease)
+            self._begin()
         except BaseException:
             self._resources.close()
             raise
 
-    def _begin(self, opened: Opened) -> None:
-        """Render the flow as it stands.
+    def _begin(self) -> None:
+        """Open the flow, and render it as it stands.
 
         What an earlier worker held is abandoned, which releases no capability; of a job of its that is under way
         nobody commits anything.
         """
         flow, env = self.flow, self.env
+        found = opened(flow, self._store, self.lease, batch=self.batch)
         self.board = Board(
-            opened.timeline,
+            found.timeline,
             units={name: source.unit for name, source in flow.sources.items()},
             plans=flow.outputs,
-            uppers=opened.uppers,
-            published=opened.published,
-            failed=opened.failed,
-            retried=opened.outstanding,
+            uppers=found.uppers,
+            published=found.published,
+            failed=found.failed,
+            retried=found.outstanding,
             env=env,
             redaction=self.lease.redaction,
             changed=self._watch,
         )
         self._worker = Worker(monotonic=env.monotonic)
         render(
-            opened,
+            found,
             self._worker,
             perform=performer(flow.outputs, flow.sources, self.engine, env, mark=job_mark(self.lease.incarnation)),
             board=self.board,
             env=env,
             spawn=self._spawn,
+            commit=self._commit,
             ticking=lambda: not self.stopping,
             requests=self.requests,
-        )
-
-    def _register(self) -> None:
-        flow = self.flow
-        self._store.register(
-            self.lease,
-            sources={
-                name: SourceSpec(source.describe(), source.schema, from_time_of(source).kind)
-                for name, source in flow.sources.items()
-            },
-            outputs={name: OutputSpec(plan.source, plan.sink.describe()) for name, plan in flow.outputs.items()},
-        )
-
-    def _open(self) -> Opened:
-        flow, store = self.flow, self._store
-        loaded = store.load(flow.name)
-        failed: dict[str, Failed] = {}
-        collecting = {plan.source for plan in flow.outputs.values() if plan.channel == "errors"}
-        for name in flow.sources:
-            failure = loaded.sources[name].failure
-            if failure is None:
-                continue
-            if name in collecting and isinstance(failure[1], RecordUnparsable):
-                store.clear_failure(self.lease, name)
-            else:
-                failed[name] = Failed(name, *failure)
-        tables = {
-            name: plan.sink.open(OutputId(flow.name, name, loaded.flow.incarnation))
-            for name, plan in flow.outputs.items()
-        }
-        for table in tables.values():  # before any upper counts: a sweep may see what earlier drivers committed
-            if isinstance(table, Sweeping):
-                table.sweep(self.lease.renew)
-        uppers = {name: _begins(loaded, plan, tables[name].upper) for name, plan in flow.outputs.items()}
-        resume = as_of([loaded.flow.published, *uppers.values()], since=loaded.flow.since)
-        outstanding = {}
-        for name, table in tables.items():
-            if (left := loaded.outputs[name].outstanding(table.upper)) is not None:
-                outstanding[name] = left[0]
-            elif loaded.outputs[name].failure is not None:  # the driver died between a commit and this
-                store.clear_output_failure(self.lease, name)
-        return Opened(
-            name=flow.name,
-            policy=in_batch(flow.policy) if self.batch else flow.policy,
-            required=flow.required,
-            sources=flow.sources,
-            plans=flow.outputs,
-            tables=tables,
-            timeline=Timeline(
-                {name: loaded.sources[name].table for name in flow.sources},
-                upper=loaded.flow.upper,
-                details={name: loaded.sources[name].details for name in flow.sources},
-                schemas={name: loaded.sources[name].schema for name in flow.sources},
-                identities={name: loaded.sources[name].identity for name in flow.sources},
-                states={name: loaded.sources[name].state for name in flow.sources},
-                incarnations={name: loaded.sources[name].incarnation for name in flow.sources},
-                times=store.times(flow.name),
-            ),
-            uppers=uppers,
-            resume=0 if resume is None else resume,
-            published=loaded.flow.published,
-            failed=failed,
-            outstanding=outstanding,
-            store=store,
-            lease=self.lease,
         )
 
     def step(self, *, park: float = 0.0) -> None:
@@ -214,24 +147,46 @@ class Runner:
 
         An error with a code of its own that an operator raised is raised as it is.
         """
+        if self._anew:
+            if not wait(self._commits, timeout=park).not_done:
+                self._anew = False
+                self._begin()
+            return
         try:
             self._worker.step_or_park(park)
         except OperatorFailed as failed:
             error = failed.__cause__
             if isinstance(error, TableUpperMismatch | SpanConflict) and self._was_overtaken(error):
-                self._begin(self._open())
+                self._anew = True  # not before the commits under way are over: opening looks at the tables
             elif isinstance(error, TidegaugeError):
                 raise error from error.__cause__
             else:
                 raise
+
+    def _commit(self, work: Callable[[], Any]) -> Future[Any]:
+        """Run a commit beside the worker, and know of it as long as it is under way."""
+        future = self._spawn(work)
+        self._commits = [*(known for known in self._commits if not known.done()), future]
+        return future
+
+    @contextmanager
+    def _seen_through(self) -> Iterator[None]:
+        """Wait in the end for the commits under way; not when somebody has interrupted them (see `persist`)."""
+        try:
+            yield
+        except Exception:
+            wait(self._commits)
+            raise
+        wait(self._commits)
 
     def _was_overtaken(self, error: TableUpperMismatch | SpanConflict) -> bool:
         """Whether a table was found ahead because a driver before this one came to its commit only now.
 
         It may have slept between its last look at the lease and the commit. What it committed is what this driver
         would have: epochs that are bound, of the same output of the same store, which opening the table compares. So
-        the table's upper is the truth, and the flow goes on from it. A driver has one commit under way; a table that
-        is found ahead again is changed by somebody else. Raises `LeaseLost` when it is this driver that slept.
+        the table's upper is the truth, and the flow goes on from it. A driver has one commit of an output under way;
+        a table that is found ahead again is changed by somebody else. Raises `LeaseLost` when it is this driver that
+        slept.
         """
         output = str(error.evidence["output"]).removeprefix(f"{self.flow.name}:")
         expected, actual = error.evidence.get("expected", error.evidence.get("lower")), error.evidence["actual"]
@@ -251,18 +206,18 @@ class Runner:
         outputs = [o for o in board.outputs.values() if o.state != "failed"]
         held = min([board.upper, *(o.upper for o in outputs)])
         if self.stopping:
-            at_rest = board.job is None and all(o.upper >= board.expected[o.name] for o in outputs)
+            at_rest = not board.jobs and all(o.upper >= board.expected[o.name] for o in outputs)
             return "stopped" if at_rest and board.published >= held else None
         held = min(held, board.published)  # an output that was added late may hold less than is published
         over = not outputs or all(s.state in ("sealed", "failed") for s in board.sources.values())
         over = over or any(board.sources[name].state == "failed" for name in self.flow.required)
-        if over and held >= board.upper and board.job is None:
+        if over and held >= board.upper and not board.jobs:
             return "sealed"
         return "caught up" if until and board.reached is not None and held >= board.reached else None
 
     def run(self, until: Literal["caught-up"] | None) -> Outcome:
         """Step until the run is over. Raises the first definite error of a source or an output, at the end."""
-        with _renewing(self.lease) as lost:
+        with _renewing(self.lease) as lost, self._seen_through():
             while (why := self.ended(until)) is None:
                 if lost:
                     raise lost[0]
@@ -283,15 +238,6 @@ class Runner:
     def close(self) -> None:
         """Release the lease and close the store. Operators are abandoned as they are: that releases no capability."""
         self._resources.close()
-
-
-def _begins(loaded: Loaded, plan: OutputPlan, upper: int) -> int:
-    """Return the first epoch that an output is given, by its table's upper. Raises `OutputBelowSince`."""
-    since = loaded.flow.since
-    first = begins(upper, since=since, folded=loaded.sources[plan.source].folded)
-    if first is None:
-        raise OutputBelowSince(output=plan.name, upper=upper, since=since)
-    return first
 
 
 def _give_back(lease: Lease) -> None:
@@ -398,7 +344,9 @@ def run(
         resources.enter_context(_without(secrets(flow.store)))
         if ours:
             resources.callback(chosen.close)
-        pool = ThreadPoolExecutor(len(flow.sources) + 1, thread_name_prefix="tidegauge")
+        # A probe of each source, and its job where it is staged apart; a commit of each output; the others' job.
+        room = 2 * len(flow.sources) + len(flow.outputs) + 1
+        pool = ThreadPoolExecutor(room, thread_name_prefix="tidegauge")
         resources.callback(pool.shutdown, wait=False, cancel_futures=True)
         runner = Runner(
             flow, chosen, env=env, spawn=pool.submit, watch=watch, batch=until is not None, requests=requests

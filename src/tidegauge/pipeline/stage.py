@@ -3,17 +3,20 @@
 Invariants. An epoch is staged only when the frontier has passed it, that is when its binding is durable and final.
 For each output the operator holds the capability of the first epoch that the output lacks, also while a job is under
 way beside the worker; a job that fails leaves it where it is. A job reads each slice once, however many outputs want
-it.
+it. An output is in one job at a time: one is under way for all that is well, and one for each source that is staged
+apart (`apart.py`), however long that one takes to say that upstream is still away.
 
-What a failure does:
+What a failure does (`verdict.py`):
 
-    engine failure, transient error     -> the whole job again, after a growing delay; the flow stops after `ATTEMPTS`
-                                           (but waits for what is `patient` as long as it takes)
+    transient error of a source         -> its outputs again, apart from the others, after a growing delay
+    engine failure, transient error     -> the whole job again, after a growing delay
+    of an output
+    either, `ATTEMPTS` times in a row   -> the flow stops; but what is `patient` is waited for as long as it takes
     definite error of a source at e     -> `Failed(source, e)`; its outputs get `[lower, e)` and no more
     definite error of one output at e   -> noted durably; that output gets `[lower, e)` and no more; the others go on
 
-The slices that arrive are the work list. They come in the order of their epochs, and are kept until every output has
-them.
+The slices that arrive are the work list. They come in the order of their epochs, and are kept until every output of
+their source has them.
 """
 
 from __future__ import annotations
@@ -29,24 +32,27 @@ from tidegauge.dataflow import OperatorBuilder, OperatorContext, OperatorInput, 
 from tidegauge.env import Env
 from tidegauge.errors.base import Transient, brief
 from tidegauge.errors.running import JobGaveUp
+from tidegauge.pipeline.apart import Group, Groups, needs
 from tidegauge.pipeline.failures import OutputFailures
 from tidegauge.pipeline.job import Failure, OutputPlan
 from tidegauge.pipeline.losses import Losses
-from tidegauge.pipeline.need import Need, next_need
+from tidegauge.pipeline.need import Need
 from tidegauge.pipeline.perform import Order, Performed, Performer
+from tidegauge.pipeline.verdict import judge
 from tidegauge.reclock.operator import SpanSlices
 from tidegauge.reclock.slices import span
 from tidegauge.remap.binding import Slice
 from tidegauge.remap.round import Failed
 from tidegauge.remap.timeline import Timeline
+from tidegauge.sinks.backlog import Backlog
 from tidegauge.sinks.persist import Manifest, OutputFailed
 from tidegauge.sinks.protocol import StagedFile
-from tidegauge.sources.reader import Spawn, backoff
+from tidegauge.sources.reader import Spawn
 
-__all__ = ["ATTEMPTS", "JOB_LIMITS", "StageSetup", "StageWatcher", "Staging", "endings", "stage"]
+__all__ = ["ATTEMPTS", "JOB_LIMITS", "StageSetup", "StageWatcher", "Staging", "stage"]
 
 ATTEMPTS: Final = 6
-"""How often a job is tried before the flow stops."""
+"""How often a group may fail in a row, for reasons that are not waited out, before the flow stops."""
 
 JOB_LIMITS: Final[Mapping[str, int]] = {"bytes": 1 << 30, "records": 10_000_000}
 """How many positions of a source, by its unit, one job coalesces. A single epoch may be larger: it is never split."""
@@ -68,19 +74,21 @@ class Staging:
 class StageWatcher(Protocol):
     """Is told what becomes of jobs, for people."""
 
-    def staging(self, need: Need) -> None: ...  # noqa: D102
-    def staged(self, need: Need, performed: Performed) -> None: ...  # noqa: D102
-    def retrying(self, need: Need, error: BaseException, attempt: int) -> None: ...  # noqa: D102
+    def staging(self, need: Need) -> None:
+        """Hear that a job has begun."""
+        ...
 
+    def ended(self, need: Need) -> None:
+        """Hear that a job has ended, before it is said what came of it."""
+        ...
 
-def endings(failures: Iterable[Failure], plans: Mapping[str, OutputPlan]) -> dict[str, int]:
-    """Return the epoch at which each output concerned by definite failures ends: the least one found."""
-    ends: dict[str, int] = {}
-    for failure in failures:
-        for name, plan in plans.items():
-            if name == failure.output or (failure.output is None and plan.source == failure.source):
-                ends[name] = min(failure.epoch, ends.get(name, failure.epoch))
-    return ends
+    def staged(self, need: Need, performed: Performed) -> None:
+        """Hear that outputs have what a job staged for them."""
+        ...
+
+    def retrying(self, outputs: Sequence[str], source: str | None, error: BaseException, attempt: int) -> None:
+        """Hear that outputs will be tried again. source: the one that cannot be read, if that is why."""
+        ...
 
 
 def between(slices: Sequence[Slice], lower: int, upper: int) -> Sequence[Slice]:
@@ -94,8 +102,8 @@ class StageSetup:
 
     units: what a position of each source counts. uppers: the first epoch that each output lacks. limits: outputs of
     sources that had failed before, with the epoch at which they end. failures: where the failures of outputs go, and
-    which outputs have ended by one. losses: where what is lost goes. discard: forgets files staged in vain. going:
-    whether to begin another job.
+    which outputs have ended by one. losses: where what is lost goes. discard: forgets files staged in vain. backlog:
+    which outputs have so much to commit that nothing more is staged for them. going: whether to begin another job.
     """
 
     timeline: Timeline
@@ -107,6 +115,7 @@ class StageSetup:
     failures: OutputFailures
     losses: Losses
     discard: Callable[[str, tuple[StagedFile, ...]], None]
+    backlog: Backlog
     spawn: Spawn
     env: Env
     going: Callable[[], bool]
@@ -137,10 +146,11 @@ class _Stage:
         self.ports = {name: port for port, name in enumerate(setup.plans)}
         self.capabilities = dict(zip(setup.plans, context.capabilities, strict=False))
         self.failure_capability = context.capabilities[-1]
+        self.readers = {name: plan.source for name, plan in setup.plans.items()}
         self.slices: dict[str, list[Slice]] = {}
-        self.job: tuple[Need, Future[Performed]] | None = None
-        self.attempt = 0
-        self.quiet_until = float("-inf")
+        self.jobs: dict[Group, tuple[Need, Future[Performed]]] = {}
+        self.groups = Groups()
+        setup.backlog.attach(self.wake.activate)
         self.settle()
 
     def settle(self) -> None:
@@ -158,10 +168,13 @@ class _Stage:
                 capability.downgrade(upper)
         if not self.capabilities:
             return
-        least = min(self.uppers[name] for name in self.capabilities)
-        self.failure_capability.downgrade(least)
-        for waiting in self.slices.values():
-            del waiting[: bisect_left(waiting, least, key=_EPOCH)]
+        lacking: dict[str, int] = {}
+        for name in self.capabilities:
+            source, upper = self.readers[name], self.uppers[name]
+            lacking[source] = min(upper, lacking.get(source, upper))
+        self.failure_capability.downgrade(min(lacking.values()))
+        for source, waiting in self.slices.items():
+            del waiting[: bisect_left(waiting, lacking.get(source, self.timeline.upper), key=_EPOCH)]
 
     def step(self, inputs: list[OperatorInput], outputs: list[OperatorOutput]) -> None:
         """Take in slices, hear of a job that ended, and begin as many needs as can be met at once."""
@@ -173,26 +186,40 @@ class _Stage:
             self.settle()
         elements = inputs[0].frontier.elements()
         sealed = min(elements) if elements else self.timeline.upper
-        while True:
-            if self.job is not None:
-                if not self.job[1].done():
-                    return
-                self.hear(outputs)
-            if (wait := self.quiet_until - self.setup.env.monotonic()) > 0:
-                self.activator.activate_after(wait)
-                return
-            need = next_need(self.uppers, limits=self.limits, sealed=sealed)
-            if need is None or not self.setup.going():
-                return
-            self.begin(need, outputs)
+        while self.hear(outputs) or self.advance(sealed, outputs):
+            pass
 
-    def begin(self, need: Need, outputs: list[OperatorOutput]) -> None:
-        """Start a job for a need, or meet it at once where its epochs hold nothing for its outputs."""
-        wanted = sorted({self.plans[name].source for name in need.outputs})
+    def advance(self, sealed: int, outputs: list[OperatorOutput]) -> bool:
+        """Begin what each group needs, as far as it neither rests nor has a job under way; say whether any did."""
+        if not self.setup.going():
+            return False
+        now = self.setup.env.monotonic()
+        standing = {name: self.uppers[name] for name in self.capabilities}
+        self.groups = self.groups.joined(standing, self.readers, busy=self.jobs)
+        begun = False
+        full = self.setup.backlog.full
+        wanted = needs(self.groups, standing, self.readers, limits=self.limits, sealed=sealed)
+        for group, need in wanted.items():
+            if group in self.jobs or not full.isdisjoint(need.outputs):
+                continue
+            if (wait := self.groups.rests(group, now=now)) > 0:
+                self.activator.activate_after(wait)
+                continue
+            self.begin(group, need, outputs)
+            begun = True
+        return begun
+
+    def begin(self, group: Group, need: Need, outputs: list[OperatorOutput]) -> None:
+        """Start a job for a need, or meet it at once where its epochs hold nothing for its outputs.
+
+        A source that failed is tried with one epoch, so that an upstream that is still away costs the engine little.
+        """
+        wanted = sorted({self.readers[name] for name in need.outputs})
+        trying = group is not None and self.groups.trouble(group).attempt > 0
         held = {source: between(self.slices.get(source, ()), need.lower, need.upper) for source in wanted}
         upper = need.upper
         for source, pieces in held.items():
-            upper = span(pieces, upper, limit=JOB_LIMITS[self.setup.units[source]])
+            upper = span(pieces, upper, limit=1 if trying else JOB_LIMITS[self.setup.units[source]])
         need = Need(need.outputs, need.lower, upper)
         order = Order(
             need,
@@ -202,62 +229,71 @@ class _Stage:
         if order.slices:
             self.setup.watcher.staging(need)
             future = self.setup.spawn(lambda: self.setup.perform(order))
-            self.job = (need, future)
+            self.jobs[group] = (need, future)
             future.add_done_callback(lambda _future: self.wake.activate())
         else:
             for name in need.outputs:
                 self.deliver(name, Manifest(need.lower, need.upper), outputs)
             self.settle()
 
-    def hear(self, outputs: list[OperatorOutput]) -> None:
-        """Turn what came of the job into manifests, failures, or another attempt."""
-        if self.job is None:
-            return
-        need, future = self.job
-        self.job = None
-        error = future.exception()
-        if error is None:
-            performed = future.result()
-            error = next((f.error for f in performed.result.failures if isinstance(f.error, Transient)), None)
+    def hear(self, outputs: list[OperatorOutput]) -> bool:
+        """Hear of the jobs that have ended; say whether there was any."""
+        ended = [group for group, (_need, future) in self.jobs.items() if future.done()]
+        for group in ended:
+            need, future = self.jobs.pop(group)
+            self.setup.watcher.ended(need)
+            error = future.exception()
             if error is not None:
-                for name, staged in performed.result.staged.items():
-                    self.setup.discard(name, staged.files)
-        if error is not None:
-            self.again(need, error)
-            return
-        self.attempt = 0
-        performed = future.result()
-        self.setup.losses.note(performed.lost, need.outputs)
-        ends = endings(performed.result.failures, self.plans)
-        self.report(performed.result.failures, outputs)
-        for name in need.outputs:
-            if name in ends:
-                self.limits[name] = min(ends[name], self.limits.get(name, ends[name]))
-            if name in ends or name not in self.capabilities:  # the latter: its table has refused in the meantime
-                if name in performed.result.staged:
-                    self.setup.discard(name, performed.result.staged[name].files)
-            elif name in performed.schemas:
-                staged = performed.result.staged[name]
-                manifest = Manifest(
-                    need.lower, need.upper, performed.job, performed.schemas[name], staged.files, staged.rows
-                )
-                self.deliver(name, manifest, outputs)
+                self.again(group, need, need.outputs, error)
             else:
-                self.deliver(name, Manifest(need.lower, need.upper), outputs)
-        self.settle()
-        self.setup.watcher.staged(need, performed)
+                self.take(group, need, future.result(), outputs)
+        return bool(ended)
 
-    def again(self, need: Need, error: BaseException) -> None:
-        """Wait before the next attempt; give up on what cannot pass."""
+    def take(self, group: Group, need: Need, performed: Performed, outputs: list[OperatorOutput]) -> None:
+        """Turn what a job did into manifests, failures, and other attempts."""
+        verdict = judge(need.outputs, performed.result, self.readers)
+        kept = [name for name in verdict.kept if name in self.capabilities]  # a table may have refused meanwhile
+        for name, staged in performed.result.staged.items():
+            if name not in kept:
+                self.setup.discard(name, staged.files)
+        if verdict.error is None and group not in verdict.away:
+            self.groups = self.groups.passed(group)
+        for source, error in verdict.away.items():
+            self.again(source, need, [o for o in need.outputs if self.readers[o] == source], error, source=source)
+        if verdict.error is not None:
+            rest = [name for name in need.outputs if self.readers[name] not in verdict.away]
+            self.again(group, need, rest, verdict.error)
+            return
+        lost = [hole for hole in performed.lost if hole.source not in verdict.away]
+        losers = {hole.source for hole in lost}
+        self.setup.losses.note(lost, [name for name in need.outputs if self.readers[name] in losers])
+        self.report(verdict.failures, outputs)
+        for name in need.outputs:
+            if name in verdict.ends:
+                self.limits[name] = min(verdict.ends[name], self.limits.get(name, verdict.ends[name]))
+        for name in kept:
+            manifest = Manifest(need.lower, need.upper)
+            if name in performed.schemas:
+                schema, staged = performed.schemas[name], performed.result.staged[name]
+                manifest = Manifest(need.lower, need.upper, performed.job, schema, staged.files, staged.rows)
+            self.deliver(name, manifest, outputs)
+        self.settle()
+        if kept:
+            self.setup.watcher.staged(Need(tuple(kept), need.lower, need.upper), performed)
+
+    def again(
+        self, group: Group, need: Need, waiting: Sequence[str], error: BaseException, *, source: str | None = None
+    ) -> None:
+        """Let a group rest before its next attempt; give up on what cannot pass. `waiting` are outputs of a need."""
         if not isinstance(error, OSError | Transient):
             raise error
-        self.attempt += 1
-        if self.attempt >= ATTEMPTS and not getattr(error, "patient", False):
+        self.groups = self.groups.failed(group, error, now=self.setup.env.monotonic())
+        trouble = self.groups.trouble(group)
+        if trouble.counted >= ATTEMPTS:
             raise JobGaveUp(
-                first=need.lower, last=need.upper - 1, attempts=self.attempt, detail=brief(error)
+                first=need.lower, last=need.upper - 1, attempts=trouble.counted, detail=brief(error)
             ) from error
-        self.setup.watcher.retrying(need, error, self.attempt)
-        self.quiet_until = self.setup.env.monotonic() + backoff(self.attempt)
+        self.setup.watcher.retrying(waiting, source, error, trouble.attempt)
 
     def report(self, found: Iterable[Failure], outputs: list[OperatorOutput]) -> None:
         """Say what has failed for good: sources to the remap operator, outputs to the log. Each once, the first."""

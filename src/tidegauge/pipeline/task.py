@@ -93,7 +93,10 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """Rows that a task hands on instead of staging them, as `schema` (with `_epoch`), on behalf of `outputs`."""
+    """Rows that a task hands on instead of staging them, as `schema` (with `_epoch`), on behalf of `outputs`.
+
+    prefilter: returns the rows of a batch that some output may want; without one they all go on.
+    """
 
     source: str
     channel: Channel
@@ -101,6 +104,7 @@ class Feed:
     made: pa.Schema
     schema: pa.Schema
     outputs: tuple[str, ...]
+    prefilter: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
 
 
 def _never() -> bool:
@@ -154,7 +158,10 @@ def _fed(feed: Feed, rows: pa.RecordBatch, epoch: int, report: Report) -> list[p
     except TidegaugeError as error:
         report.failures += [Failure(feed.source, output, epoch, error) for output in feed.outputs]
         return None
-    return [conform(stamp(batch, epoch), feed.schema) for batch in made if batch.num_rows]
+    stamped = [conform(stamp(batch, epoch), feed.schema) for batch in made if batch.num_rows]
+    if feed.prefilter is None:
+        return stamped
+    return [batch for batch in map(feed.prefilter, stamped) if batch.num_rows]
 
 
 def _decoded(read: Reading, report: Report) -> Iterator[tuple[Channel, int, pa.RecordBatch]]:

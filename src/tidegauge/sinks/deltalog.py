@@ -106,9 +106,13 @@ class DeltaLog:
         raise TableBusy(table=self._folder, attempts=_ATTEMPTS)
 
     def discard(self, files: Sequence[StagedFile]) -> None:
-        """Remove staged files. Files that the log names are kept, whatever the caller believes of them."""
-        self._refresh()
-        named = set() if self._table is None else {str(path) for path in _actions(self._table)["path"].to_pylist()}
+        """Remove staged files. Files that the log names are kept, whatever the caller believes of them.
+
+        It looks at a snapshot of its own: that of a commit under way in another thread must stay what was compared.
+        """
+        with self._failures():
+            table = self._opened()
+            named = set() if table is None else {str(path) for path in _actions(table)["path"].to_pylist()}
         with writing(self._folder):
             for file in files:
                 if file.path not in named:
@@ -160,11 +164,15 @@ class DeltaLog:
                 self._updates += 1
             else:
                 self._updates = 0
-                try:
-                    self._table = DeltaTable(self._folder)
-                except TableNotFoundError:
-                    self._table = None
+                self._table = self._opened()
         self._stamp = self._entry_stamp()
+
+    def _opened(self) -> DeltaTable | None:
+        """Return a snapshot of the table as it is now, None where there is none."""
+        try:
+            return DeltaTable(self._folder)
+        except TableNotFoundError:
+            return None
 
     def _read_upper(self) -> int:
         """Return the upper that the snapshot says, having checked that the table is ours."""

@@ -5,27 +5,50 @@ which the output's source holds nothing are *vacuous*: by law 1 their content is
 commit covers them. The capability of a span is kept until the span is committed, so the frontier of the output is
 what is held durably. The table is compared, not trusted: see `decide`.
 
+A commit runs beside the worker, so one that takes long holds nobody else up. Of one output one commit is under way,
+in order, and the table is asked nothing meanwhile but to discard what is no part of it. What came of it is settled in
+the worker's thread.
+
 A table that refuses for good fails its output alone: the operator lets go of what it holds, on purpose, so that the
 others are published without it, and of what still comes.
+
+*A commit that outlives its worker.* A run waits for the commits that it has begun, with its lease: before it opens
+the tables anew, and when it ends. So no two commits of one output are under way in one process. Where it cannot wait,
+as it was interrupted for the second time, the commit is like that of a driver which was asleep: its lease was
+confirmed right before, and it compares the table's upper. So it is made whole, of epochs that are bound, or not at
+all; the next driver finds it in the table, or finds its own refused, and goes on from the table's upper.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, Protocol
 
 import pyarrow as pa
 
 from tidegauge.dataflow import Capability, OperatorBuilder, OperatorContext, OperatorInput, OperatorOutput, Stream
-from tidegauge.env import Env
+from tidegauge.env import Env, Spawn
 from tidegauge.errors.base import Definite, TidegaugeError, Transient, brief
 from tidegauge.errors.running import OutputNotWritable, SpanConflict
+from tidegauge.sinks.backlog import Backlog
 from tidegauge.sinks.protocol import StagedFile, Table
 
-__all__ = ["ATTEMPTS", "Committed", "FailureLog", "Manifest", "OutputFailed", "OutputWatcher", "decide", "persist"]
+__all__ = [
+    "ATTEMPTS",
+    "Committed",
+    "FailureLog",
+    "Manifest",
+    "OutputFailed",
+    "OutputWatcher",
+    "PersistSetup",
+    "decide",
+    "persist",
+]
 
 ATTEMPTS = 8
 """How often a commit is tried before the flow stops: about half a minute."""
@@ -41,6 +64,11 @@ class Manifest:
     schema: pa.Schema | None = None
     files: tuple[StagedFile, ...] = ()
     rows: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes were staged."""
+        return sum(file.bytes for file in self.files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,85 +124,141 @@ def decide(table_upper: int, manifest: Manifest) -> Literal["commit", "held", "b
     return "commit" if table_upper <= manifest.lower else "inside"
 
 
-def persist(
-    manifests: Stream[Manifest],
-    *,
-    output: str,
-    table: Table,
-    env: Env,
-    confirm: Callable[[], None],
-    backoff: Callable[[int], float],
-    failures: FailureLog,
-    watcher: OutputWatcher,
-) -> Stream[Committed]:
-    """Build the operator for one output. `confirm` raises when this driver is no longer to write."""
-    builder = OperatorBuilder(manifests.scope, f"persist {output}")
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PersistSetup:
+    """What the operator of one output works with.
+
+    spawn: runs a commit beside the worker. confirm: raises when this driver is no longer to write; it is asked right
+    before a commit, in its thread. backlog: where it is noted what waits to be committed.
+    """
+
+    output: str
+    table: Table
+    env: Env
+    spawn: Spawn
+    confirm: Callable[[], None]
+    backoff: Callable[[int], float]
+    backlog: Backlog
+    failures: FailureLog
+    watcher: OutputWatcher
+
+
+def persist(manifests: Stream[Manifest], setup: PersistSetup) -> Stream[Committed]:
+    """Build the operator for one output."""
+    builder = OperatorBuilder(manifests.scope, f"persist {setup.output}")
     builder.input(manifests)
     committed: Stream[Committed] = builder.output()
-
-    def build(context: OperatorContext) -> Callable[[list[OperatorInput], list[OperatorOutput]], None]:
-        context.capabilities[0].drop()
-        waiting: deque[tuple[Capability, Manifest]] = deque()
-        attempt = 0
-        quiet_until = float("-inf")
-        over = False
-
-        def commit(manifest: Manifest) -> None:
-            if manifest.schema is None:
-                return
-            verdict = decide(table.upper, manifest)
-            if verdict == "held":
-                table.discard(manifest.files)
-            elif verdict == "commit":
-                with env.effect("commit output"):
-                    confirm()  # a table compares its upper, and knows nothing of who may write
-                    table.commit(table.upper, manifest.upper, manifest.schema, manifest.files, write=manifest.job)
-            else:
-                confirm()
-                last = manifest.upper - 1
-                raise SpanConflict(output=output, lower=manifest.lower, last=last, actual=table.upper)
-            failures.passed(output, table.upper)
-
-        def let_go() -> None:
-            while waiting:
-                capability, manifest = waiting.popleft()
-                with suppress(OSError, TidegaugeError):  # what stays is litter, and the table has said what is wrong
-                    table.discard(manifest.files)
-                capability.drop()
-
-        def step(inputs: list[OperatorInput], outputs: list[OperatorOutput]) -> None:
-            nonlocal attempt, quiet_until, over
-            for message, batch in inputs[0].drain():
-                waiting.extend((message.retain(), manifest) for manifest in batch)
-            if over:
-                let_go()
-            while waiting:
-                if (wait := quiet_until - env.monotonic()) > 0:
-                    context.activator.activate_after(wait)
-                    return
-                capability, manifest = waiting[0]
-                try:
-                    commit(manifest)
-                except (OSError, Transient) as error:
-                    attempt += 1
-                    if attempt >= ATTEMPTS:
-                        raise OutputNotWritable(output=output, attempts=attempt, detail=brief(error)) from error
-                    watcher.stalled(output, error, attempt)
-                    quiet_until = env.monotonic() + backoff(attempt)
-                    continue
-                except Definite as error:
-                    failures.failed(OutputFailed(output, manifest.lower, error))
-                    over = True
-                    let_go()
-                    return
-                attempt = 0
-                waiting.popleft()
-                done = Committed(output, manifest.upper, manifest.rows, sum(file.bytes for file in manifest.files))
-                watcher.committed(done)
-                outputs[0].give(capability, [done])
-                capability.drop()
-
-        return step
-
-    builder.build(build)
+    builder.build(lambda context: _Persist(context, setup).step)
     return committed
+
+
+class _Persist:
+    """The operator's state. All of it can be lost: the table says what it holds."""
+
+    def __init__(self, context: OperatorContext, setup: PersistSetup) -> None:
+        context.capabilities[0].drop()
+        self.setup = setup
+        self.activator = context.activator
+        self.wake = context.sync_activator()
+        self.waiting: deque[tuple[Capability, Manifest]] = deque()
+        self.under_way: Future[None] | None = None
+        """The commit of the first that waits."""
+        self.attempt = 0
+        self.quiet_until = float("-inf")
+        self.over = False
+
+    def step(self, inputs: list[OperatorInput], outputs: list[OperatorOutput]) -> None:
+        """Take in manifests, hear of a commit that ended, and settle as many as can be at once."""
+        for message, batch in inputs[0].drain():
+            for manifest in batch:
+                self.waiting.append((message.retain(), manifest))
+                self.setup.backlog.add(self.setup.output, manifest.bytes)
+        while True:
+            if self.under_way is not None:
+                if not self.under_way.done():
+                    return
+                self.hear(outputs)
+            if self.over:
+                self.let_go()
+            if not self.waiting:
+                return
+            if (wait := self.quiet_until - self.setup.env.monotonic()) > 0:
+                self.activator.activate_after(wait)
+                return
+            self.begin(outputs)
+
+    def begin(self, outputs: list[OperatorOutput]) -> None:
+        """Begin the commit of the first that waits, or settle it at once where there is nothing to write."""
+        table, manifest = self.setup.table, self.waiting[0][1]
+        if (schema := manifest.schema) is None:
+            self.done(outputs)
+            return
+        verdict = decide(table.upper, manifest)
+        if verdict == "commit":
+            self.under_way = self.setup.spawn(partial(self.commit, manifest, schema))
+            self.under_way.add_done_callback(lambda _future: self.wake.activate())
+        elif verdict == "held":
+            self.settle(partial(table.discard, manifest.files), outputs)
+        else:
+            self.settle(partial(self.conflict, manifest), outputs)
+
+    def commit(self, manifest: Manifest, schema: pa.Schema) -> None:
+        """Commit a manifest, beside the worker."""
+        table = self.setup.table
+        with self.setup.env.effect("commit output"):
+            self.setup.confirm()  # a table compares its upper, and knows nothing of who may write
+            table.commit(table.upper, manifest.upper, schema, manifest.files, write=manifest.job)
+
+    def conflict(self, manifest: Manifest) -> None:
+        """Raise what it means that the table ends within the span."""
+        self.setup.confirm()
+        last, actual = manifest.upper - 1, self.setup.table.upper
+        raise SpanConflict(output=self.setup.output, lower=manifest.lower, last=last, actual=actual)
+
+    def hear(self, outputs: list[OperatorOutput]) -> None:
+        """Settle what the commit that has ended was of."""
+        future, self.under_way = self.under_way, None
+        if future is not None:
+            self.settle(future.result, outputs)
+
+    def settle(self, outcome: Callable[[], object], outputs: list[OperatorOutput]) -> None:
+        """See what came of the first that waits: the table holds it, or it is tried again, or refused for good."""
+        setup, manifest = self.setup, self.waiting[0][1]
+        try:
+            outcome()
+            setup.failures.passed(setup.output, setup.table.upper)
+        except (OSError, Transient) as error:
+            self.attempt += 1
+            if self.attempt >= ATTEMPTS:
+                detail = brief(error)
+                raise OutputNotWritable(output=setup.output, attempts=self.attempt, detail=detail) from error
+            setup.watcher.stalled(setup.output, error, self.attempt)
+            self.quiet_until = setup.env.monotonic() + setup.backoff(self.attempt)
+        except Definite as error:
+            setup.failures.failed(OutputFailed(setup.output, manifest.lower, error))
+            self.over = True
+        else:
+            self.done(outputs)
+
+    def done(self, outputs: list[OperatorOutput]) -> None:
+        """Say that the output holds the first that waits, and let go of its capability."""
+        self.attempt = 0
+        capability, manifest = self.next()
+        done = Committed(self.setup.output, manifest.upper, manifest.rows, manifest.bytes)
+        self.setup.watcher.committed(done)
+        outputs[0].give(capability, [done])
+        capability.drop()
+
+    def let_go(self) -> None:
+        """Give up what waits."""
+        while self.waiting:
+            capability, manifest = self.next()
+            with suppress(OSError, TidegaugeError):  # what stays is litter, and the table has said what is wrong
+                self.setup.table.discard(manifest.files)
+            capability.drop()
+
+    def next(self) -> tuple[Capability, Manifest]:
+        """Take the first that waits."""
+        capability, manifest = self.waiting.popleft()
+        self.setup.backlog.remove(self.setup.output, manifest.bytes)
+        return capability, manifest

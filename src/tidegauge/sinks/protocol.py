@@ -78,7 +78,11 @@ class Stager(Protocol):
 
 
 class Table(Protocol):
-    """The driver's side of an opened sink."""
+    """The driver's side of an opened sink.
+
+    A commit may run in another thread than what comes before and after it. While it is under way nothing is called
+    but `discard`, of files that are no part of it.
+    """
 
     @property
     def upper(self) -> int:
@@ -126,7 +130,10 @@ class Sweeping(Protocol):
     def sweep(self, confirm: Callable[[], None]) -> None:
         """Remove what earlier drivers of this flow staged and did not commit.
 
-        To be called with the lease, before anything is staged. `confirm` raises when the lease was lost meanwhile.
+        To be called with the lease, before anything is staged, and before `upper` is read to begin from: a sweep may
+        first have to shut out an earlier driver that still lives, and only then knows what that one has committed.
+        Who reads the upper before would stage epochs that the table holds. `confirm` raises when the lease was lost
+        meanwhile.
         """
         ...
 

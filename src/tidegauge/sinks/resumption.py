@@ -11,7 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tidegauge import reclock
-from tidegauge.dataflow import OperatorBuilder, OperatorContext, OperatorInput, OperatorOutput, Stream
+from tidegauge.dataflow import (
+    InputCapability,
+    OperatorBuilder,
+    OperatorContext,
+    OperatorInput,
+    OperatorOutput,
+    Stream,
+)
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.timeline import Timeline
 from tidegauge.sinks.persist import Committed
@@ -27,10 +34,12 @@ def resumption(
     timeline: Timeline,
     readers: Mapping[str, str],
     uppers: Mapping[str, int],
+    since: int,
 ) -> Mapping[str, Stream[Frontier]]:
     """Build the operator: for each source a stream of frontiers to acknowledge; one that did not move is not sent.
 
-    readers: the source that each output reads. uppers: the outputs' uppers at the start.
+    readers: the source that each output reads. uppers: the outputs' uppers at the start. since: the epochs before it
+    were published by then.
     """
     builder = OperatorBuilder(published.scope, "resumption")
     builder.input(published)
@@ -41,20 +50,33 @@ def resumption(
     def build(context: OperatorContext) -> Callable[[list[OperatorInput], list[OperatorOutput]], None]:
         for capability in context.capabilities:
             capability.drop()
-        held = dict(uppers)
+        held, upto = dict(uppers), since
         told: dict[str, Frontier] = {}
 
+        def durable(source: str) -> Frontier:
+            mine = {output: upper for output, upper in held.items() if readers[output] == source}
+            mine[""] = upto  # no output has an empty name
+            return reclock.resumption({source: timeline.tables[source]}, mine)[source]
+
+        begun = {source: durable(source) for source in sources}
+
         def step(inputs: list[OperatorInput], handles: list[OperatorOutput]) -> None:
-            for _capability, batch in inputs[1].drain():
-                held.update({done.output: done.upper for done in batch})
-            for capability, batch in inputs[0].drain():
-                for port, source in enumerate(sources):
-                    mine = {output: upper for output, upper in held.items() if readers[output] == source}
-                    durable = {**mine, "": batch[-1].upper}  # no output has an empty name
-                    frontier = reclock.resumption({source: timeline.tables[source]}, durable)[source]
-                    if told.get(source) != frontier:
-                        told[source] = frontier
-                        handles[port].give(capability, [frontier])
+            nonlocal upto
+            moved: InputCapability | None = None
+            anew = False
+            for capability, commits in inputs[1].drain():  # of one that lagged, perhaps: then nothing is published
+                moved = capability
+                held.update({done.output: done.upper for done in commits})
+            for capability, publications in inputs[0].drain():
+                moved, upto, anew = capability, publications[-1].upper, True
+            if moved is None:
+                return
+            for port, source in enumerate(sources):
+                # Whether upstream was told what was held at the start is not known: it is, with what is published.
+                known = told.get(source, None if anew else begun[source])
+                if known != (frontier := durable(source)):
+                    told[source] = frontier
+                    handles[port].give(moved, [frontier])
 
         return step
 

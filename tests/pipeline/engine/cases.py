@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import cloudpickle
+from tests import java
 from tests.pipeline.engine import kit
 from tests.pipeline.engine.kit import RowSource, job_of, plan_of, read_of, rows_of
 
@@ -123,7 +124,7 @@ def session_at(url: str) -> Any:
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.executor.memory": "512m",
-        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.executor.extraJavaOptions": java.SPARK,
         "spark.sql.session.timeZone": "America/New_York",
         "spark.sql.shuffle.partitions": "4",
         "spark.log.level": "ERROR",

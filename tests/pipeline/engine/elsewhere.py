@@ -15,21 +15,30 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from tests.pipeline.engine import cases, reclocked, whole_flow
 from tests.pipeline.engine.clusters import ROOT
+
+import tidegauge as tg
+from tidegauge.errors.kafka import ConnectorMissing
+from tidegauge.sources import KafkaSource
+from tidegauge.sources.kafka.planning import KafkaSplit
+from tidegauge.sources.kafka.reading import Range
 
 
 @dataclass(frozen=True)
 class Found:
     """What came of it: of the jobs by case, of the flows by output, and of data reclocked where it lay by its id.
 
-    survivors: the outputs of a flow that lost an executor, where there are executors to lose.
+    survivors: the outputs of a flow that lost an executor, where there are executors to lose. refused: the code of
+    the error that names Kafka's connector, which none of them has.
     """
 
     cases: dict[str, dict[str, Any]]
     rows: whole_flow.Rows
     reclocked: list[Any]
     survivors: whole_flow.Rows
+    refused: str
 
 
 def drive(url: str, folder: Path) -> Found:
@@ -52,9 +61,21 @@ def main(url: str, folder: Path) -> None:
         rows=whole_flow.run_flows(session, folder / "whole"),
         reclocked=sorted(reclocked.epochs_by_spark(session, reclocked.flow_in(folder / "reclocked")).items()),
         survivors=whole_flow.run_deadly(session, folder / "deadly") if url.startswith("spark://") else {},
+        refused=connector_of(session),
     )
     session.stop()
     print(json.dumps(asdict(found)))
+
+
+def connector_of(session: Any) -> str:
+    """Ask a session for Kafka's connector; return the code of the error, "" when it has it."""
+    it = KafkaSource("localhost:1", topic="orders", format=tg.Raw(), reader="spark").placed("shop", "orders")
+    splits = [KafkaSplit(epoch=0, ranges=(Range("orders-0", 0, 1),), schema=pa.schema([]))]
+    try:
+        it.frame(session, splits)
+    except ConnectorMissing as error:
+        return error.code
+    return ""
 
 
 if __name__ == "__main__":

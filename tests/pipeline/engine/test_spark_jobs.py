@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from tests.pipeline.engine.cases import ROWS, closed_while_running
 from tests.pipeline.engine.kit import RowSource, job_of, plan_of, read_of, rows_of
 
+from tidegauge.errors.base import TidegaugeError, Transient
 from tidegauge.errors.engine import (
     DuplicateColumn,
     ExpressionFailed,
@@ -22,8 +25,10 @@ from tidegauge.errors.engine import (
     UnsupportedType,
 )
 from tidegauge.errors.flow import BatchFunctionFailed, InvalidExpression, ReservedColumn, UnknownColumn
+from tidegauge.errors.running import SourceUnreachable, UpstreamRecreated
 from tidegauge.pipeline.engine import SparkEngine
 from tidegauge.pipeline.job import Filter, MapBatches, Select, Transform
+from tidegauge.sources.protocol import Split
 
 pytestmark = pytest.mark.spark
 
@@ -129,6 +134,47 @@ def test_a_source_that_failed_leaves_the_outputs_of_another(spark: SparkEngine, 
     result = spark.submit(job).result(timeout=120)
     assert [(f.source, f.output) for f in result.failures] == [("b", None)]
     assert {name: staged.rows for name, staged in result.staged.items()} == {"a1": 9, "a2": 40, "b1": 0, "b2": 0}
+
+
+@dataclass(frozen=True)
+class Unread(RowSource):
+    """A source that Spark is to read by itself and cannot. why: what upstream says when it is asked."""
+
+    why: TidegaugeError | None = None
+    framed: bool = True
+
+    def frame(self, session: Any, splits: Sequence[Any]) -> Any:
+        return session.range(0, 1, 1, 1).selectExpr("raise_error('no answer') AS value")
+
+    def received(self, batches: Iterator[pa.RecordBatch], splits: Sequence[Any]) -> Iterator[Split]:
+        yield from splits
+
+    def missing(self, splits: Sequence[Any]) -> tuple[int, TidegaugeError] | None:
+        assert self.why is not None
+        if isinstance(self.why, Transient):
+            raise self.why
+        return splits[-1].epoch, self.why
+
+
+def test_sources_that_spark_cannot_read_leave_the_outputs_of_another(spark: SparkEngine, tmp_path: Path) -> None:
+    lost = UpstreamRecreated(source="lost", known="a", found="b")
+    away = SourceUnreachable(source="away", error="OSError", detail="no route")
+    reads = [
+        read_of(Unread(ROWS, why=lost), name="lost", epochs=4),
+        read_of(Unread(ROWS, why=away), name="away", epochs=4),
+        read_of(RowSource(ROWS), epochs=4),
+    ]
+    plans = [
+        plan_of("lost", tmp_path, source="lost"),
+        plan_of("away", tmp_path, source="away"),
+        plan_of("arrow", tmp_path),
+        plan_of("sql", tmp_path, Filter("id >= 0")),
+    ]
+    job = job_of(spark, reads, plans)
+    result = spark.submit(job).result(timeout=120)
+    found = [(failure.source, failure.output, failure.epoch, failure.error.code) for failure in result.failures]
+    assert found == [("lost", None, 3, lost.code), ("away", None, 0, away.code)]
+    assert ids(rows_of(job, result, "arrow")) == ids(rows_of(job, result, "sql")) == list(range(40))
 
 
 def test_a_large_plan_reaches_its_tasks(spark: SparkEngine, tmp_path: Path) -> None:

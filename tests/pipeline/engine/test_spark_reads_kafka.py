@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.kafka import missing, unique
+from tests.pipeline.engine.elsewhere import Found as Elsewhere
 from tests.pipeline.engine.framed import Found, drive
 from tests.sources.kafka.writing import all_rows, eventually, numbers, transact, write
 
@@ -112,3 +113,7 @@ def test_without_the_connector_the_error_says_which_package_to_add(classic: Any)
         ConnectorMissing, match=r"spark\.jars\.packages=org\.apache\.spark:spark-sql-kafka-0-10_2\.13:4"
     ):
         it.frame(classic, splits)
+
+
+def test_on_a_server_without_the_connector_the_error_is_the_same(connect: Elsewhere) -> None:
+    assert connect.refused == ConnectorMissing.code

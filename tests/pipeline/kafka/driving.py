@@ -1,13 +1,15 @@
 """Drivers of a flow that reads Kafka, forked from a process that has everything imported; and who starts them.
 
 A driver (`live`) runs the flow that its command describes; it may kill itself with SIGKILL at the nth time it comes
-to a point. Before it reads a range it looks into the store whether the range is bound there (law 2). It answers with
-how it ended: the code of an error of Tidegauge's, "" for well.
+to a point. Before it reads a range it looks into the store whether the range is bound there (law 2), and before it
+acknowledges a frontier it looks into the store and the tables whether all of it is published and in every output
+(law 4). It answers with how it ended: the code of an error of Tidegauge's, "" for well.
 """
 
 from __future__ import annotations
 
 import faulthandler
+import importlib
 import json
 import os
 import select
@@ -18,8 +20,9 @@ import traceback
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,14 +30,18 @@ import pyarrow.compute as pc
 import tidegauge as tg
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.pipeline.board import Board
+from tidegauge.pipeline.inspect import holds, table_of
+from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.store import Store
 from tidegauge.sources import KafkaSplit
 from tidegauge.sources.protocol import OnBadRecord
 
 WITHIN = 60.0
 """Seconds for a life, far more than any takes; then it says where its threads are."""
-UNBOUND = 71
-"""How a driver ends that is about to read what is not bound."""
+LATE = ("pandas", "pyarrow.pandas_compat", "tidegauge.pipeline.runner")
+"""What is imported when it is needed: here before a driver is forked, so that not every driver does it."""
+BROKEN = {71: "law 2: what is not bound is read", 72: "law 4: what some output lacks is acknowledged"}
+"""How a driver ends that is about to break a law."""
 
 
 def tagged(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -87,7 +94,7 @@ def numbers(output: str, table: pa.Table) -> pa.ChunkedArray:
 def live(shop: Shop, *, until: Literal["caught-up"] | None, point: str, nth: int) -> None:
     """Run, and be killed when the point is reached for the nth time."""
     left, flow, env = nth, shop.flow(), tg.Env()
-    read = tg.KafkaSource.read
+    read, acknowledge = tg.KafkaSource.read, tg.KafkaSource.acknowledge
 
     def strike(name: str) -> None:
         nonlocal left
@@ -96,14 +103,28 @@ def live(shop: Shop, *, until: Literal["caught-up"] | None, point: str, nth: int
             if left < 0:
                 os.kill(os.getpid(), signal.SIGKILL)
 
+    @cache
+    def store() -> Store:
+        return Store.open(flow.store, env=env)
+
+    def breaks(law: int, what: str) -> NoReturn:
+        print(what, file=sys.stderr, flush=True)
+        os._exit(law)
+
     def bound(source: tg.KafkaSource, split: KafkaSplit, on_bad_record: OnBadRecord) -> Iterator[pa.RecordBatch]:
-        store = Store.open(flow.store, env=env)
-        durable = store.load(flow.name).sources["orders"].table.frontier
-        store.close()
-        if any(piece.upper > durable[piece.partition] for piece in split.ranges):
-            print(f"{split} is read, {durable} is bound", file=sys.stderr, flush=True)
-            os._exit(UNBOUND)
+        there = store().load(flow.name).sources["orders"].table.frontier
+        if any(piece.upper > there[piece.partition] for piece in split.ranges):
+            breaks(71, f"{split} is read, {there} is bound")
         yield from read(source, split, on_bad_record)
+
+    def held(source: tg.KafkaSource, frontier: Frontier) -> None:
+        loaded = store().load(flow.name)
+        uppers = [table_of(flow, output, loaded.flow.incarnation).upper for output in flow.outputs]
+        least = min(loaded.flow.published, *(holds(loaded, "orders", upper) for upper in uppers))
+        there = loaded.sources["orders"].table.inverse(least)
+        if not frontier.less_equal(there):
+            breaks(72, f"{frontier} is acknowledged, {there} is in every output")
+        acknowledge(source, frontier)
 
     def told(board: Board) -> None:
         """Tell the log what goes wrong, once each time."""
@@ -117,12 +138,15 @@ def live(shop: Shop, *, until: Literal["caught-up"] | None, point: str, nth: int
 
     said: set[str] = set()
     setattr(tg.KafkaSource, "read", bound)  # noqa: B010
+    setattr(tg.KafkaSource, "acknowledge", held)  # noqa: B010
     faulthandler.register(signal.SIGUSR1)
     flow.run(until, engine=tg.LocalEngine(threads=2), env=tg.Env(point=strike), watch=told)
 
 
 def serve() -> None:
     """Answer commands until the input ends, each with a driver's number and, once it has ended, with how."""
+    for name in LATE:
+        importlib.import_module(name)
     for line in sys.stdin:
         command = json.loads(line)
         shop = Shop(**{**command.pop("shop"), "outputs": tuple(command.pop("outputs"))})
@@ -197,7 +221,7 @@ class Drivers:
     def ended(self) -> End:
         """Wait for the end of a life, which is not any other than those of `End`."""
         end: dict[str, Any] = json.loads(self._answer())
-        assert end["status"] != UNBOUND, f"law 2: {self.log.read_text()}"
+        assert end["status"] not in BROKEN, f"{BROKEN[end['status']]}: {self.log.read_text()[-1000:]}"
         assert end["status"] in (0, 1, -signal.SIGKILL), self.log.read_text()
         return End(end["status"] < 0, end["code"])
 

@@ -94,10 +94,11 @@ class Upstream:
 
     # Changes.
 
-    def write(self, partition: int, keys: Sequence[str]) -> None:
-        """Produce plain records."""
+    def write(self, writes: Sequence[tuple[int, Sequence[str]]]) -> None:
+        """Produce plain records to partitions."""
         producer = Producer(quiet(self.broker.servers, **{"linger.ms": "1", "acks": "all"}))
-        self._produce(producer, partition, keys)
+        for partition, keys in writes:
+            self._produce(producer, partition, keys)
         assert producer.flush(30) == 0
         self._settled()
 
@@ -164,8 +165,7 @@ class Upstream:
         """Have the broker compact all partitions, and learn from it what is left: no more than has to be gone."""
         self._configure({name: (_ADMIN.AlterConfigOpType.SET, value) for name, value in _COMPACT.items()})
         rolled = [len(log.held) for log in self.logs]
-        for partition in range(len(self.logs)):
-            self.write(partition, [_ROLL])
+        self.write([(partition, [_ROLL]) for partition in range(len(self.logs))])
 
         def compacted() -> bool:
             left = self._read()

@@ -11,7 +11,7 @@ from tidegauge.errors.kafkasink import TransactionTooLong, WriterFenced
 from tidegauge.sinks.kafka.messages import Layout
 from tidegauge.sinks.kafka.output import transactional_id
 from tidegauge.sinks.kafka.progress import key_of
-from tidegauge.sinks.kafka.verdict import Facts, failed, refused
+from tidegauge.sinks.kafka.verdict import Facts, Loss, failed, refused
 from tidegauge.sinks.protocol import OutputId
 
 FENCED = {-144, 47, 90}
@@ -44,6 +44,20 @@ def test_what_is_wrong_with_a_message_is_definite_and_says_its_epoch(partition: 
         assert error.evidence["epoch"] == 7
     else:
         assert error is None
+
+
+@given(st.permutations([(-138, False), (-152, True), (-151, True), (87, True), (87, False), (10, True)]))
+def test_of_what_was_lost_together_the_reason_weighs_most_in_whatever_order_it_is_told(
+    told: list[tuple[int, bool]],
+) -> None:
+    losses = [Loss(0, code, "x", size=1, partition=0, keyed=keyed) for code, keyed in told]
+    for without in (None, (10, True), (87, False), (87, True)):
+        losses = [loss for loss in losses if (loss.code, loss.keyed) != without]
+        found = max(losses, key=lambda loss: loss.weight)
+        reasons = [loss for loss in losses if loss.code > 0]
+        assert (found in reasons) == bool(reasons)
+    large = [Loss(0, 10, "x", size=size, partition=0, keyed=True) for size in (5, 9, 7)]
+    assert max(large, key=lambda loss: loss.weight).size == 9
 
 
 def test_a_prefix_is_of_the_id_alone_so_that_another_one_loses_no_progress() -> None:

@@ -32,18 +32,18 @@ __all__ = ["LocalEngine"]
 
 
 class LocalEngine:
-    """Runs jobs in `threads` threads, by default one for each processor.
+    """Runs each job in at most `threads` threads of its own, by default one for each processor.
 
-    With 0 threads a job runs inside `submit`, whose future is done when it returns: nothing is left to chance.
+    So a job whose source does not answer keeps no other one from running. With 0 threads a job runs inside `submit`,
+    whose future is done when it returns: nothing is left to chance.
     """
 
     def __init__(self, *, threads: int | None = None) -> None:
         if threads is not None and (not isinstance(threads, int) or threads < 0):
             raise InvalidArgument(parameter="threads", value=threads, expected="a number of threads, 0 for none")
         self._threads: Final = (os.cpu_count() or 1) if threads is None else threads
-        self._pool: Final = (
-            ThreadPoolExecutor(self._threads, thread_name_prefix="tidegauge-task") if self._threads else None
-        )
+        self._pools: Final[set[ThreadPoolExecutor]] = set()
+        self._lock: Final = threading.Lock()
         self._closed: Final = threading.Event()
 
     @property
@@ -53,7 +53,7 @@ class LocalEngine:
 
     @property
     def parallelism(self) -> int:
-        """How many tasks run at once."""
+        """How many tasks of a job run at once."""
         return max(1, self._threads)
 
     def schema(self, plan: OutputPlan, source_schema: pa.Schema) -> pa.Schema:
@@ -72,14 +72,18 @@ class LocalEngine:
             partial(self._task, part, writes, job, number)
             for number, part in enumerate(dealt(job.reads, tasks=self.parallelism * 4))
         ]
-        if self._pool is None:
+        if not self._threads:
             futures = [_finished(task) for task in tasks]
         else:
-            try:
-                futures = [self._pool.submit(task) for task in tasks]
-            except RuntimeError:  # the pool takes no more
-                done.set_exception(_closed(job))
-                return done
+            pool = ThreadPoolExecutor(self._threads, thread_name_prefix="tidegauge-task")
+            with self._lock:
+                if self._closed.is_set():
+                    done.set_exception(_closed(job))
+                    return done
+                self._pools.add(pool)
+                futures = [pool.submit(task) for task in tasks]
+            pool.shutdown(wait=False)  # its threads end with its tasks
+            done.add_done_callback(lambda _done: self._over(pool))
         left = [len(futures)]
         lock = threading.Lock()
 
@@ -103,9 +107,15 @@ class LocalEngine:
 
     def close(self) -> None:
         """Stop running jobs after their current batch and wait for their threads."""
-        self._closed.set()
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
+        with self._lock:
+            self._closed.set()
+            pools = list(self._pools)
+        for pool in pools:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def _over(self, pool: ThreadPoolExecutor) -> None:
+        with self._lock:
+            self._pools.discard(pool)
 
     def _task(self, reads: list[Read], writes: list[Write], job: EpochJob, number: int) -> Report:
         report = Report()

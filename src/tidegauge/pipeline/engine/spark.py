@@ -29,11 +29,12 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.base import TidegaugeError, Transient
 from tidegauge.errors.engine import ExpressionFailed, JobFailed
 from tidegauge.pipeline.engine.arrowtypes import spark_schema
 from tidegauge.pipeline.engine.hops import FEED, OUT, REPORT, pack_reads, reading, receiving, writing
 from tidegauge.pipeline.engine.parts import arrow_write, dealt, stream_schema
+from tidegauge.pipeline.engine.prefilter import Prefilter
 from tidegauge.pipeline.engine.session import create_session, interrupt, is_connect, slots, tagged
 from tidegauge.pipeline.engine.sparkerrors import carried_error, quiet, root_message, row_error
 from tidegauge.pipeline.engine.sqlsteps import Prepared, applied, guarded, packed, prepare
@@ -49,7 +50,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SparkEngine"]
 
-_JOBS_AT_ONCE: Final = 4
+_JOBS_AT_ONCE: Final = 32
+"""More than there are as a rule: one, and one for each source that cannot be read at present."""
 
 
 def _arrow_only(plan: OutputPlan) -> bool:
@@ -153,25 +155,29 @@ class SparkEngine:
 
     def _perform(self, job: EpochJob) -> JobResult:
         names = [work.plan.name for work in job.outputs]
-        if not any(read.splits for read in job.reads):
-            return merge([], names)
         try:
             with tagged(self.session, self._tag), quiet():
                 if self._scheduler_pool is not None and not is_connect(self.session):
                     self.session.sparkContext.setLocalProperty("spark.scheduler.pool", self._scheduler_pool)
-                try:
-                    return merge(self._run(job), names)
-                except Exception as error:
-                    if not isinstance(error, TidegaugeError) and (gone := _missing(job)):
-                        return merge([Report(failures=gone)], names)
-                    if self._row_failure(job, error) is None:
-                        raise
-                    return merge(self._apart(job), names)
+                return merge(self._finish(job), names)
         except TidegaugeError:
             raise
         except Exception as error:
             detail = "the engine was closed" if self._closed else root_message(error)
             raise JobFailed(first=job.lower, last=job.upper - 1, detail=detail) from error
+
+    def _finish(self, job: EpochJob) -> list[Report]:
+        """Run a job and return what its tasks report; where Spark cannot read a source, without that source."""
+        if not any(read.splits for read in job.reads):
+            return []
+        try:
+            return self._run(job)
+        except Exception as error:
+            if not isinstance(error, TidegaugeError) and (gone := _missing(job)):
+                return [Report(failures=gone), *self._finish(_without(job, {one.source for one in gone}))]
+            if self._row_failure(job, error) is None:
+                raise
+            return self._apart(job)
 
     def _run(self, job: EpochJob) -> list[Report]:
         """Run a job in one pass and return what its tasks report."""
@@ -229,7 +235,8 @@ class SparkEngine:
                 feeds[index] = replace(feed, outputs=(*feeds[index].outputs, plan.name))
             write = Write(plan.name, plan.source, plan.channel, ready.trailing, plan.sink, ready.rows, work.schema)
             branches.append(_Branch(ready, f"{FEED}{index}", write))
-        return feeds, branches
+        filtered = [replace(feed, prefilter=_prefilter(branches, f"{FEED}{i}")) for i, feed in enumerate(feeds)]
+        return filtered, branches
 
     def _with_branches(
         self, base: DataFrame, branches: list[_Branch], general: list[_Branch], job: str
@@ -319,9 +326,30 @@ def _framed(read: SourceRead) -> Framed | None:
 
 
 def _missing(job: EpochJob) -> list[Failure]:
-    """Return the failures of sources that Spark reads by itself and whose upstream lacks what is bound."""
-    found = [(read.name, source.missing(read.splits)) for read in job.reads if (source := _framed(read)) is not None]
-    return [Failure(name, None, *gone) for name, gone in found if gone is not None]
+    """Return why sources that Spark reads by itself cannot be read: upstream lacks what is bound, or is away."""
+    failures = []
+    for read in job.reads:
+        if (source := _framed(read)) is not None:
+            try:
+                gone = source.missing(read.splits)
+            except Transient as error:
+                gone = min(split.epoch for split in read.splits), error
+            if gone is not None:
+                failures.append(Failure(read.name, None, *gone))
+    return failures
+
+
+def _without(job: EpochJob, sources: set[str]) -> EpochJob:
+    """Return a job without what it reads of sources, and their outputs."""
+    reads = tuple(read for read in job.reads if read.name not in sources)
+    return replace(job, reads=reads, outputs=tuple(w for w in job.outputs if w.plan.source not in sources))
+
+
+def _prefilter(branches: list[_Branch], feed: str) -> Prefilter | None:
+    """Return what drops the rows that no output of a feed can keep, or None where one may keep any row."""
+    kept = [branch.prepared.kept for branch in branches if branch.feed == feed]
+    known = tuple(one for one in kept if one is not None)
+    return Prefilter(known) if len(known) == len(kept) else None
 
 
 def _functions(plan: OutputPlan) -> list[MapBatches]:

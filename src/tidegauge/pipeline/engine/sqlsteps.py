@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
 
@@ -32,6 +32,8 @@ from tidegauge.errors.flow import ReservedColumn
 from tidegauge.pipeline.engine.arrowtypes import arrow_schema, carried, spark_schema
 from tidegauge.pipeline.engine.hops import mapping
 from tidegauge.pipeline.engine.parts import stream_schema
+from tidegauge.pipeline.engine.prefilter import Kept
+from tidegauge.pipeline.engine.prefiltersql import understood
 from tidegauge.pipeline.engine.session import plan_text
 from tidegauge.pipeline.engine.sparkerrors import analysis_error, quiet
 from tidegauge.pipeline.functions import (
@@ -44,6 +46,9 @@ from tidegauge.pipeline.functions import (
 )
 from tidegauge.pipeline.job import Filter, MapBatches, OutputPlan, Select, Step, Transform
 from tidegauge.reclock.columns import EPOCH
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 __all__ = ["Pick", "Prepared", "applied", "guarded", "packed", "prepare"]
 
@@ -66,7 +71,8 @@ class Prepared:
     """An output's steps by where they run: before Spark (`leading`), on Spark (`steps`), after it (`trailing`).
 
     made: what `leading` gives. feed: the same as Spark takes it, with `_epoch`. rows: what `steps` give. schema: what
-    is staged. rowwise: the guarded steps, or None where they need a branch of their own.
+    is staged. rowwise: the guarded steps, or None where they need a branch of their own. kept: which rows of the feed
+    the filters with which `steps` begin may keep, or None where that cannot be told outside of Spark.
     """
 
     plan: OutputPlan
@@ -78,6 +84,7 @@ class Prepared:
     trailing: tuple[MapBatches, ...]
     schema: pa.Schema
     rowwise: tuple[Filter | Pick, ...] | None
+    kept: Kept | None
 
 
 def prepare(plan: OutputPlan, source_schema: pa.Schema, session: Any) -> Prepared:
@@ -97,10 +104,30 @@ def prepare(plan: OutputPlan, source_schema: pa.Schema, session: Any) -> Prepare
         frame = applied(frame, step, plan.name)
         shapes.append(_columns(frame))
     where = f"the result of output {plan.name!r}"
-    rows = arrow_schema(frame.selectExpr(*map(_quoted, shapes[-1])).schema, where=where)
+    rows = arrow_schema(_fields(frame), where=where)
     schema = with_epoch(result_schema(trailing, rows, output=plan.name))
     rowwise = _rowwise(blank, frame, steps, shapes)
-    return Prepared(plan, leading, made, feed, steps, rows, trailing, schema, rowwise)
+    kept = None if _reserves_words(session) else _kept(steps, feed, guarded=rowwise is not None)
+    return Prepared(plan, leading, made, feed, steps, rows, trailing, schema, rowwise, kept)
+
+
+def _kept(steps: tuple[Step, ...], feed: pa.Schema, *, guarded: bool) -> Kept | None:
+    """Return which rows of a feed the filters with which steps begin may keep.
+
+    Later steps are guarded against rows whose condition is null only in the guarded form: elsewhere Spark may join
+    their filters to these.
+    """
+    filters = takewhile(lambda step: isinstance(step, Filter), steps)
+    found = understood([step.condition for step in filters if isinstance(step, Filter)], feed)
+    if found is None:
+        return None
+    condition, whole = found
+    return Kept(condition, closed=whole and guarded)
+
+
+def _reserves_words(session: Any) -> bool:
+    """Return whether a session takes bare words as its own that name columns elsewhere, such as `user`."""
+    return str(session.conf.get("spark.sql.ansi.enforceReservedKeywords", "false")).lower() != "false"
 
 
 def _functions(steps: tuple[Step, ...]) -> tuple[MapBatches, ...]:
@@ -124,9 +151,19 @@ def _references(names: list[str]) -> list[Any]:
     return [sql.col(_quoted(name)) for name in names]
 
 
+def _fields(frame: Any, *, epoch: bool = False) -> StructType:
+    """Return a frame's columns other than `_epoch`, which comes last if it is asked for."""
+    from pyspark.sql.types import StructType
+
+    fields = frame.schema.fields
+    return StructType(
+        [f for f in fields if f.name != EPOCH.name] + [f for f in fields if epoch and f.name == EPOCH.name]
+    )
+
+
 def _columns(frame: Any) -> list[str]:
-    """Return a frame's columns other than `_epoch`."""
-    return [name for name in frame.columns if name != EPOCH.name]
+    """Return the names of a frame's columns other than `_epoch`."""
+    return [name for name in frame.schema.names if name != EPOCH.name]
 
 
 def packed(columns: Sequence[str], name: str) -> str:
@@ -142,9 +179,7 @@ def applied(frame: Any, step: Step, output: str) -> Any:
     known = _columns(frame)
     match step:
         case MapBatches():
-            given = arrow_schema(
-                frame.selectExpr(*map(_quoted, known)).schema, where=f"the stream of output {output!r}"
-            )
+            given = arrow_schema(_fields(frame), where=f"the stream of output {output!r}")
             made = result_schema([step], given, output=output)
             result = with_epoch(carried(made, where=f"map_batches of output {output!r}"))
             hop = mapping(step, given, made, result, output=output)
@@ -223,36 +258,47 @@ def _rowwise(
         return None
     frame = blank.selectExpr(packed(blank.columns, _ROW))
     ready: list[Filter | Pick] = []
+    waiting: list[Filter] = []
     try:
         with quiet():
             for step, before, after in zip(steps, shapes, shapes[1:], strict=False):
-                made = _pick(frame, step.expressions, before, after) if isinstance(step, Select) else step
-                if made is None or isinstance(made, Transform | MapBatches):
-                    return None
-                ready.append(made)
-                frame = guarded(frame, {_ROW: (_ROW, (made,))})
+                if isinstance(step, Filter):
+                    waiting.append(step)
+                elif isinstance(step, Select):
+                    picked = _picked(frame, waiting, step.expressions, before, after)
+                    if picked is None:
+                        return None
+                    pick, frame = picked
+                    ready += [*waiting, pick]
+                    waiting = []
+            if waiting:
+                ready += waiting
+                frame = guarded(frame, {_ROW: (_ROW, tuple(waiting))})
     except AnalysisException:
         return None
     got = frame.schema[_ROW].dataType
-    wanted = plain.selectExpr(packed(plain.columns, _ROW)).schema[_ROW].dataType
-    return tuple(ready) if got.simpleString() == wanted.simpleString() else None
+    return tuple(ready) if got.simpleString() == _fields(plain, epoch=True).simpleString() else None
 
 
-def _pick(frame: Any, expressions: tuple[str, ...], before: list[str], after: list[str]) -> Pick | None:
-    """Return a `Select` for rows packed in a struct, or None where it cannot be had.
+def _picked(
+    frame: Any, filters: Sequence[Filter], expressions: tuple[str, ...], before: list[str], after: list[str]
+) -> tuple[Pick, Any] | None:
+    """Return a `Select` for rows packed in a struct, and the frame after filters and it; None where it cannot be had.
 
     In a struct an expression without a name is called `col1`, so it is given the name that it has in the plain form.
     """
     chosen = _chosen(expressions, before)
     if any(_INNER_STAR.search(expression) or expression.lstrip().startswith("*") for expression in chosen):
         return None  # such a star would take in the columns that we carry beside the user's
-    bare = guarded(frame, {_ROW: (_ROW, (Pick(tuple((e, None) for e in chosen)),))})
-    names = bare.schema[_ROW].dataType.fieldNames()[:-1]
+    bare = Pick(tuple((e, None) for e in chosen))
+    made = guarded(frame, {_ROW: (_ROW, (*filters, bare))})
+    names = made.schema[_ROW].dataType.fieldNames()[:-1]
     if names == after:
-        return Pick(tuple((e, None) for e in chosen))
+        return bare, made
     if len(chosen) != len(after):
         return None
-    return Pick(tuple((e, None if a == b else b) for e, a, b in zip(chosen, names, after, strict=True)))
+    named = Pick(tuple((e, None if a == b else b) for e, a, b in zip(chosen, names, after, strict=True)))
+    return named, guarded(frame, {_ROW: (_ROW, (*filters, named))})
 
 
 def guarded(frame: Any, outputs: Mapping[str, tuple[str, tuple[Filter | Pick, ...]]]) -> Any:

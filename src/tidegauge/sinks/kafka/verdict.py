@@ -4,6 +4,13 @@
 'TG-0861'
 >>> failed(90, "fenced", Facts("orders", "shop:orders:orders", lower=3, upper=5, elapsed=61.0, limit=60.0)).code
 'TG-0862'
+
+When a broker refuses one message, others are lost with it: those of its batch, and those that were still to be sent.
+They may be told first. What counts is the loss that weighs most.
+
+>>> Loss(7, -152, "Purged in queue", size=9, partition=0, keyed=True).weight < (
+...     Loss(3, 87, "Failed to validate record", size=2, partition=0, keyed=False).weight)
+True
 """
 
 from __future__ import annotations
@@ -18,15 +25,19 @@ from tidegauge.errors.kafkasink import (
     PartitionUnknown,
     TransactionFailed,
     TransactionTooLong,
+    WriteForbidden,
     WriterFenced,
 )
 from tidegauge.sinks.kafka.messages import Layout
 
-__all__ = ["TOO_LARGE", "Facts", "failed", "refused"]
+__all__ = ["Facts", "Loss", "failed", "refused", "says_nothing"]
 
 # Numbers of the protocol, and of librdkafka below 0.
-TOO_LARGE: Final = frozenset({10, 18})
+_TOO_LARGE: Final = frozenset({10, 18})
 """A message, or a batch of messages."""
+_CONSEQUENCES: Final = frozenset({-138, -151, -152, -172})
+"""Lost with another message of its batch, or because the transaction had failed."""
+_FORBIDDEN: Final = frozenset({29, 31, 53})
 _FENCED: Final = frozenset({-144, 47, 90})
 _LAPSED: Final = frozenset({48, 49, 120, -172})
 _UNKNOWN_PARTITION: Final = frozenset({-190})
@@ -45,6 +56,36 @@ class Facts:
     limit: float
 
 
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A message that was not delivered: of which epoch, why, of how many bytes, for which partition."""
+
+    epoch: int
+    code: int
+    detail: str
+    size: int
+    partition: int
+    keyed: bool
+
+    @property
+    def weight(self) -> tuple[int, int]:
+        """How much it says of why the transaction failed.
+
+        A batch with one bad message is refused as a whole, for one reason: it is its largest message that is too
+        large, and one without a key where one is needed.
+        """
+        if says_nothing(self.code):
+            return (0, 0)
+        if self.code in _TOO_LARGE:
+            return (1, self.size)
+        return (1, int(self.code in _INVALID_RECORD and not self.keyed))
+
+
+def says_nothing(code: int) -> bool:
+    """Whether an error is only that there was another one before."""
+    return code in _CONSEQUENCES
+
+
 def failed(code: int, detail: str, facts: Facts) -> TidegaugeError:
     """Return what the failure of a transaction means.
 
@@ -57,6 +98,8 @@ def failed(code: int, detail: str, facts: Facts) -> TidegaugeError:
         )
     if code in _FENCED:
         return WriterFenced(id=facts.id)
+    if code in _FORBIDDEN:
+        return WriteForbidden(topic=facts.topic, detail=detail)
     return TransactionFailed(topic=facts.topic, detail=f"{detail} ({code})")
 
 
@@ -64,7 +107,7 @@ def refused(
     layout: Layout, epoch: int, code: int, detail: str, *, size: int, partition: int
 ) -> TidegaugeError | None:
     """Return what is wrong with a message that the broker will never take; None when it is not the message."""
-    if code in TOO_LARGE:
+    if code in _TOO_LARGE:
         return OutputMessageTooLarge(bytes=size, epoch=epoch, topic=layout.topic, detail=detail)
     if code in _UNKNOWN_PARTITION and layout.partition is not None:
         return PartitionUnknown(epoch=epoch, partition=partition, topic=layout.topic, column=layout.partition)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -33,7 +32,7 @@ from tidegauge.kafka.clients import kafka
 from tidegauge.kafka.failures import explained
 from tidegauge.kafka.settings import Settings, Value
 from tidegauge.sinks.kafka.messages import MARK, Layout
-from tidegauge.sinks.kafka.verdict import TOO_LARGE, Facts, failed, refused
+from tidegauge.sinks.kafka.verdict import Facts, Loss, failed, refused, says_nothing
 
 __all__ = ["EPOCH_HEADER", "PATIENCE", "TRANSACTION_MS", "Writer"]
 
@@ -52,18 +51,7 @@ _LOGGER.addHandler(logging.NullHandler())  # the client would otherwise write to
 # Numbers of the protocol, and of librdkafka below 0.
 _NO_TRANSACTIONS: Final = frozenset({-165, 31, 35, 53})
 _BAD_TIMEOUT: Final = 50
-_STATE: Final = -172
 _MOMENT: Final = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Loss:
-    """A message that was not delivered: the first one, or the largest where that is why."""
-
-    epoch: int
-    error: Any
-    bytes: int
-    partition: int
 
 
 class Writer:
@@ -75,7 +63,7 @@ class Writer:
         self._id: Final = id
         self._clock: Final[Callable[[], float]] = env.monotonic
         self._limit: Final = float(settings.get("transaction.timeout.ms", TRANSACTION_MS)) / 1000
-        self._loss: _Loss | None = None
+        self._loss: Loss | None = None
         self._span = (0, 0)
         self._began = 0.0
         self._closures: tuple[int, Callable[[Any, Any], None]] | None = None
@@ -196,7 +184,7 @@ class Writer:
                 self._wait(len(self._handle), lambda: self._handle.poll(0.05))
             except self._error as error:
                 code, detail = _told(error)
-                if code == _STATE:
+                if says_nothing(code):
                     self._listen()
                 self._check()
                 size = len(key or b"") + len(value or b"")
@@ -208,8 +196,8 @@ class Writer:
     def _listen(self) -> None:
         """Wait a moment to hear which message it was that made the transaction fail: it is told just after."""
         given_up = self._clock() + _MOMENT
-        while self._loss is None and self._clock() < given_up:
-            self._serve(lambda: self._handle.poll(0.05))
+        while (self._loss is None or says_nothing(self._loss.code)) and self._clock() < given_up:
+            self._ask(lambda: self._handle.poll(0.05))
 
     def _drain(self) -> None:
         """Wait until everything sent was acknowledged."""
@@ -227,7 +215,12 @@ class Writer:
                 raise TransactionFailed(topic=self._layout.topic, detail=detail)
 
     def _serve(self, ask: Callable[[], object]) -> None:
-        """Let the client tell what it has to tell, and raise it.
+        """Let the client tell what it has to tell, and raise it."""
+        self._ask(ask)
+        self._check()
+
+    def _ask(self, ask: Callable[[], object]) -> None:
+        """Let the client tell what it has to tell.
 
         A fatal error is raised by the client where it is asked anything; when it has messages to give back at the
         same time, it trips over itself, and the error is the cause of a `SystemError`.
@@ -239,7 +232,6 @@ class Writer:
             if not isinstance(fatal, self._error):
                 raise
             raise self._failure(fatal) from None
-        self._check()
 
     def _losses(self, epoch: int) -> Callable[[Any, Any], None]:
         """Return what takes note of a message of the epoch that was not delivered."""
@@ -248,24 +240,40 @@ class Writer:
             def lost(error: Any, message: Any) -> None:
                 if error is None:
                     return
-                size = len(message.key() or b"") + len(message.value() or b"")
-                loss = _Loss(epoch, error, size, message.partition())
-                # a batch that is too large is refused as a whole: it is because of its largest message
-                if self._loss is None or (error.code() in TOO_LARGE and size > self._loss.bytes):
+                key, value = message.key(), message.value()
+                size = len(key or b"") + len(value or b"")
+                keyed = key is not None
+                loss = Loss(epoch, int(error.code()), str(error.str()), size, message.partition(), keyed)
+                if self._loss is None or loss.weight > self._loss.weight:
                     self._loss = loss
 
             self._closures = (epoch, lost)
         return self._closures[1]
 
     def _check(self) -> None:
-        if (loss := self._loss) is None:
+        if self._loss is None:
             return
-        code, detail = loss.error.code(), loss.error.str()
-        found = refused(self._layout, loss.epoch, code, detail, size=loss.bytes, partition=loss.partition)
-        raise found or failed(code, detail, self._facts())
+        if says_nothing(self._loss.code):
+            self._listen()
+        loss = self._loss
+        size, partition = loss.size, loss.partition
+        found = refused(self._layout, loss.epoch, loss.code, loss.detail, size=size, partition=partition)
+        raise found or self._failed(loss.code, loss.detail)
 
     def _failure(self, error: BaseException) -> TidegaugeError:
-        return failed(*_told(error), self._facts())
+        return self._failed(*_told(error))
+
+    def _failed(self, code: int, detail: str) -> TidegaugeError:
+        """Return what a failure means; where it only follows from another one, what that means.
+
+        A transaction that has failed says why when it is asked to begin anew, which it never does in that state.
+        """
+        if self._id and says_nothing(code):
+            try:
+                self._handle.begin_transaction()
+            except self._error as error:
+                code, detail = _told(error)
+        return failed(code, detail, self._facts())
 
     def _facts(self) -> Facts:
         lower, upper = self._span

@@ -1,0 +1,306 @@
+"""What is understood of the SQL of filters: a small part that means the same on every session.
+
+Invariants. What is understood means on each row what Spark says it means, and raises nothing. All else is not
+understood, which is no error: those rows go to the JVM. Nothing of a text is evaluated, whatever it says.
+
+Understood are comparisons of one column with literals, where Spark casts neither in a way that changes a value:
+
+    integers           `=` `==` `<>` `!=` `<` `<=` `>` `>=` `BETWEEN` `IN`     integers of 64 bits
+    double, float      the same without `IN`                                   integers, decimals: exact in a float
+    text               the same, `LIKE` 'prefix%'                              '...' without \\ and without '
+    boolean            alone, `=` `<>`                                         `TRUE`, `FALSE`
+    any                `IS NULL`
+
+with `NOT`, `AND`, `OR` and parentheses. A column is named exactly as it is, bare or in backticks. The precedence is
+that of Spark's grammar, where `NOT a = 1 AND b` is `(NOT (a = 1)) AND b`, and the `AND` of a `BETWEEN` is its own.
+
+A text that is a conjunction may be understood up to some conjunct. It has to be sure that it is one: only `OR` binds
+weaker than `AND`, so the rest must not have that word in it, be it in a comment.
+
+>>> schema = pa.schema([("amount", pa.float64()), ("user", pa.string())])
+>>> understood(["amount > 900", "user <> 'x' AND upper(user) = 'Y'"], schema)  # doctest: +NORMALIZE_WHITESPACE
+(All(parts=(Not(inner=Compare(column='amount', order='<=', value=900.0)),
+            Not(inner=Compare(column='user', order='=', value='x')))), False)
+>>> understood(["amount > 900 OR upper(user) = 'Y'"], schema) is None
+True
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from tidegauge.pipeline.engine.prefilter import All, Among, Begins, Compare, Condition, Either, Holds, IsNull, Not
+
+__all__ = ["understood"]
+
+_LONGEST: Final = 10_000
+_DEEPEST: Final = 40
+_DIGITS: Final = 18  # as many as a double's decimal text may have here, and an integer's but for the largest
+_WHOLE_IN_DOUBLE: Final = 1 << 53
+
+# As Spark's lexer takes them, the longest first; a text that it would take otherwise matches nothing here. Comments
+# match nothing either: after a sign that stands where one of them could begin, no conjunct goes on.
+_LEXICAL: Final = re.compile(
+    r"""[ \t\r\n]*+(?:
+      (?P<word>[A-Za-z_][A-Za-z0-9_]*+(?![^\x00-\x7f]))
+    | `(?P<quoted>[^`]+)`
+    | '(?P<text>[^'\\\ud800-\udfff]*+)'
+    | (?P<number>[0-9]++(?:\.[0-9]++)?+(?![A-Za-z0-9_.]))
+    | (?P<sign><>|!=|==|<=(?!>)|>=|[=<>(),-])
+    | (?P<end>\Z)
+    )""",
+    re.VERBOSE,
+)
+_OR: Final = re.compile(r"(?<![A-Za-z_])OR(?![A-Za-z0-9_])", re.IGNORECASE)
+
+_KEYWORDS: Final = frozenset({"AND", "BETWEEN", "FALSE", "IN", "IS", "LIKE", "NOT", "NULL", "OR", "TRUE"})
+_MIRRORED: Final = {"=": "=", "==": "=", "<>": "<>", "!=": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+_Lexeme: TypeAlias = tuple[str, str, int]
+_Literal: TypeAlias = "int | float | str | bool"
+
+
+class _Unknown(Exception):
+    """A text goes beyond what is understood."""
+
+
+def understood(conditions: Sequence[str], schema: pa.Schema) -> tuple[Condition, bool] | None:
+    """Return what is understood of the conjunction of filters over columns of `schema`, and whether it is all.
+
+    It is the beginning of the conjunction. None where nothing is understood.
+    """
+    parts: list[Condition] = []
+    for condition in conditions:
+        found, whole = _beginning(condition, schema)
+        parts += found
+        if not whole:
+            return (_all(parts), False) if parts else None
+    return (_all(parts), True) if parts else None
+
+
+def _beginning(condition: str, schema: pa.Schema) -> tuple[list[Condition], bool]:
+    """Return the conjuncts of one text up to the first that is not understood, and whether these are all."""
+    if len(condition) > _LONGEST or "$" in condition:  # Spark puts variables into texts, before it reads them
+        return [], False
+    tokens = _tokens(condition)
+    try:
+        parser = _Parser(tokens, schema)
+        whole = parser.disjunction()
+        parser.take("end")
+    except _Unknown:
+        pass
+    else:
+        return [whole], True
+    parser = _Parser(tokens, schema)
+    parts: list[Condition] = []
+    rest = 0
+    try:
+        while True:
+            part = parser.negation()
+            _, _, rest = parser.take("AND")
+            parts.append(part)
+    except _Unknown:
+        return ([] if _OR.search(condition, rest) else parts), False
+
+
+def _tokens(condition: str) -> list[_Lexeme]:
+    """Return the tokens of a text up to the first that is not known: kind (of a keyword or sign, itself), text, end.
+
+    The last one has the kind "end", or "" where there is no going on.
+    """
+    tokens: list[_Lexeme] = []
+    at = 0
+    while not tokens or tokens[-1][0] not in {"end", ""}:
+        found = _LEXICAL.match(condition, at)
+        if found is None or found.lastgroup is None:
+            return [*tokens, ("", "", at)]
+        kind, text, at = found.lastgroup, found[found.lastgroup], found.end()
+        if kind == "word" and text.upper() in _KEYWORDS:
+            kind = text.upper()
+        elif kind == "sign":
+            kind = text
+        elif kind == "quoted":
+            kind = "word"
+        tokens.append((kind, text, at))
+    return tokens
+
+
+class _Parser:
+    """Reads tokens by recursive descent, one method for each level of precedence. Raises `_Unknown`."""
+
+    def __init__(self, tokens: Sequence[_Lexeme], schema: pa.Schema) -> None:
+        self._tokens: Final = tokens
+        self._schema: Final = schema
+        self._next = 0
+        self._depth = 0
+
+    def take(self, kind: str) -> _Lexeme:
+        """Return the next token, which has to be of this kind."""
+        token = self._tokens[self._next]
+        if token[0] != kind:
+            raise _Unknown
+        self._next += 1
+        return token
+
+    def disjunction(self) -> Condition:
+        parts = [self._conjunction()]
+        while self._took("OR"):
+            parts.append(self._conjunction())
+        return Either(tuple(parts)) if len(parts) > 1 else parts[0]
+
+    def _conjunction(self) -> Condition:
+        parts = [self.negation()]
+        while self._took("AND"):
+            parts.append(self.negation())
+        return _all(parts)
+
+    def negation(self) -> Condition:
+        """Return a condition without `AND` and `OR` outside of parentheses."""
+        if self._took("NOT"):
+            return Not(self._deeper(self.negation))
+        if self._took("("):
+            inner = self._deeper(self.disjunction)
+            self.take(")")
+            return inner
+        if self._tokens[self._next][0] == "word":
+            return self._of_column(self._column())
+        value, sign = self._literal(), self._sign()
+        return _compared(self._column(), _MIRRORED[sign], value)
+
+    def _deeper(self, read: Callable[[], Condition]) -> Condition:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise _Unknown
+        inner = read()
+        self._depth -= 1
+        return inner
+
+    def _of_column(self, column: Any) -> Condition:
+        """Return the condition that begins with a column."""
+        if self._took("IS"):
+            negated = self._took("NOT")
+            self.take("NULL")
+            made: Condition = IsNull(column.name)
+            return Not(made) if negated else made
+        if self._tokens[self._next][0] in _MIRRORED:
+            return _compared(column, _MIRRORED[_MIRRORED[self._sign()]], self._literal())
+        negated = self._took("NOT")
+        if self._took("BETWEEN"):
+            low = _compared(column, ">=", self._literal())
+            self.take("AND")
+            made = All((low, _compared(column, "<=", self._literal())))
+        elif self._took("IN"):
+            made = _among(column, self._literals())
+        elif self._took("LIKE"):
+            made = _like(column, self.take("text")[1])
+        elif not negated and pt.is_boolean(column.type):
+            made = Holds(column.name)
+        else:
+            raise _Unknown
+        return Not(made) if negated else made
+
+    def _column(self) -> Any:
+        _, name, _ = self.take("word")
+        at = self._schema.get_all_field_indices(name)
+        if len(at) != 1:
+            raise _Unknown
+        return self._schema.field(at[0])
+
+    def _sign(self) -> str:
+        kind, _, _ = self._tokens[self._next]
+        if kind not in _MIRRORED:
+            raise _Unknown
+        self._next += 1
+        return kind
+
+    def _literals(self) -> list[_Literal]:
+        self.take("(")
+        values = [self._literal()]
+        while self._took(","):
+            values.append(self._literal())
+        self.take(")")
+        return values
+
+    def _literal(self) -> _Literal:
+        for kind, value in (("TRUE", True), ("FALSE", False)):
+            if self._took(kind):
+                return value
+        if self._tokens[self._next][0] == "text":
+            return self.take("text")[1]
+        minus = "-" if self._took("-") else ""
+        _, text, _ = self.take("number")
+        whole, dot, _ = text.partition(".")
+        if len(text) - len(dot) > _DIGITS + (not dot):
+            raise _Unknown
+        return float(minus + text) if dot else int(minus + whole)
+
+    def _took(self, kind: str) -> bool:
+        if self._tokens[self._next][0] != kind:
+            return False
+        self._next += 1
+        return True
+
+
+def _all(parts: Sequence[Condition]) -> Condition:
+    return All(tuple(parts)) if len(parts) > 1 else parts[0]
+
+
+def _compared(column: Any, order: str, value: _Literal) -> Condition:
+    """Return a comparison, if the column's type and the literal's are such that no cast can change either."""
+    if isinstance(value, bool):
+        if not pt.is_boolean(column.type) or order not in {"=", "<>"}:
+            raise _Unknown
+        return Holds(column.name) if value == (order == "=") else Not(Holds(column.name))
+    value = _fitting(column.type, value)
+    match order:
+        case "=" | "<" | "<=":
+            return Compare(column.name, order, value)
+        case "<>":
+            return Not(Compare(column.name, "=", value))
+        case ">":
+            return Not(Compare(column.name, "<=", value))
+    return Not(Compare(column.name, "<", value))
+
+
+def _fitting(kind: Any, value: int | float | str) -> int | float | str:
+    """Return a literal as it is compared with columns of a type."""
+    if isinstance(value, str):
+        known = pt.is_string(kind)
+    elif pt.is_signed_integer(kind):
+        known = isinstance(value, int) and -(1 << 63) <= value < 1 << 63
+    elif pt.is_float64(kind):
+        known = isinstance(value, float) or abs(value) <= _WHOLE_IN_DOUBLE
+        value = float(value) if known else value
+    elif pt.is_float32(kind):  # compared as float or as double, by Spark's settings
+        known = struct.unpack("f", struct.pack("f", value))[0] == value if abs(value) < _WHOLE_IN_DOUBLE else False
+        value = float(value)
+    else:
+        known = False
+    if not known:
+        raise _Unknown
+    return value
+
+
+def _among(column: Any, values: Sequence[_Literal]) -> Condition:
+    texts = tuple(value for value in values if isinstance(value, str))
+    if pt.is_string(column.type) and len(texts) == len(values):
+        return Among(column.name, texts)
+    whole = tuple(_fitting(column.type, value) for value in values if type(value) is int)
+    if pt.is_signed_integer(column.type) and len(whole) == len(values):
+        most = 1 << (column.type.bit_width - 1)
+        return Among(column.name, tuple(value for value in whole if isinstance(value, int) and -most <= value < most))
+    raise _Unknown
+
+
+def _like(column: Any, pattern: str) -> Condition:
+    """Return a match with a pattern of a prefix. Spark may match by the halves of characters beyond U+FFFF."""
+    prefix = pattern.removesuffix("%")
+    if not pt.is_string(column.type) or "%" in prefix or "_" in prefix or any(char > "\uffff" for char in prefix):
+        raise _Unknown
+    return Compare(column.name, "=", prefix) if prefix == pattern else Begins(column.name, prefix)

@@ -1,0 +1,142 @@
+"""Opening a flow: what the store and the tables say of it becomes the value that rendering starts from.
+
+Invariants. The store and the tables are all that is asked, so whoever opens a flow after a crash, at whatever instant
+it came, finds what is durable and nothing else. A table is swept before its upper counts: a sweep may see what an
+earlier driver has committed only now. Where store and table disagree the table is right, and the store is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidegauge.errors.engine import RecordUnparsable
+from tidegauge.errors.store import OutputBelowSince
+from tidegauge.pipeline.job import OutputPlan
+from tidegauge.reclock.slices import as_of, begins
+from tidegauge.remap.policy import Policy, in_batch
+from tidegauge.remap.round import Failed
+from tidegauge.remap.store import Lease, Loaded, OutputSpec, SourceSpec, Store
+from tidegauge.remap.timeline import Timeline
+from tidegauge.sinks.protocol import OutputId, Sweeping, Table
+from tidegauge.sources.protocol import Source, from_time_of
+
+if TYPE_CHECKING:
+    from tidegauge.pipeline.flow import Dataflow
+
+__all__ = ["Opened", "opened", "register"]
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A flow with everything durable opened: what rendering starts from.
+
+    policy: when epochs are minted. required: sources without which none is. failed: sources that have failed.
+    outstanding: outputs that failed for reasons of their own and are tried again, with the epochs. uppers: the first
+    epoch that each output is given. resume: the epoch as of which the flow is read again.
+    """
+
+    name: str
+    policy: Policy
+    required: frozenset[str]
+    sources: Mapping[str, Source]
+    plans: Mapping[str, OutputPlan]
+    tables: Mapping[str, Table]
+    timeline: Timeline
+    uppers: Mapping[str, int]
+    resume: int
+    published: int
+    failed: Mapping[str, Failed]
+    outstanding: Mapping[str, int]
+    store: Store
+    lease: Lease
+
+
+def register(flow: Dataflow, store: Store, lease: Lease) -> None:
+    """Make the flow's sources and outputs known to the store, by name. Raises what does not fit what it knows."""
+    store.register(
+        lease,
+        sources={
+            name: SourceSpec(source.describe(), source.schema, from_time_of(source).kind)
+            for name, source in flow.sources.items()
+        },
+        outputs={name: OutputSpec(plan.source, plan.sink.describe()) for name, plan in flow.outputs.items()},
+    )
+
+
+def opened(flow: Dataflow, store: Store, lease: Lease, *, batch: bool = False) -> Opened:
+    """Open a flow that is registered. batch: whether every look at its sources is a tick.
+
+    Raises `OutputBelowSince`, and what `Sink.open` raises of a table that is not this output's.
+    """
+    loaded = store.load(flow.name)
+    failed = _failed(flow, loaded, store, lease)
+    tables = {
+        name: plan.sink.open(OutputId(flow.name, name, loaded.flow.incarnation))
+        for name, plan in flow.outputs.items()
+    }
+    for table in tables.values():  # before any upper counts: a sweep may see what earlier drivers committed
+        if isinstance(table, Sweeping):
+            table.sweep(lease.renew)
+    uppers = {name: _begins(loaded, plan, tables[name].upper) for name, plan in flow.outputs.items()}
+    resume = as_of([loaded.flow.published, *uppers.values()], since=loaded.flow.since)
+    outstanding = {}
+    for name, table in tables.items():
+        if (left := loaded.outputs[name].outstanding(table.upper)) is not None:
+            outstanding[name] = left[0]
+        elif loaded.outputs[name].failure is not None:  # the driver died between a commit and this
+            store.clear_output_failure(lease, name)
+    return Opened(
+        name=flow.name,
+        policy=in_batch(flow.policy) if batch else flow.policy,
+        required=flow.required,
+        sources=flow.sources,
+        plans=flow.outputs,
+        tables=tables,
+        timeline=_timeline(flow, loaded, store),
+        uppers=uppers,
+        resume=0 if resume is None else resume,
+        published=loaded.flow.published,
+        failed=failed,
+        outstanding=outstanding,
+        store=store,
+        lease=lease,
+    )
+
+
+def _failed(flow: Dataflow, loaded: Loaded, store: Store, lease: Lease) -> dict[str, Failed]:
+    """Return the sources that have failed for good. A bad record that is collected by now is no failure any more."""
+    failed: dict[str, Failed] = {}
+    collecting = {plan.source for plan in flow.outputs.values() if plan.channel == "errors"}
+    for name in flow.sources:
+        failure = loaded.sources[name].failure
+        if failure is None:
+            continue
+        if name in collecting and isinstance(failure[1], RecordUnparsable):
+            store.clear_failure(lease, name)
+        else:
+            failed[name] = Failed(name, *failure)
+    return failed
+
+
+def _timeline(flow: Dataflow, loaded: Loaded, store: Store) -> Timeline:
+    return Timeline(
+        {name: loaded.sources[name].table for name in flow.sources},
+        upper=loaded.flow.upper,
+        details={name: loaded.sources[name].details for name in flow.sources},
+        schemas={name: loaded.sources[name].schema for name in flow.sources},
+        identities={name: loaded.sources[name].identity for name in flow.sources},
+        states={name: loaded.sources[name].state for name in flow.sources},
+        incarnations={name: loaded.sources[name].incarnation for name in flow.sources},
+        times=store.times(flow.name),
+    )
+
+
+def _begins(loaded: Loaded, plan: OutputPlan, upper: int) -> int:
+    """Return the first epoch that an output is given, by its table's upper. Raises `OutputBelowSince`."""
+    since = loaded.flow.since
+    first = begins(upper, since=since, folded=loaded.sources[plan.source].folded)
+    if first is None:
+        raise OutputBelowSince(output=plan.name, upper=upper, since=since)
+    return first
