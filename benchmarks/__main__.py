@@ -1,16 +1,18 @@
 """`python -m benchmarks [NAME ...] [--quick]`: run benchmarks, print their table, keep it as JSON.
 
-Each runs in a process of its own. Results go to `build/benchmarks`, which git ignores, one file a run; files that are
-needed meanwhile go to a scratch folder, at most 12 GB, and are removed.
+`--help` lists them. Each runs in a process of its own. Results go to `build/benchmarks`, which git ignores, one file
+a run; files that are needed meanwhile go to a scratch folder, at most 12 GB, and are removed.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import importlib
 import json
 import subprocess
 import sys
+import textwrap
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,18 +25,40 @@ from benchmarks.room import room
 BENCHMARKS: Final = ("core", "timeline", "reclocking", "resume", "epoch", "throughput", "memory", "formats", "kafka")
 APART: Final = ("kafka_large",)
 """Those that take so long that they are only run when they are named."""
-RESULTS: Final = Path(__file__).resolve().parent.parent / "build" / "benchmarks"
+HERE: Final = Path(__file__).resolve().parent
+RESULTS: Final = HERE.parent / "build" / "benchmarks"
+
+
+def _about(name: str) -> str:
+    """Return what a benchmark says of itself first, read without loading what it measures.
+
+    >>> _about("memory")
+    'Peak memory while a backlog is read, for a size and for four times that size: it must not grow with the backlog.'
+    """
+    module = HERE / f"{name}.py"
+    text = (module if module.exists() else HERE / name / "__init__.py").read_text()
+    said, *_ = (ast.get_docstring(ast.parse(text)) or name).split("\n\n")
+    return " ".join(said.split())
+
+
+def _listed() -> str:
+    """Return a paragraph for each benchmark, and which of them are run unless some are named."""
+    shown = [
+        textwrap.fill(_about(name), 100, initial_indent=f"  {name:12}", subsequent_indent=" " * 14)
+        for name in (*BENCHMARKS, *APART)
+    ]
+    return "\n".join(["benchmarks:", *shown, "", f"Unless some are named, all are run but {', '.join(APART)}."])
 
 
 def _arguments() -> argparse.Namespace:
     known = (*BENCHMARKS, *APART)
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure Tidegauge beside its peers.")
-    parser.add_argument(
-        "names",
-        nargs="*",
-        metavar="NAME",
-        help=f"which of: {', '.join(BENCHMARKS)} (default: these all); or {', '.join(APART)}",
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Measure Tidegauge beside its peers.",
+        epilog=_listed(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="which benchmarks, of those below")
     parser.add_argument("--quick", action="store_true", help="small sizes, to see it work; the figures mean nothing")
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the JSON files")
     parser.add_argument("--scratch", help="folder for what is needed meanwhile (default: the temporary folder)")

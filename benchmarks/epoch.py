@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from benchmarks.data import land, lines
 from benchmarks.figures import Figure, Goal
-from benchmarks.flows import Driver, flow
+from benchmarks.flows import Driver, flow_of, orders_in
 from benchmarks.room import Room, spark_session
-from benchmarks.streaming import Queries
+from benchmarks.streaming import Queries, stream
 from tidegauge.env import Env
 from tidegauge.pipeline.engine.spark import SparkEngine
+from tidegauge.pipeline.flow import Dataflow
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["PHASES", "Phases", "epochs", "measure"]
+__all__ = ["PHASES", "ROWS", "Phases", "measure", "our_epochs", "their_batches"]
 
 ROWS: Final = 10
 _GOALS: Final = {1: Goal("ratio", "<=", 0.7), 3: Goal("ratio", "<=", 1 / 3)}
@@ -61,10 +62,35 @@ class Phases:
         return {name: round(statistics.median(samples), 2) for name, samples in self.samples.items()}
 
 
-def epochs(
-    bring: Callable[[int], object], wait: Callable[[int], None], *, warm: int, count: int, seen: Phases | None
+def our_epochs(
+    room: Room, session: SparkSession, made: Dataflow, bring: Callable[[int], object], *, seen: Phases
 ) -> list[float]:
-    """Bring the rows of one epoch after another; return the milliseconds each took, without the first `warm`."""
+    """Return the milliseconds that epochs take of which `bring` brings the rows, see `_taken`."""
+    engine = SparkEngine(session)
+    driver = Driver(made, engine, env=Env(point=seen.point))
+    try:
+        return _taken(room, bring, lambda number: driver.wait_published(number + 1), seen=seen)
+    finally:
+        driver.stop()
+        engine.close()
+
+
+def their_batches(
+    room: Room, read: Callable[[], DataFrame], bring: Callable[[int], object], *, outputs: int
+) -> list[float]:
+    """Return the milliseconds that micro-batches take."""
+    queries = Queries.over(read, room.fresh("theirs"), outputs=outputs, once=False)
+    try:
+        return _taken(room, bring, queries.wait_committed, seen=None)
+    finally:
+        queries.stop()
+
+
+def _taken(
+    room: Room, bring: Callable[[int], object], wait: Callable[[int], None], *, seen: Phases | None
+) -> list[float]:
+    """Bring the rows of one epoch after another and wait for them; return the milliseconds of all but the first."""
+    warm, count = room.size(5, 3), room.size(15, 5)
     taken = []
     for number in range(warm + count):
         if seen is not None:
@@ -79,41 +105,25 @@ def epochs(
     return taken
 
 
-def _landing(folder: Path) -> Callable[[int], None]:
-    return lambda number: land(folder, f"{number:06d}.jsonl", lines(number * ROWS, ROWS))
+def _landing(room: Room) -> tuple[Path, Callable[[int], None]]:
+    """Make a folder; return it and what brings the rows of an epoch into it."""
+    folder = room.fresh("landing")
+    folder.mkdir()
+    return folder, lambda number: land(folder, f"{number:06d}.jsonl", lines(number * ROWS, ROWS))
 
 
 def _ours(
     room: Room, session: SparkSession, *, outputs: int, sink: Literal["delta", "parquet"], seen: Phases
 ) -> list[float]:
-    source, target = room.fresh("landing"), room.fresh("ours")
-    source.mkdir()
+    (source, bring), target = _landing(room), room.fresh("ours")
     target.mkdir()
-    engine = SparkEngine(session)
-    driver = Driver(flow(source, target, outputs=outputs, sink=sink), engine, env=Env(point=seen.point))
-    try:
-        return epochs(
-            _landing(source),
-            lambda n: driver.wait_published(n + 1),
-            warm=room.size(5, 3),
-            count=room.size(15, 5),
-            seen=seen,
-        )
-    finally:
-        driver.stop()
-        engine.close()
+    made = flow_of(orders_in(source), target, outputs=outputs, sink=sink)
+    return our_epochs(room, session, made, bring, seen=seen)
 
 
 def _theirs(room: Room, session: SparkSession, *, outputs: int) -> list[float]:
-    source, target = room.fresh("landing"), room.fresh("theirs")
-    source.mkdir()
-    queries = Queries.start(session, source, target, outputs=outputs, once=False)
-    try:
-        return epochs(
-            _landing(source), queries.wait_committed, warm=room.size(5, 3), count=room.size(15, 5), seen=None
-        )
-    finally:
-        queries.stop()
+    source, bring = _landing(room)
+    return their_batches(room, lambda: stream(session, source), bring, outputs=outputs)
 
 
 def measure(room: Room) -> list[Figure]:

@@ -20,19 +20,16 @@ from tidegauge.pipeline.job import Engine, EpochJob, JobResult, OutputPlan
 from tidegauge.pipeline.runner import Runner
 from tidegauge.sources.protocol import Source
 
-__all__ = ["TICK", "Driver", "Recording", "flow", "flow_of", "large", "pages"]
+__all__ = ["TICK", "Driver", "Recording", "flow_of", "large", "orders_in", "pages"]
 
 TICK: Final = 0.01
 
 pc: Final[Any] = pyarrow.compute  # its functions are made at run time, which type checkers cannot see
 
 
-def flow(
-    source: Path, target: Path, *, outputs: int, sink: Literal["delta", "parquet"] = "delta", raw: bool = False
-) -> Dataflow:
-    """Return the flow over the files of a folder, see `flow_of`."""
-    files = tg.FileSource(f"{source}/*.jsonl", format=tg.Json(COLUMNS))
-    return flow_of(files, target, outputs=outputs, sink=sink, raw=raw)
+def orders_in(folder: Path) -> tg.FileSource:
+    """Return our source of the orders in the files of a folder."""
+    return tg.FileSource(f"{folder}/*.jsonl", format=tg.Json(COLUMNS))
 
 
 def flow_of(
@@ -120,7 +117,7 @@ class Driver:
         self.seen: Final[list[tuple[int, float]]] = []
         """How far it was published, and when this was seen (`time.time`)."""
         self._error: BaseException | None = None
-        self._pool = ThreadPoolExecutor(len(made.sources) + 1)
+        self._pool = ThreadPoolExecutor(2 * len(made.sources) + len(made.outputs) + 1)  # as the flow's own run has it
         self._runner = Runner(made, engine, env=env or Env(), spawn=self._pool.submit, watch=self._changed)
         self._upper = self._runner.board.published
         self._thread = threading.Thread(target=self._run, name="driver", daemon=True)

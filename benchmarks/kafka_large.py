@@ -1,4 +1,4 @@
-"""The throughput of `benchmarks.kafka` over 20 million messages, one turn: `python -m benchmarks kafka_large`."""
+"""The throughput of `kafka` over 20 million messages, one turn; filling the topic alone takes minutes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["measure"]
 
 
 def measure(room: Room) -> list[Figure]:
-    """Measure one turn on a broker of its own; filling the topic alone takes minutes."""
+    """Measure one turn on a broker of its own."""
     with KafkaBroker() as broker:
         topic, few = (broker.create_topic(name, partitions=PARTITIONS) for name in ("orders", "few"))
         rows = fill(broker.servers, topic, orders(room.size(20_000_000, 40_000)), partitions=PARTITIONS)

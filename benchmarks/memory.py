@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from benchmarks.data import write_files
 from benchmarks.figures import Figure, Goal
-from benchmarks.flows import Recording, flow
+from benchmarks.flows import Recording, flow_of, orders_in
 from benchmarks.processes import peaks
 from benchmarks.room import Room, spark_session
 from tidegauge.pipeline.engine.local import LocalEngine
@@ -41,7 +41,7 @@ def case(engine_name: str, source: str, target: str) -> dict[str, Any]:
             engine = SparkEngine(resources.enter_context(spark_session()))
         resources.callback(engine.close)
         recording = Recording(engine)
-        made = flow(Path(source), folder, outputs=1 if engine_name == "local" else 3)
+        made = flow_of(orders_in(Path(source)), folder, outputs=1 if engine_name == "local" else 3)
         with peaks() as found:
             outcome = made.run("caught-up", engine=recording)
         return {

@@ -19,7 +19,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["Queries", "table_rows"]
+__all__ = ["Queries", "stream", "table_rows"]
+
+
+def stream(session: SparkSession, folder: Path) -> DataFrame:
+    """Return the orders in the files of a folder as they come."""
+    return session.readStream.schema(COLUMNS).json(str(folder))
 
 
 @dataclass(slots=True)
@@ -28,13 +33,6 @@ class Queries:
 
     queries: list[StreamingQuery]
     tables: list[Path]
-
-    @staticmethod
-    def start(session: SparkSession, source: Path, target: Path, *, outputs: int, once: bool) -> Queries:
-        """Start queries over the files of a folder, see `over`."""
-        return Queries.over(
-            lambda: session.readStream.schema(COLUMNS).json(str(source)), target, outputs=outputs, once=once
-        )
 
     @staticmethod
     def over(read: Callable[[], DataFrame], target: Path, *, outputs: int, once: bool) -> Queries:

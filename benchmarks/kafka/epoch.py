@@ -12,15 +12,12 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from benchmarks.data import lines
-from benchmarks.epoch import PHASES, ROWS, Phases, epochs
+from benchmarks.epoch import PHASES, ROWS, Phases, our_epochs, their_batches
 from benchmarks.figures import Figure, Goal
-from benchmarks.flows import Driver, flow_of
+from benchmarks.flows import flow_of
 from benchmarks.kafka.sides import session_with_connector, source, stream
 from benchmarks.kafka.topics import producer
 from benchmarks.room import Room
-from benchmarks.streaming import Queries
-from tidegauge.env import Env
-from tidegauge.pipeline.engine.spark import SparkEngine
 from tidegauge.testing import Endpoint
 
 if TYPE_CHECKING:
@@ -34,7 +31,8 @@ _NUMBERS = count()
 def _bringing(broker: Endpoint) -> tuple[str, Callable[[int], None]]:
     """Make a topic that has the rows of the first epoch; return it and what brings those of the others."""
     topic = broker.create_topic(f"epochs-{next(_NUMBERS)}", partitions=4)
-    made = producer(broker.servers, **{"linger.ms": 0})
+    # It waits for no time but for `flush`: so the ten go in one request, and no tick comes between them.
+    made = producer(broker.servers, **{"linger.ms": 1000})
 
     def produce(number: int) -> None:
         values = lines(number * ROWS, ROWS).splitlines()
@@ -47,32 +45,15 @@ def _bringing(broker: Endpoint) -> tuple[str, Callable[[int], None]]:
 
 
 def _ours(room: Room, session: SparkSession, broker: Endpoint, seen: Phases) -> list[float]:
-    target = room.fresh("ours")
+    (topic, bring), target = _bringing(broker), room.fresh("ours")
     target.mkdir()
-    topic, bring = _bringing(broker)
-    engine = SparkEngine(session)
-    driver = Driver(flow_of(source(broker.servers, topic), target, outputs=1), engine, env=Env(point=seen.point))
-    try:
-        return epochs(
-            bring,
-            lambda n: driver.wait_published(n + 1),
-            warm=room.size(5, 3),
-            count=room.size(15, 5),
-            seen=seen,
-        )
-    finally:
-        driver.stop()
-        engine.close()
+    made = flow_of(source(broker.servers, topic), target, outputs=1)
+    return our_epochs(room, session, made, bring, seen=seen)
 
 
 def _theirs(room: Room, session: SparkSession, broker: Endpoint) -> list[float]:
     topic, bring = _bringing(broker)
-    target = room.fresh("theirs")
-    queries = Queries.over(lambda: stream(session, broker.servers, topic), target, outputs=1, once=False)
-    try:
-        return epochs(bring, queries.wait_committed, warm=room.size(5, 3), count=room.size(15, 5), seen=None)
-    finally:
-        queries.stop()
+    return their_batches(room, lambda: stream(session, broker.servers, topic), bring, outputs=1)
 
 
 def measure(room: Room, broker: Endpoint) -> list[Figure]:

@@ -7,13 +7,15 @@ are written without syncing, as far as is known; ours are synced and committed.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from benchmarks.figures import Figure, Goal
-from benchmarks.kafka.sides import Account, for_each_batch, ours, queries, session_with_connector
+from benchmarks.kafka.sides import session_with_connector, source, stream
 from benchmarks.kafka.topics import fill, orders
 from benchmarks.peers.environments import Answering, Missing, answering, bytewax_python
 from benchmarks.room import Room
+from benchmarks.sides import Account, for_each_batch, ours, queries
 from tidegauge.testing import Endpoint
 
 __all__ = ["PARTITIONS", "measure", "turns"]
@@ -37,15 +39,16 @@ def turns(room: Room, broker: Endpoint, topic: str, few: str, rows: int, *, time
     account = Account()
     with session_with_connector() as session:
         for over, seen, count in ((few, Account(), 2), (topic, account, times)):
+            mine, read = source(broker.servers, over), partial(stream, session, broker.servers, over)
             for turn in range(count):
                 for outputs in (1, 3):
-                    ours(room, session, broker.servers, over, seen, outputs=outputs)
-                    queries(room, session, broker.servers, over, seen, outputs=outputs)
-                ours(room, session, broker.servers, over, seen, outputs=3, arrow=True)
-                for_each_batch(room, session, broker.servers, over, seen)
+                    ours(room, session, mine, seen, outputs=outputs)
+                    queries(room, session, read, seen, outputs=outputs)
+                ours(room, session, mine, seen, outputs=3, arrow=True)
+                for_each_batch(room, session, read, seen)
                 room.say(f"turn {turn + 1} over {over}")
     account.agree()
-    rates = {case: tuple(rows / seconds for seconds in taken) for case, taken in account.seconds.items()}
+    rates = account.rates(rows)
     details = {"rows": rows, "written": account.rows, "seconds": account.seconds}
     what = f"JSON of {rows:,} messages to Delta"
     return [
