@@ -4,7 +4,7 @@ export PYTHON
 BIN := .venv/bin
 CODE := src tests scripts examples $(wildcard benchmarks)
 
-.PHONY: help setup postgres kafka demo demo-kafka test lint types unit soak format bench docs lock clean
+.PHONY: help setup postgres kafka archives demo demo-kafka test lint types unit soak format bench docs lock clean
 help: ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
 
@@ -34,7 +34,10 @@ lint: setup ## style, format, import contracts, generated pages
 types: setup ## mypy strict and pyright, side by side
 	@$(BIN)/mypy & mypy=$$!; $(BIN)/pyright && wait $$mypy
 
-unit: setup postgres kafka ## tests and doctests, three at a time: many of them wait for a disk, a server or a process
+archives: setup kafka ## archive the classes that the tests' JVMs load, so that they come up sooner
+	@$(BIN)/python scripts/archives.py
+
+unit: setup postgres kafka archives ## tests and doctests, three at a time: many of them wait for a disk, a server or a process
 	$(BIN)/pytest -n 3 --dist loadgroup -q
 
 soak: kafka ## ten minutes of killed brokers and drivers; SOAK='--seed N --seconds S' sets it
