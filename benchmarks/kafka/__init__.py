@@ -1,4 +1,4 @@
-"""From Kafka to tables, on a broker of its own, beside Structured Streaming and bytewax; eight minutes.
+"""From Kafka to tables, on a broker of its own, beside Structured Streaming and bytewax; nine minutes.
 
 - `reading`: what a core reads of one partition.
 - `probing`: what a tick costs that looks at many partitions.
@@ -20,7 +20,7 @@ __all__ = ["measure"]
 
 
 def measure(room: Room) -> list[Figure]:
-    """Measure it all on one broker, in less than eight minutes."""
+    """Measure it all on one broker, in about nine minutes."""
     figures: list[Figure] = []
     with KafkaBroker() as broker:
         for part in (reading, probing, latency, epoch, throughput, producing, memory):
