@@ -198,16 +198,18 @@ def test_an_output_that_catches_up_moves_what_is_committed_though_nothing_more_i
 
 
 def test_the_group_is_one_that_kafkas_own_tool_shows(tmp_path: Path, kafka_broker: Endpoint, topic: str) -> None:
+    flow = tg.Dataflow("lagging", store=f"sqlite:///{tmp_path}/flow.db", tick=0.02)  # no other test has this group
+    orders = flow.source("orders", tg.KafkaSource(kafka_broker.servers, topic=topic, format=N))
+    flow.sink("orders", orders, tg.ParquetSink(f"{tmp_path}/orders"))
     write(kafka_broker, topic, numbers(range(3)))
-    flow = flow_of(tmp_path, kafka_broker, topic)
     run(flow)
     write(kafka_broker, topic, numbers(range(2)))
     shown = kafka_broker.run_tool(
         "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
-        *("--bootstrap-server", kafka_broker.servers, "--describe", "--group", "tidegauge.shop.orders"),
+        *("--bootstrap-server", kafka_broker.servers, "--describe", "--group", "tidegauge.lagging.orders"),
     )
-    [line] = [line.split() for line in shown.splitlines() if topic in line]
-    assert line[:6] == ["tidegauge.shop.orders", topic, "0", "3", "5", "2"]  # committed, end, lag
+    lines = [line.split()[:6] for line in shown.splitlines() if topic in line]
+    assert lines == [["tidegauge.lagging.orders", topic, "0", "3", "5", "2"]], shown  # committed, end, lag
 
 
 def test_t44_a_deleted_topic_fails_the_source_for_good_and_one_made_anew_begins_a_new_incarnation(
