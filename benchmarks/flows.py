@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -17,7 +17,7 @@ from tidegauge.env import Env
 from tidegauge.pipeline.board import Board
 from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.job import Engine, EpochJob, JobResult, OutputPlan
-from tidegauge.pipeline.runner import Runner
+from tidegauge.pipeline.runner import Runner, threads
 from tidegauge.sources.protocol import Source
 
 __all__ = ["TICK", "Driver", "Recording", "flow_of", "large", "orders_in", "pages"]
@@ -117,7 +117,7 @@ class Driver:
         self.seen: Final[list[tuple[int, float]]] = []
         """How far it was published, and when this was seen (`time.time`)."""
         self._error: BaseException | None = None
-        self._pool = ThreadPoolExecutor(2 * len(made.sources) + len(made.outputs) + 1)  # as the flow's own run has it
+        self._pool = threads(made)
         self._runner = Runner(made, engine, env=env or Env(), spawn=self._pool.submit, watch=self._changed)
         self._upper = self._runner.board.published
         self._thread = threading.Thread(target=self._run, name="driver", daemon=True)

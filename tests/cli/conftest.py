@@ -8,7 +8,6 @@ import runpy
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import eventually
 from tests.warm import Warm
 
 import tidegauge as tg
@@ -70,11 +70,15 @@ class Under:
 
     def until(self, met: Callable[[], object], what: str, seconds: float = 60.0) -> None:
         """Wait for a condition; the process must not end before."""
-        deadline = time.monotonic() + seconds
-        while not met():
-            assert self.process.poll() is None or met(), f"ended before {what}:\n{self.err()}"
-            assert time.monotonic() < deadline, f"no {what} after {seconds} s:\n{self.err()}"
-            time.sleep(0.01)
+
+        def come() -> bool:
+            over = self.process.poll() is not None
+            if met():
+                return True
+            assert not over, f"ended before {what}:\n{self.err()}"
+            return False
+
+        eventually(come, within=seconds, otherwise=lambda: f"no {what} after {seconds} s:\n{self.err()}")
 
     def says(self, text: str) -> None:
         self.until(lambda: text in self.err(), repr(text))

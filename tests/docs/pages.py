@@ -20,13 +20,13 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from tests.waiting import eventually
 from tests.warm import Warm
 
 ROOT = Path(__file__).parents[2]
@@ -187,12 +187,17 @@ class Play:
             )
 
     def wait(self, text: str) -> None:
-        deadline = time.monotonic() + PATIENCE
-        while text not in self.log.read_text():
-            running = self.background is not None and self.background.poll() is None
-            if not running or time.monotonic() > deadline:
-                raise AssertionError(f"{text!r} was not printed:\n{self.log.read_text()}")
-            time.sleep(0.05)
+        def otherwise() -> str:
+            return f"{text!r} was not printed:\n{self.log.read_text()}"
+
+        def printed() -> bool:
+            over = self.background is None or self.background.poll() is not None
+            if text in self.log.read_text():
+                return True
+            assert not over, otherwise()
+            return False
+
+        eventually(printed, within=PATIENCE, otherwise=otherwise)
 
     def signal(self, command: str) -> None:
         assert self.background is not None, command

@@ -5,20 +5,20 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from tests.sources.kafka.writing import delete, eventually, forget, numbers, recreate, transact, write
+from tests.sources.kafka.writing import delete, forget, numbers, recreate, transact, write
+from tests.waiting import eventually
 
 import tidegauge as tg
 from tidegauge.errors.engine import RecordUnparsable
 from tidegauge.errors.kafka import BrokerUnreachable, RecordsLost, TopicDeleted
 from tidegauge.errors.running import NothingToResume, UpstreamRecreated
 from tidegauge.pipeline import stage
-from tidegauge.pipeline.runner import Runner, at_once
+from tidegauge.pipeline.runner import Runner, at_once, threads
 from tidegauge.testing import Endpoint, KafkaBroker
 from tidegauge.testing.endpoint import quiet
 
@@ -375,7 +375,7 @@ def test_a_job_waits_for_a_broker_that_is_away_as_long_as_it_takes_and_no_other_
         return plan(self, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(tg.KafkaSource, "plan", away)
-    pool = ThreadPoolExecutor(7)
+    pool = threads(flow)
     runner = Runner(flow, tg.LocalEngine(threads=1), env=tg.Env(), spawn=pool.submit)
     board = runner.board
     try:

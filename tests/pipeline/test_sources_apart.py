@@ -17,7 +17,7 @@ from rich.console import Console
 from tests.pipeline.badinput import numbers
 from tests.pipeline.simulation import Run, World
 from tests.pipeline.upstream import Piece, Topic
-from tests.sources.kafka.writing import eventually
+from tests.waiting import eventually
 
 import tidegauge as tg
 from tidegauge.cli.run import Progress

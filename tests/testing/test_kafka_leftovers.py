@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import cast
 
 import pytest
 from tests.kafka import present
+from tests.waiting import eventually
 
 from tidegauge.testing import Endpoint
 from tidegauge.testing.fixtures import place
@@ -29,13 +29,6 @@ with shared(Path(sys.argv[1])) as endpoint:
     print(endpoint.servers, flush=True)
     sys.stdin.read()
 """
-
-
-def until(holds: Callable[[], bool], *, seconds: float = 20) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.01)
 
 
 def alive(process: int) -> bool:
@@ -76,7 +69,7 @@ def test_a_broker_goes_with_the_last_that_uses_it_and_not_before(
     first.communicate(timeout=20)
     assert Endpoint(servers, "").admin().list_topics(timeout=10).brokers
     second.send_signal(signal.SIGKILL)
-    until(lambda: not alive(broker) and not folder.exists())
+    eventually(lambda: not alive(broker) and not folder.exists())
 
 
 def test_a_server_goes_with_a_process_that_is_killed(tmp_path: Path) -> None:
@@ -90,13 +83,13 @@ def test_a_server_goes_with_a_process_that_is_killed(tmp_path: Path) -> None:
         pid, folder = process.stdout.readline().split()
         assert alive(int(pid))
         process.kill()
-    until(lambda: not alive(int(pid)) and not Path(folder).exists())
+    eventually(lambda: not alive(int(pid)) and not Path(folder).exists())
 
 
 def test_a_server_that_stands_still_is_stopped_all_the_same() -> None:
     kept = Kept("tidegauge-test-")
     process = kept.ask("start", "sh", "-c", "trap 'echo bye; exit' TERM; echo ready; while true; do sleep 0.05; done")
-    until(lambda: (kept.folder / "log").read_text() == "ready\n")
+    eventually(lambda: (kept.folder / "log").read_text() == "ready\n")
     assert [kept.ask("signal", int(signal.SIGSTOP)) for _ in range(2)] == [process, process]
     assert kept.ask("end", int(signal.SIGTERM), 10.0) == -1
     assert not alive(process)
@@ -108,7 +101,7 @@ def test_a_server_that_stands_still_is_stopped_all_the_same() -> None:
 def test_a_server_that_will_not_end_is_killed() -> None:
     kept = Kept("tidegauge-test-")
     process = kept.ask("start", "sh", "-c", "trap '' TERM; echo ready; while true; do sleep 0.05; done")
-    until(lambda: (kept.folder / "log").read_text() == "ready\n")
+    eventually(lambda: (kept.folder / "log").read_text() == "ready\n")
     assert kept.ask("end", int(signal.SIGTERM), 0.2) == -1
     assert not alive(process)
     assert kept.ask("start", "sleep", "600") > 0
@@ -120,7 +113,7 @@ def test_whoever_outlives_the_keeper_does_its_work() -> None:
     process = kept.ask("start", "sleep", "600")
     os.kill(kept._process.pid, signal.SIGKILL)
     kept.leave()
-    until(lambda: not alive(process))
+    eventually(lambda: not alive(process))
     assert not kept.folder.exists()
 
 

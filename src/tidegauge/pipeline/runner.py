@@ -36,7 +36,7 @@ from tidegauge.sources.reader import Spawn
 if TYPE_CHECKING:
     from tidegauge.pipeline.flow import Dataflow
 
-__all__ = ["Outcome", "Runner", "at_once", "run"]
+__all__ = ["Outcome", "Runner", "at_once", "run", "threads"]
 
 RENEW_EVERY = 5.0
 """Seconds between two renewals of the lease."""
@@ -59,6 +59,14 @@ def at_once(function: Callable[[], Any]) -> Future[Any]:
     except BaseException as error:  # noqa: BLE001 - it is the future's to raise
         future.set_exception(error)
     return future
+
+
+def threads(flow: Dataflow) -> ThreadPoolExecutor:
+    """Return the threads beside the worker, so many that nobody waits for somebody else's work.
+
+    A probe of each source, and its job where it is staged apart; a commit of each output; the others' job.
+    """
+    return ThreadPoolExecutor(2 * len(flow.sources) + len(flow.outputs) + 1, thread_name_prefix="tidegauge")
 
 
 class Runner:
@@ -344,9 +352,7 @@ def run(
         resources.enter_context(_without(secrets(flow.store)))
         if ours:
             resources.callback(chosen.close)
-        # A probe of each source, and its job where it is staged apart; a commit of each output; the others' job.
-        room = 2 * len(flow.sources) + len(flow.outputs) + 1
-        pool = ThreadPoolExecutor(room, thread_name_prefix="tidegauge")
+        pool = threads(flow)
         resources.callback(pool.shutdown, wait=False, cancel_futures=True)
         runner = Runner(
             flow, chosen, env=env, spawn=pool.submit, watch=watch, batch=until is not None, requests=requests

@@ -7,7 +7,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pyspark
+from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[3]
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -29,11 +29,17 @@ def free_port() -> int:
 
 def until(condition: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
     """Wait until a condition holds; a process that ended meanwhile, or takes too long, is an error with its log."""
-    deadline = time.monotonic() + STARTUP
-    while not condition():
-        if process.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"{process.args!r} did not come up:\n{log.read_text()[-3000:]}")
-        time.sleep(0.1)
+
+    def otherwise() -> str:
+        return f"{process.args!r} did not come up:\n{log.read_text()[-3000:]}"
+
+    def up() -> bool:
+        if condition():
+            return True
+        assert process.poll() is None, otherwise()
+        return False
+
+    eventually(up, within=STARTUP, otherwise=otherwise)
 
 
 @contextmanager

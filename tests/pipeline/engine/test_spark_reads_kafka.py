@@ -11,7 +11,8 @@ import pytest
 from tests.kafka import missing, unique
 from tests.pipeline.engine.elsewhere import Found as Elsewhere
 from tests.pipeline.engine.framed import Found, drive
-from tests.sources.kafka.writing import all_rows, eventually, numbers, transact, write
+from tests.sources.kafka.writing import all_rows, numbers, transact, write
+from tests.waiting import eventually
 
 import tidegauge as tg
 from tidegauge.errors.engine import JavaMissing

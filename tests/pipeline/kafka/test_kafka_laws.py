@@ -33,7 +33,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 from tests.pipeline.kafka.driving import Drivers, Shop, numbers
 from tests.pipeline.kafka.upstream import Log, Upstream
-from tests.sources.kafka.writing import eventually
+from tests.waiting import eventually
 
 import tidegauge as tg
 from tidegauge.env import EFFECTS, Effect

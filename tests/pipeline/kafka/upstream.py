@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
-from tests.sources.kafka.writing import delete, eventually, grow
+from tests.sources.kafka.writing import delete, grow
+from tests.waiting import eventually
 
 from tidegauge.kafka.clients import kafka
 from tidegauge.testing import KafkaBroker

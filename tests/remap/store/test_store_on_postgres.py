@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -17,6 +16,7 @@ from tests.postgres import Server, query
 from tests.remap.store.raw import dump, sql
 from tests.remap.store.test_store_crashes import NOW, drive
 from tests.remap.store.wire import Loss, wire
+from tests.waiting import eventually
 
 from tidegauge.env import Env
 from tidegauge.errors.store import LeaseLost, StoreBusy, StoreNotWritable, StoreUnreachable, UpperMismatch
@@ -44,16 +44,6 @@ def bound(store: Store, url: str) -> tuple[int, list[tuple[int, str, int]], list
     """The upper, the bindings of `orders`, and every epoch of the store's database."""
     loaded = store.load("shop")
     return loaded.flow.upper, list(loaded.sources["orders"].table.changes()), sql(url, "SELECT epoch FROM timeline")
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Come back when the condition holds."""
-    waiting = threading.Event()
-    for _ in range(3000):
-        if condition():
-            return
-        waiting.wait(0.01)
-    raise AssertionError("it never came to that")
 
 
 # Getting in
@@ -178,7 +168,7 @@ def test_a_driver_whose_lease_was_taken_over_while_it_waited_for_the_lock_writes
         with database.writing() as other:
             guard(other, lease)
             late = beside.submit(store.append, lease, expected=0, at=clock(), proposals={"orders": at({"p": 1})})
-            until(lambda: sql(url, "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
+            eventually(lambda: sql(url, "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
             other.exec_driver_sql("UPDATE leases SET token = 'f', holder = 'grace'")
         with pytest.raises(LeaseLost, match="grace"):
             late.result(timeout=30)

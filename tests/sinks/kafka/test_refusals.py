@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.sinks.kafka.conftest import OUTPUT, SCHEMA, Bench, write_id
+from tests.waiting import eventually
 
 import tidegauge.sinks.kafka.writer as writer_module
 from tidegauge.errors.base import TidegaugeError
@@ -62,12 +63,6 @@ class Door:
 
 def _known(client: Any, wanted: Any) -> object:
     return client.describe_acls(wanted).result()
-
-
-def eventually(found: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 30
-    while not found():
-        assert time.monotonic() < deadline
 
 
 @pytest.fixture

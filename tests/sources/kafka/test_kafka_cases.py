@@ -12,7 +12,6 @@ from tests.sources.kafka.writing import (
     all_rows,
     bind,
     delete,
-    eventually,
     forget,
     grow,
     low,
@@ -23,6 +22,7 @@ from tests.sources.kafka.writing import (
     transact,
     write,
 )
+from tests.waiting import eventually
 
 import tidegauge as tg
 from tidegauge.errors.kafka import RecordsLost, TopicDeleted, TopicRecreated

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.sources.kafka.writing import NOW, bind, eventually, numbers, rows, transact, write
+from tests.sources.kafka.writing import NOW, bind, numbers, rows, transact, write
+from tests.waiting import eventually
 
 import tidegauge as tg
 from tidegauge.remap.binding import Bound

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
 from confluent_kafka import IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import NewPartitions, OffsetSpec  # type: ignore[attr-defined]
+from tests.waiting import eventually
 
 from tidegauge.remap.binding import Bound, Probe, Slice
 from tidegauge.sources import BadRecord, KafkaSource, Source, Split
@@ -105,14 +105,6 @@ def grow(broker: Endpoint, topic: str, partitions: int) -> None:
         return len(found) == partitions and all(one.leader >= 0 for one in found.values())
 
     eventually(led)
-
-
-def eventually(condition: Callable[[], bool], *, within: float = 30.0) -> None:
-    """Wait for a condition."""
-    deadline = time.monotonic() + within
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.02)
 
 
 def bind(bound: Bound, probe: Probe, source: Source) -> tuple[Bound, list[Slice]]:
