@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
-import traceback
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
+from tests.killed import killing, live_and_end
 from tests.pipeline.upstream import Topic
 
 import tidegauge as tg
-from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.pipeline.inspect import table_of
 from tidegauge.remap.store import Gap, Holder, Store
@@ -134,16 +133,7 @@ def lose(flow: tg.Dataflow, env: tg.Env) -> None:
 
 def live(root: Path, *, scene: Scene, point: str | None, nth: int) -> None:
     """Run until caught up, or until the point is reached for the nth time."""
-    left = nth
-
-    def strike(name: str) -> None:
-        nonlocal left
-        if name == point:
-            left -= 1
-            if left < 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-    flow, env = make(root, scene=scene), tg.Env(point=strike)
+    flow, env = make(root, scene=scene), tg.Env(point=killing(point, nth))
 
     def run() -> None:
         flow.run(until="caught-up", engine=tg.LocalEngine(threads=2), env=env)
@@ -170,18 +160,7 @@ def serve() -> None:
         root = Path(command.pop("root"))
         pid = os.fork()
         if pid == 0:
-            code = 70
-            try:
-                live(root, **command)
-                code = 0
-            except TidegaugeError as error:
-                code = 1
-                print(error, file=sys.stderr)
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                sys.stderr.flush()
-                os._exit(code)
+            live_and_end(partial(live, root, **command))
         print(json.dumps({"pid": pid}), flush=True)
         _pid, status = os.waitpid(pid, 0)
         print(json.dumps({"killed": os.WIFSIGNALED(status), "code": os.waitstatus_to_exitcode(status)}), flush=True)

@@ -16,16 +16,16 @@ import select
 import signal
 import subprocess
 import sys
-import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from tests.killed import killing, live_and_end
 
 import tidegauge as tg
 from tidegauge.errors.base import TidegaugeError
@@ -93,15 +93,8 @@ def numbers(output: str, table: pa.Table) -> pa.ChunkedArray:
 
 def live(shop: Shop, *, until: Literal["caught-up"] | None, point: str, nth: int) -> None:
     """Run, and be killed when the point is reached for the nth time."""
-    left, flow, env = nth, shop.flow(), tg.Env()
+    flow, env = shop.flow(), tg.Env()
     read, acknowledge = tg.KafkaSource.read, tg.KafkaSource.acknowledge
-
-    def strike(name: str) -> None:
-        nonlocal left
-        if name == point:
-            left -= 1
-            if left < 0:
-                os.kill(os.getpid(), signal.SIGKILL)
 
     @cache
     def store() -> Store:
@@ -140,7 +133,16 @@ def live(shop: Shop, *, until: Literal["caught-up"] | None, point: str, nth: int
     setattr(tg.KafkaSource, "read", bound)  # noqa: B010
     setattr(tg.KafkaSource, "acknowledge", held)  # noqa: B010
     faulthandler.register(signal.SIGUSR1)
-    flow.run(until, engine=tg.LocalEngine(threads=2), env=tg.Env(point=strike), watch=told)
+    flow.run(until, engine=tg.LocalEngine(threads=2), env=tg.Env(point=killing(point, nth)), watch=told)
+
+
+def _saying(said: int, life: Callable[[], None]) -> None:
+    """Live, and write the code of an error of Tidegauge's to a pipe before it is raised."""
+    try:
+        life()
+    except TidegaugeError as error:
+        os.write(said, error.code.encode())
+        raise
 
 
 def serve() -> None:
@@ -153,19 +155,7 @@ def serve() -> None:
         heard, said = os.pipe()
         pid = os.fork()
         if pid == 0:
-            status = 70
-            try:
-                live(shop, **command)
-                status = 0
-            except TidegaugeError as error:
-                os.write(said, error.code.encode())
-                print(error, file=sys.stderr)
-                status = 1
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                sys.stderr.flush()
-                os._exit(status)
+            live_and_end(partial(_saying, said, partial(live, shop, **command)))
         os.close(said)
         print(pid, flush=True)
         end = os.pidfd_open(pid)

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
-import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from tests.killed import killing, live_and_end
 
 import tidegauge as tg
 from tidegauge.sinks.kafka.writer import Writer
@@ -55,15 +56,7 @@ class Handle:
 
 def live(root: Path, servers: str, topic: str, point: str, nth: int) -> None:
     """Run until caught up, or until the point is reached for the nth time."""
-    left = nth
-
-    def strike(name: str) -> None:
-        nonlocal left
-        if name == point:
-            left -= 1
-            if left < 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-
+    strike = killing(point, nth)
     real = Writer._made
     setattr(Writer, "_made", lambda writer: Handle(real(writer), strike))  # noqa: B010
     make(root, servers, topic).run(until="caught-up", engine=tg.LocalEngine(threads=2), env=tg.Env(point=strike))
@@ -78,12 +71,7 @@ def main() -> None:
             file.writelines(f'{{"k": {number * LINES + line}}}\n' for line in range(LINES))
         child = os.fork()
         if child == 0:
-            try:
-                live(*where, point, nth)
-            except BaseException:
-                traceback.print_exc()
-                os._exit(70)
-            os._exit(0)
+            live_and_end(partial(live, *where, point, nth))
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 
 
