@@ -25,9 +25,10 @@ import pyarrow.compute
 
 from tidegauge.sources.formats.decimals import beyond_each
 from tidegauge.sources.formats.gather import Refused, in_pieces
+from tidegauge.sources.formats.nested import contains
 from tidegauge.sources.formats.records import Mask
 
-__all__ = ["Leaf", "cast_each", "converted", "from_base64", "from_text", "has_number", "overflows"]
+__all__ = ["Leaf", "cast_each", "converted", "from_base64", "from_text", "may_overflow", "overflows"]
 
 pc: Any = pyarrow.compute
 
@@ -96,14 +97,8 @@ def from_base64(array: Any, target: Any) -> tuple[Any, Mask]:
     return pa.array(values, target), bad
 
 
-def has_number(of: Any) -> bool:
-    """Whether a type is one that `overflows` looks at or has one inside."""
-    if pa.types.is_struct(of):
-        return any(has_number(inner.type) for inner in of)
-    if pa.types.is_map(of):
-        return has_number(of.item_type)
-    if pa.types.is_list(of):
-        return has_number(of.value_type)
+def may_overflow(of: Any) -> bool:
+    """Whether a type is one that `overflows` looks at."""
     return bool(pa.types.is_floating(of) or pa.types.is_decimal(of))
 
 
@@ -114,7 +109,7 @@ def overflows(array: Any, *, infinite: bool) -> Mask:
     """
     of = array.type
     found = np.zeros(len(array), np.bool_)
-    if not has_number(of):
+    if not contains(of, may_overflow):
         return found
     if pa.types.is_struct(of):
         for inner in array.flatten():

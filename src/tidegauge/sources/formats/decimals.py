@@ -26,7 +26,7 @@ import pyarrow.compute
 
 from tidegauge.sources.formats.records import Mask
 
-__all__ = ["beyond", "beyond_each", "beyond_in_json", "has_decimal", "suspects"]
+__all__ = ["beyond", "beyond_each", "beyond_in_json", "suspects"]
 
 pc: Any = pyarrow.compute
 
@@ -65,15 +65,6 @@ def suspects(data: bytes, begin: int, end: int) -> list[int]:
         found = (each.start() for each in exponent.finditer(data, begin, end))
         places += [i for i in found if i and data[i - 1] in b"0123456789."]
     return places
-
-
-def has_decimal(of: Any) -> bool:
-    """Whether a type is a decimal or has one inside."""
-    if pa.types.is_list(of):
-        return has_decimal(of.value_type)
-    if pa.types.is_struct(of):
-        return any(has_decimal(inner.type) for inner in of)
-    return bool(pa.types.is_decimal(of))
 
 
 def beyond_in_json(line: bytes, columns: pa.Schema) -> str:

@@ -40,13 +40,14 @@ from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.sources import UnreadableRecord
 from tidegauge.sources.ddl import as_schema, to_ddl
 from tidegauge.sources.formats.boundaries import Boundaries, Ints
-from tidegauge.sources.formats.convert import converted, from_base64, has_number, overflows
-from tidegauge.sources.formats.decimals import beyond_in_json, has_decimal, suspects
+from tidegauge.sources.formats.convert import converted, from_base64, may_overflow, overflows
+from tidegauge.sources.formats.decimals import beyond_in_json, suspects
 from tidegauge.sources.formats.gather import Outcome, Reading, Refused, gather
 from tidegauge.sources.formats.infer import infer_json
-from tidegauge.sources.formats.maps import entries_for_maps, has_map
+from tidegauge.sources.formats.maps import entries_for_maps
 from tidegauge.sources.formats.messages import Messages, OnBadMessage, Part, in_chunks, present
 from tidegauge.sources.formats.names import as_table
+from tidegauge.sources.formats.nested import contains
 from tidegauge.sources.formats.protocol import Decoded, OnBad
 from tidegauge.sources.formats.records import (
     BLOCK_BYTES,
@@ -198,13 +199,13 @@ class _Reader:
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
-        self.maps = pa.schema([column for column in schema if has_map(column.type)])
-        plain = [column for column in schema if not has_map(column.type)]
+        self.maps = pa.schema([column for column in schema if contains(column.type, pa.types.is_map)])
+        plain = [column for column in schema if not contains(column.type, pa.types.is_map)]
         self.quick = pa.schema([_wire_field(column, careful=False) for column in plain])
         self.careful = pa.schema([_wire_field(column, careful=True) for column in plain])
         self.entries = pa.schema([_wire_field(column, careful=True) for column in self.maps])
-        self.decimals = pa.schema([column for column in plain if has_decimal(column.type)])
-        self.numbers = {column.name for column in schema if has_number(column.type)}
+        self.decimals = pa.schema([column for column in plain if contains(column.type, pa.types.is_decimal)])
+        self.numbers = {column.name for column in schema if contains(column.type, may_overflow)}
 
     def rows(self, records: Records) -> tuple[pa.RecordBatch, Ints]:
         """Return the rows of the good records and which records those are; mark the others."""

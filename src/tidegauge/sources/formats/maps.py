@@ -18,16 +18,7 @@ import pyarrow as pa
 
 from tidegauge.sources.formats.decimals import beyond
 
-__all__ = ["entries_for_maps", "has_map"]
-
-
-def has_map(of: Any) -> bool:
-    """Whether a type is a map or has one inside."""
-    if pa.types.is_map(of):
-        return True
-    if pa.types.is_list(of):
-        return has_map(of.value_type)
-    return bool(pa.types.is_struct(of)) and any(has_map(inner.type) for inner in of)
+__all__ = ["entries_for_maps"]
 
 
 def entries_for_maps(line: bytes, columns: pa.Schema) -> bytes:
