@@ -51,28 +51,24 @@ def turns(room: Room, broker: Endpoint, topic: str, few: str, rows: int, *, time
     rates = account.rates(rows)
     details = {"rows": rows, "written": account.rows, "seconds": account.seconds}
     what = f"JSON of {rows:,} messages to Delta"
-    return [
+    figures = [
         Figure(
             f"{what}, 1 output", "rows/s", rates["ours 1"], rates["queries 1"], "Structured Streaming, 1 query",
             Goal("ratio", ">=", 1.7), details=details,
-        ),
-        Figure(
-            f"{what}, 3 outputs, two with SQL steps", "rows/s", rates["ours 3"], rates["queries 3"],
-            "Structured Streaming, 3 queries", Goal("ratio", ">=", 5.0),
-        ),
-        Figure(
-            "the same", "rows/s", rates["ours 3"], rates["foreachBatch 3"],
-            "Structured Streaming, foreachBatch with persist", Goal("ratio", ">=", 2.5),
-        ),
-        Figure(
-            f"{what}, 3 outputs, two with Arrow functions", "rows/s", rates["ours 3, Arrow"], rates["queries 3"],
-            "Structured Streaming, 3 queries", Goal("ratio", ">=", 5.0),
-        ),
-        Figure(
-            "the same", "rows/s", rates["ours 3, Arrow"], rates["foreachBatch 3"],
-            "Structured Streaming, foreachBatch with persist", Goal("ratio", ">=", 2.5),
-        ),
+        )
     ]  # fmt: skip
+    for case, steps in (("ours 3", "SQL steps"), ("ours 3, Arrow", "Arrow functions")):
+        figures += [
+            Figure(
+                f"{what}, 3 outputs, two with {steps}", "rows/s", rates[case], rates["queries 3"],
+                "Structured Streaming, 3 queries", Goal("ratio", ">=", 5.0),
+            ),
+            Figure(
+                "the same", "rows/s", rates[case], rates["foreachBatch 3"],
+                "Structured Streaming, foreachBatch with persist", Goal("ratio", ">=", 2.5),
+            ),
+        ]  # fmt: skip
+    return figures
 
 
 def _bytewax(room: Room, broker: Endpoint, topic: str, few: str, rows: int, beside: Figure) -> list[Figure]:

@@ -229,7 +229,8 @@ class KafkaSource:
             return []
         what = self._survey()
         with admin(self.connection) as client:
-            for _piece, why in overtaken(client, what, pieces, bound):
+            if gone := overtaken(client, what, pieces, bound):
+                _piece, why = gone[0]
                 raise why
         return list(planned(pieces, schema=schema, size=self.split_records))
 
