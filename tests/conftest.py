@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,6 +32,7 @@ settings.load_profile("tidegauge")
 MEMORY = Path("/dev/shm")
 if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 4 << 30:
     os.environ.setdefault("TMPDIR", str(MEMORY))
+    tempfile.tempdir = None  # somebody asked before, and the answer was kept
 os.environ.setdefault("SPARK_SUBMIT_OPTS", java.SPARK)
 os.environ.setdefault("SPARK_DAEMON_JAVA_OPTS", java.SPARK)
 os.environ.setdefault("KAFKA_OPTS", java.KAFKA)

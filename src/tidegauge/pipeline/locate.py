@@ -8,7 +8,8 @@ On history that was compacted the epochs up to `since` cannot be told apart, so 
 them have is looked for in the newest, and a row's in the one that its epoch belongs to.
 
 >>> import tempfile, tidegauge as tg
->>> folder = tempfile.mkdtemp()
+>>> made = tempfile.TemporaryDirectory()
+>>> folder = made.name
 >>> flow = tg.Dataflow("shop", store=f"sqlite:///{folder}/shop.db")
 >>> visits = flow.source("visits", tg.GeneratorSource(5, columns="id long", max_records_per_epoch=3, metadata=True))
 >>> flow.sink("visits", visits, tg.DeltaSink(f"{folder}/visits"))
@@ -19,6 +20,7 @@ them have is looked for in the newest, and a row's in the one that its epoch bel
 >>> [row] = [row for row in tg.read_arrow(flow, "visits").to_pylist() if row["_offset"] == 4]
 >>> origin(flow, "visits", row).place == place
 True
+>>> made.cleanup()
 """
 
 from __future__ import annotations

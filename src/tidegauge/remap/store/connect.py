@@ -10,10 +10,11 @@ commit was on the way; `write` tries it again, and tells it so. A database that 
 waited for.
 
 >>> import tempfile
->>> database = Database(f"sqlite:///{tempfile.mkdtemp()}/shop.db")
+>>> folder = tempfile.TemporaryDirectory()
+>>> database = Database(f"sqlite:///{folder.name}/shop.db")
 >>> database.write(lambda connection: connection.exec_driver_sql("SELECT 42").scalar())
 42
->>> database.close()
+>>> database.close(); folder.cleanup()
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 Invariant: looking writes nothing: the file is opened for reading alone, and what it holds is only counted.
 
 >>> import tempfile
->>> path = Path(tempfile.mkdtemp()) / "shop.db"
+>>> folder = tempfile.TemporaryDirectory()
+>>> path = Path(folder.name) / "shop.db"
 >>> with closing(sqlite3.connect(path)) as made:
 ...     _ = made.execute("CREATE TABLE flows (id)")
 >>> with path.open("r+b") as file:
@@ -11,6 +12,7 @@ Invariant: looking writes nothing: the file is opened for reading alone, and wha
 >>> found = examine(path)
 >>> found.detail
 'it has 5000 of its 8192 bytes: it was cut short'
+>>> folder.cleanup()
 """
 
 from __future__ import annotations

@@ -9,11 +9,12 @@ errors. Only its last statement answers.
 >>> import tempfile
 >>> from sqlalchemy import bindparam, literal, select
 >>> from tidegauge.remap.store.connect import Database
->>> database = Database(f"sqlite:///{tempfile.mkdtemp()}/shop.db")
+>>> folder = tempfile.TemporaryDirectory()
+>>> database = Database(f"sqlite:///{folder.name}/shop.db")
 >>> double = select(2 * bindparam("n", type_=literal(0).type))
 >>> database.write(lambda connection: send(connection, (double, [{"n": 1}]), (double, [{"n": 21}])))
 [(42,)]
->>> database.close()
+>>> database.close(); folder.cleanup()
 """
 
 from __future__ import annotations

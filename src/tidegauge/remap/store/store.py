@@ -8,8 +8,8 @@ is waited for; what it had done by then is not done twice.
 >>> import tempfile
 >>> from datetime import UTC, datetime
 >>> from tidegauge.remap.frontier import Frontier
->>> env = Env()
->>> store = Store.open(f"sqlite:///{tempfile.mkdtemp()}/shop.db", env=env)
+>>> env, folder = Env(), tempfile.TemporaryDirectory()
+>>> store = Store.open(f"sqlite:///{folder.name}/shop.db", env=env)
 >>> lease = store.acquire("shop", holder=Holder.current(env))
 >>> store.register(lease, sources={"orders": SourceSpec({"kind": "file"})}, outputs={})
 >>> bound = Proposal(frontier=Frontier({"p0": 5}))
@@ -17,7 +17,7 @@ is waited for; what it had done by then is not done twice.
 0
 >>> store.load("shop").sources["orders"].table.epoch_of("p0", 4)
 0
->>> lease.release(); store.close()
+>>> lease.release(); store.close(); folder.cleanup()
 """
 
 from __future__ import annotations
