@@ -194,6 +194,8 @@ def test_a_large_plan_reaches_its_tasks(spark: SparkEngine, tmp_path: Path) -> N
         ([Filter("n >")], InvalidExpression, "filter is not accepted by Spark"),
         ([Filter("user + 1")], InvalidExpression, "filter"),
         ([Select(("sum(n)",))], InvalidExpression, "select"),
+        ([Filter("1 / 0 > 1")], InvalidExpression, "filter is not accepted by Spark: [DIVIDE_BY_ZERO]"),
+        ([Filter("n > 1"), Select(("cast('x' AS int) AS x",)), Filter("x = 1")], InvalidExpression, "select is not"),
         ([Select(("id AS _epoch",))], ReservedColumn, "_epoch"),
         ([Select(("id AS __tg_x",))], ReservedColumn, "__tg_x"),
         ([Select(("id", "n AS ID"))], DuplicateColumn, "ID"),

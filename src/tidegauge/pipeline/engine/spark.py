@@ -8,6 +8,7 @@ result, or with `JobFailed`.
 How a job runs follows from its steps (`sqlsteps.py` says which case holds, `hops.py` what runs in the tasks):
 
     Arrow functions alone       one hop: read and stage in one Python worker
+    plain filter, select        the same: the task that reads runs them (`pushdown`)
     row-wise filter, select     two hops in one stage, all outputs in one projection between them
     anything else               rows kept by Spark (`persist`), one branch for each such output
 
@@ -29,20 +30,22 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from tidegauge.errors.base import TidegaugeError, Transient
+from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.engine import ExpressionFailed, JobFailed
 from tidegauge.pipeline.engine.arrowtypes import spark_schema
+from tidegauge.pipeline.engine.framed import framed, missing, without
+from tidegauge.pipeline.engine.guarded import guarded
 from tidegauge.pipeline.engine.hops import FEED, OUT, REPORT, pack_reads, reading, receiving, writing
 from tidegauge.pipeline.engine.parts import arrow_write, dealt, stream_schema
-from tidegauge.pipeline.engine.prefilter import Prefilter
+from tidegauge.pipeline.engine.pushdown import Prefilter
 from tidegauge.pipeline.engine.session import create_session, interrupt, is_connect, slots, tagged
 from tidegauge.pipeline.engine.sparkerrors import carried_error, quiet, root_message, row_error
-from tidegauge.pipeline.engine.sqlsteps import Prepared, applied, guarded, packed, prepare
+from tidegauge.pipeline.engine.spelling import packed
+from tidegauge.pipeline.engine.sqlsteps import Prepared, applied, prepare
 from tidegauge.pipeline.functions import result_schema, with_epoch
-from tidegauge.pipeline.job import EpochJob, Failure, JobResult, MapBatches, OutputPlan, OutputWork, SourceRead
+from tidegauge.pipeline.job import EpochJob, Failure, JobResult, MapBatches, OutputPlan, OutputWork
 from tidegauge.pipeline.report import Report, merge
 from tidegauge.pipeline.task import Feed, Read, Write
-from tidegauge.sources.protocol import Framed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -173,8 +176,8 @@ class SparkEngine:
         try:
             return self._run(job)
         except Exception as error:
-            if not isinstance(error, TidegaugeError) and (gone := _missing(job)):
-                return [Report(failures=gone), *self._finish(_without(job, {one.source for one in gone}))]
+            if not isinstance(error, TidegaugeError) and (gone := missing(job)):
+                return [Report(failures=gone), *self._finish(without(job, {one.source for one in gone}))]
             if self._row_failure(job, error) is None:
                 raise
             return self._apart(job)
@@ -183,9 +186,8 @@ class SparkEngine:
         """Run a job in one pass and return what its tasks report."""
         if self._closed:
             raise JobFailed(first=job.lower, last=job.upper - 1, detail="the engine was closed")
-        reads = {read.name: read for read in job.reads}
-        direct = [arrow_write(w, reads[w.plan.source]) for w in job.outputs if _arrow_only(w.plan)]
-        feeds, branches = self._branches(job)
+        direct, others = self._parted(job)
+        feeds, branches = self._branches(job, others)
         columns = pa.schema(
             [
                 pa.field(REPORT, pa.string()),
@@ -204,7 +206,7 @@ class SparkEngine:
         """Return what the reading hops give: tasks of ours, and one for each source that Spark reads by itself."""
         frames, mine = [], []
         for read in job.reads:
-            if (source := _framed(read)) is None:
+            if (source := framed(read)) is None:
                 mine.append(read)
             else:
                 packed = pack_reads([Read(read.name, read.source, read.schema, read.collect, read.splits)])
@@ -217,14 +219,28 @@ class SparkEngine:
         base: DataFrame = reduce(lambda one, other: one.union(other), frames)
         return base
 
-    def _branches(self, job: EpochJob) -> tuple[list[Feed], list[_Branch]]:
+    def _parted(self, job: EpochJob) -> tuple[list[Write], list[OutputWork]]:
+        """Return what the reading hop does by itself, and the outputs of which rows go through Spark."""
+        reads = {read.name: read for read in job.reads}
+        direct: list[Write] = []
+        others: list[OutputWork] = []
+        for work in job.outputs:
+            plan, read = work.plan, reads[work.plan.source]
+            if _arrow_only(plan):
+                direct.append(arrow_write(work, read))
+            elif (ready := self._ready(plan, read.schema)).alone is None:
+                others.append(work)
+            else:
+                given = pa.schema(list(ready.feed)[:-1])
+                direct.append(Write(plan.name, plan.source, plan.channel, ready.alone, plan.sink, given, work.schema))
+        return direct, others
+
+    def _branches(self, job: EpochJob, works: list[OutputWork]) -> tuple[list[Feed], list[_Branch]]:
         """Return what the reading hop hands on, and the outputs that take it. Outputs of one stream share a feed."""
         schemas = {read.name: read.schema for read in job.reads}
         feeds: list[Feed] = []
         branches: list[_Branch] = []
-        for work in job.outputs:
-            if _arrow_only(work.plan):
-                continue
+        for work in works:
             plan, ready = work.plan, self._ready(work.plan, schemas[work.plan.source])
             feed = Feed(plan.source, plan.channel, ready.leading, ready.made, ready.feed, (plan.name,))
             index = next((i for i, known in enumerate(feeds) if replace(known, outputs=(plan.name,)) == feed), None)
@@ -267,7 +283,7 @@ class SparkEngine:
 
     def _row_failure(self, job: EpochJob, error: Exception) -> TidegaugeError | str | None:
         """Return what is wrong with the data when that is why a job failed, else None: the engine failed."""
-        works = [work for work in job.outputs if not _arrow_only(work.plan)]
+        _, works = self._parted(job)
         if not works or isinstance(error, TidegaugeError):
             return None
         schemas = {read.name: read.schema for read in job.reads}
@@ -275,10 +291,11 @@ class SparkEngine:
         return carried_error(error) or row_error(error, python=python)
 
     def _apart(self, job: EpochJob) -> list[Report]:
-        """Run a job again, each output with DataFrame steps alone, to learn which of them fail and where."""
-        direct = tuple(work for work in job.outputs if _arrow_only(work.plan))
+        """Run a job again, each output that goes through Spark alone, to learn which of them fail and where."""
+        _, others = self._parted(job)
+        direct = tuple(work for work in job.outputs if work not in others)
         groups = [direct] if direct else []
-        groups += [(work,) for work in job.outputs if not _arrow_only(work.plan)]
+        groups += [(work,) for work in others]
         reports: list[Report] = []
         for group in groups:
             sources = {work.plan.source for work in group}
@@ -317,32 +334,6 @@ class SparkEngine:
             wrong = ExpressionFailed(output=work.plan.name, epoch=epoch, detail=str(wrong))
             wrong.__cause__ = found[0]
         return [*reports, Report(failures=[Failure(work.plan.source, work.plan.name, epoch, wrong)])]
-
-
-def _framed(read: SourceRead) -> Framed | None:
-    """Return the source of a read if Spark reads it by itself."""
-    source = read.source
-    return source if isinstance(source, Framed) and source.framed and read.splits else None
-
-
-def _missing(job: EpochJob) -> list[Failure]:
-    """Return why sources that Spark reads by itself cannot be read: upstream lacks what is bound, or is away."""
-    failures = []
-    for read in job.reads:
-        if (source := _framed(read)) is not None:
-            try:
-                gone = source.missing(read.splits)
-            except Transient as error:
-                gone = min(split.epoch for split in read.splits), error
-            if gone is not None:
-                failures.append(Failure(read.name, None, *gone))
-    return failures
-
-
-def _without(job: EpochJob, sources: set[str]) -> EpochJob:
-    """Return a job without what it reads of sources, and their outputs."""
-    reads = tuple(read for read in job.reads if read.name not in sources)
-    return replace(job, reads=reads, outputs=tuple(w for w in job.outputs if w.plan.source not in sources))
 
 
 def _prefilter(branches: list[_Branch], feed: str) -> Prefilter | None:

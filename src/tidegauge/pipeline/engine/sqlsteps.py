@@ -1,41 +1,35 @@
-"""Steps on Spark: what columns they give, and whether many outputs' steps can run in one pass over the rows.
+"""Steps on Spark: what columns they give, and in which of three ways they run.
 
-Steps are *row-wise* when each row's result depends on that row alone: filters and plain expressions. The steps of all
-row-wise outputs run in one projection of the JVM, which gives every output one struct column, null where the output
-drops the row. So that an expression never meets a row that an earlier filter removed, each is guarded by the filters
-before it:
+Invariant: whatever the way, the rows are those that Spark gives for the steps as they are written. The ways, the
+cheapest first:
 
-    plain      filter(c), select(e)
-    guarded    CASE WHEN coalesce(CASE WHEN row IS NOT NULL THEN c END, false) THEN struct(e) END
+    in the task that reads                      what is understood wholly       `pushdown`
+    in one pass over the rows, for all outputs  what is row-wise                `guarded`
+    a branch over rows kept by Spark            all else
 
-`CASE WHEN` evaluates a branch only where its condition holds, so the guarded form raises where the plain one would,
-and gives the rows that the plain one gives.
-
-Whether steps are row-wise is asked of Spark, not guessed from their text: they are when the physical plan of the
-plain form is projections and filters alone (no window, generator, subquery, Python function) and the guarded form
-analyses to the same columns. All else takes the general way: a branch of its own over the rows kept by Spark.
+and Arrow functions that stand before or after the steps run in the tasks.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from tidegauge.errors.engine import LostEpoch, TransformFailed
 from tidegauge.errors.flow import ReservedColumn
 from tidegauge.pipeline.engine.arrowtypes import arrow_schema, carried, spark_schema
+from tidegauge.pipeline.engine.guarded import Pick, rowwise
 from tidegauge.pipeline.engine.hops import mapping
 from tidegauge.pipeline.engine.parts import stream_schema
-from tidegauge.pipeline.engine.prefilter import Kept
-from tidegauge.pipeline.engine.prefiltersql import understood
+from tidegauge.pipeline.engine.pushdown import Kept, chain, understood
 from tidegauge.pipeline.engine.session import plan_text
-from tidegauge.pipeline.engine.sparkerrors import analysis_error, quiet
+from tidegauge.pipeline.engine.sparkerrors import analysis_error, quiet, row_error
+from tidegauge.pipeline.engine.spelling import chosen, packed, quoted
 from tidegauge.pipeline.functions import (
     INTERNAL,
     check_names,
@@ -50,20 +44,9 @@ from tidegauge.reclock.columns import EPOCH
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = ["Pick", "Prepared", "applied", "guarded", "packed", "prepare"]
+__all__ = ["Prepared", "applied", "prepare"]
 
 _ROW: Final = INTERNAL + "row"
-_ROWWISE: Final = frozenset({"Project", "Filter", "MapInArrow", "Range", "LocalTableScan", "AdaptiveSparkPlan"})
-_NODE: Final = re.compile(r"^[\s:+|-]*(?:\*\s*(?:\(\d+\))?\s*)?(\w+)")
-_EPOCH_ALONE: Final = re.compile(r"\s*`?_epoch`?\s*", re.IGNORECASE)
-_INNER_STAR: Final = re.compile(r"[(,]\s*\*")
-
-
-@dataclass(frozen=True, slots=True)
-class Pick:
-    """A `Select` in guarded form: expressions, each with the name that it has to be given, if any."""
-
-    expressions: tuple[tuple[str, str | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +55,8 @@ class Prepared:
 
     made: what `leading` gives. feed: the same as Spark takes it, with `_epoch`. rows: what `steps` give. schema: what
     is staged. rowwise: the guarded steps, or None where they need a branch of their own. kept: which rows of the feed
-    the filters with which `steps` begin may keep, or None where that cannot be told outside of Spark.
+    the filters with which `steps` begin may keep, or None where that cannot be told outside of Spark. alone: Arrow
+    functions that give the same rows in the task that reads, or None where Spark is needed.
     """
 
     plan: OutputPlan
@@ -85,6 +69,7 @@ class Prepared:
     schema: pa.Schema
     rowwise: tuple[Filter | Pick, ...] | None
     kept: Kept | None
+    alone: tuple[MapBatches, ...] | None
 
 
 def prepare(plan: OutputPlan, source_schema: pa.Schema, session: Any) -> Prepared:
@@ -97,18 +82,54 @@ def prepare(plan: OutputPlan, source_schema: pa.Schema, session: Any) -> Prepare
     where = f"the stream of output {plan.name!r}"
     check_names(made.names, where)
     feed = with_epoch(carried(made, where=where))
-    blank = session.range(0, 1, 1, 1).mapInArrow(_nothing, spark_schema(feed))
-    frame = blank
-    shapes = [feed.names[:-1]]
+    frames = [session.range(0, 1, 1, 1).mapInArrow(_nothing, spark_schema(feed))]
     for step in steps:
-        frame = applied(frame, step, plan.name)
-        shapes.append(_columns(frame))
+        frames.append(applied(frames[-1], step, plan.name))
+    shapes = [_columns(frame) for frame in frames]
     where = f"the result of output {plan.name!r}"
-    rows = arrow_schema(_fields(frame), where=where)
+    rows = arrow_schema(_fields(frames[-1]), where=where)
     schema = with_epoch(result_schema(trailing, rows, output=plan.name))
-    rowwise = _rowwise(blank, frame, steps, shapes)
-    kept = None if _reserves_words(session) else _kept(steps, feed, guarded=rowwise is not None)
-    return Prepared(plan, leading, made, feed, steps, rows, trailing, schema, rowwise, kept)
+    in_one_pass = None
+    if all(isinstance(step, Filter | Select) for step in steps):
+        planned = _planned(frames, steps, shapes, plan.name)
+        row = _fields(frames[-1], epoch=True).simpleString()
+        in_one_pass = rowwise(frames[0], steps, shapes, planned=planned, row=row)
+    kept, alone = None, None
+    if not _reserves_words(session):
+        kept = _kept(steps, feed, guarded=in_one_pass is not None)
+        # Functions that stand before the steps are called once for all outputs of a feed, so these keep to the feed.
+        instead = None if leading else _alone(steps, shapes, feed, rows)
+        alone = None if instead is None else (instead, *trailing)
+    return Prepared(plan, leading, made, feed, steps, rows, trailing, schema, in_one_pass, kept, alone)
+
+
+def _planned(frames: Sequence[Any], steps: tuple[Step, ...], shapes: list[list[str]], output: str) -> str:
+    """Return the physical plan of the last frame. Raises where Spark cannot even compute a step's constants."""
+    from pyspark.errors import PySparkException
+
+    try:
+        with quiet():
+            return plan_text(frames[-1])
+    except PySparkException as error:
+        if row_error(error, python=False) is None:
+            raise
+    for frame, step, known in zip(frames[1:], steps, shapes, strict=False):
+        try:
+            with quiet():
+                plan_text(frame)
+        except PySparkException as error:
+            raise analysis_error(error, step=type(step).__name__.lower(), output=output, known=known) from error
+    return plan_text(frames[-1])
+
+
+def _alone(steps: tuple[Step, ...], shapes: list[list[str]], feed: pa.Schema, rows: pa.Schema) -> MapBatches | None:
+    """Return steps as an Arrow function, if they are understood wholly and give the columns that Spark says."""
+    written = [
+        Select(tuple(chosen(step.expressions, known))) if isinstance(step, Select) else step
+        for step, known in zip(steps, shapes, strict=False)
+    ]
+    made = chain(written, shapes[1:], pa.schema(list(feed)[:-1]))
+    return MapBatches(made, rows) if made is not None and made.schema.equals(rows) else None
 
 
 def _kept(steps: tuple[Step, ...], feed: pa.Schema, *, guarded: bool) -> Kept | None:
@@ -141,16 +162,6 @@ def _nothing(_batches: Any) -> Any:
     return iter(())
 
 
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
-def _references(names: list[str]) -> list[Any]:
-    from pyspark.sql import functions as sql
-
-    return [sql.col(_quoted(name)) for name in names]
-
-
 def _fields(frame: Any, *, epoch: bool = False) -> StructType:
     """Return a frame's columns other than `_epoch`, which comes last if it is asked for."""
     from pyspark.sql.types import StructType
@@ -164,12 +175,6 @@ def _fields(frame: Any, *, epoch: bool = False) -> StructType:
 def _columns(frame: Any) -> list[str]:
     """Return the names of a frame's columns other than `_epoch`."""
     return [name for name in frame.schema.names if name != EPOCH.name]
-
-
-def packed(columns: Sequence[str], name: str) -> str:
-    """Return the SQL that makes one struct of columns, `_epoch` last."""
-    user = [_quoted(column) for column in columns if column != EPOCH.name]
-    return f"struct({', '.join([*user, EPOCH.name])}) AS {name}"
 
 
 def applied(frame: Any, step: Step, output: str) -> Any:
@@ -199,28 +204,17 @@ def applied(frame: Any, step: Step, output: str) -> Any:
     return changed
 
 
-def _chosen(expressions: tuple[str, ...], known: list[str]) -> list[str]:
-    """Return the expressions with `*` written out and without mentions of `_epoch`, which stays anyway."""
-    chosen: list[str] = []
-    for expression in expressions:
-        if expression.strip() == "*":
-            chosen += map(_quoted, known)
-        elif _EPOCH_ALONE.fullmatch(expression) is None:
-            chosen.append(expression)
-    return chosen
-
-
 def _selected(frame: Any, expressions: tuple[str, ...], known: list[str], output: str) -> Any:
     where = f"select of output {output!r}"
-    chosen = _chosen(expressions, known)
-    for expression in chosen:
+    picks = chosen(expressions, known)
+    for expression in picks:
         if EPOCH.name in expression.lower():
             names = frame.selectExpr(expression).columns
             if any(name.lower() == EPOCH.name for name in names):
                 raise ReservedColumn(where=where, column=EPOCH.name)
-    picked = frame.selectExpr(*chosen, _quoted(EPOCH.name))
+    picked = frame.selectExpr(*picks, quoted(EPOCH.name))
     if picked.columns.count(EPOCH.name) > 1:  # a star with exceptions brought it along
-        picked = frame.selectExpr(*chosen)
+        picked = frame.selectExpr(*picks)
     check_names(_columns(picked), where)
     return picked
 
@@ -243,112 +237,3 @@ def _transformed(frame: Any, function: Any, output: str, known: list[str]) -> An
         raise LostEpoch(function=name, output=output, got=f"({got})")
     check_names(_columns(result), f"transform({name}) of output {output!r}")
     return result
-
-
-def _rowwise(
-    blank: Any, plain: Any, steps: tuple[Step, ...], shapes: list[list[str]]
-) -> tuple[Filter | Pick, ...] | None:
-    """Return the guarded form of steps, or None where they are not row-wise."""
-    from pyspark.errors import AnalysisException
-
-    if not all(isinstance(step, Filter | Select) for step in steps):
-        return None
-    nodes = {found[1] for line in plan_text(plain).splitlines() if line[:2] != "==" and (found := _NODE.match(line))}
-    if not nodes <= _ROWWISE:
-        return None
-    frame = blank.selectExpr(packed(blank.columns, _ROW))
-    ready: list[Filter | Pick] = []
-    waiting: list[Filter] = []
-    try:
-        with quiet():
-            for step, before, after in zip(steps, shapes, shapes[1:], strict=False):
-                if isinstance(step, Filter):
-                    waiting.append(step)
-                elif isinstance(step, Select):
-                    picked = _picked(frame, waiting, step.expressions, before, after)
-                    if picked is None:
-                        return None
-                    pick, frame = picked
-                    ready += [*waiting, pick]
-                    waiting = []
-            if waiting:
-                ready += waiting
-                frame = guarded(frame, {_ROW: (_ROW, tuple(waiting))})
-    except AnalysisException:
-        return None
-    got = frame.schema[_ROW].dataType
-    return tuple(ready) if got.simpleString() == _fields(plain, epoch=True).simpleString() else None
-
-
-def _picked(
-    frame: Any, filters: Sequence[Filter], expressions: tuple[str, ...], before: list[str], after: list[str]
-) -> tuple[Pick, Any] | None:
-    """Return a `Select` for rows packed in a struct, and the frame after filters and it; None where it cannot be had.
-
-    In a struct an expression without a name is called `col1`, so it is given the name that it has in the plain form.
-    """
-    chosen = _chosen(expressions, before)
-    if any(_INNER_STAR.search(expression) or expression.lstrip().startswith("*") for expression in chosen):
-        return None  # such a star would take in the columns that we carry beside the user's
-    bare = Pick(tuple((e, None) for e in chosen))
-    made = guarded(frame, {_ROW: (_ROW, (*filters, bare))})
-    names = made.schema[_ROW].dataType.fieldNames()[:-1]
-    if names == after:
-        return bare, made
-    if len(chosen) != len(after):
-        return None
-    named = Pick(tuple((e, None if a == b else b) for e, a, b in zip(chosen, names, after, strict=True)))
-    return named, guarded(frame, {_ROW: (_ROW, (*filters, named))})
-
-
-def guarded(frame: Any, outputs: Mapping[str, tuple[str, tuple[Filter | Pick, ...]]]) -> Any:
-    """Return the frame with a struct column for each output: its feed's row after its steps, or null.
-
-    outputs: by the name of the new column, the struct column that feeds it and the guarded steps. All outputs of one
-    feed whose steps have one `Pick` at most are one projection.
-    """
-    waiting = {out: (feed, _segments(steps)) for out, (feed, steps) in outputs.items()}
-    while waiting:
-        feed = next(feed for feed, _ in waiting.values())
-        mine = {out: segments for out, (source, segments) in waiting.items() if source == feed}
-        replaced = {out: _expression(feed, segments[0]) for out, segments in mine.items()}
-        kept = [name for name in frame.columns if name not in replaced]
-        opened = frame.selectExpr(*kept, *([feed] if feed not in kept else []), f"{feed}.*")
-        frame = opened.selectExpr(*kept, *(f"{text} AS {out}" for out, text in replaced.items()))
-        for out, segments in mine.items():
-            del waiting[out]
-            if len(segments) > 1:
-                waiting[out] = (out, segments[1:])
-    return frame
-
-
-_Segment: TypeAlias = "tuple[list[Filter], Pick | None]"
-
-
-def _segments(steps: tuple[Filter | Pick, ...]) -> list[_Segment]:
-    """Return the steps as filters each followed by one `Pick`, the last one perhaps without."""
-    segments: list[_Segment] = [([], None)]
-    for step in steps:
-        filters, _ = segments[-1]
-        if isinstance(step, Filter):
-            filters.append(step)
-        else:
-            segments[-1] = (filters, step)
-            segments.append(([], None))
-    return segments if segments[-1][0] or len(segments) == 1 else segments[:-1]
-
-
-def _expression(feed: str, segment: _Segment) -> str:
-    """Return one segment as SQL over the columns of its feed.
-
-    Each text of the user's was parsed alone before, so it is one whole expression; the line break ends its comments.
-    """
-    filters, pick = segment
-    keep = f"{feed} IS NOT NULL"
-    for step in filters:
-        keep = f"coalesce(CASE WHEN {keep} THEN ({step.condition}\n) END, false)"
-    row = feed
-    if pick is not None:
-        columns = [f"{e}\n" if name is None else f"({e}\n) AS {_quoted(name)}" for e, name in pick.expressions]
-        row = f"struct({', '.join([*columns, EPOCH.name])})"
-    return f"CASE WHEN {keep} THEN {row} END"

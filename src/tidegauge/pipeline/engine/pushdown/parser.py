@@ -1,9 +1,10 @@
-"""What is understood of the SQL of filters: a small part that means the same on every session.
+"""What is understood of the SQL of filters and selects: a small part that means the same on every session.
 
 Invariants. What is understood means on each row what Spark says it means, and raises nothing. All else is not
 understood, which is no error: those rows go to the JVM. Nothing of a text is evaluated, whatever it says.
 
-Understood are comparisons of one column with literals, where Spark casts neither in a way that changes a value:
+Of filters, understood are comparisons of one column with literals, where Spark casts neither in a way that changes a
+value:
 
     integers           `=` `==` `<>` `!=` `<` `<=` `>` `>=` `BETWEEN` `IN`     integers of 64 bits
     double, float      the same without `IN`                                   integers, decimals: exact in a float
@@ -14,6 +15,9 @@ Understood are comparisons of one column with literals, where Spark casts neithe
 with `NOT`, `AND`, `OR` and parentheses. A column is named exactly as it is, bare or in backticks. The precedence is
 that of Spark's grammar, where `NOT a = 1 AND b` is `(NOT (a = 1)) AND b`, and the `AND` of a `BETWEEN` is its own.
 
+Of selects, understood are columns, and `+`, `-` and `*` of two doubles of which one may be a literal; either with or
+without `AS name`.
+
 A text that is a conjunction may be understood up to some conjunct. It has to be sure that it is one: only `OR` binds
 weaker than `AND`, so the rest must not have that word in it, be it in a comment.
 
@@ -23,6 +27,8 @@ weaker than `AND`, so the rest must not have that word in it, be it in a comment
             Not(inner=Compare(column='user', order='=', value='x')))), False)
 >>> understood(["amount > 900 OR upper(user) = 'Y'"], schema) is None
 True
+>>> projected("amount * 1.2 AS gross", schema)
+(Arithmetic(left=Column(name='amount'), sign='*', right=1.2), 'gross')
 """
 
 from __future__ import annotations
@@ -30,39 +36,39 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import pyarrow as pa
 import pyarrow.types as pt
 
-from tidegauge.pipeline.engine.prefilter import All, Among, Begins, Compare, Condition, Either, Holds, IsNull, Not
+from tidegauge.pipeline.engine.pushdown.expressions import (
+    All,
+    Among,
+    Arithmetic,
+    Begins,
+    Column,
+    Compare,
+    Condition,
+    Either,
+    Holds,
+    IsNull,
+    Not,
+    Value,
+)
+from tidegauge.pipeline.engine.pushdown.lexer import Lexeme, lexemes
 
-__all__ = ["understood"]
+__all__ = ["projected", "understood"]
 
 _LONGEST: Final = 10_000
 _DEEPEST: Final = 40
 _DIGITS: Final = 18  # as many as a double's decimal text may have here, and an integer's but for the largest
 _WHOLE_IN_DOUBLE: Final = 1 << 53
-
-# As Spark's lexer takes them, the longest first; a text that it would take otherwise matches nothing here. Comments
-# match nothing either: after a sign that stands where one of them could begin, no conjunct goes on.
-_LEXICAL: Final = re.compile(
-    r"""[ \t\r\n]*+(?:
-      (?P<word>[A-Za-z_][A-Za-z0-9_]*+(?![^\x00-\x7f]))
-    | `(?P<quoted>[^`]+)`
-    | '(?P<text>[^'\\\ud800-\udfff]*+)'
-    | (?P<number>[0-9]++(?:\.[0-9]++)?+(?![A-Za-z0-9_.]))
-    | (?P<sign><>|!=|==|<=(?!>)|>=|[=<>(),-])
-    | (?P<end>\Z)
-    )""",
-    re.VERBOSE,
-)
 _OR: Final = re.compile(r"(?<![A-Za-z_])OR(?![A-Za-z0-9_])", re.IGNORECASE)
-
-_KEYWORDS: Final = frozenset({"AND", "BETWEEN", "FALSE", "IN", "IS", "LIKE", "NOT", "NULL", "OR", "TRUE"})
 _MIRRORED: Final = {"=": "=", "==": "=", "<>": "<>", "!=": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
-_Lexeme: TypeAlias = tuple[str, str, int]
+_Sign: TypeAlias = Literal["+", "-", "*"]
+_ARITHMETIC: Final[tuple[_Sign, ...]] = ("+", "-", "*")
+
 _Literal: TypeAlias = "int | float | str | bool"
 
 
@@ -86,8 +92,6 @@ def understood(conditions: Sequence[str], schema: pa.Schema) -> tuple[Condition,
 
 def _beginning(condition: str, schema: pa.Schema) -> tuple[list[Condition], bool]:
     """Return the conjuncts of one text up to the first that is not understood, and whether these are all."""
-    if len(condition) > _LONGEST or "$" in condition:  # Spark puts variables into texts, before it reads them
-        return [], False
     tokens = _tokens(condition)
     try:
         parser = _Parser(tokens, schema)
@@ -109,38 +113,36 @@ def _beginning(condition: str, schema: pa.Schema) -> tuple[list[Condition], bool
         return ([] if _OR.search(condition, rest) else parts), False
 
 
-def _tokens(condition: str) -> list[_Lexeme]:
-    """Return the tokens of a text up to the first that is not known: kind (of a keyword or sign, itself), text, end.
+def projected(expression: str, schema: pa.Schema) -> tuple[Value, str | None] | None:
+    """Return what is understood of an expression of a select over columns of `schema`, and the name that it gives it.
 
-    The last one has the kind "end", or "" where there is no going on.
+    The name is None where it is Spark that makes one up. None where the expression is not understood.
     """
-    tokens: list[_Lexeme] = []
-    at = 0
-    while not tokens or tokens[-1][0] not in {"end", ""}:
-        found = _LEXICAL.match(condition, at)
-        if found is None or found.lastgroup is None:
-            return [*tokens, ("", "", at)]
-        kind, text, at = found.lastgroup, found[found.lastgroup], found.end()
-        if kind == "word" and text.upper() in _KEYWORDS:
-            kind = text.upper()
-        elif kind == "sign":
-            kind = text
-        elif kind == "quoted":
-            kind = "word"
-        tokens.append((kind, text, at))
-    return tokens
+    parser = _Parser(_tokens(expression), schema)
+    try:
+        made = parser.value()
+        name = parser.alias() or (made.name if isinstance(made, Column) else None)
+        parser.take("end")
+    except _Unknown:
+        return None
+    return made, name
+
+
+def _tokens(sql: str) -> list[Lexeme]:
+    """Return the lexemes of a text: none of one that is too long, or in which Spark would replace variables first."""
+    return [("", "", 0)] if len(sql) > _LONGEST or "$" in sql else lexemes(sql)
 
 
 class _Parser:
     """Reads tokens by recursive descent, one method for each level of precedence. Raises `_Unknown`."""
 
-    def __init__(self, tokens: Sequence[_Lexeme], schema: pa.Schema) -> None:
+    def __init__(self, tokens: Sequence[Lexeme], schema: pa.Schema) -> None:
         self._tokens: Final = tokens
         self._schema: Final = schema
         self._next = 0
         self._depth = 0
 
-    def take(self, kind: str) -> _Lexeme:
+    def take(self, kind: str) -> Lexeme:
         """Return the next token, which has to be of this kind."""
         token = self._tokens[self._next]
         if token[0] != kind:
@@ -172,6 +174,38 @@ class _Parser:
             return self._of_column(self._column())
         value, sign = self._literal(), self._sign()
         return _compared(self._column(), _MIRRORED[sign], value)
+
+    def value(self) -> Value:
+        """Return a column, or arithmetic of two operands."""
+        left = self._operand()
+        for sign in _ARITHMETIC:
+            if self._took(sign):
+                return self._arithmetic(left, sign, self._operand())
+        if not isinstance(left, Column):
+            raise _Unknown
+        return left
+
+    def alias(self) -> str | None:
+        """Return the name after an `AS`, if there is one."""
+        kind, text, _ = self._tokens[self._next]
+        if kind != "word" or text.upper() != "AS":
+            return None
+        self._next += 1
+        return self.take("word")[1]
+
+    def _operand(self) -> Column | float:
+        if self._tokens[self._next][0] == "word":
+            return Column(self._column().name)
+        literal = self._literal()
+        if isinstance(literal, bool | str):
+            raise _Unknown
+        return float(_fitting(pa.float64(), literal))
+
+    def _arithmetic(self, left: Column | float, sign: _Sign, right: Column | float) -> Arithmetic:
+        columns = [side.name for side in (left, right) if isinstance(side, Column)]
+        if not columns or not all(pt.is_float64(self._schema.field(name).type) for name in columns):
+            raise _Unknown
+        return Arithmetic(left, sign, right)
 
     def _deeper(self, read: Callable[[], Condition]) -> Condition:
         self._depth += 1
@@ -238,7 +272,7 @@ class _Parser:
         whole, dot, _ = text.partition(".")
         if len(text) - len(dot) > _DIGITS + (not dot):
             raise _Unknown
-        return float(minus + text) if dot else int(minus + whole)
+        return float(minus + text) + 0.0 if dot else int(minus + whole)  # a decimal has no zero but 0.0
 
     def _took(self, kind: str) -> bool:
         if self._tokens[self._next][0] != kind:
