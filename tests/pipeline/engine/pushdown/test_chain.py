@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tests.pipeline.engine.pushdown.texts import ANY, COLUMNS, DATA, DECIMALS, P
 
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.pipeline.engine import SparkEngine
+from tidegauge.pipeline.engine.pushdown import projected
 from tidegauge.pipeline.engine.sqlsteps import prepare
 from tidegauge.pipeline.functions import conform
 from tidegauge.pipeline.job import Filter, MapBatches, OutputPlan, Select, Step, Transform
@@ -31,6 +33,10 @@ OTHERS = ["n + 1", "x / 2", "upper(user)", "x --1", "-x", "money * 2", "x * 1e2"
 
 def _same(frame: Any) -> Any:
     return frame
+
+
+def _plan(steps: Sequence[Step]) -> OutputPlan:
+    return OutputPlan("x", "orders", "rows", tuple(steps), FileSink("/nowhere"))
 
 
 def plain(session: Any, steps: list[Filter | Select]) -> pa.Table:
@@ -75,9 +81,8 @@ def test_any_chain_that_is_understood_gives_what_spark_gives(
     classic.conf.set("spark.sql.ansi.enabled", str(ansi).lower())
     try:
         for steps in many:
-            plan = OutputPlan("x", "orders", "rows", tuple(steps), FileSink("/nowhere"))
             try:
-                ready = prepare(plan, DATA.schema, classic)
+                ready = prepare(_plan(steps), DATA.schema, classic)
             except TidegaugeError:
                 continue  # no such column, or twice the same name
             if ready.alone is not None:
@@ -87,6 +92,15 @@ def test_any_chain_that_is_understood_gives_what_spark_gives(
                 assert differing(mine.to_pylist(), theirs.to_pylist()) == [], steps
     finally:
         classic.conf.unset("spark.sql.ansi.enabled")
+
+
+@pytest.mark.spark
+def test_arithmetic_gives_sparks_values_on_the_edges_too(classic: Any) -> None:
+    picks = [f"{text} AS `{number}`" for number, text in enumerate(DOUBLES) if projected(text, DATA.schema)]
+    [step] = prepare(_plan([Select(tuple(picks))]), DATA.schema, classic).alone or ()
+    theirs = plain(classic, [Select(tuple(picks))])
+    assert len(picks) > 70
+    assert differing(step.function(DATA).to_pylist(), theirs.to_pylist()) == []
 
 
 @pytest.mark.spark
