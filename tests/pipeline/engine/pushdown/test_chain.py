@@ -9,17 +9,18 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from pyspark.errors import AnalysisException
 from tests.pipeline.engine.cases import ROWS, double, only_ids
 from tests.pipeline.engine.kit import FileSink, RowSource, job_of, plan_of, read_of, rows_of
 from tests.pipeline.engine.pushdown.texts import ANY, COLUMNS, DATA, DECIMALS, PLAIN, SLOW, WHOLE_NUMBERS
 
-from tidegauge.errors.base import TidegaugeError
 from tidegauge.pipeline.engine import SparkEngine
-from tidegauge.pipeline.engine.pushdown import projected
+from tidegauge.pipeline.engine.arrowtypes import arrow_schema
+from tidegauge.pipeline.engine.pushdown import chain, projected
+from tidegauge.pipeline.engine.spelling import chosen
 from tidegauge.pipeline.engine.sqlsteps import prepare
-from tidegauge.pipeline.functions import conform
 from tidegauge.pipeline.job import Filter, MapBatches, OutputPlan, Select, Step, Transform
 
 DOUBLES = [
@@ -35,16 +36,17 @@ def _same(frame: Any) -> Any:
     return frame
 
 
-def _plan(steps: Sequence[Step]) -> OutputPlan:
-    return OutputPlan("x", "orders", "rows", tuple(steps), FileSink("/nowhere"))
-
-
-def plain(session: Any, steps: list[Filter | Select]) -> pa.Table:
-    """Return what Spark gives for steps over `DATA`."""
-    frame = session.createDataFrame(pa.Table.from_batches([DATA]))
+def after_each(frame: Any, steps: Sequence[Filter | Select]) -> list[Any]:
+    """Return the frame after each of the steps, as one would write them."""
+    frames = []
     for step in steps:
         frame = frame.filter(step.condition) if isinstance(step, Filter) else frame.selectExpr(*step.expressions)
-    return frame.toArrow()
+        frames.append(frame)
+    return frames
+
+
+def _written(step: Filter | Select, known: list[str]) -> Filter | Select:
+    return Select(tuple(chosen(step.expressions, known))) if isinstance(step, Select) else step
 
 
 def differing(mine: list[Any], theirs: list[Any]) -> list[Any]:
@@ -73,23 +75,25 @@ STEP = st.one_of(
 
 
 @pytest.mark.spark
-@settings(max_examples=2, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=6, phases=[Phase.generate], deadline=None, suppress_health_check=SLOW)
 @given(many=st.lists(st.lists(STEP, min_size=1, max_size=4), min_size=30, max_size=40), ansi=st.booleans())
 def test_any_chain_that_is_understood_gives_what_spark_gives(
     classic: Any, many: list[list[Filter | Select]], *, ansi: bool
 ) -> None:
     classic.conf.set("spark.sql.ansi.enabled", str(ansi).lower())
     try:
+        frame = classic.createDataFrame(pa.Table.from_batches([DATA]))
         for steps in many:
             try:
-                ready = prepare(_plan(steps), DATA.schema, classic)
-            except TidegaugeError:
-                continue  # no such column, or twice the same name
-            if ready.alone is not None:
-                [step] = ready.alone
-                mine = conform(step.function(conform(DATA, pa.schema(list(ready.feed)[:-1]))), ready.rows)
-                theirs = plain(classic, steps).cast(ready.rows)
-                assert differing(mine.to_pylist(), theirs.to_pylist()) == [], steps
+                frames = after_each(frame, steps)
+            except AnalysisException:
+                continue  # no such column, or one name twice
+            names = [one.columns for one in frames]
+            written = [_written(step, known) for step, known in zip(steps, [DATA.schema.names, *names], strict=False)]
+            made = chain(written, names, DATA.schema)
+            if made is not None and made.schema.equals(arrow_schema(frames[-1].schema, where="Spark")):
+                theirs = frames[-1].toArrow()
+                assert differing(made(DATA).to_pylist(), theirs.to_pylist()) == [], steps
     finally:
         classic.conf.unset("spark.sql.ansi.enabled")
 
@@ -97,8 +101,9 @@ def test_any_chain_that_is_understood_gives_what_spark_gives(
 @pytest.mark.spark
 def test_arithmetic_gives_sparks_values_on_the_edges_too(classic: Any) -> None:
     picks = [f"{text} AS `{number}`" for number, text in enumerate(DOUBLES) if projected(text, DATA.schema)]
-    [step] = prepare(_plan([Select(tuple(picks))]), DATA.schema, classic).alone or ()
-    theirs = plain(classic, [Select(tuple(picks))])
+    plan = OutputPlan("x", "orders", "rows", (Select(tuple(picks)),), FileSink("/nowhere"))
+    [step] = prepare(plan, DATA.schema, classic).alone or ()
+    theirs = classic.createDataFrame(pa.Table.from_batches([DATA])).selectExpr(*picks).toArrow()
     assert len(picks) > 70
     assert differing(step.function(DATA).to_pylist(), theirs.to_pylist()) == []
 
@@ -147,3 +152,10 @@ def test_other_steps_are_sparks(spark: SparkEngine, tmp_path: Path, steps: list[
     plain, other = plan_of("plain", tmp_path, Filter("id = 1")), plan_of("x", tmp_path, *steps)
     direct, others = spark._parted(job_of(spark, [read_of(RowSource(ROWS))], [plain, other]))
     assert ([write.name for write in direct], [work.plan.name for work in others]) == (["plain"], ["x"])
+
+
+def test_a_column_to_which_spark_gives_another_name_is_another_column() -> None:
+    """As with `spark.sql.parser.quotedRegexColumnNames`, where quotes are those of a pattern."""
+    schema = pa.schema([("a", pa.int64()), ("a|b", pa.int64())])
+    assert chain([Select(("`a|b`",))], [["a"]], schema) is None
+    assert chain([Select(("`a|b`",))], [["a|b"]], schema) is not None
