@@ -6,7 +6,7 @@ import threading
 import time
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute
@@ -20,9 +20,15 @@ from tidegauge.pipeline.job import Engine, EpochJob, JobResult, OutputPlan
 from tidegauge.pipeline.runner import Runner, threads
 from tidegauge.sources.protocol import Source
 
-__all__ = ["TICK", "Driver", "Recording", "flow_of", "large", "orders_in", "pages"]
+__all__ = ["TICK", "Driver", "Recording", "Steps", "flow_of", "large", "orders_in", "pages"]
 
 TICK: Final = 0.01
+
+Steps: TypeAlias = Literal["SQL", "SQL in the JVM", "Arrow"]
+"""In what filters and selections are written. The JVM runs what is not plain, be it for a pair of parentheses."""
+
+_SQL: Final = (LARGE, PAGES)
+_IN_THE_JVM: Final = ((LARGE[0], ("id", "user", "(amount * 1.2) AS gross")), (PAGES[0], ("(id) AS id", "at", "page")))
 
 pc: Final[Any] = pyarrow.compute  # its functions are made at run time, which type checkers cannot see
 
@@ -39,19 +45,20 @@ def flow_of(
     outputs: int,
     sink: Literal["delta", "parquet"] = "delta",
     raw: bool = False,
-    arrow: bool = False,
+    steps: Steps = "SQL",
 ) -> Dataflow:
     """Return the flow that the queries of `streaming` are the peer of: raw rows, and two filters with selections.
 
-    raw: the other outputs hold all rows too, so that no row passes through the JVM. arrow: filters and selections are
-    functions of Arrow batches instead of SQL, with the same end.
+    raw: the other outputs hold all rows too, so that no row passes through the JVM. steps: the same filters and
+    selections, written in another way.
     """
     made = tg.Dataflow("bench", store=f"sqlite:///{target}/store.db", tick=TICK)
     orders = made.source("orders", source)
-    if arrow:
+    if steps == "Arrow":
         some = [orders.map_batches(large), orders.map_batches(pages)]
     else:
-        some = [orders.filter(condition).select(*columns) for condition, columns in (LARGE, PAGES)]
+        written = _SQL if steps == "SQL" else _IN_THE_JVM
+        some = [orders.filter(condition).select(*columns) for condition, columns in written]
     streams = [orders] * 3 if raw else [orders, *some]
     for number, stream in enumerate(streams[:outputs]):
         path = str(target / f"table-{number}")

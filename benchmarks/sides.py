@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.data import LARGE, PAGES
-from benchmarks.flows import Recording, flow_of
+from benchmarks.flows import Recording, Steps, flow_of
 from benchmarks.room import Room
 from benchmarks.streaming import Queries, table_rows
 from tidegauge.pipeline.engine.spark import SparkEngine
@@ -53,14 +53,14 @@ class Account:
 
 
 def ours(
-    room: Room, session: SparkSession, source: Source, account: Account, *, outputs: int, arrow: bool = False
+    room: Room, session: SparkSession, source: Source, account: Account, *, outputs: int, steps: Steps = "SQL"
 ) -> None:
-    """Run our flow until it has caught up. arrow: with functions of Arrow batches in place of SQL."""
-    case = f"ours {outputs}{', Arrow' * arrow}"
+    """Run our flow until it has caught up, with steps that are written so."""
+    case = f"ours {outputs}" if steps == "SQL" else f"ours {outputs}, {steps}"
     target = room.fresh(f"ours-{outputs}")
     target.mkdir()
     engine = Recording(SparkEngine(session))
-    made = flow_of(source, target, outputs=outputs, arrow=arrow)
+    made = flow_of(source, target, outputs=outputs, steps=steps)
     account.timed(case, lambda: made.run("caught-up", engine=engine))
     account.rows[case] = [engine.rows(name) for name in made.outputs]
     account.bytes_read[case] = engine.bytes_read
