@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from benchmarks.data import land, lines
 from benchmarks.figures import Figure, Goal
-from benchmarks.flows import Driver, flow_of, orders_in
+from benchmarks.flows import TICK, Driver, flow_of, orders_in
 from benchmarks.room import Room, spark_session
 from benchmarks.streaming import Queries, stream
 from tidegauge.env import Env
@@ -117,7 +117,7 @@ def _ours(
 ) -> list[float]:
     (source, bring), target = _landing(room), room.fresh("ours")
     target.mkdir()
-    made = flow_of(orders_in(source), target, outputs=outputs, sink=sink)
+    made = flow_of(orders_in(source), target, outputs=outputs, sink=sink, tick=TICK)
     return our_epochs(room, session, made, bring, seen=seen)
 
 

@@ -23,6 +23,7 @@ from tidegauge.sources.protocol import Source
 __all__ = ["TICK", "Driver", "Recording", "Steps", "flow_of", "large", "orders_in", "pages"]
 
 TICK: Final = 0.01
+"""Of a flow whose epochs are timed. Over a backlog a flow has the tick that flows have by default."""
 
 Steps: TypeAlias = Literal["SQL", "SQL in the JVM", "Arrow"]
 """In what filters and selections are written. The JVM runs what is not plain, be it for a pair of parentheses."""
@@ -46,13 +47,14 @@ def flow_of(
     sink: Literal["delta", "parquet"] = "delta",
     raw: bool = False,
     steps: Steps = "SQL",
+    tick: float = 0.5,
 ) -> Dataflow:
     """Return the flow that the queries of `streaming` are the peer of: raw rows, and two filters with selections.
 
     raw: the other outputs hold all rows too, so that no row passes through the JVM. steps: the same filters and
     selections, written in another way.
     """
-    made = tg.Dataflow("bench", store=f"sqlite:///{target}/store.db", tick=TICK)
+    made = tg.Dataflow("bench", store=f"sqlite:///{target}/store.db", tick=tick)
     orders = made.source("orders", source)
     if steps == "Arrow":
         some = [orders.map_batches(large), orders.map_batches(pages)]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from benchmarks.data import lines
 from benchmarks.epoch import PHASES, ROWS, Phases, our_epochs, their_batches
 from benchmarks.figures import Figure, Goal
-from benchmarks.flows import flow_of
+from benchmarks.flows import TICK, flow_of
 from benchmarks.kafka.sides import session_with_connector, source, stream
 from benchmarks.kafka.topics import producer
 from benchmarks.room import Room
@@ -47,7 +47,7 @@ def _bringing(broker: Endpoint) -> tuple[str, Callable[[int], None]]:
 def _ours(room: Room, session: SparkSession, broker: Endpoint, seen: Phases) -> list[float]:
     (topic, bring), target = _bringing(broker), room.fresh("ours")
     target.mkdir()
-    made = flow_of(source(broker.servers, topic), target, outputs=1)
+    made = flow_of(source(broker.servers, topic), target, outputs=1, tick=TICK)
     return our_epochs(room, session, made, bring, seen=seen)
 
 
