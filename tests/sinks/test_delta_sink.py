@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import json
 import struct
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -348,3 +350,18 @@ def test_a_commit_compares_what_it_looked_at_though_files_are_discarded_meanwhil
         table.commit(1, 2, SCHEMA, ours, write="e" * 32)
     assert delta.rows() == [("ada", 0), ("other", 1)]
     assert not Path(delta.path, vain[0].path).exists()
+
+
+def test_a_task_that_only_stages_does_not_load_delta_rs(tmp_path: Path) -> None:
+    """It is loaded in each worker of Spark, where memory counts."""
+    stages = f"""
+import sys
+import pyarrow as pa
+import tidegauge as tg
+rows = pa.record_batch({{"id": [1], "_epoch": [0]}})
+stager = tg.DeltaSink({str(tmp_path)!r}).stage(rows.schema, job="0" * 32, task=0)
+stager.write(rows)
+[file] = stager.close()
+sys.exit("deltalake" in sys.modules or file.rows != 1)
+"""
+    assert subprocess.run([sys.executable, "-c", stages], check=False).returncode == 0

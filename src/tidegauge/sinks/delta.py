@@ -20,15 +20,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from tidegauge.sinks.columns import rows_schema
-from tidegauge.sinks.deltalog import DeltaLog
 from tidegauge.sinks.location import local_folder
 from tidegauge.sinks.protocol import OutputId
 from tidegauge.sinks.staging import ParquetStager
+
+if TYPE_CHECKING:
+    from tidegauge.sinks.deltalog import DeltaLog
 
 __all__ = ["DeltaSink"]
 
@@ -59,6 +61,8 @@ class DeltaSink:
 
         Raises `TableOfAnotherIncarnation`, and `ForeignTable` for a table that this output did not write.
         """
+        from tidegauge.sinks.deltalog import DeltaLog  # delta-rs: tasks only stage, and do without its 16 MB
+
         return DeltaLog(self.path, output)
 
     def stage(self, schema: pa.Schema, *, job: str, task: int) -> ParquetStager:
