@@ -15,7 +15,6 @@ durable; no two stagers ever write one file, not even two attempts of one task.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -28,8 +27,9 @@ import pyarrow.types as pt
 
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.sinks import MisplacedRows, StagedFileMissing
-from tidegauge.sinks.columns import EPOCH, fit, rows_schema
-from tidegauge.sinks.location import inside, make_folder, synchronise, writing
+from tidegauge.sinks.attempt import Files, Waiting, fitting, stem_of
+from tidegauge.sinks.columns import EPOCH, rows_schema
+from tidegauge.sinks.location import inside, synchronise, writing
 from tidegauge.sinks.protocol import StagedFile
 
 __all__ = [
@@ -38,9 +38,7 @@ __all__ = [
     "GROUP_ROWS",
     "ParquetStager",
     "check_span",
-    "claimed",
     "staged_status",
-    "stem_of",
 ]
 
 GROUP_ROWS: Final = 128 * 1024
@@ -51,7 +49,6 @@ FILE_BYTES: Final = 256 << 20
 
 pc: Final[Any] = pyarrow.compute  # its functions are made at run time, which type checkers cannot see
 
-_JOB: Final = re.compile(r"[0-9a-f]{32}")
 _SAMPLE: Final = 4096
 
 
@@ -59,91 +56,46 @@ class ParquetStager:
     """A `Stager` into the folder `prefix` of the table's folder `table`. `schema` is the rows', `_epoch` included."""
 
     def __init__(self, table: str, prefix: str, schema: pa.Schema, *, job: str, task: int) -> None:
-        self._stem = stem_of(job, task)
-        self._table = table
-        self._prefix = prefix
-        self._columns = rows_schema(schema)
-        self._number = 0
-        self._waiting: list[pa.RecordBatch] = []
-        self._waiting_rows = 0
-        self._waiting_bytes = 0
-        self._open: _OpenFile | None = None
-        self._names: list[str] = []
-        self._staged: list[StagedFile] = []
-        self._closed = False
+        self._table: Final = table
+        self._columns: Final = rows_schema(schema)
+        self._waiting: Final = Waiting(self._columns)
+        self._files: Final[Files[_ParquetFile]] = Files(table, prefix, stem=stem_of(job, task), suffix=".parquet")
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows. Raises `BatchDoesNotFit` for other columns, `MisplacedRows` for a row without an epoch."""
-        if self._closed:
+        if self._files.closed:
             raise ValueError("the stager is closed")
-        rows = fit(batch, self._columns)
-        if rows.column(EPOCH).null_count:
-            raise MisplacedRows(found="without an epoch", expected="any epoch")
+        rows = fitting(batch, self._columns)
         start = 0
         while start < rows.num_rows:
-            piece = rows.slice(start, GROUP_ROWS - self._waiting_rows)
+            piece = rows.slice(start, GROUP_ROWS - self._waiting.rows)
             start += piece.num_rows
-            self._waiting.append(piece)
-            self._waiting_rows += piece.num_rows
-            self._waiting_bytes += piece.nbytes
-            if self._waiting_rows >= GROUP_ROWS or self._waiting_bytes >= GROUP_BYTES:
+            self._waiting.add(piece)
+            if self._waiting.rows >= GROUP_ROWS or self._waiting.bytes >= GROUP_BYTES:
                 self._flush()
 
     def close(self) -> list[StagedFile]:
         """Finish, make the files durable, and return them; none when no row was written."""
-        if not self._closed:
-            if self._waiting:
-                self._flush()
-            self._finish_file()
-            if self._staged:
-                with writing(self._table):
-                    synchronise(self._folder)
-            self._closed = True
-        return list(self._staged)
+        if self._waiting.rows:
+            self._flush()
+        return self._files.close()
 
     def abort(self) -> None:
         """Remove what was written."""
-        self._closed = True
-        self._waiting.clear()
-        if self._open is not None:
-            self._open.drop()
-            self._open = None
-        for name in self._names:
-            (self._folder / name).unlink(missing_ok=True)
-        self._names.clear()
-        self._staged.clear()
-
-    @property
-    def _folder(self) -> Path:
-        return inside(self._table, self._prefix) if self._prefix else Path(self._table)
+        self._waiting.take()
+        self._files.abort()
 
     def _flush(self) -> None:
         """Write what is waiting as one row group."""
-        group = pa.Table.from_batches(self._waiting, schema=self._columns)
-        self._waiting.clear()
-        self._waiting_rows = self._waiting_bytes = 0
+        group = self._waiting.take()
         with writing(self._table):
-            if self._open is None:
-                self._open = _OpenFile(self._claim(), group)
-            self._open.add(group)
-        if self._open.size >= FILE_BYTES:
-            self._finish_file()
-
-    def _claim(self) -> Path:
-        """Create the next file that nobody has."""
-        path, self._number = claimed(self._folder, self._stem, ".parquet", self._number)
-        self._names.append(path.name)
-        return path
-
-    def _finish_file(self) -> None:
-        if self._open is None:
-            return
-        with writing(self._table):
-            self._staged.append(self._open.finish(self._prefix))
-        self._open = None
+            file = self._files.open or self._files.begin(lambda path: _ParquetFile(path, group))
+            file.add(group)
+        if file.size >= FILE_BYTES:
+            self._files.finish()
 
 
-class _OpenFile:
+class _ParquetFile:
     """One Parquet file being written, with what a commit must know of it."""
 
     def __init__(self, path: Path, first: pa.Table) -> None:
@@ -180,37 +132,10 @@ class _OpenFile:
         )
 
     def drop(self) -> None:
-        """Let go of the file, which is about to be removed; whether its last bytes can be written does not matter."""
         with suppress(OSError):
             self._writer.close()
         with suppress(OSError):
             self._out.close()
-
-
-def stem_of(job: str, task: int) -> str:
-    """Return how the names of a task's files begin. Raises `InvalidArgument`."""
-    if _JOB.fullmatch(job) is None:
-        raise InvalidArgument(parameter="job", value=job, expected="32 hex digits")
-    if task < 0:
-        raise InvalidArgument(parameter="task", value=task, expected="a number from 0")
-    return f"part-{job}-{task:05d}"
-
-
-def claimed(folder: Path, stem: str, suffix: str, number: int) -> tuple[Path, int]:
-    """Create the next file that nobody has, from `number` on; return it and the number after its own.
-
-    An earlier attempt of this task may have left files, or still be writing: creation is exclusive, so it keeps its
-    own, and what it wrote is never committed.
-    """
-    make_folder(folder)
-    while True:
-        path = folder / f"{stem}-{number:03d}{suffix}"
-        number += 1
-        try:
-            path.touch(exist_ok=False)
-        except FileExistsError:
-            continue
-        return path, number
 
 
 def _repetitive(group: pa.Table) -> Any:

@@ -31,12 +31,11 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute
 
-from tidegauge.errors.sinks import MisplacedRows
-from tidegauge.sinks.columns import EPOCH, fit, rows_schema
+from tidegauge.sinks.attempt import Files, Waiting, fitting, stem_of
+from tidegauge.sinks.columns import EPOCH, rows_schema
 from tidegauge.sinks.kafka.messages import Layout
 from tidegauge.sinks.location import inside, synchronise, writing
 from tidegauge.sinks.protocol import StagedFile
-from tidegauge.sinks.staging import claimed, stem_of
 
 __all__ = ["STAGED", "MessageStager", "merged"]
 
@@ -58,96 +57,52 @@ class MessageStager:
     """A `Stager` into the folder `folder`. `schema` is the rows', `_epoch` included."""
 
     def __init__(self, folder: str, layout: Layout, schema: pa.Schema, *, job: str, task: int) -> None:
-        self._stem = stem_of(job, task)
-        self._root = folder
-        self._layout = layout
-        self._columns = rows_schema(schema)
-        self._messages = layout.schema(self._columns)
-        self._prefix = f"{STAGED}/{job}"
-        self._number = 0
-        self._waiting: list[pa.RecordBatch] = []
-        self._waiting_rows = 0
-        self._waiting_bytes = 0
-        self._open: _OpenFile | None = None
-        self._names: list[str] = []
-        self._staged: list[StagedFile] = []
-        self._closed = False
+        self._root: Final = folder
+        self._layout: Final = layout
+        self._columns: Final = rows_schema(schema)
+        self._messages: Final = layout.schema(self._columns)
+        self._waiting: Final = Waiting(self._messages)
+        stem = stem_of(job, task)
+        self._files: Final[Files[_ArrowFile]] = Files(folder, f"{STAGED}/{job}", stem=stem, suffix=".arrow")
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows. Raises `BatchDoesNotFit`, `MisplacedRows`, `KeyMissing`, `NotInJson`."""
-        if self._closed:
+        if self._files.closed:
             raise ValueError("the stager is closed")
-        rows = fit(batch, self._columns)
-        if rows.column(EPOCH).null_count:
-            raise MisplacedRows(found="without an epoch", expected="any epoch")
+        rows = fitting(batch, self._columns)
         for piece in _pieces(rows, _GROUP_ROWS, _PIECE_BYTES):
-            messages = self._layout.encode(piece)
-            self._waiting.append(messages)
-            self._waiting_rows += messages.num_rows
-            self._waiting_bytes += messages.nbytes
-            if self._waiting_rows >= _GROUP_ROWS or self._waiting_bytes >= _GROUP_BYTES:
+            self._waiting.add(self._layout.encode(piece))
+            if self._waiting.rows >= _GROUP_ROWS or self._waiting.bytes >= _GROUP_BYTES:
                 self._flush()
 
     def close(self) -> list[StagedFile]:
         """Finish, make the files durable, and return them; none when no row was written."""
-        if not self._closed:
-            if self._waiting:
-                self._flush()
-            self._finish()
-            if self._staged:
-                with writing(self._root):
-                    synchronise(self._folder)
-            self._closed = True
-        return list(self._staged)
+        if self._waiting.rows:
+            self._flush()
+        return self._files.close()
 
     def abort(self) -> None:
         """Remove what was written."""
-        self._closed = True
-        self._waiting.clear()
-        if self._open is not None:
-            self._open.drop()
-            self._open = None
-        for name in self._names:
-            (self._folder / name).unlink(missing_ok=True)
-        self._names.clear()
-        self._staged.clear()
-
-    @property
-    def _folder(self) -> Path:
-        return inside(self._root, self._prefix)
+        self._waiting.take()
+        self._files.abort()
 
     def _flush(self) -> None:
         """Write what is waiting, sorted by epoch, as batches of one epoch each."""
-        table = pa.Table.from_batches(self._waiting, schema=self._messages)
-        self._waiting.clear()
-        self._waiting_rows = self._waiting_bytes = 0
+        table = self._waiting.take()
         epochs = table.column(EPOCH).combine_chunks()
         if pc.any(pc.less(epochs.slice(1), epochs.slice(0, len(epochs) - 1))).as_py():
             table = table.take(pc.array_sort_indices(epochs))
         [whole] = table.combine_chunks().to_batches()
         with writing(self._root):
-            if self._open is not None and whole.column(EPOCH)[0].as_py() < self._open.last:
-                self._finish()
-            if self._open is None:
-                self._open = _OpenFile(self._claim(), self._messages)
+            if self._files.open is not None and whole.column(EPOCH)[0].as_py() < self._files.open.last:
+                self._files.finish()
+            file = self._files.open or self._files.begin(lambda path: _ArrowFile(path, self._messages))
             for batch in _by_epoch(whole):
                 for piece in _pieces(batch, _BATCH_ROWS, _BATCH_BYTES):
-                    self._open.add(piece)
-
-    def _claim(self) -> Path:
-        """Create the next file that nobody has: an earlier attempt of this task keeps its own."""
-        path, self._number = claimed(self._folder, self._stem, ".arrow", self._number)
-        self._names.append(path.name)
-        return path
-
-    def _finish(self) -> None:
-        if self._open is not None:
-            with writing(self._root):
-                self._staged.append(self._open.finish(self._prefix))
-            self._open = None
+                    file.add(piece)
 
 
-class _OpenFile:
+class _ArrowFile:
     """One file being written, with what a commit must know of it."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:

@@ -1,0 +1,147 @@
+"""What one attempt at a task has in its hands: rows that come together in memory, and files that are written.
+
+Invariant: no two attempts write one file, not even two at one task; what `Files.close` returns is durable, and its
+names are; `Files.abort` leaves nothing.
+
+>>> stem_of("0" * 32, 7)
+'part-00000000000000000000000000000000-00007'
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Generic, Protocol, TypeVar
+
+import pyarrow as pa
+
+from tidegauge.errors.flow import InvalidArgument
+from tidegauge.errors.sinks import MisplacedRows
+from tidegauge.sinks.columns import EPOCH, fit
+from tidegauge.sinks.location import inside, make_folder, synchronise, writing
+from tidegauge.sinks.protocol import StagedFile
+
+__all__ = ["Files", "OpenFile", "Waiting", "fitting", "stem_of"]
+
+_JOB: Final = re.compile(r"[0-9a-f]{32}")
+
+
+class OpenFile(Protocol):
+    """A file that is being written."""
+
+    def finish(self, prefix: str) -> StagedFile:
+        """Make the file durable and say what is in it. prefix: its folder, as the staged file's path has it."""
+        ...
+
+    def drop(self) -> None:
+        """Let go of the file, which is about to be removed; whether its last bytes can be written does not matter."""
+        ...
+
+
+F = TypeVar("F", bound=OpenFile)
+
+
+class Waiting:
+    """Batches that come together until they are enough to be written."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.rows = 0
+        self.bytes = 0
+        self._schema: Final = schema
+        self._batches: list[pa.RecordBatch] = []
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Add a batch of the schema."""
+        self._batches.append(batch)
+        self.rows += batch.num_rows
+        self.bytes += batch.nbytes
+
+    def take(self) -> pa.Table:
+        """Return all of them as one table, and forget them."""
+        taken = pa.Table.from_batches(self._batches, schema=self._schema)
+        self._batches.clear()
+        self.rows = self.bytes = 0
+        return taken
+
+
+class Files(Generic[F]):
+    """The files of one attempt, written one after the other into the folder `prefix` of `root`."""
+
+    def __init__(self, root: str, prefix: str, *, stem: str, suffix: str) -> None:
+        self.open: F | None = None
+        self.closed = False
+        self._root: Final = root
+        self._prefix: Final = prefix
+        self._stem: Final = stem
+        self._suffix: Final = suffix
+        self._number = 0
+        self._names: list[str] = []
+        self._staged: list[StagedFile] = []
+
+    def begin(self, make: Callable[[Path], F]) -> F:
+        """Open the next file that nobody has, made by `make`.
+
+        An earlier attempt at this task may have left files, or still be writing: creation is exclusive, so it keeps
+        its own, and what it wrote is never committed.
+        """
+        make_folder(self._folder)
+        while True:
+            path = self._folder / f"{self._stem}-{self._number:03d}{self._suffix}"
+            self._number += 1
+            try:
+                path.touch(exist_ok=False)
+            except FileExistsError:
+                continue
+            self._names.append(path.name)
+            self.open = make(path)
+            return self.open
+
+    def finish(self) -> None:
+        """Finish the open file, if there is one."""
+        if self.open is not None:
+            with writing(self._root):
+                self._staged.append(self.open.finish(self._prefix))
+            self.open = None
+
+    def close(self) -> list[StagedFile]:
+        """Finish, make the names durable too, and return the files; none when none was begun."""
+        if not self.closed:
+            self.finish()
+            if self._staged:
+                with writing(self._root):
+                    synchronise(self._folder)
+            self.closed = True
+        return list(self._staged)
+
+    def abort(self) -> None:
+        """Remove what was written."""
+        self.closed = True
+        if self.open is not None:
+            self.open.drop()
+            self.open = None
+        for name in self._names:
+            (self._folder / name).unlink(missing_ok=True)
+        self._names.clear()
+        self._staged.clear()
+
+    @property
+    def _folder(self) -> Path:
+        return inside(self._root, self._prefix) if self._prefix else Path(self._root)
+
+
+def fitting(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
+    """Return rows as they are staged. Raises `BatchDoesNotFit`; `MisplacedRows` for a row without an epoch."""
+    rows = fit(batch, columns)
+    if rows.column(EPOCH).null_count:
+        raise MisplacedRows(found="without an epoch", expected="any epoch")
+    return rows
+
+
+def stem_of(job: str, task: int) -> str:
+    """Return how the names of a task's files begin. Raises `InvalidArgument`."""
+    if _JOB.fullmatch(job) is None:
+        raise InvalidArgument(parameter="job", value=job, expected="32 hex digits")
+    if task < 0:
+        raise InvalidArgument(parameter="task", value=task, expected="a number from 0")
+    return f"part-{job}-{task:05d}"
