@@ -25,7 +25,17 @@ from tidegauge.errors.flow import BatchFunctionFailed, ReservedColumn
 from tidegauge.pipeline.job import MapBatches
 from tidegauge.reclock.columns import EPOCH
 
-__all__ = ["INTERNAL", "apply", "check_names", "conform", "function_name", "result_schema", "said", "with_epoch"]
+__all__ = [
+    "INTERNAL",
+    "apply",
+    "check_names",
+    "conform",
+    "function_name",
+    "result_schema",
+    "said",
+    "with_epoch",
+    "without_epoch",
+]
 
 INTERNAL: Final = "__tg_"
 """Columns that exist only between the hops of one Spark job begin like this."""
@@ -34,6 +44,11 @@ INTERNAL: Final = "__tg_"
 def with_epoch(schema: pa.Schema) -> pa.Schema:
     """Return the schema with `_epoch` as its last column."""
     return schema.append(EPOCH)
+
+
+def without_epoch(schema: pa.Schema) -> pa.Schema:
+    """Return the schema without `_epoch`, its last column."""
+    return schema.remove(len(schema) - 1)
 
 
 def function_name(function: Callable[..., Any]) -> str:

@@ -25,7 +25,7 @@ import pyarrow.compute
 
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.engine import ReadFailed, RecordUnparsable, StorageFailed
-from tidegauge.pipeline.functions import apply, conform, said
+from tidegauge.pipeline.functions import apply, conform, said, without_epoch
 from tidegauge.pipeline.job import Failure, MapBatches
 from tidegauge.pipeline.report import Report
 from tidegauge.reclock.columns import EPOCH, stamp
@@ -296,7 +296,7 @@ class Writer:
         if self._over or rows.num_rows == 0:
             return
         plan = self.plan
-        columns = pa.schema(list(plan.schema)[:-1])
+        columns = without_epoch(plan.schema)
         try:
             made = apply(plan.functions, conform(rows, plan.rows), columns, output=plan.name, epoch=epoch)
         except TidegaugeError as error:

@@ -24,14 +24,12 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from tidegauge.pipeline.engine.sparkerrors import quiet
-from tidegauge.pipeline.engine.spelling import chosen, packed, quoted
-from tidegauge.pipeline.functions import INTERNAL
+from tidegauge.pipeline.engine.spelling import ROW, chosen, packed, quoted
 from tidegauge.pipeline.job import Filter, Select, Step
 from tidegauge.reclock.columns import EPOCH
 
 __all__ = ["Pick", "guarded", "rowwise"]
 
-_ROW: Final = INTERNAL + "row"
 _ROWWISE: Final = frozenset({"Project", "Filter", "MapInArrow", "Range", "LocalTableScan", "AdaptiveSparkPlan"})
 _NODE: Final = re.compile(r"^[\s:+|-]*(?:\*\s*(?:\(\d+\))?\s*)?(\w+)")
 _INNER_STAR: Final = re.compile(r"[(,]\s*\*")
@@ -57,7 +55,7 @@ def rowwise(
     nodes = {found[1] for line in planned.splitlines() if line[:2] != "==" and (found := _NODE.match(line))}
     if not nodes <= _ROWWISE:
         return None
-    frame = blank.selectExpr(packed(blank.columns, _ROW))
+    frame = blank.selectExpr(packed(blank.columns, ROW))
     ready: list[Filter | Pick] = []
     waiting: list[Filter] = []
     try:
@@ -74,10 +72,10 @@ def rowwise(
                     waiting = []
             if waiting:
                 ready += waiting
-                frame = guarded(frame, {_ROW: (_ROW, tuple(waiting))})
+                frame = guarded(frame, {ROW: (ROW, tuple(waiting))})
     except AnalysisException:
         return None
-    return tuple(ready) if frame.schema[_ROW].dataType.simpleString() == row else None
+    return tuple(ready) if frame.schema[ROW].dataType.simpleString() == row else None
 
 
 def _picked(
@@ -91,14 +89,14 @@ def _picked(
     if any(_INNER_STAR.search(expression) or expression.lstrip().startswith("*") for expression in picks):
         return None  # such a star would take in the columns that we carry beside the user's
     bare = Pick(tuple((e, None) for e in picks))
-    made = guarded(frame, {_ROW: (_ROW, (*filters, bare))})
-    names = made.schema[_ROW].dataType.fieldNames()[:-1]
+    made = guarded(frame, {ROW: (ROW, (*filters, bare))})
+    names = made.schema[ROW].dataType.fieldNames()[:-1]
     if names == list(after):
         return bare, made
     if len(picks) != len(after):
         return None
     named = Pick(tuple((e, None if a == b else b) for e, a, b in zip(picks, names, after, strict=True)))
-    return named, guarded(frame, {_ROW: (_ROW, (*filters, named))})
+    return named, guarded(frame, {ROW: (ROW, (*filters, named))})
 
 
 def guarded(frame: Any, outputs: Mapping[str, tuple[str, tuple[Filter | Pick, ...]]]) -> Any:

@@ -16,7 +16,7 @@ from tidegauge.pipeline.job import MapBatches, OutputPlan, OutputWork, SourceRea
 from tidegauge.pipeline.task import Read, Write
 from tidegauge.sources.protocol import BAD_RECORDS
 
-__all__ = ["arrow_functions", "arrow_write", "dealt", "stream_schema"]
+__all__ = ["arrow_functions", "arrow_write", "dealt", "stream_schema", "write_of"]
 
 
 def stream_schema(plan: OutputPlan, source_schema: pa.Schema) -> pa.Schema:
@@ -36,9 +36,13 @@ def arrow_functions(plan: OutputPlan) -> tuple[MapBatches, ...]:
 
 def arrow_write(work: OutputWork, read: SourceRead) -> Write:
     """Return the task's part of an output of Arrow functions alone."""
+    return write_of(work, arrow_functions(work.plan), stream_schema(work.plan, read.schema))
+
+
+def write_of(work: OutputWork, functions: tuple[MapBatches, ...], rows: pa.Schema) -> Write:
+    """Return the task's part of an output that is given `rows`, of which functions make what is staged."""
     plan = work.plan
-    rows = stream_schema(plan, read.schema)
-    return Write(plan.name, plan.source, plan.channel, arrow_functions(plan), plan.sink, rows, work.schema)
+    return Write(plan.name, plan.source, plan.channel, functions, plan.sink, rows, work.schema)
 
 
 def dealt(reads: tuple[SourceRead, ...], *, tasks: int) -> list[list[Read]]:

@@ -26,7 +26,7 @@ import uuid
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow as pa
 
@@ -36,13 +36,13 @@ from tidegauge.pipeline.engine.arrowtypes import spark_schema
 from tidegauge.pipeline.engine.framed import framed, missing, without
 from tidegauge.pipeline.engine.guarded import guarded
 from tidegauge.pipeline.engine.hops import FEED, OUT, REPORT, pack_reads, reading, receiving, writing
-from tidegauge.pipeline.engine.parts import arrow_write, dealt, stream_schema
+from tidegauge.pipeline.engine.parts import arrow_write, dealt, stream_schema, write_of
 from tidegauge.pipeline.engine.pushdown import Prefilter
 from tidegauge.pipeline.engine.session import create_session, interrupt, is_connect, slots, tagged
 from tidegauge.pipeline.engine.sparkerrors import carried_error, quiet, root_message, row_error
 from tidegauge.pipeline.engine.spelling import packed
 from tidegauge.pipeline.engine.sqlsteps import Prepared, applied, prepare
-from tidegauge.pipeline.functions import result_schema, with_epoch
+from tidegauge.pipeline.functions import result_schema, with_epoch, without_epoch
 from tidegauge.pipeline.job import EpochJob, Failure, JobResult, MapBatches, OutputPlan, OutputWork
 from tidegauge.pipeline.report import Report, merge
 from tidegauge.pipeline.task import Feed, Read, Write
@@ -68,6 +68,9 @@ class _Branch:
     prepared: Prepared
     feed: str
     write: Write
+
+
+_Work: TypeAlias = tuple[OutputWork, Prepared]
 
 
 class SparkEngine:
@@ -187,7 +190,7 @@ class SparkEngine:
         if self._closed:
             raise JobFailed(first=job.lower, last=job.upper - 1, detail="the engine was closed")
         direct, others = self._parted(job)
-        feeds, branches = self._branches(job, others)
+        feeds, branches = self._branches(others)
         columns = pa.schema(
             [
                 pa.field(REPORT, pa.string()),
@@ -219,29 +222,27 @@ class SparkEngine:
         base: DataFrame = reduce(lambda one, other: one.union(other), frames)
         return base
 
-    def _parted(self, job: EpochJob) -> tuple[list[Write], list[OutputWork]]:
+    def _parted(self, job: EpochJob) -> tuple[list[Write], list[_Work]]:
         """Return what the reading hop does by itself, and the outputs of which rows go through Spark."""
         reads = {read.name: read for read in job.reads}
         direct: list[Write] = []
-        others: list[OutputWork] = []
+        others: list[_Work] = []
         for work in job.outputs:
             plan, read = work.plan, reads[work.plan.source]
             if _arrow_only(plan):
                 direct.append(arrow_write(work, read))
             elif (ready := self._ready(plan, read.schema)).alone is None:
-                others.append(work)
+                others.append((work, ready))
             else:
-                given = pa.schema(list(ready.feed)[:-1])
-                direct.append(Write(plan.name, plan.source, plan.channel, ready.alone, plan.sink, given, work.schema))
+                direct.append(write_of(work, ready.alone, without_epoch(ready.feed)))
         return direct, others
 
-    def _branches(self, job: EpochJob, works: list[OutputWork]) -> tuple[list[Feed], list[_Branch]]:
+    def _branches(self, works: list[_Work]) -> tuple[list[Feed], list[_Branch]]:
         """Return what the reading hop hands on, and the outputs that take it. Outputs of one stream share a feed."""
-        schemas = {read.name: read.schema for read in job.reads}
         feeds: list[Feed] = []
         branches: list[_Branch] = []
-        for work in works:
-            plan, ready = work.plan, self._ready(work.plan, schemas[work.plan.source])
+        for work, ready in works:
+            plan = work.plan
             feed = Feed(plan.source, plan.channel, ready.leading, ready.made, ready.feed, (plan.name,))
             index = next((i for i, known in enumerate(feeds) if replace(known, outputs=(plan.name,)) == feed), None)
             if index is None:
@@ -249,8 +250,7 @@ class SparkEngine:
                 feeds.append(feed)
             else:
                 feeds[index] = replace(feed, outputs=(*feeds[index].outputs, plan.name))
-            write = Write(plan.name, plan.source, plan.channel, ready.trailing, plan.sink, ready.rows, work.schema)
-            branches.append(_Branch(ready, f"{FEED}{index}", write))
+            branches.append(_Branch(ready, f"{FEED}{index}", write_of(work, ready.trailing, ready.rows)))
         filtered = [replace(feed, prefilter=_prefilter(branches, f"{FEED}{i}")) for i, feed in enumerate(feeds)]
         return filtered, branches
 
@@ -286,13 +286,12 @@ class SparkEngine:
         _, works = self._parted(job)
         if not works or isinstance(error, TidegaugeError):
             return None
-        schemas = {read.name: read.schema for read in job.reads}
-        python = any(self._ready(work.plan, schemas[work.plan.source]).rowwise is None for work in works)
+        python = any(ready.rowwise is None for _, ready in works)
         return carried_error(error) or row_error(error, python=python)
 
     def _apart(self, job: EpochJob) -> list[Report]:
         """Run a job again, each output that goes through Spark alone, to learn which of them fail and where."""
-        _, others = self._parted(job)
+        others = [work for work, _ in self._parted(job)[1]]
         direct = tuple(work for work in job.outputs if work not in others)
         groups = [direct] if direct else []
         groups += [(work,) for work in others]

@@ -12,10 +12,13 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from tidegauge.pipeline.functions import INTERNAL
 from tidegauge.reclock.columns import EPOCH
 
-__all__ = ["chosen", "packed", "quoted"]
+__all__ = ["ROW", "chosen", "packed", "quoted"]
 
+ROW: Final = INTERNAL + "row"
+"""The struct column in which rows are while their steps are analysed, and on their way to an Arrow function."""
 _EPOCH_ALONE: Final = re.compile(r"\s*`?_epoch`?\s*", re.IGNORECASE)
 
 

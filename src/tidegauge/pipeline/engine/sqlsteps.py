@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -29,14 +29,14 @@ from tidegauge.pipeline.engine.parts import stream_schema
 from tidegauge.pipeline.engine.pushdown import Kept, chain, understood
 from tidegauge.pipeline.engine.session import plan_text
 from tidegauge.pipeline.engine.sparkerrors import analysis_error, quiet, row_error
-from tidegauge.pipeline.engine.spelling import chosen, packed, quoted
+from tidegauge.pipeline.engine.spelling import ROW, chosen, packed, quoted
 from tidegauge.pipeline.functions import (
-    INTERNAL,
     check_names,
     function_name,
     result_schema,
     said,
     with_epoch,
+    without_epoch,
 )
 from tidegauge.pipeline.job import Filter, MapBatches, OutputPlan, Select, Step, Transform
 from tidegauge.reclock.columns import EPOCH
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 __all__ = ["Prepared", "applied", "prepare"]
-
-_ROW: Final = INTERNAL + "row"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +126,7 @@ def _alone(steps: tuple[Step, ...], shapes: list[list[str]], feed: pa.Schema, ro
         Select(tuple(chosen(step.expressions, known))) if isinstance(step, Select) else step
         for step, known in zip(steps, shapes, strict=False)
     ]
-    made = chain(written, shapes[1:], pa.schema(list(feed)[:-1]))
+    made = chain(written, shapes[1:], without_epoch(feed))
     return MapBatches(made, rows) if made is not None and made.schema.equals(rows) else None
 
 
@@ -188,7 +186,7 @@ def applied(frame: Any, step: Step, output: str) -> Any:
             made = result_schema([step], given, output=output)
             result = with_epoch(carried(made, where=f"map_batches of output {output!r}"))
             hop = mapping(step, given, made, result, output=output)
-            return frame.selectExpr(packed(frame.columns, _ROW)).mapInArrow(hop, spark_schema(result))
+            return frame.selectExpr(packed(frame.columns, ROW)).mapInArrow(hop, spark_schema(result))
         case Transform(function):
             return _transformed(frame, function, output, known)
         case Filter(condition):

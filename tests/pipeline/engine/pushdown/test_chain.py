@@ -151,7 +151,7 @@ def test_plain_steps_run_in_the_task_that_reads(
 def test_other_steps_are_sparks(spark: SparkEngine, tmp_path: Path, steps: list[Step]) -> None:
     plain, other = plan_of("plain", tmp_path, Filter("id = 1")), plan_of("x", tmp_path, *steps)
     direct, others = spark._parted(job_of(spark, [read_of(RowSource(ROWS))], [plain, other]))
-    assert ([write.name for write in direct], [work.plan.name for work in others]) == (["plain"], ["x"])
+    assert ([write.name for write in direct], [work.plan.name for work, _ in others]) == (["plain"], ["x"])
 
 
 def test_a_column_to_which_spark_gives_another_name_is_another_column() -> None:

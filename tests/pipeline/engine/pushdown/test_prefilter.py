@@ -15,7 +15,8 @@ from tests.pipeline.engine.pushdown.texts import CHAIN, DATA, SIZE, SLOW, rows_k
 
 from tidegauge.pipeline.engine import SparkEngine
 from tidegauge.pipeline.engine.pushdown import Kept, Prefilter, understood
-from tidegauge.pipeline.job import Filter, MapBatches, Select
+from tidegauge.pipeline.engine.sqlsteps import Prepared
+from tidegauge.pipeline.job import EpochJob, Filter, MapBatches, OutputWork, Select
 from tidegauge.pipeline.report import Report
 from tidegauge.pipeline.task import Feed, Read, run
 
@@ -73,13 +74,13 @@ def test_a_feed_is_filtered_where_all_of_its_outputs_begin_with_a_filter(spark: 
         plan_of("divided", tmp_path, Filter("n > 1 AND 12 / (id - 36) > 3")),
     ]
     job = job_of(spark, [read_of(RowSource(ROWS), epochs=4)], filtered)
-    feeds, _ = spark._branches(job, list(job.outputs))
+    feeds, _ = spark._branches(_ready(spark, job))
     handed = [feed.prefilter and feed.prefilter(_fed(feed))["id"].to_pylist() for feed in feeds]
     nulls_and = [i for i in range(40) if i % 7 == 0 or i % 5 > 1]
     assert handed == [sorted({*nulls_and, *range(30, 40)}), [36, 37, 38, 39]]
     all_rows = plan_of("all", tmp_path, Select(("id",)), Filter("id > 3"))
     job = job_of(spark, [read_of(RowSource(ROWS))], [filtered[0], all_rows])
-    feeds, _ = spark._branches(job, list(job.outputs))
+    feeds, _ = spark._branches(_ready(spark, job))
     assert [feed.prefilter for feed in feeds] == [None]
 
 
@@ -91,6 +92,11 @@ def test_a_session_that_reserves_words_filters_everything_itself(spark: SparkEng
         assert spark._ready(plan, ROWS.schema).kept is None
     finally:
         spark.session.conf.unset("spark.sql.ansi.enforceReservedKeywords")
+
+
+def _ready(spark: SparkEngine, job: EpochJob) -> list[tuple[OutputWork, Prepared]]:
+    """Return all outputs, as if each needed Spark."""
+    return [(work, spark._ready(work.plan, ROWS.schema)) for work in job.outputs]
 
 
 def _fed(feed: Feed) -> pa.RecordBatch:

@@ -59,25 +59,25 @@ def chain(steps: Sequence[Step], names: Sequence[Sequence[str]], schema: pa.Sche
 
     names: what Spark calls the columns after each step. A star is to be written out.
     """
-    links = [_Link((), ())]
+    links: list[_Link] = []
+    waiting: list[Condition] = []
     for step, known in zip(steps, names, strict=True):
         if isinstance(step, Filter):
             found = understood([step.condition], schema)
             if found is None or not found[1]:
                 return None
-            if links[-1].values:
-                links.append(_Link((), ()))
-            links[-1] = _Link((*links[-1].conditions, found[0]), ())
+            waiting.append(found[0])
         elif isinstance(step, Select):
             values = _named(step.expressions, known, schema)
             if not values:
                 return None
-            if links[-1].values:
-                links.append(_Link((), ()))
-            links[-1] = _Link(links[-1].conditions, values)
+            links.append(_Link(tuple(waiting), values))
+            waiting = []
             schema = pa.schema([(name, _type(value, schema)) for name, value in values])
         else:
             return None
+    if waiting:
+        links.append(_Link(tuple(waiting), ()))
     return Chain(tuple(links), schema)
 
 
