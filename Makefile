@@ -4,7 +4,7 @@ export PYTHON
 BIN := .venv/bin
 CODE := src tests scripts examples $(wildcard benchmarks)
 
-.PHONY: help setup postgres kafka archives demo demo-kafka test lint types unit soak format bench docs lock clean
+.PHONY: help setup postgres kafka archives demo demo-kafka test lint types unit long soak format bench docs lock clean
 help: ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
 
@@ -23,7 +23,7 @@ demo: setup ## the main job on real data, with a crash in the middle
 demo-kafka: kafka ## from Kafka to tables on a real broker, with the lag in Kafka's own tool
 	@$(BIN)/python examples/kafka/demo.py
 
-test: lint types unit ## everything that must hold (10 minutes at most)
+test: lint types unit ## everything that must hold (9 minutes at most)
 
 lint: setup ## style, format, import contracts, generated pages
 	$(BIN)/ruff check $(CODE)
@@ -38,7 +38,10 @@ archives: setup kafka ## archive the classes that the tests' JVMs load, so that 
 	@$(BIN)/python scripts/archives.py
 
 unit: setup postgres kafka archives ## tests and doctests, three at a time: many of them wait for a disk, a server or a process
-	$(BIN)/pytest -n 3 --dist loadgroup -q
+	$(BIN)/pytest -n 3 --dist loadgroup -q -m "not long"
+
+long: setup postgres kafka archives ## the rest: clusters of three, old versions, chaos (35 minutes at most)
+	$(BIN)/pytest -n 2 --dist loadgroup -q -m long
 
 soak: kafka ## ten minutes of killed brokers and drivers; SOAK='--seed N --seconds S' sets it
 	$(BIN)/python -m tests.pipeline.kafka.soak $(SOAK)

@@ -12,7 +12,7 @@ from tests.pipeline.kafka.soak import soak
 from tidegauge.testing import KafkaBroker
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_record_is_in_three_tables_once_whoever_is_killed(tmp_path: Path, own_broker: KafkaBroker) -> None:
     seed = int(os.environ.get("TIDEGAUGE_SEED") or int.from_bytes(os.urandom(4)))
     print(f"TIDEGAUGE_SEED={seed}")
