@@ -18,6 +18,7 @@ __all__ = [
     "UnreadableFile",
     "UnreadableRecord",
     "UnsupportedType",
+    "WrongEncoding",
 ]
 
 
@@ -25,7 +26,7 @@ ANEW = "To go on, give the source a new name and its outputs new paths: it then 
 """The one way past a file that is not what was bound: what is bound stays bound."""
 
 
-# Formats: TG-0301 to TG-0319.
+# Formats: TG-0301 to TG-0319, TG-0330 to TG-0339.
 
 
 class UnsupportedType(Definite):
@@ -91,7 +92,16 @@ class CorruptFile(Definite):
     remedy = "deliver the file anew, or remove it from the source's path"
 
 
-# Files: TG-0320 to TG-0349.
+class WrongEncoding(Definite):
+    """A file of text that says itself that it is not in UTF-8."""
+
+    code = "TG-0330"
+    what = "the file begins with the bytes {mark}, as {encoding} does; text is read as UTF-8"
+    cause = "a program that saves text as {encoding}, as some spreadsheets and shells do"
+    remedy = "write it as UTF-8, like 'iconv -f {encoding} -t UTF-8 FILE > NEW'"
+
+
+# Files: TG-0320 to TG-0329, TG-0340 to TG-0349.
 
 
 class FileRewritten(Definite):

@@ -27,6 +27,7 @@ from tidegauge.errors.sources import (
     TruncatedFile,
     UnreadableFile,
     UnreadableRecord,
+    WrongEncoding,
 )
 from tidegauge.sources.file.identity import FileFacts
 from tidegauge.sources.file.kinds import as_line, as_whole
@@ -69,6 +70,7 @@ def naming(path: str) -> Iterator[None]:
         HeaderMismatch,
         SuspiciousCompression,
         TruncatedFile,
+        WrongEncoding,
     ) as error:
         raise _named(error, path) from error
 

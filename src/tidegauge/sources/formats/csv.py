@@ -24,6 +24,7 @@ Arrow takes for an end.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final
@@ -169,7 +170,11 @@ class Csv:
     def last_boundary(self, stream: BinaryIO, lower: int, upper: int) -> int:
         """Return the last record boundary in `[lower, upper]`; there is none inside the header."""
         found = self._boundaries.last(stream, lower, upper)
-        return lower if lower == 0 and found < len(self.header(stream)) else found
+        if lower > 0 or not self.has_header:
+            return found
+        # Empty records before a header that is still to come belong to it.
+        header = len(self.header(stream))
+        return found if 0 < header <= found else lower
 
     def cuts(self, stream: BinaryIO, lower: int, upper: int, size: int) -> list[int]:
         """Return record boundaries about `size` bytes apart. With quotes, everything is read once."""
@@ -199,7 +204,7 @@ class Csv:
     ) -> Iterator[Decoded]:
         fields = None if self.has_header else self._fields(schema.names, schema)
         if self.has_header and lower > 0:
-            fields = self._fields(self._names(header), schema)
+            fields = self._fields(self._names(self._header_record(header)), schema)
         for block in blocks(stream, self._boundaries, lower=lower, upper=upper, size=size, limit=limit):
             for part in records_of(block, limit=limit):
                 records = self._outline(part)
@@ -235,8 +240,17 @@ class Csv:
     def _fields(self, names: list[str], schema: pa.Schema) -> Fields:
         return Fields(names, schema, delimiter=self.delimiter, quote=self.quote, null=self.null)
 
-    def _names(self, header: bytes) -> list[str]:
-        return names_in(header.removeprefix(BOM).strip(b"\r\n"), self.delimiter, self.quote)
+    def _names(self, record: bytes) -> list[str]:
+        return names_in(record, self.delimiter, self.quote)
+
+    def _header_record(self, header: bytes) -> bytes:
+        """Return the record in what `header` returned, as it is found when the file is read from its beginning."""
+        records = [
+            part.raw(len(part) - 1)
+            for block in blocks(io.BytesIO(header), self._boundaries, lower=0, upper=None)
+            for part in records_of(block)
+        ]
+        return records[-1] if records else b""
 
     def _header_end(self, head: bytes, *, whole: bool) -> int:
         begin = len(BOM) if head.startswith(BOM) else 0

@@ -21,7 +21,7 @@ from tidegauge.errors.sources import AmbiguousHeader, HeaderMismatch
 from tidegauge.sources.formats.boundaries import Ints
 from tidegauge.sources.formats.convert import converted
 from tidegauge.sources.formats.gather import Outcome, Reading, Refused, gather
-from tidegauge.sources.formats.records import Mask, Records
+from tidegauge.sources.formats.records import BOM, Mask, Records
 
 __all__ = ["Fields", "names_in"]
 
@@ -115,6 +115,9 @@ class Fields:
         return Outcome(rows if good.all() else rows.filter(pa.array(good)), kept, problems)
 
     def _table(self, text: memoryview, types: dict[str, Any], on_ragged: Callable[[Any], str]) -> pa.Table:
+        if bytes(text[: len(BOM)]) == BOM:
+            # Arrow passes over a mark at the beginning of any text; here it is data, and Arrow is given another.
+            text = memoryview(BOM + bytes(text))
         try:
             return pyarrow.csv.read_csv(
                 pa.BufferReader(pa.py_buffer(text)),

@@ -51,10 +51,12 @@ from tidegauge.sources.formats.nested import contains
 from tidegauge.sources.formats.protocol import Decoded, OnBad
 from tidegauge.sources.formats.records import (
     BLOCK_BYTES,
+    BOM,
     MAX_RECORD_BYTES,
     Lines,
     Records,
     blocks,
+    check_encoding,
     records_of,
     records_of_messages,
 )
@@ -92,6 +94,7 @@ class Json:
 
     def infer(self, head: bytes) -> pa.Schema | None:
         """Return the columns of the objects on the complete lines of `head`, or None when there are none."""
+        check_encoding(head)
         return _inferred(head)
 
     def header(self, stream: BinaryIO) -> bytes:  # noqa: ARG002 - the seam's shape
@@ -115,7 +118,7 @@ class Json:
 
     def infer_messages(self, values: Sequence[bytes | None]) -> pa.Schema | None:
         """Return the columns of the objects among the values, or None when there are none."""
-        return _inferred(b"".join(value + b"\n" for value in _on_one_line(present(values)[0])))
+        return _inferred(b"".join(value.removeprefix(BOM) + b"\n" for value in _on_one_line(present(values)[0])))
 
     def decode_messages(self, values: Sequence[bytes | None], *, schema: pa.Schema, on_bad: OnBadMessage) -> Messages:
         """Return the rows of messages, one object each, on one line or on many; an empty message is a bad one."""

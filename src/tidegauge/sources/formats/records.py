@@ -13,13 +13,15 @@ whether a record is good depends on its own bytes alone, never on where a block 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import codecs
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from tidegauge.errors.sources import WrongEncoding
 from tidegauge.sources.formats.boundaries import Boundaries, Ints, read_exactly
 from tidegauge.sources.formats.protocol import OnBad
 
@@ -33,6 +35,7 @@ __all__ = [
     "Mask",
     "Records",
     "blocks",
+    "check_encoding",
     "records_of",
     "records_of_messages",
 ]
@@ -45,7 +48,14 @@ MAX_RECORD_BYTES: Final = 64 << 20
 """A longer record is a bad one, and is passed over without being held in memory."""
 RAW_BYTES: Final = 1 << 20
 """How much of a bad record is kept."""
-BOM: Final = b"\xef\xbb\xbf"
+BOM: Final = codecs.BOM_UTF8
+_OTHER_MARKS: Final[Mapping[bytes, str]] = {
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
+"""The longer ones first, for one begins with another."""
 
 _CR, _LF = 13, 10
 
@@ -230,8 +240,11 @@ class Records:
 def records_of(block: Block, *, limit: int = MAX_RECORD_BYTES, size: int = BLOCK_RECORDS) -> Iterator[Records]:
     """Yield the records of a block, at most `size` at a time, with those marked that are longer than `limit`.
 
-    A byte order mark at the beginning of the stream belongs to no record.
+    A byte order mark at the beginning of the stream belongs to no record; anywhere else it is data. Raises
+    `WrongEncoding` for one of another encoding.
     """
+    if block.position == 0:
+        check_encoding(block.data)
     begins = np.concatenate((np.zeros(1, np.int64), block.ends[:-1]))
     stops = block.ends.copy()
     characters = np.frombuffer(block.data, np.uint8)
@@ -249,6 +262,13 @@ def records_of(block: Block, *, limit: int = MAX_RECORD_BYTES, size: int = BLOCK
         if block.oversized or too_long.any():
             records.mark(too_long | block.oversized, f"longer than {limit} bytes")
         yield records
+
+
+def check_encoding(head: bytes) -> None:
+    """Raise `WrongEncoding` when a file that begins so says that it is not in UTF-8."""
+    for mark, encoding in _OTHER_MARKS.items():
+        if head.startswith(mark):
+            raise WrongEncoding(encoding=encoding, mark=mark.hex(" "))
 
 
 def records_of_messages(values: Sequence[bytes]) -> Records:
