@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from tests.sources.kafka.writing import delete, forget, numbers, recreate, transact, write
+from tests.sources.kafka.writing import ANY_TIME, delete, forget, numbers, recreate, transact, write, write_header
 from tests.waiting import eventually
 
 import tidegauge as tg
@@ -99,6 +99,39 @@ def test_rows_say_where_they_come_from_and_bad_records_are_kept_whole(
     assert (bad["source"], bad["partition"], bad["position"]) == ("orders", f"{topic}-0", 1)
     assert (bad["raw"], bad["key"], bad["_epoch"]) == (b"no json", b"bad", 0)
     assert bad["timestamp"].timestamp() == pytest.approx((NOW_MS + 1) / 1000)
+
+
+def test_a_message_that_kafka_knows_nonsense_of_is_a_bad_record_where_that_is_asked_for(
+    tmp_path: Path, kafka_broker: Endpoint, make_topic: Callable[..., str]
+) -> None:
+    topic = make_topic(config=ANY_TIME)
+    last = 253_402_300_799_999
+    times = [1, 2, last, -1, -5, last + 1, NOW_MS * 1_000_000, -(2**63), 2**63 - 1]
+    for n, milliseconds in enumerate(times):
+        write(kafka_broker, topic, numbers([n]), timestamp=milliseconds)
+    write_header(kafka_broker, topic, b'{"n": 9}', b"\xff\xfe")
+    write(kafka_broker, topic, numbers([10]), timestamp=NOW_MS, headers=[("\u00e6", b"1")])
+    plain = flow_of(tmp_path / "plain", kafka_broker, topic)
+    run(plain)
+    assert found(plain) == list(range(11))
+    flow = flow_of(tmp_path, kafka_broker, topic, metadata=True)
+    with pytest.raises(RecordUnparsable, match=r"position 4 .* -5 ms"):
+        run(flow)
+    tg.resume(flow, "orders")
+    flow.sink("errors", tg.Stream(flow, "orders").errors, tg.ParquetSink(f"{tmp_path}/errors"))
+    run(flow)
+    rows = tg.read_arrow(flow, "orders").sort_by("n").to_pylist()
+    assert [row["n"] for row in rows] == [0, 1, 2, 3, 10]
+    instants = [row["_timestamp"] and row["_timestamp"].timestamp() for row in rows]
+    assert instants[:2] + instants[3:] == pytest.approx([0.001, 0.002, None, NOW_MS / 1000])
+    assert rows[2]["_timestamp"].isoformat() == "9999-12-31T23:59:59.999000+00:00"
+    bad = tg.read_arrow(flow, "errors").sort_by("position").to_pylist()
+    assert [(row["position"], row["raw"], row["code"]) for row in bad] == [
+        *((n, b'{"n": %d}' % n, "TG-0820") for n in range(4, 9)),
+        (9, b'{"n": 9}', "TG-0821"),
+    ]
+    assert [row["timestamp"] is None for row in bad] == [True] * 5 + [False]
+    assert r"\xff\xfe" in bad[-1]["message"]
 
 
 def test_latest_begins_at_the_end_once_also_when_nothing_was_there(

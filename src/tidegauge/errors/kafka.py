@@ -10,9 +10,11 @@ __all__ = [
     "BrokerTooOld",
     "BrokerUnreachable",
     "ConnectorMissing",
+    "HeaderUnreadable",
     "KafkaFailed",
     "KafkaMissing",
     "KeyAndValueClash",
+    "MessageTimeUnfit",
     "MessageTooLarge",
     "NoTopicMatches",
     "NothingToInfer",
@@ -228,6 +230,32 @@ class KeyAndValueClash(Transient):
     remedy = (
         "declare in key= or in format= columns that the other one does not have, like key=Json('order_id long'); or "
         "leave out key= and read the raw key with metadata=True, as the column _key"
+    )
+
+
+class MessageTimeUnfit(Definite):
+    """A message whose timestamp is no instant, in a source with `metadata=True`."""
+
+    code = "TG-0820"
+    what = (
+        "the message at offset {offset} of {partition} has the timestamp {milliseconds}, which is no instant to 9999"
+    )
+    cause = "a producer that took microseconds or nanoseconds for milliseconds since 1970, or a negative number"
+    remedy = (
+        "write the source's errors stream to an output of its own, which collects such messages (with reader='spark' "
+        "leave that out, too); or leave out metadata=True, which alone needs the time"
+    )
+
+
+class HeaderUnreadable(Definite):
+    """A message with a header whose name is no text, in a source with `metadata=True`."""
+
+    code = "TG-0821"
+    what = "the message at offset {offset} of {partition} has headers that cannot be shown: {detail}"
+    cause = "a producer that takes the bytes of something else for the name of a header"
+    remedy = (
+        "write the source's errors stream to an output of its own, which collects such messages; or leave out "
+        "metadata=True, which alone needs the headers"
     )
 
 

@@ -25,6 +25,7 @@ __all__ = [
     "ProgressTopicUnfit",
     "ProgressUnreadable",
     "StagedMessagesMissing",
+    "TimeUnfit",
     "TopicMissing",
     "TransactionFailed",
     "TransactionTimeoutRefused",
@@ -235,4 +236,19 @@ class WriteForbidden(Transient):
     remedy = (
         "allow WRITE and DESCRIBE on the topic, READ, WRITE and DESCRIBE on the progress topic, and WRITE and "
         "DESCRIBE on the transactional id"
+    )
+
+
+class TimeUnfit(Definite):
+    """An instant that no message can have as its time."""
+
+    code = "TG-0891"
+    what = (
+        "a row of epoch {epoch} has an instant in {column!r} that no message of {topic!r} can have as its time: "
+        "{seconds} s since 1970"
+    )
+    cause = "Kafka has no times before 1970, and its client takes 1970-01-01T00:00:00.000 for the time of sending"
+    remedy = (
+        "filter such rows out or make the column null in them, which is the time of sending; or leave out "
+        "timestamp=... and have the column in the value"
     )

@@ -188,7 +188,9 @@ class Framed(Protocol):
         ...
 
     def missing(self, splits: Sequence[Any]) -> tuple[int, TidegaugeError] | None:
-        """Return the first epoch of which upstream lacks a record, and the error, or None; asked when Spark failed.
+        """Return the first epoch of which Spark cannot have a record, and the error, or None; asked when it failed.
+
+        Upstream lacks it, or it is one that Spark cannot hold.
 
         Raises what `Source.probe` raises.
         """

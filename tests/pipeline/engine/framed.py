@@ -17,7 +17,7 @@ from typing import Any
 from tests.pipeline.engine import cases
 from tests.pipeline.engine.clusters import ROOT
 from tests.pipeline.engine.kit import job_of, plan_of, rows_of
-from tests.sources.kafka.writing import NOW, forget, write
+from tests.sources.kafka.writing import ANY_TIME, NOW, forget, write
 
 import tidegauge as tg
 from tidegauge.pipeline.engine import LocalEngine, SparkEngine
@@ -33,8 +33,8 @@ Rows = dict[str, list[dict[str, Any]]]
 
 @dataclass(frozen=True)
 class Found:
-    """The rows of each output by reader, and how many records were read; how a job fails of which records are gone;
-    the rows that were read with secrets, and whether the plan shows one.
+    """The rows of each output by reader, and how many records were read; how jobs fail of which a message has no
+    instant, and of which records are gone; the rows that were read with secrets, and whether the plan shows one.
     """
 
     rows: dict[str, Rows]
@@ -109,13 +109,20 @@ def main(given: str, folder: Path) -> None:
         job, result = perform(by, it, planned(it), folder / reader, outputs=count)
         rows[reader], counts[reader] = rows_by_output(job, result), result.records["orders"]
 
+    late = broker.create_topic(f"{topics[0]}-late", config=ANY_TIME)
+    for n in range(9):
+        write(broker, late, [b'{"n": 1}'], timestamp=2**63 // 1000 + 1 if n in (1, 7) else 0)
+    it = source([late], reader="spark")
+    _job, result = perform(engine, it, planned(it)[1:], folder, outputs=1)
+    failures: list[Any] = [(one.source, one.output, one.epoch, one.error.encode()) for one in result.failures]
+
     lost = broker.create_topic(f"{topics[0]}-lost")
     write(broker, lost, [b'{"n": 1}'] * 9)
     it = source([lost], reader="spark")
     splits = planned(it)
     forget(broker, lost, 4)
     _job, result = perform(engine, it, splits, folder, outputs=1)
-    failures: list[Any] = [(one.source, one.output, one.epoch, one.error.encode()) for one in result.failures]
+    failures += [(one.source, one.output, one.epoch, one.error.encode()) for one in result.failures]
 
     login = broker.sasl("alice")
     (folder / "user").write_text(login["sasl.username"])

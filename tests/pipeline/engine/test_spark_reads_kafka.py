@@ -11,7 +11,7 @@ import pytest
 from tests.kafka import missing, unique
 from tests.pipeline.engine.elsewhere import Found as Elsewhere
 from tests.pipeline.engine.framed import Found, drive
-from tests.sources.kafka.writing import all_rows, numbers, transact, write
+from tests.sources.kafka.writing import ANY_TIME, all_rows, numbers, transact, write
 from tests.waiting import eventually
 
 import tidegauge as tg
@@ -26,6 +26,7 @@ from tidegauge.testing.jars import CONNECTOR, class_path
 
 pytestmark = pytest.mark.spark
 
+LAST = 253_402_300_799_999
 STAMP = int(time.time()) * 1000 - 60_123
 
 COMPACTED = {
@@ -38,13 +39,15 @@ COMPACTED = {
 
 def many(broker: Endpoint) -> str:
     """A topic of two partitions with all that there can be in one."""
-    topic = broker.create_topic(unique("many"), partitions=2)
+    topic = broker.create_topic(unique("many"), partitions=2, config=ANY_TIME)
     write(broker, topic, numbers(range(6)), key=b"k", headers=[("a", b"1"), ("a", None)], timestamp=STAMP)
     transact(broker, topic, numbers(range(10, 14)))
     transact(broker, topic, numbers(range(90, 94)), commit=False)
     write(broker, topic, [b'{"n": 20, "word": "\xc3\xa6"}', b"{not json", None, b'{"n": "x"}'], key=b"\xff\x00")
     transact(broker, topic, numbers(range(90, 92)), commit=False)
     write(broker, topic, numbers(range(30, 35)), partition=1)
+    for n, milliseconds in enumerate((-5, LAST + 1, LAST, 1, -1)):
+        write(broker, topic, numbers([40 + n]), partition=1, timestamp=milliseconds)
     return topic
 
 
@@ -74,7 +77,7 @@ def test_both_readers_give_the_same_rows_in_the_same_epochs(found: Found) -> Non
     even = [row for row in found.rows["spark"]["all"] if row["n"] is not None and row["n"] % 2 == 0]
     wanted = [{"tens": row["n"] * 10, "place": row["_offset"], "_epoch": row["_epoch"]} for row in even]
     assert sorted(some, key=str) == sorted(wanted, key=str)
-    assert found.counts["python"] == found.counts["spark"] == 6 + 4 + 4 + 5 + 4
+    assert found.counts["python"] == found.counts["spark"] == 6 + 4 + 4 + 10 + 4
     epochs = {row["_offset"]: row["_epoch"] for row in found.rows["spark"]["all"] if "compacted" in row["_partition"]}
     assert epochs == {3: 0, 7: 1, 11: 2, 12: 2}
 
@@ -82,7 +85,12 @@ def test_both_readers_give_the_same_rows_in_the_same_epochs(found: Found) -> Non
 def test_the_rows_are_the_committed_ones_with_all_that_kafka_knows_of_them(found: Found) -> None:
     rows = [row for row in found.rows["spark"]["all"] if "many" in row["_partition"]]
     rows.sort(key=lambda row: (row["_partition"], row["_offset"]))
-    assert [row["n"] for row in rows] == [*range(6), *range(10, 14), 20, None, *range(30, 35)]
+    assert [row["n"] for row in rows] == [*range(6), *range(10, 14), 20, None, *range(30, 35), 42, 43, 44]
+    assert [row["_timestamp"] for row in rows[-3:]] == [
+        "9999-12-31 23:59:59.999000+00:00",
+        "1970-01-01 00:00:00.001000+00:00",
+        None,
+    ]
     assert {key: value for key, value in rows[0].items() if key not in ("_partition", "_epoch")} == {
         "n": 0,
         "word": None,
@@ -93,13 +101,25 @@ def test_the_rows_are_the_committed_ones_with_all_that_kafka_knows_of_them(found
     }
     assert (rows[10]["word"], rows[10]["_headers"]) == ("æ", None)
     bad = {row["raw"]: row["key"] for row in found.rows["spark"]["bad"]}
-    assert bad == {r"""b'{"n": "x"}'""": r"b'\xff\x00'", "b'{not json'": r"b'\xff\x00'"}
+    assert {raw: key for raw, key in bad.items() if key is not None} == {
+        r"""b'{"n": "x"}'""": r"b'\xff\x00'",
+        "b'{not json'": r"b'\xff\x00'",
+    }
+    untimely = [(row["raw"], row["code"]) for row in found.rows["spark"]["bad"] if row["key"] is None]
+    assert sorted(untimely) == [(f"""b'{{"n": {n}}}'""", "TG-0820") for n in (40, 41)]
 
 
 def test_a_range_that_is_gone_is_the_loss_that_our_reader_says(found: Found) -> None:
-    [(source, output, epoch, error)] = found.failures
+    _late, (source, output, epoch, error) = found.failures
     assert (source, output, epoch, error["code"]) == ("orders", None, 0, "TG-0812")
     assert (error["evidence"]["asked"], error["evidence"]["there"]) == (0, 4)
+
+
+def test_a_time_that_spark_cannot_hold_fails_the_source_with_its_place_and_is_no_job_without_end(
+    found: Found,
+) -> None:
+    (_source, output, epoch, error), _lost = found.failures
+    assert (output, epoch, error["code"], error["evidence"]["offset"]) == (None, 2, "TG-0820", 7)
 
 
 def test_secrets_are_looked_up_where_the_client_is_made_and_are_in_no_plan(found: Found) -> None:

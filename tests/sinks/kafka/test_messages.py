@@ -16,7 +16,7 @@ import pytest
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.kafka import SecretInClear, SettingTaken
-from tidegauge.errors.kafkasink import ColumnUnfit, KeyMissing
+from tidegauge.errors.kafkasink import ColumnUnfit, KeyMissing, TimeUnfit
 from tidegauge.errors.sinks import EpochColumnMissing, UnsupportedLocation
 from tidegauge.sinks import KafkaSink, Sink
 from tidegauge.sinks.kafka.messages import Layout
@@ -110,7 +110,17 @@ def test_a_partition_is_a_number_of_one_or_of_none(number: int | None, expected:
 def test_the_time_is_in_milliseconds_rounded_down() -> None:
     assert message(timestamp="at")["timestamp"] == int(AT.timestamp()) * 1000 + 1
     assert message({"at": None}, timestamp="at")["timestamp"] is None
-    assert message({"at": datetime(1969, 12, 31, 23, 59, 59, 999_999, UTC)}, timestamp="at")["timestamp"] == -1
+    assert message({"at": datetime(9999, 12, 31, 23, 59, 59, 999_999, UTC)}, timestamp="at")["timestamp"] == (
+        253_402_300_799_999
+    )
+
+
+@pytest.mark.parametrize("at", [datetime(1, 1, 1, tzinfo=UTC), datetime(1970, 1, 1, 0, 0, 0, 999, UTC)])
+def test_an_instant_that_kafka_takes_for_the_time_of_sending_is_refused_with_its_epoch(at: datetime) -> None:
+    assert message({"at": datetime(1970, 1, 1, 0, 0, 0, 1000, UTC)}, timestamp="at")["timestamp"] == 1
+    with pytest.raises(TimeUnfit) as refused:
+        message({"at": at}, timestamp="at")
+    assert (refused.value.evidence["epoch"], refused.value.evidence["column"]) == (5, "at")
 
 
 def test_a_deleted_row_is_a_tombstone_of_its_key() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import uuid
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+import confluent_kafka
 from confluent_kafka import IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import NewPartitions, OffsetSpec  # type: ignore[attr-defined]
 from tests.waiting import eventually
@@ -19,6 +22,8 @@ from tidegauge.testing import Endpoint
 from tidegauge.testing.endpoint import quiet
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
+ANY_TIME = {"message.timestamp.after.max.ms": str(2**63 - 1), "retention.ms": "-1"}
+"""The settings of a topic that takes any time, as brokers before Kafka 4 do, and keeps all messages."""
 
 
 def numbers(of: Iterable[int]) -> list[bytes]:
@@ -40,6 +45,21 @@ def write(
     for value in values:
         producer.produce(topic, value, partition=partition, **more)
     assert producer.flush(30) == 0
+
+
+def write_header(broker: Endpoint, topic: str, value: bytes, name: bytes) -> None:
+    """Produce a message to partition 0 with a header of any name, also one that Python's client would not write."""
+    [file] = Path(confluent_kafka.__file__).parent.parent.glob("confluent_kafka.libs/librdkafka-*")
+    library, size, number = ctypes.CDLL(str(file)), ctypes.c_size_t, ctypes.c_int
+    library.rd_kafka_conf_new.restype = library.rd_kafka_new.restype = ctypes.c_void_p
+    settings, said = ctypes.c_void_p(library.rd_kafka_conf_new()), ctypes.create_string_buffer(512)
+    library.rd_kafka_conf_set(settings, b"bootstrap.servers", broker.servers.encode(), said, size(512))
+    producer = ctypes.c_void_p(library.rd_kafka_new(number(0), settings, said, size(512)))
+    to, copied = (number(1), topic.encode(), number(3), ctypes.c_int32(0)), (number(7), number(2))
+    what = (number(4), value, size(len(value)), number(9), name, b"1", ctypes.c_ssize_t(1))
+    assert library.rd_kafka_producev(producer, *to, *copied, *what, number(0)) == 0
+    assert library.rd_kafka_flush(producer, number(30_000)) == 0
+    library.rd_kafka_destroy(producer)
 
 
 def transact(

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.types as pt
 
-from tidegauge.errors.kafkasink import ColumnUnfit, KeyMissing
+from tidegauge.errors.kafkasink import ColumnUnfit, KeyMissing, TimeUnfit
 from tidegauge.sinks.columns import EPOCH
 from tidegauge.sinks.kafka.jsontext import objects, texts
 
@@ -31,6 +31,8 @@ MARK: Final = "tidegauge-"
 """How the names of our headers begin. Such headers of the user's, of a message passed on for one, are dropped."""
 
 ORDER: Final = "order"
+
+_MILLISECOND: Final = 1000
 
 _HEADERS: Final = pa.list_(pa.struct([("key", pa.large_string()), ("value", pa.large_binary())]))
 
@@ -87,7 +89,7 @@ class Layout:
         return MESSAGES if self.order is None else MESSAGES.append(pa.field(ORDER, columns.field(self.order).type))
 
     def encode(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the messages of rows in stored form. Raises `KeyMissing`, `NotInJson`."""
+        """Return the messages of rows in stored form. Raises `KeyMissing`, `NotInJson`, `TimeUnfit`."""
         key, value = self._key(rows), self._value(rows)
         if self.envelope == "upsert" and key.null_count:
             epoch = rows.column(EPOCH).filter(pc.is_null(key))[0].as_py()
@@ -100,7 +102,7 @@ class Layout:
             value,
             self._headers(rows),
             _none(rows, pa.int32()) if self.partition is None else _partitions(rows.column(self.partition)),
-            _none(rows, pa.int64()) if self.timestamp is None else _milliseconds(rows.column(self.timestamp)),
+            _none(rows, pa.int64()) if self.timestamp is None else self._times(rows, self.timestamp),
             rows.column(EPOCH),
         ]
         if self.order is not None:
@@ -142,6 +144,16 @@ class Layout:
         ]
         return pa.array(kept, _HEADERS)
 
+    def _times(self, rows: pa.RecordBatch, column: str) -> Any:
+        """Return a column of instants in milliseconds. The client takes 0 for "now", and earlier ones are none."""
+        micros = rows.column(column).cast(pa.int64())
+        early = pc.less(micros, _MILLISECOND)
+        if pc.any(early).as_py():
+            epoch, value = rows.column(EPOCH).filter(early)[0].as_py(), micros.filter(early)[0].as_py()
+            seconds = f"{value / 1_000_000:g}"
+            raise TimeUnfit(epoch=epoch, topic=self.topic, column=column, seconds=seconds)
+        return pc.divide(micros, _MILLISECOND)
+
     def _unfit(self, columns: pa.Schema, parameter: str, column: str, problem: str) -> None:
         raise ColumnUnfit(parameter=parameter, column=column, problem=problem, known=columns.names)
 
@@ -152,10 +164,6 @@ def _ours(name: str | None) -> bool:
 
 def _none(rows: pa.RecordBatch, kind: Any) -> Any:
     return pa.nulls(rows.num_rows, kind)
-
-
-def _milliseconds(column: Any) -> Any:
-    return pc.floor(pc.divide(column.cast(pa.int64()).cast(pa.float64()), 1000.0)).cast(pa.int64())
 
 
 def _partitions(column: Any) -> Any:

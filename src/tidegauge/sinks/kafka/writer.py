@@ -119,7 +119,7 @@ class Writer:
                         )
                     more["partition"] = partition
                 if timestamp is not None:
-                    more["timestamp"] = max(0, timestamp)
+                    more["timestamp"] = timestamp
                 self._produce(self._layout.topic, epoch, key, value, more)
         self._serve(lambda: self._handle.poll(0))
 

@@ -3,6 +3,10 @@
 Each part is decoded by its own format, a whole batch at once. A message is a row when both parts are good; otherwise
 it is one bad record, with its raw key and value.
 
+What Kafka knows of a message can be bad, too, where it is asked for: a header whose name is no text, and a time that
+no calendar has. Kafka keeps any 64 bits as the time of a message, and -1 says that it has none; an instant is what is
+from 1970 to the end of the year 9999.
+
 Invariant: the rows of a partition come in the order of their offsets, and every message is either a row or a bad
 record.
 """
@@ -19,7 +23,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from tidegauge.sources.formats.messages import MessageFormat, Messages
+from tidegauge.errors.kafka import HeaderUnreadable, MessageTimeUnfit
+from tidegauge.sources.formats.messages import MessageFormat, Messages, Problems
 from tidegauge.sources.kafka.reading import Bulk
 from tidegauge.sources.metadata import MESSAGE, TIMESTAMP, without_metadata
 from tidegauge.sources.protocol import BadRecord, OnBadRecord
@@ -27,6 +32,9 @@ from tidegauge.sources.protocol import BadRecord, OnBadRecord
 __all__ = ["Decoder"]
 
 _ZERO: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_NONE: Final = -1
+_LAST: Final = 253_402_300_799_999
+"""The last millisecond of the year 9999."""
 _HEADERS: Final = MESSAGE.field("_headers").type
 
 
@@ -47,6 +55,8 @@ class Decoder:
         found = [self._part(self.format, bulk.values, columns[self.keyed :], wrong, "")]
         if self.key is not None:
             found.insert(0, self._part(self.key, bulk.keys, columns[: self.keyed], wrong, "key: "))
+        if self.metadata:
+            wrong |= _untold(bulk)
         for index in sorted(wrong):
             on_bad_record(_bad(bulk, index, *wrong[index]))
         kept = None
@@ -95,11 +105,31 @@ def _of(part: Messages, kept: Any) -> pa.RecordBatch:
 def _timestamps(bulk: Bulk) -> pa.Array:
     """Return when messages were produced, or appended where the topic says so; null where there is no time."""
     times = np.array(bulk.times, np.int64)
-    return pa.array(times * 1000, TIMESTAMP, mask=times < 0)
+    there = _instants(times)
+    return pa.array(np.where(there, times, 0) * 1000, TIMESTAMP, mask=~there)
 
 
-def _headers(headers: Sequence[tuple[str, bytes | None]] | None) -> list[dict[str, Any]] | None:
-    return None if headers is None else [{"key": key, "value": value} for key, value in headers]
+def _instants(times: Any) -> Any:
+    return (times >= 0) & (times <= _LAST)
+
+
+def _untold(bulk: Bulk) -> Problems:
+    """Return what is wrong with what Kafka knows of messages."""
+    times = np.array(bulk.times, np.int64)
+    found: Problems = {
+        int(index): (MessageTimeUnfit.code, f"its timestamp is {times[index]} ms since 1970, no instant to 9999")
+        for index in np.flatnonzero(~_instants(times) & (times != _NONE))
+    }
+    if str in set(map(type, bulk.headers)):
+        told = enumerate(bulk.headers)
+        found |= {index: (HeaderUnreadable.code, why) for index, why in told if isinstance(why, str)}
+    return found
+
+
+def _headers(headers: Sequence[tuple[str, bytes | None]] | str | None) -> list[dict[str, Any]] | None:
+    if headers is None or isinstance(headers, str):
+        return None
+    return [{"key": key, "value": value} for key, value in headers]
 
 
 def _bad(bulk: Bulk, index: int, code: str, problem: str) -> BadRecord:
@@ -112,5 +142,5 @@ def _bad(bulk: Bulk, index: int, code: str, problem: str) -> BadRecord:
         code,
         problem,
         key=bulk.keys[index],
-        timestamp=None if since < 0 else _ZERO + timedelta(milliseconds=since),
+        timestamp=_ZERO + timedelta(milliseconds=since) if 0 <= since <= _LAST else None,
     )

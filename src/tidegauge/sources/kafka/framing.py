@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidegauge.errors.base import TidegaugeError
-from tidegauge.errors.kafka import ConnectorMissing
+from tidegauge.errors.kafka import ConnectorMissing, MessageTimeUnfit
 from tidegauge.kafka import cluster
 from tidegauge.kafka.clients import Client
 from tidegauge.kafka.java import check_secrets, java
@@ -36,9 +36,12 @@ from tidegauge.kafka.settings import Settings
 from tidegauge.sources.kafka.outrun import outrun
 from tidegauge.sources.kafka.planning import RECORD_BYTES, KafkaSplit
 from tidegauge.sources.kafka.probing import Survey
-from tidegauge.sources.kafka.reading import Bulk, Range
+from tidegauge.sources.kafka.reading import Bulk, Range, messages
 
-__all__ = ["Piece", "bulk_of", "frame", "missing", "pinned", "received"]
+__all__ = ["Piece", "beyond", "bulk_of", "frame", "missing", "pinned", "received"]
+
+_BEYOND: Final = 2**63 // 1000 + 1
+"""Milliseconds since 1970 that are too many for the microseconds of Spark's instants."""
 
 _COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value")
 
@@ -118,8 +121,8 @@ def received(batches: Iterable[pa.RecordBatch], splits: Sequence[KafkaSplit]) ->
         mine.sort(key=lambda one: one[0].lower)
     uppers = {name: np.array([piece.upper for piece, _ in mine], np.int64) for name, mine in held.items()}
     for batch in batches:
-        for partition, messages in _by_partition(batch):
-            offsets = messages.column("offset").to_numpy()
+        for partition, found in _by_partition(batch):
+            offsets = found.column("offset").to_numpy()
             places = np.searchsorted(uppers[partition], offsets, side="right")
             for start, end in _runs(places):
                 if (place := int(places[start])) == len(held[partition]):
@@ -128,7 +131,7 @@ def received(batches: Iterable[pa.RecordBatch], splits: Sequence[KafkaSplit]) ->
                 begin = start + int(np.searchsorted(offsets[start:end], piece.lower))
                 if begin < end:
                     lower, upper = int(offsets[begin]), int(offsets[end - 1]) + 1
-                    part = messages.slice(begin, end - begin)
+                    part = found.slice(begin, end - begin)
                     yield Piece(split.epoch, partition, lower, upper, split.schema, part)
 
 
@@ -178,4 +181,25 @@ def missing(client: Client, what: Survey, splits: Sequence[KafkaSplit]) -> tuple
             low, end = lows.get(piece.partition, piece.lower), ends.get(piece.partition, piece.upper)
             if (error := outrun(what, piece.partition, piece.lower, piece.upper, low=low, end=end)) is not None:
                 return split.epoch, error
+    return None
+
+
+def beyond(
+    client: Client, settings: Settings, group: str, what: Survey, splits: Sequence[KafkaSplit]
+) -> tuple[int, TidegaugeError] | None:
+    """Return the first epoch of which a message has a time that the connector raises for, and the error; or None.
+
+    The broker tells where the first such message of a partition is; as a rule there is none, and nothing is read.
+    """
+    places = {piece.partition: cluster.split(piece.partition) for split in splits for piece in split.ranges}
+    firsts = cluster.offsets(client, places.values(), _BEYOND, servers=what.servers)
+    for split in sorted(splits, key=lambda split: split.epoch):
+        for piece in split.ranges:
+            if (lower := max(piece.lower, firsts.get(piece.partition, piece.upper))) >= piece.upper:
+                continue
+            for bulk in messages(settings, group, [Range(piece.partition, lower, piece.upper)], what):
+                for offset, time in zip(bulk.offsets, bulk.times, strict=True):
+                    if time >= _BEYOND:
+                        found = MessageTimeUnfit(partition=piece.partition, offset=offset, milliseconds=time)
+                        return split.epoch, found
     return None

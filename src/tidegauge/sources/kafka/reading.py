@@ -27,7 +27,7 @@ from tidegauge.kafka.settings import Settings, Value
 from tidegauge.sources.kafka.outrun import outrun
 from tidegauge.sources.kafka.probing import Survey
 
-__all__ = ["BATCH", "GULP", "QUEUE_KB", "Bulk", "Range", "messages"]
+__all__ = ["BATCH", "GULP", "QUEUE_KB", "Bulk", "Range", "headers_of", "messages"]
 
 BATCH: Final = 10_000
 """Messages in a batch, at most."""
@@ -44,6 +44,7 @@ _DOWN: Final = 5.0
 _TIME: Final = itemgetter(1)
 _FIRST: Final = 256
 _WAIT: Final = 0.02
+_SHOWN: Final = 100
 
 _EOF, _OUT_OF_RANGE, _TOO_LARGE = -191, frozenset({1, -140}), 10
 _LIMIT: Final = "receive.message.max.bytes"
@@ -79,8 +80,8 @@ class Range:
 class Bulk:
     """Some messages, by columns; those of one partition are in order.
 
-    runs: the partition of so many messages that follow each other. times: milliseconds since 1970, negative where
-    there is none. headers: empty unless they are wanted.
+    runs: the partition of so many messages that follow each other. times: milliseconds since 1970, -1 where there is
+    none. headers: empty unless they are wanted; of a message whose headers the client cannot show, why it cannot.
     """
 
     runs: list[tuple[str, int]] = field(default_factory=list)
@@ -102,7 +103,26 @@ class Bulk:
         self.keys += map(kind.key, good)
         self.times += map(_TIME, map(kind.timestamp, good))
         if headers:
-            self.headers += map(kind.headers, good)
+            self.headers += headers_of(good)
+
+
+def headers_of(messages: Sequence[Any]) -> list[Any]:
+    """Return the headers of messages, each asked once; where a name is no text, what is wrong with it.
+
+    For such a one the client raises and returns at once, which `map` notices; what it returns must never be seen, nor
+    would it raise a second time: both can end the process.
+    """
+    found: list[Any] = []
+    rest = iter(messages)
+    while len(found) < len(messages):
+        try:
+            found.extend(map(type(messages[0]).headers, rest))  # what came before an error stays
+        except SystemError as error:
+            cause = error.__cause__
+            if not isinstance(cause, UnicodeDecodeError):
+                raise
+            found.append(f"the name of a header is not UTF-8: {cause.object[:_SHOWN]!r}")
+    return found
 
 
 def messages(

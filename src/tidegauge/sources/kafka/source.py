@@ -37,7 +37,7 @@ from tidegauge.sources.kafka.acknowledging import commit
 from tidegauge.sources.kafka.admitting import Listing
 from tidegauge.sources.kafka.columns import joined, keys_of
 from tidegauge.sources.kafka.decoding import Decoder
-from tidegauge.sources.kafka.framing import Piece, bulk_of, frame, missing, received
+from tidegauge.sources.kafka.framing import Piece, beyond, bulk_of, frame, missing, received
 from tidegauge.sources.kafka.planning import KafkaSplit, begun, overtaken, planned
 from tidegauge.sources.kafka.probing import Survey, survey
 from tidegauge.sources.kafka.reading import Range, messages
@@ -269,9 +269,11 @@ class KafkaSource:
         return received(batches, splits)
 
     def missing(self, splits: Sequence[KafkaSplit]) -> tuple[int, TidegaugeError] | None:
-        """Return the first epoch of which the broker lacks a message, and the error; or None."""
+        """Return the first epoch of which the broker lacks a message, or has one that Spark cannot read; or None."""
+        what = self._survey()
         with admin(self.connection) as client:
-            return missing(client, self._survey(), splits)
+            found = missing(client, what, splits)
+            return found or beyond(client, self.connection, self._group, what, splits)
 
     def acknowledge(self, frontier: Frontier) -> None:
         """Commit the offsets for the group, without joining it. All that it raises is transient."""
