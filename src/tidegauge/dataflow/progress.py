@@ -80,6 +80,7 @@ class Subgraph:
         self.watched: list[tuple[Port, FrontierView]] = []
         self.doors: dict[Address, Callable[[Any], None]] = {address: self.receive}
         self.tracker: Tracker
+        self._views: dict[int, list[FrontierView]] = {}
         self._published: list[Change] = []
         self._outgoing: list[Change] = []
         self._others = tuple(peer for peer in range(runtime.peers) if peer != runtime.index)
@@ -137,15 +138,24 @@ class Subgraph:
         """
         self._take_arrived()
         self._propagate()
-        graph, implications = self.tracker.graph, self.tracker.implications
+        graph = self.tracker.graph
         for output, view in self.watched:
-            view.show(implications[graph.source(*output)])
+            self._views.setdefault(graph.source(*output), []).append(view)
         for number, child in self.blueprint.nodes():
             if isinstance(child, Subgraph):
                 child.begin()
             elif isinstance(child, Operator):
                 for port, inlet in enumerate(child.inputs):
-                    inlet.frontier.show(implications[graph.target(number, port)])
+                    self._views[graph.target(number, port)] = [inlet.frontier]
+        for location in self._views:
+            self._show(location)
+
+    def _show(self, location: int) -> None:
+        """Let those who look at a location see its frontier: the whole of it, at one instant."""
+        if (views := self._views.get(location)) is not None:
+            frontier = self.tracker.implications[location].elements()
+            for view in views:
+                view.show(frontier)
 
     def attach(
         self, *, targets: tuple[int, ...], sources: tuple[int, ...], edges: tuple[tuple[int, ...], ...]
@@ -234,6 +244,7 @@ class Subgraph:
         graph = self.tracker.graph
         moved, outputs = self.tracker.propagate()
         for location, changes in moved.items():
+            self._show(location)
             if not graph.is_target[location]:
                 continue
             number = graph.node[location]

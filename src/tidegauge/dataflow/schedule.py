@@ -88,7 +88,7 @@ class Activations:
 
     def collect(self) -> None:
         """Mark all that is due."""
-        while self._foreign:
+        for _ in range(len(self._foreign)):  # a thread that wakes again and again does not keep it here
             self._foreign.popleft().deliver()
         if self._timers:
             now = self._monotonic()

@@ -1,4 +1,8 @@
-"""A frontier to look at, never to change.
+"""A frontier to look at, never to change, from any thread.
+
+What is shown is a value: when a whole batch of updates has been applied, the frontier that came of it takes the place
+of the one before by one assignment. So whoever looks, at whatever instant, sees a frontier that was true, and never
+one that is beyond a later one. The mutable antichains behind it change one time after another; nobody is shown them.
 
 Invariant: until its dataflow is complete and running it says that everything is still possible.
 
@@ -13,14 +17,13 @@ from __future__ import annotations
 from typing import Any
 
 from tidegauge.dataflow.frontier.antichain import Antichain
-from tidegauge.dataflow.frontier.outstanding import Outstanding, mutable_antichain
 from tidegauge.dataflow.order import Order
 
 __all__ = ["FrontierView"]
 
 
 class FrontierView:
-    """A frontier to look at, never to change: that of an operator's input, or of a probe.
+    """A frontier to look at, never to change: that of an operator's input, or of a probe. From any thread.
 
     Until its dataflow is complete and running it says that everything is still possible.
 
@@ -30,36 +33,39 @@ class FrontierView:
     ((0,), True, False)
     """
 
-    __slots__ = ("_order", "_seen")
+    __slots__ = ("_order", "_shown")
 
     def __init__(self, order: Order[Any]) -> None:
         self._order = order
-        self._seen: Outstanding[Any] = mutable_antichain(order)
-        self._seen.update([(order.minimum, 1)])
+        self._shown: tuple[Any, ...] = (order.minimum,)
 
-    def show(self, seen: Outstanding[Any]) -> None:
-        """Look at `seen` from now on."""
-        self._seen = seen
+    def show(self, frontier: tuple[Any, ...]) -> None:
+        """Show these elements, of which none is at or before another, in sort order, from now on."""
+        self._shown = frontier
 
     def less_equal(self, time: Any) -> bool:
         """Whether something at `time` may still come: completeness of `time` is `not less_equal(time)`."""
-        return self._seen.less_equal(time)
+        less_equal, shown = self._order.less_equal, self._shown
+        if len(shown) == 1:  # a generator would cost more than the comparison
+            return less_equal(shown[0], time)
+        return any(less_equal(x, time) for x in shown)
 
     def less_than(self, time: Any) -> bool:
         """Whether something strictly before `time` may still come."""
-        return self._seen.less_than(time)
+        less_equal = self._order.less_equal
+        return any(x != time and less_equal(x, time) for x in self._shown)
 
     def is_empty(self) -> bool:
         """Whether nothing more will ever come."""
-        return self._seen.is_empty()
+        return not self._shown
 
     def elements(self) -> tuple[Any, ...]:
         """Return the frontier's elements in sort order."""
-        return self._seen.elements()
+        return self._shown
 
     def antichain(self) -> Antichain[Any]:
         """Return the frontier as a value that stays as it is."""
-        return Antichain(self.elements(), self._order)
+        return Antichain(self._shown, self._order)
 
     def __repr__(self) -> str:
-        return f"FrontierView({list(self.elements())!r})"
+        return f"FrontierView({list(self._shown)!r})"
