@@ -231,7 +231,8 @@ def test_a_block_is_bounded_whatever_the_length_of_a_record() -> None:
         ("a map<string,map<string,date>>", '{"k": {"d": "2024-02-29"}}', [("k", [("d", date(2024, 2, 29))])]),
         ("a map<string,array<double>>", '{"k": [1, 2.5, null]}', [("k", [1.0, 2.5, None])]),
         ("a struct<m:map<string,int>,x:int>", '{"m": {"k": 1}, "x": 2}', {"m": [("k", 1)], "x": 2}),
-        ("a map<string,int>", '{"k": 1, "k": 2}', [("k", 2)]),
+        ("a map<string,int>", '{"k": 1, "K": 2}', [("k", 1), ("K", 2)]),
+        ("a map<string,double>", '{"k": 1e-999999999999999999999}', [("k", 0.0)]),
     ],
 )
 def test_every_type_is_read(read: Any, ddl: str, value: str, found: Any) -> None:

@@ -21,15 +21,17 @@ Arrow, which it crashes.)
 
 What is read how: integers and decimals must fit their column without loss; an integer is fine in a double column;
 timestamps and dates are ISO 8601 strings (no zone is UTC); binary is base64, as in Spark; unknown members are
-ignored; a declared member twice in one object is a bad record, an unknown one is not looked at; in a map the last of
-equal keys counts.
+ignored, whatever they hold (see `members`); what is twice in one object, a column, a declared member of a struct or a
+key of a map, makes a bad record: no value is lost without a word.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, BinaryIO, Final
 
 import numpy as np
@@ -42,9 +44,9 @@ from tidegauge.sources.ddl import as_schema, to_ddl
 from tidegauge.sources.formats.boundaries import Boundaries, Ints
 from tidegauge.sources.formats.convert import converted, from_base64, may_overflow, overflows
 from tidegauge.sources.formats.decimals import beyond_in_json, suspects
-from tidegauge.sources.formats.gather import Outcome, Reading, Refused, gather
+from tidegauge.sources.formats.gather import Outcome, Refused, gather
 from tidegauge.sources.formats.infer import infer_json
-from tidegauge.sources.formats.maps import entries_for_maps
+from tidegauge.sources.formats.members import may_be_spared, only_columns, too_big
 from tidegauge.sources.formats.messages import Messages, OnBadMessage, Part, in_chunks, present
 from tidegauge.sources.formats.names import as_table
 from tidegauge.sources.formats.nested import contains
@@ -69,6 +71,7 @@ _OPEN, _CLOSE = ord("{"), ord("}")
 _NOT_AN_OBJECT: Final = "not one JSON object"
 _MESSAGE: Final = 300
 _KIND: Final = re.compile(r"^Column\(/(?P<path>.*)\) changed from (?P<expected>\S+) to (?P<found>\S+)")
+_TWICE: Final = re.compile(r"^Column\(/(?P<path>.*)\) was specified twice")
 _ROW: Final = re.compile(r" in row (\d+)$")
 
 
@@ -218,10 +221,17 @@ class _Reader:
         lines = records.lines(sound)
         entries = Lines.joined([rewritten[i] for i in sound.tolist()]) if rewritten else None
 
-        def reading(plain: pa.Schema) -> Reading:
-            return lambda i, j: self._read(lines, entries, i, j, plain)
+        @lru_cache(maxsize=1)
+        def spared() -> Lines:
+            return self._spared(records, sound, lines)
 
-        return gather(records, sound, [reading(self.quick), reading(self.careful)], self.schema)
+        def quick(i: int, j: int) -> Outcome:
+            return self._read(lines, lines, entries, i, j, self.quick)
+
+        def careful(i: int, j: int) -> Outcome:
+            return self._read(lines, spared(), entries, i, j, self.careful)
+
+        return gather(records, sound, [quick, careful], self.schema)
 
     def _mark_beyond(self, records: Records) -> None:
         """Mark what must not be read as a decimal."""
@@ -244,15 +254,25 @@ class _Reader:
         if len(self.maps):
             for i in records.sound().tolist():
                 try:
-                    lines[i] = entries_for_maps(records.raw(i), self.maps)
+                    lines[i] = only_columns(records.raw(i), self.maps)
                 except ValueError as error:
-                    records.wrong[i] = f"not valid JSON: {_cut(str(error))}"
+                    records.wrong[i] = _cut(str(error))
         return lines
 
-    def _read(self, lines: Lines, entries: Lines | None, i: int, j: int, plain: pa.Schema) -> Outcome:
+    def _spared(self, records: Records, sound: Ints, lines: Lines) -> Lines:
+        """Return the lines without the members that are no columns, where Arrow may refuse those."""
+        written: dict[int, bytes] = {}
+        for i in sound.tolist() if may_be_spared(records.data) else ():
+            if may_be_spared(line := records.raw(i)):
+                # What is no JSON is left to Arrow.
+                with suppress(ValueError):
+                    written[i] = only_columns(line, self.careful)
+        return Lines.joined([written.get(i) or records.raw(i) for i in sound.tolist()]) if written else lines
+
+    def _read(self, lines: Lines, spared: Lines, entries: Lines | None, i: int, j: int, plain: pa.Schema) -> Outcome:
         found: dict[str, Any] = {}
         if len(plain):
-            found |= _columns(lines.between(i, j), plain, rows=j - i)
+            found |= _columns(spared.between(i, j), plain, rows=j - i)
         if entries is not None:
             found |= _columns(entries.between(i, j), self.entries, rows=j - i)
         arrays, problems, kept = [], [], np.ones(j - i, np.bool_)
@@ -262,7 +282,7 @@ class _Reader:
             if column.name in self.numbers:
                 large = overflows(array, infinite=False)
                 for k in np.flatnonzero(overflows(array, infinite=True)).tolist():
-                    large[k] |= not _says_so(lines, i + k)
+                    large[k] |= too_big(bytes(lines.between(i + k, i + k + 1)), column)
                 if large.any():
                     kept &= ~large
                     problems.append((np.flatnonzero(large), f"column {column.name}: a number too big for its type"))
@@ -294,16 +314,13 @@ def _columns(text: memoryview, schema: pa.Schema, *, rows: int) -> dict[str, Any
     }
 
 
-def _says_so(lines: Lines, i: int) -> bool:
-    """Whether a line calls a number infinite: where none does, one that is infinite was too big."""
-    return b"Inf" in bytes(lines.between(i, i + 1))
-
-
 def _in_words(message: str) -> str:
     message = _ROW.sub("", message.removeprefix("JSON parse error: "))
     if mixed := _KIND.match(message):
         path, expected, found = (mixed[name].replace("_", " ") for name in ("path", "expected", "found"))
         return _cut(f"column {path}: expected a {expected}, found a {found}")
+    if twice := _TWICE.match(message):
+        return _cut(f"column {twice['path']}: it is there twice")
     return _cut(message)
 
 
