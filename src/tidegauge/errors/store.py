@@ -33,6 +33,7 @@ __all__ = [
     "StoreDriverMissing",
     "StoreFailed",
     "StoreNotWritable",
+    "StoreReplaced",
     "StoreTooNew",
     "StoreUnreachable",
     "UnsupportedType",
@@ -298,4 +299,16 @@ class OutputBelowSince(TidegaugeError):
     )
     remedy = (
         "give the output another path: it is then written anew from all of the source, beginning at epoch {since}"
+    )
+
+
+class StoreReplaced(TidegaugeError):
+    """A store's file that was moved, removed or restored while this process had it open."""
+
+    code = "TG-0250"
+    what = "the store {url} is no longer the file that this process has open: {detail}"
+    cause = "the file or its folder was moved, removed, or restored from a backup, while a driver was running"
+    remedy = (
+        "stop every driver of this store, see which file is the right one, and put it at the path together with its "
+        "own -wal and -shm, or with none; then start again. This process has written nothing since"
     )

@@ -27,6 +27,7 @@ from tidegauge.remap.store.address import File
 from tidegauge.remap.store.damage import beheaded, examine
 from tidegauge.remap.store.schema import store_layout
 from tidegauge.remap.store.sending import Parcel
+from tidegauge.remap.store.storefile import Kept, StoreFile
 
 __all__ = ["PATIENCE", "Sqlite"]
 
@@ -60,12 +61,22 @@ class Sqlite:
             raise StoreNotWritable(url=shown, detail=f"{path} is a folder")
         if beheaded(path):
             raise self._damaged("it does not begin as a SQLite file does")
+        file = StoreFile(path, url=shown)
+
+        def kept(*arguments: Any, **settings: Any) -> Kept:
+            connection = Kept(*arguments, **settings)
+            connection.file = file
+            return connection
+
         waits: dict[str, Any] = {} if "timeout" in self.address.url.query else {"timeout": PATIENCE}
         try:
-            engine = create_engine(self.address.url, connect_args=waits, hide_parameters=True)
+            engine = create_engine(self.address.url, connect_args={**waits, "factory": kept}, hide_parameters=True)
         except (SQLAlchemyError, ValueError, TypeError):
             raise InvalidStoreUrl(url=shown, detail="a part of it has no meaning") from None
+        event.listen(engine, "do_connect", lambda *_: file.before())
         event.listen(engine, "connect", _prepare)
+        event.listen(engine, "connect", lambda *_: file.opened())
+        event.listen(engine, "close", lambda *_: file.closed())
         event.listen(engine, "begin", _begin)
         return engine
 
@@ -130,3 +141,4 @@ def _begin(connection: Connection) -> None:
     writes = connection.get_execution_options().get(_WRITES, False)
     driver: Any = connection.connection.driver_connection
     driver.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+    driver.file.check(driver, writes=writes)
