@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tidegauge.dataflow import OperatorContext, Worker
+from tidegauge.dataflow import Antichain, DeterministicCluster, OperatorContext, Probe, Scope, Stream, Worker
 from tidegauge.errors.dataflow import OperatorFailed, WorkerBroken
 
 
@@ -88,6 +88,102 @@ def test_an_operator_that_raises_at_any_point_leaves_all_frontiers_where_they_we
     holders = [holder for holder in worker.explain_stuck() if holder.path == path]
     assert {(holder.kind, holder.time) for holder in holders} == {("input", 0)}
     assert "raised Ebb" in str(holders[0])
+
+
+def raising_at(time: int, on: int = 0) -> Any:
+    """An operator that holds nothing, passes batches on, and raises on one worker when its frontier is at a time."""
+
+    def build(context: OperatorContext) -> Any:
+        context.capabilities[0].drop()
+
+        def step(feed: Any, output: Any) -> None:
+            for message, batch in feed.drain():
+                output.give(message, batch)
+            if context.index == on and not feed.frontier.less_than(time):
+                raise Ebb("at time", time)
+
+        return step
+
+    return build
+
+
+def raised(cluster: DeterministicCluster) -> OperatorFailed:
+    while not cluster.idle:
+        try:
+            cluster.step()
+        except OperatorFailed as failed:
+            return failed
+    raise AssertionError("nothing was raised")
+
+
+def as_it_is(scope: Scope, stream: Stream[Any], build: Any) -> Stream[Any]:
+    return stream.unary("fragile", build)
+
+
+def in_a_region(scope: Scope, stream: Stream[Any], build: Any) -> Stream[Any]:
+    with scope.region("inside") as inside, inside.region("further") as further:
+        left = stream.enter(inside).enter(further).unary("fragile", build).leave()
+        return left.leave()
+
+
+def in_a_loop(scope: Scope, stream: Stream[Any], build: Any) -> Stream[Any]:
+    with scope.iterative("inside") as inside:
+        handle, again = inside.loop_variable(1)
+        turned = stream.enter(inside).concat(again)
+        handle.connect(turned.filter(lambda n: n > 0).map(lambda n: n - 1))
+        return turned.leave().unary("fragile", build)
+
+
+@pytest.mark.parametrize("place", [as_it_is, in_a_region, in_a_loop])
+@pytest.mark.parametrize("peers", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(3))
+def test_what_raised_while_it_held_nothing_keeps_its_output_where_it_was(place: Any, peers: int, seed: int) -> None:
+    cluster = DeterministicCluster(peers=peers, seed=seed)
+    feeds, probes, beside = [], [], []
+    for worker in cluster.workers:
+        with worker.dataflow("flow") as scope:
+            feed, stream = scope.input("input")
+            result = place(scope, stream, raising_at(3))
+            probes += [result.probe(), result.map(lambda batch: batch).exchange(lambda n, _: [(0, n)]).probe()]
+            beside.append(stream.probe())
+        feeds.append(feed)
+    cluster.settle()
+    for feed in feeds:
+        feed.advance_to(3)
+    assert isinstance(raised(cluster).__cause__, Ebb)
+    seen = [probe.frontier() for probe in probes]
+    for feed in feeds:
+        if seed == 2:
+            feed.send(2)
+        feed.close()
+    while not cluster.idle:
+        cluster.step()
+        now = [probe.frontier() for probe in probes]
+        assert all(earlier <= later for earlier, later in zip(seen, now, strict=True)), "a frontier went back"
+        seen = now
+    assert set(seen) == {Antichain([3])}, "nothing downstream completes"
+    assert all(probe.done() for probe in beside)
+    assert all(worker.dataflows for worker in cluster.workers)
+    for worker in cluster.workers:
+        named = [holder for holder in worker.explain_stuck() if holder.path.endswith("fragile")]
+        assert named
+        assert all("raised Ebb" in str(holder) for holder in named)
+
+
+def test_what_is_known_to_be_over_when_an_operator_raises_stays_over_and_it_is_named(worker: Worker) -> None:
+    probes: list[Probe] = []
+    with worker.dataflow("flow") as scope:
+        feed, stream = scope.input("input")
+        probes.append(stream.unary("fragile", raising_at(99)).probe())
+        stream.sink("last", lambda context: lambda feed: bool(feed.frontier.is_empty() and 1 // 0))
+    feed.close()
+    drained_until_fault(worker)
+    drained_until_fault(worker)
+    assert probes[0].done()
+    assert [str(holder) for holder in worker.explain_stuck()] == [
+        "flow/fragile: it raised Ebb: ('at time', 99), and is not run again",
+        "flow/last: it raised ZeroDivisionError: integer division or modulo by zero, and is not run again",
+    ]
 
 
 def test_a_sink_that_raises_at_the_very_end_keeps_its_dataflow_alive(worker: Worker) -> None:

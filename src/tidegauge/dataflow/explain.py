@@ -4,10 +4,14 @@ A frontier is held back by the capabilities and the waiting batches from which i
 precedes, at times that some path carries to an element of the frontier. `holders` finds them all, and for each the
 probes that it holds back, with the operators on the way.
 
+An operator that raised is a holder in any case, even where it held nothing: its outputs are kept where they were.
+
 Invariant: while a probe is not done and nothing is left to run, some holder names it.
 
 >>> print(Holder("shop/sink", "input", 0, 3, 2))
 shop/sink: 2 batches at 3 waiting at input 0
+>>> print(Holder("shop/sink", "output", 0, 3, 0, "it raised KeyError: 'tea'"))
+shop/sink: output 0 kept at 3 (it raised KeyError: 'tea')
 >>> print(Holder("shop/orders", "output", 0, 3, 1, before=(("shop/orders", "shop/map", "shop/count"),)))
 shop/orders: 1 capability at 3 held on output 0, before the probe of shop/count via shop/map
 """
@@ -22,7 +26,6 @@ from typing import TypeAlias
 from tidegauge.dataflow.invocation import Operator
 from tidegauge.dataflow.order import Time, advance
 from tidegauge.dataflow.progress import Subgraph
-from tidegauge.errors.base import brief
 
 __all__ = ["Holder", "holders"]
 
@@ -34,8 +37,10 @@ _SHOWN = 3
 class Holder:
     """Capabilities held on an output, or batches that wait at an input, of an operator or of a nested scope.
 
-    kind: "output" or "input". count: on all workers together. note: what is known of why, or "". before: for each
-    probe that it holds back the paths of the operators and scopes on the way, from the holder to what is probed.
+    kind: "output", "input", or "operator" for one that raised and keeps nothing back, for it has no output, or all
+    had come. count: on all workers together, 0 for an output that is kept where it was. note: what is known of why,
+    or "". before: for each probe that it holds back the paths of the operators and scopes on the way, from the holder
+    to what is probed.
     """
 
     path: str
@@ -52,9 +57,14 @@ class Holder:
         )
         what = one if self.count == 1 else many
         note = f" ({self.note})" if self.note else ""
+        if self.kind == "operator":
+            return f"{self.path}: {self.note}, and is not run again"
         held = "".join(map(_shown, self.before[:_SHOWN]))
         more = f" and {len(self.before) - _SHOWN} more probes" if len(self.before) > _SHOWN else ""
-        return f"{self.path}: {self.count} {what} at {self.time!r} {how} {self.kind} {self.port}{note}{held}{more}"
+        where = f"{self.count} {what} at {self.time!r} {how} {self.kind} {self.port}"
+        if not self.count:
+            where = f"{self.kind} {self.port} kept at {self.time!r}"
+        return f"{self.path}: {where}{note}{held}{more}"
 
 
 def _shown(way: tuple[str, ...]) -> str:
@@ -94,18 +104,24 @@ class _Walk:
             if isinstance(child, Subgraph)
             for holder in self.holders(child)
         ]
-        for location, time, count in graph.tracker.holders():
+        named: set[int] = set()
+        for location, time, total in graph.tracker.holders():
+            count = total - (time in graph.keeper.at.get(location, ()))
             number, kind, port = graph.tracker.graph.describe(location)
             child = graph.children[number]
             if isinstance(child, Operator):
-                note = _note(child, kind, port, graph.runtime.peers)
+                note = graph.keeper.why.get(number) or _note(child, kind, port, graph.runtime.peers)
             elif isinstance(child, Subgraph) and kind == "input":
                 note = "on their way into the scope"
             elif isinstance(child, Subgraph) and not any(_is_in(child.path, holder.path) for holder in within):
                 note = "by what is within the scope and has not been counted yet"
             else:  # the world outside, or what the holders within a scope say better
                 continue
+            named.add(number)
             yield Holder(child.path, kind, port, time, count, note, tuple(self._before((graph, location), time)))
+        for number, child in graph.blueprint.nodes():
+            if isinstance(child, Operator) and child.fault is not None and number not in named:
+                yield Holder(child.path, "operator", 0, None, 0, graph.keeper.why[number])
         yield from within
 
     def _before(self, place: _Place, time: Time) -> Iterator[tuple[str, ...]]:
@@ -154,9 +170,7 @@ def _is_in(scope: str, path: str) -> bool:
 
 
 def _note(operator: Operator, kind: str, port: int, peers: int) -> str:
-    """Return what is known of why an operator holds something."""
-    if operator.fault is not None:
-        return f"it raised {brief(operator.fault)}"
+    """Return what is known of why an operator that has not failed holds something."""
     if kind == "output":
         if operator.unpublished:
             return "changes of its capabilities wait for it to run: activate it"

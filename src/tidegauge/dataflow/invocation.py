@@ -178,6 +178,16 @@ class Operator:
         """Whether changes of capabilities wait for the operator to run."""
         return self.fault is None and any(output.account.changes for output in self.outputs)
 
+    def untaken(self, port: int) -> Iterator[Time]:
+        """Yield the times that what waits at the inputs may cause on an output. What was drained by the invocation
+        that raised is counted as if it waited.
+        """
+        for inlet in self.inputs:
+            for summary in inlet.origin.connection.get(port, ()):
+                waiting = {time for stamp, _ in inlet.queue.messages for time in stamp}
+                results = (advance(self.order, time, summary) for time in waiting.union(inlet.consumed))
+                yield from (time for time in results if time is not None)
+
     def run(self) -> list[Change]:
         """Invoke the operator and return all that it did; nothing, and `fault` is set, when it raised."""
         if self.fault is not None:

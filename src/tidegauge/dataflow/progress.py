@@ -18,13 +18,16 @@ what came from them is applied like this worker's own. What a nested scope publi
 before it was applied there, so every worker's copy publishes it too. An operator has a copy on every worker and so
 begins with as many capabilities as there are workers; a nested scope's are counted within it already.
 
+The outputs of an operator that raised are kept where they are (`kept`): on all workers, and so are the outputs of the
+scopes around it that they lead to, before anything else is applied.
+
 Batches on their way out are counted neither by the tracker here nor in what is implied for the outputs: the outer
 scope counts them itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import Any, Final
@@ -33,12 +36,14 @@ from tidegauge.dataflow.blueprint import Blueprint, Node, seen_from_outside
 from tidegauge.dataflow.channel import Ingress, Tee
 from tidegauge.dataflow.frontier import FrontierView, mutable_antichain
 from tidegauge.dataflow.invocation import Operator
+from tidegauge.dataflow.kept import Keeper, Kept, Place
 from tidegauge.dataflow.log import Log, Pointstamp
 from tidegauge.dataflow.mailbox import Address
 from tidegauge.dataflow.order import Refinement, Time
 from tidegauge.dataflow.reachability import Change, Tracker
-from tidegauge.dataflow.schedule import Runtime, Schedulable
+from tidegauge.dataflow.schedule import Runtime
 from tidegauge.dataflow.topology import Port, Shape
+from tidegauge.errors.base import brief
 
 __all__ = ["Slot", "Subgraph"]
 
@@ -54,17 +59,20 @@ class Slot:
         """Run the node in this step, and so all scopes around it."""
         self.graph.mark(self.number)
 
+    def keep(self, outputs: Mapping[int, Collection[Time]], why: str, *, tell: bool) -> None:
+        """Keep outputs of the node at these times. tell: at the peers as well."""
+        self.graph.keep(self.number, outputs, why, tell=tell)
+
 
 class Subgraph:
     """A scope: under construction by its blueprint, and running once `seal` was called.
 
     children: the blueprint's nodes by number. place: its own place in the scope around it, or in the worker.
     incomplete: whether anything is outstanding. doors: where letters from peers are handed in, here and within.
+    keeper: what is kept of operators that failed, here or at a peer.
     """
 
-    def __init__(
-        self, path: str, address: Address, refinement: Refinement, place: Schedulable, runtime: Runtime
-    ) -> None:
+    def __init__(self, path: str, address: Address, refinement: Refinement, place: Place, runtime: Runtime) -> None:
         self.path: Final = path
         self.address: Final = address
         self.order: Final = refinement.order
@@ -80,6 +88,7 @@ class Subgraph:
         self.watched: list[tuple[Port, FrontierView]] = []
         self.doors: dict[Address, Callable[[Any], None]] = {address: self.receive}
         self.tracker: Tracker
+        self.keeper: Keeper
         self._views: dict[int, list[FrontierView]] = {}
         self._published: list[Change] = []
         self._outgoing: list[Change] = []
@@ -117,6 +126,7 @@ class Subgraph:
         self._within = tuple(graph.targets_of(0, port) for port in range(len(self.entrances)))
         self._implied = tuple(mutable_antichain(self.refinement.outer) for _ in self.exits)
         self.tracker = Tracker(graph)
+        self.keeper = Keeper(self.tracker, self.refinement)
         for number, child in self.blueprint.nodes():
             inputs, outputs = child.shape.inputs, child.shape.outputs
             child.attach(
@@ -198,7 +208,7 @@ class Subgraph:
         upward = self._apply(received)
         upward.extend((self._sources[port], time, delta) for port, time, delta in self._propagate())
         self._run_active()
-        if self._published or self._heap:
+        if self._published or self._heap or self.tracker.buffered:
             self.runtime.activations.soon(self.place)
         if self._outgoing:
             for peer in self._others:
@@ -280,6 +290,8 @@ class Subgraph:
                 self.publish(self._logged(child, log))
             if child.incomplete:
                 self._unfinished.add(number)
+                if isinstance(child, Operator) and child.fault is not None and number not in self.keeper.why:
+                    self._fail(number, child.fault)
             else:
                 self._unfinished.discard(number)
         self._current = -1
@@ -303,10 +315,43 @@ class Subgraph:
             child = self.children[number]
             yield Pointstamp("" if child is None else child.path, kind, port, time, delta)
 
-    def receive(self, changes: list[Change]) -> None:
-        """Take what a peer published; it is applied in the next turn."""
-        self._published.extend(changes)
+    def receive(self, letter: list[Change] | Kept) -> None:
+        """Take what a peer published, to be applied in the next turn; or keep what has failed there."""
+        if isinstance(letter, Kept):
+            self._keep_outputs(letter, tell=False)
+        else:
+            self._published.extend(letter)
         self.place.mark()
+
+    def _fail(self, number: int, fault: BaseException) -> None:
+        """Keep all outputs of an operator where they are."""
+        graph, implications = self.tracker.graph, self.tracker.implications
+        ports = range(graph.shapes[number].outputs)
+        outputs = {port: implications[graph.source(number, port)].elements() for port in ports}
+        self.keep(number, outputs, f"it raised {brief(fault)}", tell=True)
+
+    def keep(self, number: int, outputs: Mapping[int, Collection[Time]], why: str, *, tell: bool) -> None:
+        """Keep outputs of a node at these times, for good. tell: the peers as well, ahead of what they hear later."""
+        if tell:
+            letter = Kept(number, outputs, f"{why} on worker {self.runtime.index}")
+            for peer in self._others:
+                self.runtime.post(peer, self.address, letter)
+        self._keep_outputs(Kept(number, outputs, why), tell=tell)
+
+    def _keep_outputs(self, node: Kept, *, tell: bool) -> None:
+        leading = self.keeper.keep(node, lambda port: self._staying(node.number, port))
+        if leading:
+            self.place.keep(leading, node.why, tell=tell)
+
+    def _staying(self, number: int, port: int) -> set[Time]:
+        """Return the times at which an output of a node that failed here is kept by what the node holds and has not
+        taken. Of what is held on an output, peers may give up their part.
+        """
+        child = self.children[number]
+        if not isinstance(child, Operator) or child.fault is None:
+            return set()
+        held = None if self._others else self.tracker.pointstamps.get(self.tracker.graph.source(number, port))
+        return {*child.untaken(port), *(() if held is None else held.elements())}
 
     def publish(self, changes: list[Change]) -> None:
         """Take the whole of what one invocation did here: for the peers as well."""

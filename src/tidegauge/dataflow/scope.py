@@ -33,6 +33,7 @@ from tidegauge.dataflow.build import OperatorContext
 from tidegauge.dataflow.capability import Capability
 from tidegauge.dataflow.channel import Egress, Ingress, Receiver, Tee
 from tidegauge.dataflow.invocation import OperatorOutput
+from tidegauge.dataflow.kept import Place
 from tidegauge.dataflow.mailbox import Address
 from tidegauge.dataflow.operators import elementwise, generic
 from tidegauge.dataflow.operators.capture import EventSource, replay
@@ -47,7 +48,7 @@ from tidegauge.dataflow.operators.input import (
 )
 from tidegauge.dataflow.order import INT, Order, Refinement, Summary, Time, product, same
 from tidegauge.dataflow.progress import Slot, Subgraph
-from tidegauge.dataflow.schedule import Runtime, Schedulable
+from tidegauge.dataflow.schedule import Runtime
 from tidegauge.dataflow.stream import Stream
 from tidegauge.dataflow.topology import Port
 from tidegauge.errors.dataflow import InvalidGraph
@@ -65,7 +66,7 @@ class Scope:
         path: str,
         address: Address,
         refinement: Refinement,
-        place: Schedulable,
+        place: Place,
         runtime: Runtime,
         finish: Callable[[Subgraph], None],
         *,

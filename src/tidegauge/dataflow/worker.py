@@ -20,7 +20,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -31,7 +31,7 @@ from tidegauge.dataflow.draw import Drawing, draw
 from tidegauge.dataflow.explain import Holder, holders
 from tidegauge.dataflow.log import Log, LogEvent
 from tidegauge.dataflow.mailbox import Address, Mail
-from tidegauge.dataflow.order import INT, Order, same
+from tidegauge.dataflow.order import INT, Order, Time, same
 from tidegauge.dataflow.progress import Subgraph
 from tidegauge.dataflow.schedule import Activations, Runtime
 from tidegauge.dataflow.scope import Scope
@@ -57,6 +57,9 @@ class _Place:
     def mark(self) -> None:
         """Run the dataflow in this step."""
         self.active.add(self.name)
+
+    def keep(self, outputs: Mapping[int, Collection[Time]], why: str, *, tell: bool) -> None:
+        """A dataflow has no outputs."""
 
 
 class Worker:
