@@ -91,6 +91,10 @@ class Under:
         """Signal the process, as `kill` does."""
         self.process.terminate()
 
+    def hang_up(self) -> None:
+        """Signal the process, as the system does when its terminal is closed."""
+        self.process.send_signal(signal.SIGHUP)
+
     def ended(self, seconds: float = 60.0) -> int:
         return self.process.wait(timeout=seconds)
 
@@ -124,12 +128,12 @@ class Shop:
     def catch_up(self) -> None:
         self.flow.run(until="caught-up", engine="local")
 
-    def start(self, *arguments: str) -> Under:
-        """Start a command that goes on beside the test."""
+    def start(self, *arguments: str, through: tuple[str, ...] = ()) -> Under:
+        """Start a command that goes on beside the test, `through` another that starts it, such as nohup."""
         log = self.root / f"log{len(self.started)}"
         with log.open("wb") as err:
             process = subprocess.Popen(
-                self.command(*arguments),
+                [*through, *self.command(*arguments)],
                 cwd=self.root,
                 env=self.environment(),
                 stdin=subprocess.DEVNULL,

@@ -43,7 +43,7 @@ def test_status_as_json(open_shop: Shop) -> None:
         "sources": [
             {
                 "name": "orders",
-                "state": "running",
+                "state": "idle",
                 "unit": "bytes",
                 "partitions": 1,
                 "bound": 6 * LINE,
@@ -79,7 +79,7 @@ def test_status_for_people(open_shop: Shop) -> None:
     assert "shop  not running" in done.out
     assert "3 of 3 epochs published" in done.out
     text = [line.split() for line in done.out.splitlines()]
-    assert ["orders", "running", "1", "144", "bytes", "144", "bytes", "0", "bytes"] in text
+    assert ["orders", "idle", "1", "144", "bytes", "144", "bytes", "0", "bytes"] in text
     assert [line[:7] for line in text if line[:1] == ["slow"]] == [
         ["slow", "live", "orders", "3", "0", "epochs", "6"]
     ]

@@ -79,7 +79,7 @@ def test_as_a_new_incarnation(shop: Path, command: Command) -> None:
     assert json.loads(refused.stdout) == {"source": "numbers", "incarnation": 1, "began_at": 1, "gaps": []}
     run(shop)
     [source] = json.loads(command("status", "--json").stdout)["sources"]
-    assert (source["state"], source["incarnation"], source["lost"], source["bound"]) == ("running", 1, 0, 2)
+    assert (source["state"], source["incarnation"], source["lost"], source["bound"]) == ("idle", 1, 0, 2)
     assert "numbers: incarnation 1 of its upstream" in command("status").stdout
     again = command("resume", "numbers", "--new-incarnation")
     assert (again.exit_code, again.stderr.partition(":")[0]) == (1, "TG-0557")
@@ -112,7 +112,7 @@ def test_as_before(shop: Path, command: Command) -> None:
     kept.rename(shop / "topic")
     assert "goes on with the next run: as before" in command("resume", "numbers").stdout
     run(shop)
-    assert json.loads(command("status", "--json").stdout)["sources"][0]["state"] == "running"
+    assert json.loads(command("status", "--json").stdout)["sources"][0]["state"] == "idle"
 
 
 def test_bad_usage(command: Command) -> None:

@@ -48,7 +48,7 @@ def test_run_of_a_pattern_that_matches_nothing_says_that_it_waits(shop: Shop) ->
     assert f"waiting: no file matches '{shop.root}/in/*.jsonl'" in shop("status", "shop.py").out
 
 
-@pytest.mark.parametrize("signalled", [Under.interrupt, Under.terminate])
+@pytest.mark.parametrize("signalled", [Under.interrupt, Under.terminate, Under.hang_up])
 def test_the_first_interrupt_finishes_the_epoch_under_way(signalled: Callable[[Under], None], shop: Shop) -> None:
     shop.write(1)
     shop.catch_up()
@@ -76,6 +76,41 @@ def test_an_idle_flow_stops_at_the_first_interrupt(shop: Shop) -> None:
     run.interrupt()
     assert run.ended() == 0
     assert run.err().endswith("shop: stopped; epoch 0 is the last published\n")
+
+
+def test_a_process_that_was_started_to_ignore_hang_ups_ignores_them(shop: Shop) -> None:
+    shop.write(1)
+    run = shop.start("run", "shop.py", "--engine", "local", through=("nohup",))
+    run.says("published epoch 0")
+    run.hang_up()
+    shop.write(2)
+    run.says("published epoch 1")
+    run.interrupt()
+    assert run.ended() == 0
+
+
+def test_a_run_that_is_stopped_with_a_failed_source_says_so_by_its_exit_code(shop: Shop) -> None:
+    text = (shop.root / "shop.py").read_text()
+    more = "flow.sink('b', flow.source('b', tg.GeneratorSource(rate=9, columns='n long')), tg.ParquetSink('b'))"
+    (shop.root / "shop.py").write_text(f"{text}\n{more}\n")
+    shop.write(1)
+    assert shop(*CATCH_UP).code == 0
+    (shop.root / "in" / "1.jsonl").write_text("no more\n")
+    run = shop.start("run", "shop.py", "--engine", "local")
+    run.says("source orders: failed")
+    run.interrupt()
+    assert run.ended() == 1
+    assert "TG-0320: " in run.err()
+
+
+def test_an_exception_that_is_none_of_ours_is_not_called_a_newer_versions(shop: Shop) -> None:
+    text = (shop.root / "shop.py").read_text()
+    (shop.root / "shop.py").write_text(f"{text}\nobject.__setattr__(flow.sources['orders'], 'format', None)\n")
+    shop.write(1)
+    done = shop(*CATCH_UP)
+    assert done.code == 1
+    assert "TG-0002: AttributeError: " in done.err
+    assert "newer version" not in done.err
 
 
 def stopped_twice(shop: Shop, run: Under) -> None:

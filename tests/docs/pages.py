@@ -40,7 +40,7 @@ _VARIABLE = (
     (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?(\+00:00|Z)?"), "TIME"),
     (re.compile(r"\b\d\d:\d\d:\d\d\b"), "TIME"),
     (re.compile(r"\b[0-9a-f]{32}\b"), "ID"),
-    (re.compile(r"\b[0-9a-f]{16}\b"), "FILE"),
+    (re.compile(r"\b[0-9a-f]{16}\b"), "FINGERPRINT"),
     (re.compile(r"\b[\w-]+ on [\w.-]+, process \d+"), "SOMEBODY"),
     (re.compile(r"\b\d+\.\d kB"), "SIZE"),
     (re.compile(r"\s+"), " "),

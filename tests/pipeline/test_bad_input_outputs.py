@@ -7,18 +7,21 @@ import random
 import resource
 import subprocess
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.pipeline.badinput import begin, finish, lines, numbers, report, rows, source, states, two, write
-from tests.pipeline.simulation import World
+from tests.pipeline.badinput import LINE, begin, finish, lines, numbers, report, rows, source, states, two, write
+from tests.pipeline.simulation import Recorder, World
 
 import tidegauge as tg
 from tidegauge.errors.command import OutputHasFailed
 from tidegauge.errors.engine import SchemaUnknown
 from tidegauge.errors.flow import BatchFunctionFailed
 from tidegauge.errors.running import JobGaveUp
+from tidegauge.errors.sinks import TableWentBack
 from tidegauge.remap.store import EXPIRY
 
 
@@ -242,8 +245,9 @@ def test_a_table_that_cannot_be_written_is_tried_again_then_stops_the_flow(tmp_p
     write(path, lines(2))
     disk.refuse()
     run = begin(world)
-    with pytest.raises(JobGaveUp, match=r"Read-only file system|Permission denied"):
+    with pytest.raises(JobGaveUp, match=r"Read-only file system|Permission denied") as gave_up:
         run.catch_up()
+    assert "what keeps it from running did not pass: the user that runs the flow has no perm" in str(gave_up.value)
     assert run.runner.board.outputs["a"].state == "stalled"
     run.abandon()
     assert visible(world) == [1]
@@ -251,6 +255,50 @@ def test_a_table_that_cannot_be_written_is_tried_again_then_stops_the_flow(tmp_p
     disk.allow()
     finish(world)
     assert visible(world) == [1, 2]
+
+
+def test_a_folder_that_is_removed_under_a_running_flow_is_not_called_another_drivers_commit(tmp_path: Path) -> None:
+    world = World(tmp_path, two)
+    path = write(tmp_path / "a" / "1.jsonl", lines(1))
+    run = begin(world)
+    try:
+        run.catch_up()
+        write(path, lines(2))
+        (tmp_path / "lake" / "a").rename(tmp_path / "lake" / "moved")
+        with pytest.raises(TableWentBack, match="held the epochs of 'two:a' before 1, and now holds those before 0"):
+            run.catch_up()
+    finally:
+        run.abandon()
+    finish(world)
+    assert visible(world) == [1, 2], "what the table lacked was read once more"
+
+
+@dataclass
+class Broken(Recorder):
+    """A source whose reading raises what nobody expects."""
+
+    witness: Callable[[Any], None] = lambda _frontier: None
+
+    def read(self, split: Any, on_bad_record: Any) -> Any:
+        raise KeyError("tide")
+
+
+def test_an_exception_of_a_format_is_not_called_a_full_disk(tmp_path: Path) -> None:
+    def broken(world: World) -> tg.Dataflow:
+        flow = tg.Dataflow("two", store=world.store)
+        flow.sink(
+            "a",
+            flow.source("a", Broken(tg.FileSource(str(tmp_path / "a" / "*"), format=tg.Json(LINE)))),
+            tg.DeltaSink(str(tmp_path / "lake" / "a")),
+        )
+        return flow
+
+    write(tmp_path / "a" / "1.jsonl", lines(1))
+    run = begin(World(tmp_path, broken))
+    with pytest.raises(JobGaveUp, match=r"TG-0513, reading source 'a' at .* KeyError: 'tide'") as gave_up:
+        run.catch_up()
+    run.abandon()
+    assert "disk" not in str(gave_up.value)
 
 
 def test_a_table_that_can_be_written_again_in_time_is_no_reason_to_stop(tmp_path: Path, disk: Disk) -> None:

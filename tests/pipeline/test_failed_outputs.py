@@ -286,9 +286,7 @@ def test_a_sink_that_was_added_and_has_not_run_is_planned(
     assert states(found.outputs) == {"a": "live", "b": "live", "late": "planned"}
     late = next(output for output in found.outputs if output.name == "late")
     assert (late.upper, late.lag, late.rows, late.error) == (0, 1, 0, None)
-    assert states(found.sources) == {"a": "running", "b": "starting"} | (
-        {"c": "starting"} if make is with_late else {}
-    )
+    assert states(found.sources) == {"a": "idle", "b": "starting"} | ({"c": "starting"} if make is with_late else {})
     assert not (tmp_path / "lake" / "late").exists(), "looking makes nothing"
     with pytest.raises(tg.TidegaugeError, match="TG-06"):
         tg.read_arrow(flow, "late")

@@ -167,7 +167,7 @@ def test_what_fails_ends_where_it_fails_and_all_else_is_as_if_nothing_had(
 ) -> None:
     whole, line, function = undisturbed["whole"], undisturbed["bad line"], undisturbed["bad function"]
     assert sizes(whole.rows) == {"orders": 360, "loud": 360, "prices": 400, "rows": 500}
-    assert {state for state, _code in whole.states.values()} == {"running", "sealed", "live"}
+    assert {state for state, _code in whole.states.values()} == {"idle", "sealed", "live"}
 
     assert sizes(line.rows) == {
         **sizes(whole.rows),

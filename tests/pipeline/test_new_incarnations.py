@@ -89,7 +89,7 @@ def test_it_begins_at_the_next_epoch_with_all_that_the_new_upstream_has(tmp_path
         {"numbers": 1},
     ]
     [status] = tg.status(flow).sources
-    assert (status.state, status.incarnation, status.bound, status.published, status.lag) == ("running", 1, 3, 3, 0)
+    assert (status.state, status.incarnation, status.bound, status.published, status.lag) == ("idle", 1, 3, 3, 0)
     ranges = [[(s.partition, s.lower, s.upper) for s in tg.explain(flow, e).slices] for e in range(4)]
     assert ranges == [[("p0", 0, 3), ("p1", 0, 1)], [("p0", 3, 4)], [("p0", 0, 2)], [("p0", 2, 3)]]
 
@@ -172,7 +172,7 @@ def test_what_an_output_lacks_of_the_old_upstream_is_not_given_up_in_silence(tmp
     run(mended)
     assert rows(mended, "all") == [(0, 1), (0, 2), (0, 3), (0, 10), (1, 4), (1, 5), (2, 7), (2, 8)]
     assert rows(mended, "some") == [(0, 1), (0, 2), (0, 3), (0, 10), (2, 7), (2, 8)]
-    assert [(s.state, s.incarnation, s.lost) for s in tg.status(mended).sources] == [("running", 1, 2)]
+    assert [(s.state, s.incarnation, s.lost) for s in tg.status(mended).sources] == [("idle", 1, 2)]
     assert [gap.size for gap in tg.explain(mended, 1).gaps] == [2]
     assert tg.explain(mended, 0).gaps == tg.explain(mended, 2).gaps == ()
 

@@ -49,7 +49,7 @@ flow.sink("parquet", orders, tg.ParquetSink(f"{HERE}/lake/parquet"))
 DRIVER = """
 import contextlib, functools, signal, sys, threading
 import tidegauge as tg
-from tidegauge.cli.app import main
+from tidegauge.cli import main
 from tidegauge.remap.store.connect import Database
 from tidegauge.sinks import persist
 from tidegauge.sinks.deltalog import DeltaLog

@@ -5,6 +5,15 @@ thing to do, on the error stream; with `--json` it is an object on the output st
 unless `--debug` asks for it.
 """
 
-from tidegauge.cli.app import main
+import sys
 
 __all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line. What it stands on takes a second to load, and may be interrupted as all else."""
+    try:
+        from tidegauge.cli.app import app
+    except KeyboardInterrupt:
+        sys.exit("Stopped before anything was done.")
+    sys.exit(app())

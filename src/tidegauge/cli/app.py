@@ -23,14 +23,14 @@ from tidegauge.cli import locate as places
 from tidegauge.cli import show
 from tidegauge.cli.load import load_flow, parse_target
 from tidegauge.cli.run import Progress, make_engine, run_flow
-from tidegauge.errors.base import TidegaugeError, UnknownError, brief
+from tidegauge.errors.base import TidegaugeError, Unexpected, brief
 from tidegauge.pipeline import compact as compaction
 from tidegauge.pipeline import inspect
 from tidegauge.pipeline import locate as locating
 from tidegauge.pipeline import resume as resuming
 from tidegauge.pipeline import trace as tracing
 
-__all__ = ["app", "main"]
+__all__ = ["app"]
 
 app = typer.Typer(
     name="tidegauge",
@@ -63,7 +63,7 @@ def _errors(*, debug: bool, as_json: bool = False) -> Iterator[None]:
     except Exception as raised:
         if debug:
             raise
-        error = raised if isinstance(raised, TidegaugeError) else UnknownError(message=brief(raised))
+        error = raised if isinstance(raised, TidegaugeError) else Unexpected(message=brief(raised))
         if as_json:
             print(json.dumps({"error": show.error_json(error)}))
         Console(stderr=True).print(show.error_text(error), soft_wrap=True)
@@ -266,8 +266,3 @@ def trace(
             _print(places.trace_json(found))
         else:
             _show(places.trace_view(found, asked))
-
-
-def main() -> None:
-    """Run the command line."""
-    sys.exit(app())

@@ -43,6 +43,7 @@ COLOURS = {
     "running": "green",
     "live": "green",
     "sealed": "blue",
+    "idle": "blue",
     "starting": "yellow",
     "planned": "yellow",
     "catching_up": "yellow",

@@ -5,8 +5,8 @@ Invariant: a code is never reused and never changes its meaning.
 >>> error = UnknownError(message="the tide went out")
 >>> print(error)
 TG-0001: the tide went out
-  likely cause: it was written by a newer version, or it has no class of its own
-  what to do:   run again with --debug and report what it prints
+  likely cause: a newer version wrote it
+  what to do:   look at it with that version
 >>> TidegaugeError.decode(error.encode()).code
 'TG-0001'
 
@@ -20,7 +20,18 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final
 
-__all__ = ["CODES", "Definite", "TidegaugeError", "Transient", "UnknownError", "brief", "nearest", "quoted"]
+__all__ = [
+    "CODES",
+    "Definite",
+    "TidegaugeError",
+    "Transient",
+    "Unexpected",
+    "UnknownError",
+    "brief",
+    "cause_of",
+    "nearest",
+    "quoted",
+]
 
 CODES: Final[dict[str, type[TidegaugeError]]] = {}
 """Every error class by its code."""
@@ -34,6 +45,17 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     """
     found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return found[0] if found else None
+
+
+def cause_of(error: BaseException) -> str:
+    """Return the likely cause of an error, to be quoted within another one.
+
+    >>> cause_of(UnknownError(message="the tide went out")), cause_of(OSError(28, "No space left on device"))
+    ('a newer version wrote it', 'No space left on device')
+    """
+    if isinstance(error, TidegaugeError):
+        return error.likely_cause
+    return (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
 
 
 def quoted(names: Iterable[str]) -> str:
@@ -148,9 +170,18 @@ class Definite(TidegaugeError):
 
 
 class UnknownError(TidegaugeError):
-    """An error that this version has no class for."""
+    """A stored error whose code this version does not know."""
 
     code = "TG-0001"
     what = "{message}"
-    cause = "it was written by a newer version, or it has no class of its own"
-    remedy = "run again with --debug and report what it prints"
+    cause = "a newer version wrote it"
+    remedy = "look at it with that version"
+
+
+class Unexpected(TidegaugeError):
+    """An exception that is none of ours."""
+
+    code = "TG-0002"
+    what = "{message}"
+    cause = "a bug, or trouble of this machine that has no code yet"
+    remedy = "run again with --debug and report what it prints; starting again is safe"

@@ -18,6 +18,8 @@ __all__ = [
     "ReadFailed",
     "RecordUnparsable",
     "SchemaUnknown",
+    "SinkBroke",
+    "SourceBroke",
     "StorageFailed",
     "TransformFailed",
     "UnsupportedType",
@@ -65,6 +67,24 @@ class ReadFailed(Transient):
     what = "reading source {source!r} at {place} failed: {detail}"
     cause = "a disk, a network or a service that does not answer, or a missing permission"
     remedy = "restore access to the source; the job is run again by itself"
+
+
+class SourceBroke(Transient):
+    """A source or its format raised what is neither ours nor the operating system's."""
+
+    code = "TG-0513"
+    what = "reading source {source!r} at {place} raised an exception: {detail}"
+    cause = "a bug in the source or its format, or a record that it was not made for"
+    remedy = "run again with --debug and report the record and what is printed; nothing of the epoch is committed"
+
+
+class SinkBroke(Transient):
+    """A sink raised what is neither ours nor the operating system's, while rows were staged."""
+
+    code = "TG-0514"
+    what = "staging the rows of output {output!r} raised an exception: {detail}"
+    cause = "a bug in the sink, or rows that it was not made for"
+    remedy = "run again with --debug and report the rows and what is printed; nothing of the epoch is committed"
 
 
 class JavaMissing(TidegaugeError):

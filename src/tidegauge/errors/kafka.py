@@ -109,8 +109,8 @@ class BrokerForbids(Transient):
     what = "the Kafka broker at {servers} does not allow us to {doing}: {detail}"
     cause = "the user of this connection lacks a permission (an ACL)"
     remedy = (
-        "allow that; a source needs READ and DESCRIBE on its topics and READ on its group; a flow that runs tries "
-        "again by itself"
+        "allow that; a source needs READ and DESCRIBE on its topics and READ on its group, a sink WRITE and DESCRIBE "
+        "on its topic and its progress topic and on its transactional id; a flow that runs tries again by itself"
     )
 
 

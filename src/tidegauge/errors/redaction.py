@@ -8,8 +8,8 @@ setting within the text gives away. An error in which there is nothing to hide p
 'cannot reach db with ***, nor postgresql://ada:***@db/shop'
 >>> hide.text("password='hunter2' token: hunter2 secret=hunter2")
 "password='***' token: *** secret=***"
->>> from tidegauge.errors.base import UnknownError
->>> print(hide.error(UnknownError(message="ValueError: p@ss")).summary)
+>>> from tidegauge.errors.base import Unexpected
+>>> print(hide.error(Unexpected(message="ValueError: p@ss")).summary)
 ValueError: ***
 """
 
@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
-from tidegauge.errors.base import TidegaugeError, UnknownError, brief
+from tidegauge.errors.base import TidegaugeError, Unexpected, brief
 
 __all__ = ["Redaction"]
 
@@ -56,11 +56,11 @@ class Redaction:
     def error(self, error: _E) -> _E | TidegaugeError:
         """Return the error, or one of the same code that quotes no secret, and has no cause that would.
 
-        One that is not ours, and quotes a secret, becomes an `UnknownError`.
+        One that is not ours, and quotes a secret, becomes `Unexpected`.
         """
         if any(self.text(said := str(link)) != said for link in _chain(error)):
             if not isinstance(error, TidegaugeError):
-                return UnknownError(message=self.text(brief(error)))
+                return Unexpected(message=self.text(brief(error)))
             encoded = error.encode()
             return TidegaugeError.decode({**encoded, "evidence": self.data(encoded["evidence"])})
         return error

@@ -22,7 +22,7 @@ class JobGaveUp(TidegaugeError):
 
     code = "TG-0550"
     what = "the job for the epochs {first} to {last} failed {attempts} times; the last time: {detail}"
-    cause = "what keeps it from running did not pass: a full disk, an engine that dies, too little memory"
+    cause = "what keeps it from running did not pass: {cause}"
     remedy = "put that right and start again: nothing of these epochs is visible, and the next run goes on with them"
 
 
@@ -31,7 +31,7 @@ class OutputNotWritable(TidegaugeError):
 
     code = "TG-0551"
     what = "the table of output {output!r} could not be committed to in {attempts} attempts; the last time: {detail}"
-    cause = "the disk is full, the folder is not writable, or the storage cannot be reached"
+    cause = "what keeps it from being committed did not pass: {cause}"
     remedy = "put that right and start again: the flow goes on at the epoch that it could not commit"
 
 
@@ -57,7 +57,9 @@ class UpstreamRecreated(Definite):
     """What is upstream now is not what was bound."""
 
     code = "TG-0554"
-    what = "the upstream of source {source!r} is {found!r}, and what is bound is of {known!r}"
+    what = (
+        "source {source!r} now points at another upstream: found {found!r}, and the timeline was built from {known!r}"
+    )
     cause = "it was removed and made anew, or the source was changed to read another one under the same name"
     remedy = (
         "to read the new upstream from its beginning as a new incarnation: tidegauge resume FLOW {source} "

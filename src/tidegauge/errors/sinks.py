@@ -27,6 +27,7 @@ __all__ = [
     "TableSchemaChanged",
     "TableUnavailable",
     "TableUpperMismatch",
+    "TableWentBack",
     "UnsupportedColumn",
     "UnsupportedLocation",
     "UnsupportedTable",
@@ -94,6 +95,18 @@ class TableUpperMismatch(TidegaugeError):
     what = "the table {table} holds epochs of {output!r} up to {actual} (exclusive); a commit expected {expected}"
     cause = "another driver of this flow committed in between"
     remedy = "stop the other driver; this one goes on from what the table holds when it starts again"
+
+
+class TableWentBack(TidegaugeError):
+    """The table holds less than it did: nothing was changed."""
+
+    code = "TG-0435"
+    what = "the table {table} held the epochs of {output!r} before {expected}, and now holds those before {actual}"
+    cause = "it was removed, moved away, or put back to an older state while the flow ran"
+    remedy = (
+        "bring it back as it was and start again; or start again without it: the next run reads what it lacks once "
+        "more, as far as upstream still has it"
+    )
 
 
 class TableOfAnotherIncarnation(Definite):

@@ -1,8 +1,8 @@
 """The board: what a running flow knows of itself, for people. Nothing decides by it.
 
 Invariant: states are those of the design, the same words everywhere. Sources: starting, running, stalled, failed,
-sealed. Outputs: planned (before their first run), catching_up, live, stalled, failed. No state is claimed before it
-is known: an output is live once it holds what is published.
+sealed; idle while nobody drives the flow. Outputs: planned (before their first run), catching_up, live, stalled,
+failed. No state is claimed before it is known: an output is live once it holds what is published.
 
 Lag in seconds is how old the newest look at upstream is of which everything is published by now: "the tables show all
 that was upstream `lag` seconds ago".
@@ -30,7 +30,7 @@ from tidegauge.sinks.persist import Committed, OutputFailed
 
 __all__ = ["Board", "OutputState", "OutputStatus", "SourceState", "SourceStatus"]
 
-SourceState = Literal["starting", "running", "stalled", "failed", "sealed"]
+SourceState = Literal["starting", "running", "idle", "stalled", "failed", "sealed"]
 OutputState = Literal["planned", "catching_up", "live", "stalled", "failed"]
 
 

@@ -187,14 +187,16 @@ def status(flow: Dataflow, *, env: Env | None = None) -> FlowReport:
         upper=loaded.flow.upper,
         published=loaded.flow.published,
         minted_at=newest[0].minted_at if newest else None,
-        sources=tuple(_source(flow, name, loaded, gaps, env) for name in flow.sources),
+        sources=tuple(_source(flow, name, loaded, gaps, env, driven=bool(holder)) for name in flow.sources),
         outputs=tuple(_output(flow, name, loaded) for name in flow.outputs),
         since=loaded.flow.since,
         holds=holds,
     )
 
 
-def _source(flow: Dataflow, name: str, loaded: Loaded, gaps: Sequence[Gap], env: Env) -> SourceReport:
+def _source(
+    flow: Dataflow, name: str, loaded: Loaded, gaps: Sequence[Gap], env: Env, *, driven: bool
+) -> SourceReport:
     source = flow.sources[name]
     if name not in loaded.sources:  # new in the flow, which has not run since
         return SourceReport(name, "starting", source.unit, 0, 0, 0, 0, "", None)
@@ -202,8 +204,9 @@ def _source(flow: Dataflow, name: str, loaded: Loaded, gaps: Sequence[Gap], env:
     bound = found.table.frontier
     upper = loaded.flow.published if found.failure is None else min(loaded.flow.published, found.failure[0])
     end, note, error = bound, "", None if found.failure is None else found.failure[1]
-    state: SourceState = "failed" if error is not None else "sealed" if bound.sealed else "running"
-    if state == "running":
+    healthy: SourceState = "running" if driven else "idle"
+    state: SourceState = "failed" if error is not None else "sealed" if bound.sealed else healthy
+    if state == healthy:
         try:
             known = Bound(
                 frontier=bound,

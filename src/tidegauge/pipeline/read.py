@@ -11,7 +11,7 @@ nothing for the newest published epoch.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -22,9 +22,11 @@ import pyarrow.compute as pc
 from tidegauge.env import Env
 from tidegauge.errors.base import brief
 from tidegauge.errors.command import NotPublished, OutputHasFailed, OutputIsBehind, RowsUnreadable
-from tidegauge.errors.flow import InvalidArgument, UnknownName
+from tidegauge.errors.flow import InvalidArgument, NeedsSpark, UnknownName
 from tidegauge.errors.store import EpochBelowSince
+from tidegauge.pipeline.engine import LocalEngine
 from tidegauge.pipeline.flow import Dataflow
+from tidegauge.pipeline.functions import with_epoch
 from tidegauge.pipeline.inspect import holds, opened, table_of
 from tidegauge.remap.store import Loaded, Store
 
@@ -97,6 +99,19 @@ def _check_held(loaded: Loaded, output: str, source: str, table_upper: int, epoc
     raise OutputIsBehind(output=output, upper=held, as_of=epoch)
 
 
+def _columns(flow: Dataflow, output: str, loaded: Loaded) -> pa.Schema:
+    """Return the columns of a published output that holds no row yet, and so has no table.
+
+    They are `_epoch` alone where nobody knows the source's columns yet, or only Spark knows what the steps make of
+    them.
+    """
+    plan = flow.outputs[output]
+    found = flow.sources[plan.source].schema or loaded.sources[plan.source].schema
+    with suppress(NeedsSpark):
+        return with_epoch(pa.schema([])) if found is None else LocalEngine(threads=0).schema(plan, found)
+    return with_epoch(pa.schema([]))
+
+
 def view_of(flow: Dataflow, output: str, as_of: AsOf) -> View:
     """Return the files of an output as of an epoch or a time. Raises what `read_arrow` raises."""
     if output not in flow.outputs:
@@ -111,9 +126,7 @@ def view_of(flow: Dataflow, output: str, as_of: AsOf) -> View:
     held = holds(loaded, source, table.upper)
     epoch = min(loaded.flow.published, held) - 1 if named is None else named
     _check_held(loaded, output, source, table.upper, epoch)
-    schema = table.schema
-    if schema is None:
-        raise NotPublished(as_of=f"a row of {output}", published=loaded.flow.published)
+    schema = table.schema or _columns(flow, output, loaded)
     with reading(output):  # a file that another program has rewritten is asked for its epochs
         files = [file for file in table.files() if file.first_epoch <= epoch]
     return View(epoch, table.uris(files), schema)

@@ -22,7 +22,7 @@ from tidegauge.errors.dataflow import OperatorFailed
 from tidegauge.errors.flow import EmptyFlow, InvalidArgument
 from tidegauge.errors.redaction import Redaction
 from tidegauge.errors.running import SpanConflict
-from tidegauge.errors.sinks import TableUpperMismatch
+from tidegauge.errors.sinks import TableUpperMismatch, TableWentBack
 from tidegauge.pipeline.board import Board
 from tidegauge.pipeline.job import Engine
 from tidegauge.pipeline.opening import opened, register
@@ -40,6 +40,8 @@ __all__ = ["Outcome", "Runner", "at_once", "run", "threads"]
 
 RENEW_EVERY = 5.0
 """Seconds between two renewals of the lease."""
+
+_TO_END = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +168,8 @@ class Runner:
             error = failed.__cause__
             if isinstance(error, TableUpperMismatch | SpanConflict) and self._was_overtaken(error):
                 self._anew = True  # not before the commits under way are over: opening looks at the tables
+            elif isinstance(error, TableUpperMismatch) and error.evidence["actual"] < error.evidence["expected"]:
+                raise TableWentBack(**error.evidence) from error.__cause__
             elif isinstance(error, TidegaugeError):
                 raise error from error.__cause__
             else:
@@ -233,7 +237,7 @@ class Runner:
                     self.board.stop()
                 self.step(park=0.2)
             self._tell_upstream()
-        if why != "stopped" and self.board.errors:
+        if self.board.errors:
             raise self.board.errors[0]
         return Outcome(self.flow.name, self.board.published, why)
 
@@ -285,7 +289,10 @@ def _renewing(lease: Lease) -> Iterator[list[Exception]]:
 
 @contextmanager
 def _interruptible(runner: Runner) -> Iterator[None]:
-    """Make the first SIGINT or SIGTERM stop the runner after what is under way; a second one interrupts at once."""
+    """Make the first signal to end stop the runner after what is under way; a second one interrupts at once.
+
+    A signal that the process was started to ignore stays ignored, as SIGHUP is under nohup.
+    """
 
     def interrupted(_number: int, _frame: FrameType | None) -> None:
         if runner.stopping:
@@ -296,7 +303,9 @@ def _interruptible(runner: Runner) -> Iterator[None]:
         yield
         return
     before: Mapping[int, Any] = {
-        number: signal.signal(number, interrupted) for number in (signal.SIGINT, signal.SIGTERM)
+        number: signal.signal(number, interrupted)
+        for number in _TO_END
+        if signal.getsignal(number) is not signal.SIG_IGN
     }
     try:
         yield

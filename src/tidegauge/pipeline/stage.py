@@ -30,7 +30,7 @@ from typing import Final, Protocol
 
 from tidegauge.dataflow import OperatorBuilder, OperatorContext, OperatorInput, OperatorOutput, Stream
 from tidegauge.env import Env
-from tidegauge.errors.base import Transient, brief
+from tidegauge.errors.base import Transient, brief, cause_of
 from tidegauge.errors.running import JobGaveUp
 from tidegauge.pipeline.apart import Group, Groups, needs
 from tidegauge.pipeline.failures import OutputFailures
@@ -291,7 +291,11 @@ class _Stage:
         trouble = self.groups.trouble(group)
         if trouble.counted >= ATTEMPTS:
             raise JobGaveUp(
-                first=need.lower, last=need.upper - 1, attempts=trouble.counted, detail=brief(error)
+                first=need.lower,
+                last=need.upper - 1,
+                attempts=trouble.counted,
+                detail=brief(error),
+                cause=cause_of(error),
             ) from error
         self.setup.watcher.retrying(waiting, source, error, trouble.attempt)
 

@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from tidegauge.errors.base import TidegaugeError
-from tidegauge.errors.engine import ReadFailed, RecordUnparsable, StorageFailed
+from tidegauge.errors.engine import ReadFailed, RecordUnparsable, SinkBroke, SourceBroke, StorageFailed
 from tidegauge.pipeline.functions import apply, conform, said, without_epoch
 from tidegauge.pipeline.job import Failure, MapBatches
 from tidegauge.pipeline.report import Report
@@ -185,7 +185,8 @@ def _decoded(read: Reading, report: Report) -> Iterator[tuple[Channel, int, pa.R
         except TidegaugeError as error:
             report.failures.append(Failure(read.name, None, split.epoch, error))
         except Exception as error:  # noqa: BLE001 - whatever a source lets through stops that source, not the engine
-            failed = ReadFailed(source=read.name, place=_place(split), detail=said(error))
+            kind = ReadFailed if isinstance(error, OSError) else SourceBroke
+            failed = kind(source=read.name, place=_place(split), detail=said(error))
             report.failures.append(Failure(read.name, None, split.epoch, failed))
         else:
             report.records[read.name] += bad.count
@@ -350,9 +351,15 @@ class Writer:
         except TidegaugeError as error:
             self._fail(epoch, error)
         except Exception as error:  # noqa: BLE001 - whatever a sink lets through stops that output, not the engine
-            path = getattr(error, "filename", None) or self.plan.sink.describe().get("path") or "its table"
-            self._fail(epoch, StorageFailed(output=self.plan.name, path=str(path), detail=said(error)))
+            self._fail(epoch, self._failed(error))
         return None
+
+    def _failed(self, error: Exception) -> StorageFailed | SinkBroke:
+        """Return what an exception of the sink means: trouble of the storage, or of the sink itself."""
+        if not isinstance(error, OSError):
+            return SinkBroke(output=self.plan.name, detail=said(error))
+        path = error.filename or self.plan.sink.describe().get("path") or "its table"
+        return StorageFailed(output=self.plan.name, path=str(path), detail=said(error))
 
     def _fail(self, epoch: int, error: TidegaugeError) -> None:
         self.report.failures.append(Failure(self.plan.source, self.plan.name, epoch, error))

@@ -33,7 +33,7 @@ import pyarrow as pa
 
 from tidegauge.dataflow import Capability, OperatorBuilder, OperatorContext, OperatorInput, OperatorOutput, Stream
 from tidegauge.env import Env, Spawn
-from tidegauge.errors.base import Definite, TidegaugeError, Transient, brief
+from tidegauge.errors.base import Definite, TidegaugeError, Transient, brief, cause_of
 from tidegauge.errors.running import OutputNotWritable, SpanConflict
 from tidegauge.sinks.backlog import Backlog
 from tidegauge.sinks.protocol import StagedFile, Table
@@ -230,8 +230,9 @@ class _Persist:
         except (OSError, Transient) as error:
             self.attempt += 1
             if self.attempt >= ATTEMPTS:
-                detail = brief(error)
-                raise OutputNotWritable(output=setup.output, attempts=self.attempt, detail=detail) from error
+                raise OutputNotWritable(
+                    output=setup.output, attempts=self.attempt, detail=brief(error), cause=cause_of(error)
+                ) from error
             setup.watcher.stalled(setup.output, error, self.attempt)
             self.quiet_until = setup.env.monotonic() + setup.backoff(self.attempt)
         except Definite as error:

@@ -319,6 +319,17 @@ def test_it_says_what_it_is_waiting_for(landing: Path, drive: Drive) -> None:
     assert flow.last.note == f"waiting: no file matches '{landing}/*.jsonl'"
 
 
+def test_a_name_that_is_taken_for_a_pattern_is_told_how_to_be_written(landing: Path, drive: Drive) -> None:
+    add(landing / "a[1].jsonl", lines(1))
+    flow = drive(source(landing, "a[1].jsonl"))
+    flow.tick()
+    assert flow.last.note == (
+        f"waiting: no file matches '{landing}/a[1].jsonl', but there is a file of that very name: "
+        f"write '{landing}/a[[]1].jsonl' for it"
+    )
+    assert drive(source(landing, "a[[]1].jsonl")).tick()
+
+
 def test_splits_are_cut_at_records_and_together_are_the_slice(landing: Path, drive: Drive) -> None:
     (landing / "a.jsonl").write_text(lines(*range(500)))
     flow = drive(source(landing, split_bytes=1000))

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import errno
 import fnmatch
+import glob
 import os
 import re
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-__all__ = ["Listing", "entries", "listed", "printable"]
+__all__ = ["Listing", "entries", "listed", "literally", "printable"]
 
 _MAGIC = re.compile(r"[*?\[]")
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
@@ -43,6 +44,13 @@ def printable(path: str) -> str:
     """
     shown = path.encode("utf-8", "backslashreplace").decode()
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in shown)
+
+
+def literally(pattern: str) -> str:
+    """Return a hint where a pattern is the very name of a file, whose special characters it takes for a glob."""
+    if not os.path.lexists(pattern):
+        return ""
+    return f", but there is a file of that very name: write {printable(glob.escape(pattern))!r} for it"
 
 
 def entries(folder: str) -> Iterator[os.DirEntry[str]]:

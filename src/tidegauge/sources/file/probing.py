@@ -33,7 +33,7 @@ from tidegauge.remap.binding import Bound, Detail
 from tidegauge.sources.file.columns import infer
 from tidegauge.sources.file.identity import HEAD, FileFacts, Seen, Verdict, fingerprint, judge, partition_key
 from tidegauge.sources.file.kinds import as_line, as_whole, is_whole
-from tidegauge.sources.file.listing import listed, printable
+from tidegauge.sources.file.listing import listed, literally, printable
 from tidegauge.sources.file.opening import opened, siblings
 from tidegauge.sources.formats.protocol import Format, LineFormat
 
@@ -100,7 +100,7 @@ def _candidates(pattern: str, bound: Bound, found: Survey) -> Iterator[_Candidat
     listing = listed(pattern)
     found.notes += listing.passed_over
     if not listing.files and not listing.passed_over:
-        found.notes.append(f"waiting: no file matches {printable(pattern)!r}")
+        found.notes.append(f"waiting: no file matches {printable(pattern)!r}{literally(pattern)}")
     seen: set[tuple[int, int]] = set()
     for path, status in listing.files:
         if (status.st_dev, status.st_ino) not in seen:
