@@ -237,12 +237,21 @@ def test_a_logical_type_has_its_column(decode: Any, schema: Any, value: Any, of:
         (lambda it: it, value, expected),
         (lambda it: ["null", it], value, expected),
         (lambda it: {"type": "array", "items": it}, [value, value], [expected, expected]),
+        (lambda it: {"type": "map", "values": it}, {"a": value, "b": value}, [("a", expected), ("b", expected)]),
+        (lambda it: ["null", {"type": "map", "values": ["null", it]}], {"a": value}, [("a", expected)]),
     ):
         avro = tg.Avro(record(it=wrap(schema)))
         assert avro.schema is not None
-        assert of in (avro.schema.field(0).type, getattr(avro.schema.field(0).type, "value_type", None))
-        rows, bad = decode(avro, [written(record(it=wrap(plain(schema))), {"it": wrapped})])
-        assert (rows, bad) == ([(0, {"it": shown_as})], [])
+        found = avro.schema.field(0).type
+        assert of in (found, getattr(found, "value_type", None), getattr(found, "item_type", None))
+        message = written(record(it=wrap(plain(schema))), {"it": wrapped})
+        assert decode(avro, [message]) == ([(0, {"it": shown_as})], [])
+        if "null" in wrap(schema):
+            assert decode(avro, [b"\0", message, b"\0"])[0] == [
+                (0, {"it": None}),
+                (1, {"it": shown_as}),
+                (2, {"it": None}),
+            ]
 
 
 @pytest.mark.parametrize(
@@ -256,10 +265,14 @@ def test_a_logical_type_has_its_column(decode: Any, schema: Any, value: Any, of:
 )
 def test_a_value_without_a_meaning_is_a_bad_record(decode: Any, schema: Any, value: Any) -> None:
     good = {"long": 7, "bytes": b"\x07"}[schema["type"]]
-    messages = [written(record(it=plain(schema)), {"it": each}) for each in (good, value, good)]
-    rows, bad = decode(tg.Avro(record(it=schema)), messages)
-    assert [i for i, _ in rows] == [0, 2]
-    assert [(i, text.split(":")[0]) for i, _, text in bad] == [(1, "column it")]
+    for wrap, wrapped in (
+        (lambda it: it, lambda it: it),
+        (lambda it: {"type": "map", "values": it}, lambda it: {"a": good, "b": it}),
+    ):
+        messages = [written(record(it=wrap(plain(schema))), {"it": wrapped(each)}) for each in (good, value, good)]
+        rows, bad = decode(tg.Avro(record(it=wrap(schema))), messages)
+        assert [i for i, _ in rows] == [0, 2]
+        assert [(i, text.split(":")[0]) for i, _, text in bad] == [(1, "column it")]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import contextlib
 import io
 import pickle
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -131,6 +131,49 @@ def test_a_column_that_is_there_twice_or_has_a_dot_in_its_name() -> None:
     dotted = file(pa.table({"a.b": [1], "a": [{"b": 2, "c": 3}]}))
     assert rows(dotted, parse_ddl("`a.b` long")) == [(0, {"a.b": 1})]
     assert rows(dotted, parse_ddl("a struct<c:long>")) == [(0, {"a": {"c": 3}})]
+
+
+@pytest.mark.parametrize("ddl", ["timestamp", "timestamp_ntz"])
+def test_an_int96_is_the_time_that_it_says_however_far_away(ddl: str) -> None:
+    far = [
+        datetime(1, 1, 1, tzinfo=UTC),
+        datetime(1677, 9, 20, 1, 2, 3, 4, UTC),
+        datetime(9999, 12, 31, 23, 59, 59, 999999, UTC),
+    ]
+    near = [datetime(1969, 12, 31, 23, 59, 59, 999999, UTC), datetime(2024, 2, 29, tzinfo=UTC)]
+    schema = parse_ddl(f"a {ddl}, b array<{ddl}>, c struct<x:{ddl}>")
+    for times in (far, near):
+        column = pa.array(times, pa.timestamp("us"))
+        nested = {"b": [[time] for time in column], "c": [{"x": time} for time in column]}
+        stream = file(pa.table({"a": column, **nested}), use_deprecated_int96_timestamps=True)
+        assert Parquet().infer_whole(stream) == parse_ddl(
+            "a timestamp_ntz, b array<timestamp_ntz>, c struct<x:timestamp_ntz>"
+        )
+        expected = [time.replace(tzinfo=UTC if ddl == "timestamp" else None) for time in times]
+        assert [row for _, row in rows(stream, schema)] == [
+            {"a": time, "b": [time], "c": {"x": time}} for time in expected
+        ]
+
+
+def test_a_value_that_has_no_place_is_said_with_its_row() -> None:
+    values = [*range(70_000), 2**62, 2**62, *range(10)]
+    stream = file(pa.table({"a": pa.array(values, pa.timestamp("ms"))}), row_group_size=40_000)
+    with pytest.raises(ColumnTypeMismatch, match=f"row 70000: .*out of bounds timestamp: {2**62}"):
+        rows(stream, parse_ddl("a timestamp"))
+    with pytest.raises(ColumnTypeMismatch, match=f"row 70000: .*out of bounds timestamp: {2**62}"):
+        rows(stream, parse_ddl("a timestamp"), 1, 2)
+    absent = file(pa.table({"a": [1, None, 2, None]}))
+    with pytest.raises(ColumnTypeMismatch, match="row 1 is null"):
+        rows(absent, parse_ddl("a long not null"))
+
+
+def test_what_an_int96_has_beyond_a_microsecond_is_cut_off() -> None:
+    times = pa.array([-1999, -1, 1, 1999], pa.timestamp("ns"))
+    stream = file(pa.table({"a": times}), use_deprecated_int96_timestamps=True)
+    start = datetime(1970, 1, 1, tzinfo=UTC)
+    assert [(row["a"] - start) // timedelta(microseconds=1) for _, row in rows(stream, parse_ddl("a timestamp"))] == [
+        -2, -1, 0, 1,
+    ]  # fmt: skip
 
 
 def test_columns_are_inferred_from_the_file() -> None:

@@ -173,11 +173,20 @@ def _struct(array: Any, target: Any, leaf: Leaf | None) -> tuple[Any, Mask]:
 
 
 def _map(array: Any, target: Any, leaf: Leaf | None) -> tuple[Any, Mask]:
-    entries = array.flatten()
-    items, bad = converted(entries.field(1), target.item_type, leaf)
-    offsets = _offsets(array)
-    maps = pa.MapArray.from_arrays(offsets, entries.field(0), items, type=target, mask=array.is_null())
+    keys, values, offsets = _entries(array)
+    items, bad = converted(values, target.item_type, leaf)
+    maps = pa.MapArray.from_arrays(offsets, keys, items, type=target, mask=array.is_null())
     return maps, _of_parents(bad, offsets)
+
+
+def _entries(array: Any) -> tuple[Any, Any, Any]:
+    """Return the keys and values of maps, or of lists of key and value, and where each of them begins."""
+    if not pa.types.is_map(array.type):
+        entries = array.flatten()
+        return entries.field(0), entries.field(1), _offsets(array)
+    offsets = array.offsets.to_numpy()
+    first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
+    return array.keys.slice(first, count), array.items.slice(first, count), pa.array(offsets - first, pa.int32())
 
 
 def _offsets(array: Any) -> Any:

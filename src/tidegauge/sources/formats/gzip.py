@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Final, cast
 
 from tidegauge.errors.sources import CorruptFile, SuspiciousCompression, TruncatedFile
 
-__all__ = ["FREE_BYTES", "MAX_RATIO", "gunzip"]
+__all__ = ["FREE_BYTES", "MAX_RATIO", "flaw", "gunzip"]
 
 MAX_RATIO: Final = 200
 FREE_BYTES: Final = 64 << 20
@@ -37,6 +37,25 @@ def gunzip(raw: BinaryIO, *, ratio: int = MAX_RATIO, free: int = FREE_BYTES) -> 
     than `ratio` times the compressed ones.
     """
     return cast("BinaryIO", io.BufferedReader(_Members(raw, ratio, free), 1 << 20))
+
+
+def flaw(raw: BinaryIO) -> str:
+    """Return why what is compressed cannot be read to its end, from where `raw` stands; nothing when it can.
+
+    A file that is still being written, or copied, has one: it ends in the middle of a member, or holds zeros where
+    its bytes are yet to come. So has one that was damaged, which looks the same. That a file is suspiciously small
+    for what is in it is no flaw: it will not change.
+    """
+    room = bytearray(1 << 20)
+    members = _Members(raw, MAX_RATIO, FREE_BYTES)
+    try:
+        while members.readinto(room):
+            pass
+    except (TruncatedFile, CorruptFile) as error:
+        return error.summary
+    except SuspiciousCompression:
+        return ""
+    return ""
 
 
 class _Members(io.RawIOBase):

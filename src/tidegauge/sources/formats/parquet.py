@@ -1,7 +1,8 @@
 """Parquet: a file is read once it is complete; its row groups are the pieces, its row numbers the positions.
 
-Invariant: a value is never changed by reading. A column is cast to its declared type only where every value of its
-own type has a meaning there, or where a value that has none is found and stops the file.
+Invariant: a value is never changed by reading, except that an INT96 is cut off at the microsecond. A column is cast
+to its declared type only where every value of its own type has a meaning there, or where a value that has none is
+found and stops the file, with its row.
 
 >>> import io, pyarrow.parquet as pq
 >>> file = io.BytesIO()
@@ -108,7 +109,9 @@ class Parquet:
                 return
             groups = list(range(first, last))
             for batch in file.iter_batches(BATCH_ROWS, row_groups=groups, columns=wanted, use_threads=False):
-                rows = pa.RecordBatch.from_arrays([_column(batch, column) for column in schema], schema=schema)
+                rows = pa.RecordBatch.from_arrays(
+                    [_column(batch, column, position) for column in schema], schema=schema
+                )
                 # Arrow's reader takes any bytes for text.
                 rows.validate(full=True)
                 yield Decoded(rows, _numbers(position, rows.num_rows))
@@ -120,7 +123,9 @@ def _opened(stream: BinaryIO) -> Iterator[Any]:
     """Open the file; what Arrow says of its content becomes `CorruptFile`, an error of the disk passes through."""
     stream.seek(0)
     try:
-        yield pq.ParquetFile(stream)
+        # An INT96 has no unit of its own. In nanoseconds, Arrow's default, what is before 1677 or after 2262 becomes
+        # another time without a word; in microseconds, as for Spark, it is the same column whatever the file holds.
+        yield pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
     except OSError as error:
         if error.errno is not None:
             raise
@@ -139,20 +144,37 @@ def _check(found: Any, column: pa.Field) -> None:
         )
 
 
-def _column(batch: pa.RecordBatch, column: pa.Field) -> Any:
+def _column(batch: pa.RecordBatch, column: pa.Field, position: int) -> Any:
+    """Return a column of a batch as its declared type; `position` is the number of its first row in the file."""
     i = batch.schema.get_field_index(column.name)
     found = pa.nulls(batch.num_rows, column.type) if i < 0 else batch.column(i)
     try:
         array = found if found.type == column.type else found.cast(column.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        row = position + _first_refused(found, column.type)
         raise ColumnTypeMismatch(
-            column=column.name, found=str(found.type), declared=str(column.type), detail=str(error)
+            column=column.name, found=str(found.type), declared=str(column.type), detail=f"row {row}: {error}"
         ) from error
     if not column.nullable and array.null_count:
+        row = position + array.is_null().index(pa.scalar(True)).as_py()  # noqa: FBT003 - a value
         raise ColumnTypeMismatch(
-            column=column.name, found=str(found.type), declared=f"{column.type} NOT NULL", detail="there are nulls"
+            column=column.name, found=str(found.type), declared=f"{column.type} NOT NULL", detail=f"row {row} is null"
         )
     return array
+
+
+def _first_refused(array: Any, target: Any) -> int:
+    """Return the first row that cannot be cast: rows before it can, and it cannot together with them."""
+    good, bad = 0, len(array)
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        try:
+            array.slice(good, middle - good).cast(target)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            bad = middle
+        else:
+            good = middle
+    return good
 
 
 def _numbers(first: int, count: int) -> Any:
@@ -164,5 +186,5 @@ def _nulls(position: int, count: int, schema: pa.Schema) -> Iterator[Decoded]:
     for start in range(0, count, BATCH_ROWS):
         size = min(BATCH_ROWS, count - start)
         table = pa.RecordBatch.from_arrays([pa.nulls(size) for _ in schema], names=schema.names)
-        rows = pa.RecordBatch.from_arrays([_column(table, column) for column in schema], schema=schema)
+        rows = pa.RecordBatch.from_arrays([_column(table, column, position) for column in schema], schema=schema)
         yield Decoded(rows, _numbers(position + start, size))
