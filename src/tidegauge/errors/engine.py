@@ -18,6 +18,8 @@ __all__ = [
     "ReadFailed",
     "RecordUnparsable",
     "SchemaUnknown",
+    "SessionDecidesRows",
+    "SessionNotShared",
     "SinkBroke",
     "SourceBroke",
     "StorageFailed",
@@ -157,3 +159,30 @@ class DuplicateColumn(TidegaugeError):
     what = "{where} gives two columns named {column!r}"
     cause = "tables do not tell upper from lower case in names, and have each name once"
     remedy = 'name one of them otherwise, as in "amount * 2 AS twice"'
+
+
+class SessionDecidesRows(TidegaugeError):
+    """A Spark Connect session whose settings would change an output's rows, and of which no copy can be had."""
+
+    code = "TG-0590"
+    what = "the session sets {settings}, on which an output's rows would depend, and {why}"
+    cause = "rows depend on the flow alone, so its steps run with Spark's defaults, in UTC and in ANSI mode"
+    remedy = (
+        "give the flow a session of its own, such as spark.newSession(), with "
+        "spark.sql.session.timeZone=UTC and spark.sql.ansi.enabled=true, and the others unset"
+    )
+
+
+class SessionNotShared(TidegaugeError):
+    """A function that uses DataFrames of the user's own Connect session, of which the flow runs on a copy."""
+
+    code = "TG-0591"
+    what = "transform({function}) of output {output!r} uses a DataFrame of your session: {detail}"
+    cause = (
+        "the flow runs on a copy of your Spark Connect session, because that has settings which change rows, "
+        "and Connect does not join DataFrames of two sessions"
+    )
+    remedy = (
+        "make the DataFrame in the function, from its argument: df.sparkSession.table(...); or set "
+        "spark.sql.session.timeZone=UTC and spark.sql.ansi.enabled=true in your session, and unset the others"
+    )

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,6 +36,14 @@ if TYPE_CHECKING:
 __all__ = ["AsOf", "View", "instant", "read", "read_arrow", "reading", "view_of"]
 
 AsOf: TypeAlias = int | str | datetime | None
+
+_AS_WRITTEN: Final = {
+    "datetimeRebaseMode": "CORRECTED",
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+    "mergeSchema": "false",
+}
+"""What Spark is told of the files, whatever its session says: dates are as they stand there, and none may lack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +162,8 @@ def read(spark: Any, flow: Dataflow, output: str, *, as_of: AsOf = None) -> Data
     from pyspark.sql.pandas.types import from_arrow_schema
 
     view = view_of(flow, output, as_of)
-    schema = from_arrow_schema(view.schema)
+    schema = from_arrow_schema(view.schema, prefer_timestamp_ntz=True)
     if not view.uris:
         return spark.createDataFrame([], schema)  # type: ignore[no-any-return]
-    frame = spark.read.schema(schema).parquet(*view.uris)
+    frame = spark.read.options(**_AS_WRITTEN).schema(schema).parquet(*view.uris)
     return frame.where(frame["_epoch"] <= view.epoch)  # type: ignore[no-any-return]

@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from tests.pipeline.engine import cases, reclocked, whole_flow
+from tests.pipeline.engine import cases, reclocked, unlike, whole_flow
 from tests.pipeline.engine.clusters import ROOT
 
 import tidegauge as tg
 from tidegauge.errors.kafka import ConnectorMissing
+from tidegauge.pipeline.engine.session import is_connect
 from tidegauge.sources import KafkaSource
 from tidegauge.sources.kafka.planning import KafkaSplit
 from tidegauge.sources.kafka.reading import Range
@@ -32,6 +33,10 @@ class Found:
 
     survivors: the outputs of a flow that lost an executor, where there are executors to lose. refused: the code of
     the error that names Kafka's connector, which none of them has.
+
+    On Connect: unlike: the tables of a flow on a session with other settings; uncopied: the error, code and text,
+    where such a session cannot be copied; joined: what comes of a join to a DataFrame of the user's, on such a
+    session and on one that is as it has to be.
     """
 
     cases: dict[str, dict[str, Any]]
@@ -39,6 +44,9 @@ class Found:
     reclocked: list[Any]
     survivors: whole_flow.Rows
     refused: str
+    unlike: dict[str, list[str]]
+    uncopied: list[str]
+    joined: list[str]
 
 
 def drive(url: str, folder: Path) -> Found:
@@ -62,9 +70,25 @@ def main(url: str, folder: Path) -> None:
         reclocked=sorted(reclocked.epochs_by_spark(session, reclocked.flow_in(folder / "reclocked")).items()),
         survivors=whole_flow.run_deadly(session, folder / "deadly") if url.startswith("spark://") else {},
         refused=connector_of(session),
+        **(
+            sessions(session, folder / "unlike")
+            if is_connect(session)
+            else {"unlike": {}, "uncopied": [], "joined": []}
+        ),
     )
     session.stop()
     print(json.dumps(asdict(found)))
+
+
+def sessions(session: Any, folder: Path) -> dict[str, Any]:
+    """Run flows on a Connect session as it is, and with settings that would change rows."""
+    with unlike.unlike(session):
+        found: dict[str, Any] = {"unlike": unlike.tables(session, folder / "all")}
+        refused = unlike.uncopied(session, folder / "uncopied")
+        joined = [unlike.joined(session, folder / "copied")]
+    for name, value in (("spark.sql.session.timeZone", "UTC"), ("spark.sql.ansi.enabled", "true")):
+        session.conf.set(name, value)
+    return {**found, "uncopied": refused, "joined": [*joined, unlike.joined(session, folder / "same")]}
 
 
 def connector_of(session: Any) -> str:

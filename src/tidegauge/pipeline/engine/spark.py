@@ -1,9 +1,9 @@
 """The Spark engine: each job is one pass over its sources, on the session that the user already has.
 
 Invariants. It uses DataFrames alone, so it is the same on a classic session and on Spark Connect, on one machine and
-on a cluster. A session that it was given keeps its configuration. Each split is read once, however many outputs want
-it (again only when a task is tried again, or to find out which output's expression failed). A job ends: with a
-result, or with `JobFailed`.
+on a cluster. A session that it was given keeps its configuration, and decides no row (`copied.py`). Each split is
+read once, however many outputs want it (again only when a task is tried again, or to find out which output's
+expression failed). A job ends: with a result, or with `JobFailed`.
 
 How a job runs follows from its steps (`sqlsteps.py` says which case holds, `hops.py` what runs in the tasks):
 
@@ -33,6 +33,7 @@ import pyarrow as pa
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.engine import ExpressionFailed, JobFailed
 from tidegauge.pipeline.engine.arrowtypes import spark_schema
+from tidegauge.pipeline.engine.copied import Jobs, jobs_of
 from tidegauge.pipeline.engine.framed import framed, missing, without
 from tidegauge.pipeline.engine.guarded import guarded
 from tidegauge.pipeline.engine.hops import FEED, OUT, REPORT, pack_reads, reading, receiving, writing
@@ -88,6 +89,7 @@ class SparkEngine:
         self._scheduler_pool: Final = pool
         self._own = False
         self._session_used: SparkSession | None = session
+        self._jobs: Jobs | None = None
         self._slots: int | None = None
         self._prepared: dict[str, tuple[pa.Schema, Prepared]] = {}
         self._lock: Final = threading.RLock()
@@ -98,7 +100,7 @@ class SparkEngine:
 
     @property
     def session(self) -> SparkSession:
-        """The session that the jobs run on. Raises `JavaMissing` when one has to be made and cannot be."""
+        """The session that the engine was given, or found, or made. Raises `JavaMissing` when that cannot be."""
         with self._lock:
             if self._session_used is None:
                 from pyspark.sql import SparkSession
@@ -107,6 +109,13 @@ class SparkEngine:
                 self._own = active is None
                 self._session_used = active or create_session(self._master)
             return self._session_used
+
+    def _for_jobs(self) -> Jobs:
+        """Return the session that the jobs run on, which is copied at the first need."""
+        with self._lock:
+            if self._jobs is None:
+                self._jobs = jobs_of(self.session)
+            return self._jobs
 
     @property
     def name(self) -> str:
@@ -140,11 +149,13 @@ class SparkEngine:
         """Cancel running jobs, wait until they have ended, and stop the session if this engine made it."""
         self._closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
-        session = self._session_used
+        session, jobs = self._session_used, self._jobs
         while session is not None and (running := set(self._running)):
-            interrupt(session, self._tag)
+            interrupt(session if jobs is None else jobs.session, self._tag)
             wait(running, timeout=0.5)
         self._threads.shutdown(wait=True)
+        if jobs is not None:
+            jobs.close()
         if self._own and session is not None:
             session.stop()
             self._session_used = None
@@ -155,17 +166,20 @@ class SparkEngine:
             known = self._prepared.get(plan.name)
             if known is not None and known[0].equals(source_schema) and known[1].plan == plan:
                 return known[1]
-            prepared = prepare(plan, source_schema, self.session)
+            prepared = prepare(plan, source_schema, self._for_jobs().session)
             self._prepared[plan.name] = (source_schema, prepared)
             return prepared
 
     def _perform(self, job: EpochJob) -> JobResult:
         names = [work.plan.name for work in job.outputs]
         try:
-            with tagged(self.session, self._tag), quiet():
-                if self._scheduler_pool is not None and not is_connect(self.session):
-                    self.session.sparkContext.setLocalProperty("spark.scheduler.pool", self._scheduler_pool)
-                return merge(self._finish(job), names)
+            jobs = self._for_jobs()
+            with tagged(jobs.session, self._tag), quiet():
+                if self._scheduler_pool is not None and not is_connect(jobs.session):
+                    jobs.session.sparkContext.setLocalProperty("spark.scheduler.pool", self._scheduler_pool)
+                result = merge(self._finish(job), names)
+                jobs.check()
+                return result
         except TidegaugeError:
             raise
         except Exception as error:
@@ -197,7 +211,7 @@ class SparkEngine:
                 *(pa.field(f"{FEED}{i}", pa.struct(list(feed.schema))) for i, feed in enumerate(feeds)),
             ]
         )
-        base = self._base(job, direct, feeds, spark_schema(columns))
+        base = self._base(job, direct, feeds, spark_schema(columns), self._for_jobs().session)
         general = [branch for branch in branches if branch.prepared.rowwise is None]
         if not branches:
             return _reports(base)
@@ -205,7 +219,9 @@ class SparkEngine:
             return _reports(_in_one_pass(base, branches, job.id))
         return self._with_branches(base, branches, general, job.id)
 
-    def _base(self, job: EpochJob, direct: list[Write], feeds: list[Feed], columns: StructType) -> DataFrame:
+    def _base(
+        self, job: EpochJob, direct: list[Write], feeds: list[Feed], columns: StructType, session: SparkSession
+    ) -> DataFrame:
         """Return what the reading hops give: tasks of ours, and one for each source that Spark reads by itself."""
         frames, mine = [], []
         for read in job.reads:
@@ -213,11 +229,11 @@ class SparkEngine:
                 mine.append(read)
             else:
                 packed = pack_reads([Read(read.name, read.source, read.schema, read.collect, read.splits)])
-                frame = source.frame(self.session, read.splits)
+                frame = source.frame(session, read.splits)
                 frames.append(frame.mapInArrow(receiving(packed, direct, feeds, job=job.id), columns))
         if any(read.splits for read in mine) or not frames:
             tasks = [pack_reads(part) for part in dealt(tuple(mine), tasks=self.parallelism * 4)]
-            numbers = self.session.range(0, len(tasks), 1, len(tasks))
+            numbers = session.range(0, len(tasks), 1, len(tasks))
             frames.append(numbers.mapInArrow(reading(tasks, direct, feeds, job=job.id), columns))
         base: DataFrame = reduce(lambda one, other: one.union(other), frames)
         return base

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tidegauge.errors.engine import LostEpoch, TransformFailed
+from tidegauge.errors.engine import LostEpoch, SessionNotShared, TransformFailed
 from tidegauge.errors.flow import ReservedColumn
 from tidegauge.pipeline.engine.arrowtypes import arrow_schema, carried, spark_schema
 from tidegauge.pipeline.engine.guarded import Pick, rowwise
@@ -92,12 +92,10 @@ def prepare(plan: OutputPlan, source_schema: pa.Schema, session: Any) -> Prepare
         planned = _planned(frames, steps, shapes, plan.name)
         row = _fields(frames[-1], epoch=True).simpleString()
         in_one_pass = rowwise(frames[0], steps, shapes, planned=planned, row=row)
-    kept, alone = None, None
-    if not _reserves_words(session):
-        kept = _kept(steps, feed, guarded=in_one_pass is not None)
-        # Functions that stand before the steps are called once for all outputs of a feed, so these keep to the feed.
-        instead = None if leading else _alone(steps, shapes, feed, rows)
-        alone = None if instead is None else (instead, *trailing)
+    kept = _kept(steps, feed, guarded=in_one_pass is not None)
+    # Functions that stand before the steps are called once for all outputs of a feed, so these keep to the feed.
+    instead = None if leading else _alone(steps, shapes, feed, rows)
+    alone = None if instead is None else (instead, *trailing)
     return Prepared(plan, leading, made, feed, steps, rows, trailing, schema, in_one_pass, kept, alone)
 
 
@@ -142,11 +140,6 @@ def _kept(steps: tuple[Step, ...], feed: pa.Schema, *, guarded: bool) -> Kept | 
         return None
     condition, whole = found
     return Kept(condition, closed=whole and guarded)
-
-
-def _reserves_words(session: Any) -> bool:
-    """Return whether a session takes bare words as its own that name columns elsewhere, such as `user`."""
-    return str(session.conf.get("spark.sql.ansi.enforceReservedKeywords", "false")).lower() != "false"
 
 
 def _functions(steps: tuple[Step, ...]) -> tuple[MapBatches, ...]:
@@ -227,6 +220,8 @@ def _transformed(frame: Any, function: Any, output: str, known: list[str]) -> An
             raise TypeError(f"it returned a {type(result).__name__}")
         types = {field.name: field.dataType.simpleString() for field in result.schema}
     except Exception as error:
+        if "SESSION_NOT_SAME" in str(error):
+            raise SessionNotShared(function=name, output=output, detail=said(error)) from error
         raise TransformFailed(
             function=name, output=output, detail=said(error, where=True), known=[*known, EPOCH.name]
         ) from error

@@ -1,4 +1,4 @@
-"""What is understood of the SQL of filters and selects: a small part that means the same on every session.
+"""What is understood of the SQL of filters and selects: a small part, of which nothing is left to settings.
 
 Invariants. What is understood means on each row what Spark says it means, and raises nothing. All else is not
 understood, which is no error: those rows go to the JVM. Nothing of a text is evaluated, whatever it says.
