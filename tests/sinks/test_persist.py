@@ -11,6 +11,7 @@ from tidegauge.dataflow import INT, Worker
 from tidegauge.env import Env
 from tidegauge.errors.sinks import UnsupportedTable
 from tidegauge.pipeline.runner import at_once
+from tidegauge.remap.history import NO_HISTORY
 from tidegauge.sinks import DeltaSink
 from tidegauge.sinks.backlog import Backlog
 from tidegauge.sinks.persist import Committed, Manifest, OutputFailed, PersistSetup, persist
@@ -50,6 +51,7 @@ def test_after_a_refusal_nothing_is_committed_even_when_the_table_would_take_it_
         probe = persist(
             stream,
             PersistSetup(
+                history=lambda _lower, _upper, *, whole: NO_HISTORY,
                 output="orders",
                 table=table,
                 env=Env(),

@@ -21,6 +21,7 @@ from tidegauge.errors.command import EpochNotBound, FlowNeverRan
 from tidegauge.errors.flow import UnknownName
 from tidegauge.errors.kafkasink import OutputIsNoTable
 from tidegauge.errors.running import SourceUnreachable
+from tidegauge.pipeline.belonging import check
 from tidegauge.pipeline.board import OutputState, SourceState
 from tidegauge.pipeline.flow import Dataflow
 from tidegauge.reclock.slices import begins, held
@@ -180,6 +181,7 @@ def status(flow: Dataflow, *, env: Env | None = None) -> FlowReport:
         holds = tuple(store.holds(flow.name))
         newest = store.epochs(flow.name, limit=1)
         gaps = store.gaps(flow.name)
+        outputs = tuple(_output(flow, name, loaded, store) for name in flow.outputs)
     return FlowReport(
         name=flow.name,
         store=store.url,
@@ -188,7 +190,7 @@ def status(flow: Dataflow, *, env: Env | None = None) -> FlowReport:
         published=loaded.flow.published,
         minted_at=newest[0].minted_at if newest else None,
         sources=tuple(_source(flow, name, loaded, gaps, env, driven=bool(holder)) for name in flow.sources),
-        outputs=tuple(_output(flow, name, loaded) for name in flow.outputs),
+        outputs=outputs,
         since=loaded.flow.since,
         holds=holds,
     )
@@ -240,13 +242,14 @@ def _source(
     )
 
 
-def _output(flow: Dataflow, name: str, loaded: Loaded) -> OutputReport:
+def _output(flow: Dataflow, name: str, loaded: Loaded, store: Store) -> OutputReport:
     plan = flow.outputs[name]
     published = loaded.flow.published
     if name not in loaded.outputs or plan.source not in loaded.sources:  # new in the flow, which has not run since
         return OutputReport(name, plan.source, "planned", 0, published, 0, 0, 0, None)
     try:
         table = table_of(flow, name, loaded.flow.incarnation)
+        check(store, flow.name, name, table)
         files = table.files()
     except TidegaugeError as refused:  # one table that cannot be read does not hide the others
         state: OutputState = "stalled" if isinstance(refused, Transient) else "failed"

@@ -2,7 +2,8 @@
 
 Invariants. The store and the tables are all that is asked, so whoever opens a flow after a crash, at whatever instant
 it came, finds what is durable and nothing else. A table is swept before its upper counts: a sweep may see what an
-earlier driver has committed only now. Where store and table disagree the table is right, and the store is told.
+earlier driver has committed only now. Where store and table disagree on what an output holds the table is right, and
+the store is told; where they have not one history, nothing is begun (`belonging`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from tidegauge.errors.engine import RecordUnparsable
 from tidegauge.errors.store import OutputBelowSince
+from tidegauge.pipeline.belonging import check
 from tidegauge.pipeline.job import OutputPlan
 from tidegauge.reclock.slices import as_of, begins
 from tidegauge.remap.policy import Policy, in_batch
@@ -68,7 +70,8 @@ def register(flow: Dataflow, store: Store, lease: Lease) -> None:
 def opened(flow: Dataflow, store: Store, lease: Lease, *, batch: bool = False) -> Opened:
     """Open a flow that is registered. batch: whether every look at its sources is a tick.
 
-    Raises `OutputBelowSince`, and what `Sink.open` raises of a table that is not this output's.
+    Raises `OutputBelowSince`, `StoreBehindTable`, `HistoriesDiffer`, and what `Sink.open` raises of a table that is
+    not this output's.
     """
     loaded = store.load(flow.name)
     failed = _failed(flow, loaded, store, lease)
@@ -79,6 +82,8 @@ def opened(flow: Dataflow, store: Store, lease: Lease, *, batch: bool = False) -
     for table in tables.values():  # before any upper counts: a sweep may see what earlier drivers committed
         if isinstance(table, Sweeping):
             table.sweep(lease.renew)
+    for name, table in tables.items():
+        check(store, flow.name, name, table)
     uppers = {name: _begins(loaded, plan, tables[name].upper) for name, plan in flow.outputs.items()}
     resume = as_of([loaded.flow.published, *uppers.values()], since=loaded.flow.since)
     outstanding = {}

@@ -15,6 +15,7 @@ What crosses between scopes is captured with its progress and drained on the oth
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from tidegauge.dataflow import INT, EventQueue, Stream, Worker
 from tidegauge.env import Env
@@ -135,6 +136,7 @@ def render(
                 PersistSetup(
                     output=name,
                     table=flow.tables[name],
+                    history=partial(flow.store.history, flow.name),
                     env=env,
                     spawn=commit,
                     confirm=flow.lease.confirm,

@@ -1,9 +1,10 @@
 """The driver's side of a Delta table: commits that carry the output's upper as an application transaction.
 
-The log of a Delta table keeps, for each application id, the last version that the application committed. Two ids
-are ours, both at the last epoch in the table (upper - 1):
+The log of a Delta table keeps, for each application id, the last version that the application committed. Three ids
+are ours, the first two at the last epoch in the table (upper - 1):
 
 - `flow:output` says how far the output is;
+- `flow:output#digest` says with which history (`deltachain`);
 - `flow:output@incarnation` says with which store. When the first is there and the second does not equal it, the
   epochs in the table are those of another timeline, and going on would skip or repeat: the table is refused.
 
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -41,8 +42,11 @@ from tidegauge.errors.sinks import (
     TableUpperMismatch,
     UnsupportedTable,
 )
+from tidegauge.remap.history import NO_HISTORY, History, Link
 from tidegauge.sinks.columns import EPOCH, differences, rows_schema, stored
+from tidegauge.sinks.deltachain import carried, digest_id, kept_links, move_links, number, text_of
 from tidegauge.sinks.deltahistory import version_of
+from tidegauge.sinks.keeping import expect
 from tidegauge.sinks.location import inside, make_folder, synchronise, writing
 from tidegauge.sinks.protocol import OutputId, StagedFile
 from tidegauge.sinks.staging import check_span, staged_status
@@ -79,24 +83,43 @@ class DeltaLog:
         return self._upper
 
     @property
+    def digest(self) -> str | None:
+        """The first digits of the digest of the flow's history up to the upper, None where the log has none."""
+        version = None if self._table is None else self._table.transaction_version(digest_id(self._output))
+        return None if version is None else text_of(version)
+
+    @property
     def schema(self) -> pa.Schema | None:
         """The columns of the table as it is now, None before it is there."""
         self._refresh()
         return None if self._table is None else _columns(self._table)
 
-    def commit(self, lower: int, upper: int, schema: pa.Schema, files: Sequence[StagedFile], *, write: str) -> None:
+    def commit(
+        self,
+        lower: int,
+        upper: int,
+        schema: pa.Schema,
+        files: Sequence[StagedFile],
+        *,
+        write: str,
+        history: History = NO_HISTORY,
+    ) -> None:
         """Append `files` as the epochs `[lower, upper)`, or raise `TableUpperMismatch` and change nothing.
 
-        Also raises `TableOfAnotherIncarnation`, `TableSchemaChanged`, `ForeignTable`, `UnsupportedTable`,
-        `StagedFileMissing`, `MisplacedRows`; `TableBusy` and `TableUnavailable` may pass by themselves.
+        Also raises `HistoriesDiffer`, `TableOfAnotherIncarnation`, `TableSchemaChanged`, `ForeignTable`,
+        `UnsupportedTable`, `StagedFileMissing`, `MisplacedRows`; `TableBusy` and `TableUnavailable` may pass by
+        themselves.
         """
         check_span(lower, upper, files)
         columns = rows_schema(schema)
         actions = [self._add(file) for file in files]
-        properties = self._properties(lower, upper, write)
+        with writing(self._folder):
+            said = carried(self._folder, history, lower=lower, upper=upper, write=write)
+        properties = self._properties(lower, upper, write, said)
         for _ in range(_ATTEMPTS):
             self._refresh()
             self._expect(lower)
+            expect(self, self._output, history)
             if self._table is not None:
                 self._check_columns(self._table, columns)
             if self._attempt(columns, actions, properties, write):
@@ -148,6 +171,13 @@ class DeltaLog:
         except OSError as error:
             raise TableUnavailable(table=self._folder, detail=str(error)) from error
         return None if found is None else str(found)
+
+    def links(self) -> list[Link]:
+        """Return the links that the table's log and its folder `_tidegauge` have. Raises `DamagedHistory`."""
+        try:
+            return kept_links(self._folder, self._output)
+        except OSError as error:
+            raise TableUnavailable(table=self._folder, detail=str(error)) from error
 
     # -- the comparison
 
@@ -270,15 +300,19 @@ class DeltaLog:
         }
         return AddAction(file.path, file.bytes, {}, changed, True, json.dumps(stats))  # noqa: FBT003 - data_change
 
-    def _properties(self, lower: int, upper: int, write: str) -> CommitProperties:
+    def _properties(self, lower: int, upper: int, write: str, said: Mapping[str, str]) -> CommitProperties:
+        marks = [Transaction(str(self._output), upper - 1), Transaction(self._life, upper - 1)]
+        if said:
+            marks.append(Transaction(digest_id(self._output), number(said["digest"])))
         return CommitProperties(
-            app_transactions=[Transaction(str(self._output), upper - 1), Transaction(self._life, upper - 1)],
+            app_transactions=marks,
             custom_metadata={
                 "flow": self._output.flow,
                 "output": self._output.output,
                 "lower": lower,
                 "upper": upper,
                 "write": write,
+                **said,
             },
             max_commit_retries=0,
         )
@@ -292,6 +326,7 @@ class DeltaLog:
             return
         try:
             self._refresh()
+            move_links(self._folder, self._output)
             self._table.create_checkpoint()
             if self._table.metadata().configuration.get("delta.enableExpiredLogCleanup", "true") != "false":
                 self._table.cleanup_metadata()

@@ -21,7 +21,7 @@ from urllib.parse import unquote, urlsplit
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.sinks import StagingElsewhere, TableNotWritable, UnsupportedLocation
 
-__all__ = ["inside", "local_folder", "make_folder", "synchronise", "writing"]
+__all__ = ["inside", "local_folder", "make_folder", "synchronise", "write_durably", "writing"]
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 
@@ -59,6 +59,14 @@ def synchronise(path: str | os.PathLike[str]) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Write a file and wait until it is on the disk. Its name is durable when its folder is synchronised."""
+    with open(path, "wb") as out:
+        out.write(data)
+        out.flush()
+        os.fsync(out.fileno())
 
 
 def make_folder(path: Path) -> None:

@@ -1,5 +1,8 @@
 """The manifest of a Parquet table's commit: which epochs it holds, for whom, in which files; JSON, for people too.
 
+With the rows comes the history of their epochs (`remap.history`): its digest, and its links, which are in a file
+beside the manifest where they are many.
+
 Invariant: a manifest is checked when it is read; what it names lies in its own folder.
 
 >>> folder_name(42)
@@ -16,11 +19,14 @@ from typing import Any, Final
 import pyarrow as pa
 
 from tidegauge.errors.sinks import DamagedManifest
+from tidegauge.remap.history import Link
 from tidegauge.sinks.protocol import OutputId, StagedFile
 
-__all__ = ["MANIFEST", "Manifest", "folder_name"]
+__all__ = ["LINKS", "MANIFEST", "Manifest", "folder_name"]
 
 MANIFEST: Final = "_manifest.json"
+LINKS: Final = "_links.jsonl"
+"""The links of a commit that has many, a line each."""
 _FORMAT: Final = 1
 
 
@@ -31,7 +37,10 @@ def folder_name(lower: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One commit: the epochs `[lower, upper)`. `schema` is the table's, and is in its first manifest alone."""
+    """One commit: the epochs `[lower, upper)`. `schema` is the table's, and is in its first manifest alone.
+
+    digest: of the history up to `upper`, "" where it was not known. links: of the epochs, those that are in here.
+    """
 
     output: OutputId
     lower: int
@@ -39,6 +48,8 @@ class Manifest:
     write: str
     files: tuple[StagedFile, ...]
     schema: pa.Schema | None
+    digest: str = ""
+    links: tuple[Link, ...] = ()
 
     def encode(self) -> bytes:
         """Return the manifest as JSON. The schema is there twice: for people, and as an Arrow IPC message."""
@@ -53,6 +64,10 @@ class Manifest:
             "write": self.write,
             "files": [file.encode() for file in self.files],
         }
+        if self.digest:
+            data["digest"] = self.digest
+        if self.links:
+            data["links"] = [link.encode() for link in self.links]
         if self.schema is not None:
             data["columns"] = [{"name": field.name, "type": str(field.type)} for field in self.schema]
             data["arrow_schema"] = base64.b64encode(self.schema.serialize().to_pybytes()).decode("ascii")
@@ -73,6 +88,8 @@ class Manifest:
                 write=str(data["write"]),
                 files=tuple(StagedFile.decode(file) for file in data["files"]),
                 schema=None if encoded is None else pa.ipc.read_schema(pa.py_buffer(base64.b64decode(encoded))),
+                digest=str(data.get("digest", "")),
+                links=tuple(Link.decode(link) for link in data.get("links", [])),
             )
             found._check()
         except (ValueError, KeyError, TypeError, AttributeError, pa.ArrowException, OSError) as error:

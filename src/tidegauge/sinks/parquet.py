@@ -3,6 +3,7 @@
     <path>/_staged/<job>/part-....parquet             staged: readers skip names that begin with "_"
     <path>/from_epoch=000000000042/_manifest.json     a commit of [42, upper), with `upper` in the manifest
     <path>/from_epoch=000000000042/part-....parquet   its rows; a commit without rows has a manifest alone
+    <path>/from_epoch=000000000042/_links.jsonl       the flow's history of these epochs, where it is long
 
 Invariant (compare-and-append): the folders are a chain, each beginning where another ends, from epoch 0. A commit at
 `lower` is the rename of a finished folder onto `from_epoch=<lower>`, which the file system refuses when a commit
@@ -38,6 +39,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 
 from tidegauge.errors.flow import InvalidArgument
+from tidegauge.errors.history import DamagedHistory
 from tidegauge.errors.sinks import (
     BrokenChain,
     DamagedManifest,
@@ -46,10 +48,12 @@ from tidegauge.errors.sinks import (
     TableSchemaChanged,
     TableUpperMismatch,
 )
+from tidegauge.remap.history import NO_HISTORY, History, Link
 from tidegauge.sinks.columns import differences, rows_schema
+from tidegauge.sinks.keeping import expect, in_line
 from tidegauge.sinks.litter import sweep
-from tidegauge.sinks.location import inside, local_folder, make_folder, synchronise, writing
-from tidegauge.sinks.manifest import MANIFEST, Manifest, folder_name
+from tidegauge.sinks.location import inside, local_folder, make_folder, synchronise, write_durably, writing
+from tidegauge.sinks.manifest import LINKS, MANIFEST, Manifest, folder_name
 from tidegauge.sinks.protocol import OutputId, StagedFile, job_mark
 from tidegauge.sinks.staging import ParquetStager, check_span, staged_status
 
@@ -108,22 +112,38 @@ class ParquetChain:
         return self._upper
 
     @property
+    def digest(self) -> str | None:
+        """The digest of the flow's history up to the upper, None where the last commit has none."""
+        return self._digest or None
+
+    @property
     def schema(self) -> pa.Schema | None:
         """The columns of the table as it is now, None before its first commit."""
         self._follow()
         return self._schema
 
-    def commit(self, lower: int, upper: int, schema: pa.Schema, files: Sequence[StagedFile], *, write: str) -> None:
+    def commit(
+        self,
+        lower: int,
+        upper: int,
+        schema: pa.Schema,
+        files: Sequence[StagedFile],
+        *,
+        write: str,
+        history: History = NO_HISTORY,
+    ) -> None:
         """Append `files` as the epochs `[lower, upper)`, or raise `TableUpperMismatch` and change nothing.
 
-        Also raises `TableOfAnotherIncarnation`, `TableSchemaChanged`, `StagedFileMissing`, `MisplacedRows`,
-        `TableNotWritable` and `StagingElsewhere`; any other `OSError`, of a full disk for one, goes through.
+        Also raises `HistoriesDiffer`, `TableOfAnotherIncarnation`, `TableSchemaChanged`, `StagedFileMissing`,
+        `MisplacedRows`, `TableNotWritable` and `StagingElsewhere`; any other `OSError`, of a full disk for one, goes
+        through.
         """
         check_span(lower, upper, files)
         columns = rows_schema(schema)
         self._follow()
         if self._upper != lower:
             raise self._mismatch(lower)
+        expect(self, self._output, history)
         if self._schema is not None and (detail := differences(self._schema, columns)):
             raise TableSchemaChanged(table=self._folder, output=str(self._output), detail=detail)
         for file in files:
@@ -131,8 +151,10 @@ class ParquetChain:
         target = Path(self._folder, folder_name(lower))
         committed = tuple(replace(f, path=f"{target.name}/{f.path.rpartition('/')[2]}") for f in files)
         first = columns if self._schema is None else None
-        manifest = Manifest(self._output, lower, upper, write, committed, first)
-        with writing(self._folder), self._gathered(files, manifest) as gathered:
+        links = history.links if in_line(history) else ()
+        manifest = Manifest(self._output, lower, upper, write, committed, first, history.digest, links)
+        apart = "" if links else history.encode()
+        with writing(self._folder), self._gathered(files, manifest, apart) as gathered:
             try:
                 # rename(2) also replaces a folder that is empty; a commit never is, it has its manifest
                 gathered.rename(target)
@@ -176,10 +198,26 @@ class ParquetChain:
             return None
         return folder_name(self._lowers[bisect_right(self._lowers, epoch) - 1])
 
+    def links(self) -> list[Link]:
+        """Return the links that all commits have. Raises `DamagedHistory`."""
+        self._follow()
+        found = list[Link]()
+        for lower in self._lowers:
+            folder = Path(self._folder, folder_name(lower))
+            found += manifest.links if (manifest := self._read(lower)) is not None else ()
+            with suppress(FileNotFoundError):
+                try:
+                    found += History.decode((folder / LINKS).read_text(encoding="utf-8"))
+                except ValueError as error:
+                    path = str(folder / LINKS)
+                    raise DamagedHistory(table=self._folder, path=path, detail=str(error)) from error
+        return found
+
     # -- the chain
 
     def _forget(self) -> None:
         self._upper = 0
+        self._digest = ""
         self._schema: pa.Schema | None = None
         self._files: list[StagedFile] = []
         self._lowers: list[int] = []
@@ -204,6 +242,7 @@ class ParquetChain:
         while (manifest := self._read(self._upper)) is not None:
             reached.add(folder_name(manifest.lower))
             self._upper = manifest.upper
+            self._digest = manifest.digest
             self._files.extend(manifest.files)
             self._lowers.append(manifest.lower)
             if manifest.schema is not None:
@@ -255,8 +294,11 @@ class ParquetChain:
     # -- the append
 
     @contextmanager
-    def _gathered(self, files: Sequence[StagedFile], manifest: Manifest) -> Iterator[Path]:
-        """Bring the files of a commit into one durable folder; put them back where they were if the body fails."""
+    def _gathered(self, files: Sequence[StagedFile], manifest: Manifest, links: str) -> Iterator[Path]:
+        """Bring the files of a commit into one durable folder; put them back where they were if the body fails.
+
+        links: those that are to be beside the manifest.
+        """
         gathered = inside(self._folder, f"{_STAGED}/commit-{manifest.write}")
         if gathered.parent != Path(self._folder, _STAGED):
             raise InvalidArgument(parameter="write", value=manifest.write, expected="a name without '/'")
@@ -268,10 +310,9 @@ class ParquetChain:
                 source = inside(self._folder, file.path)
                 moved.append((source, gathered / source.name))
                 source.rename(gathered / source.name)
-            with open(gathered / MANIFEST, "wb") as out:
-                out.write(manifest.encode())
-                out.flush()
-                os.fsync(out.fileno())
+            if links:
+                write_durably(gathered / LINKS, links.encode())
+            write_durably(gathered / MANIFEST, manifest.encode())
             synchronise(gathered)
             yield gathered
         except BaseException:

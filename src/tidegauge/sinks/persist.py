@@ -35,6 +35,7 @@ from tidegauge.dataflow import Capability, OperatorBuilder, OperatorContext, Ope
 from tidegauge.env import Env, Spawn
 from tidegauge.errors.base import Definite, TidegaugeError, Transient, brief, cause_of
 from tidegauge.errors.running import OutputNotWritable, SpanConflict
+from tidegauge.remap.history import History
 from tidegauge.sinks.backlog import Backlog
 from tidegauge.sinks.protocol import StagedFile, Table
 
@@ -102,6 +103,12 @@ class FailureLog(Protocol):
         ...
 
 
+class Told(Protocol):
+    """Tells the history of the epochs `[lower, upper)`. whole: with where every source stood before them."""
+
+    def __call__(self, lower: int, upper: int, *, whole: bool) -> History: ...
+
+
 class OutputWatcher(Protocol):
     """Is told what happens to an output, for people."""
 
@@ -129,11 +136,13 @@ class PersistSetup:
     """What the operator of one output works with.
 
     spawn: runs a commit beside the worker. confirm: raises when this driver is no longer to write; it is asked right
-    before a commit, in its thread. backlog: where it is noted what waits to be committed.
+    before a commit, in its thread. backlog: where it is noted what waits to be committed. history: tells what commits
+    carry.
     """
 
     output: str
     table: Table
+    history: Told
     env: Env
     spawn: Spawn
     confirm: Callable[[], None]
@@ -207,7 +216,9 @@ class _Persist:
         table = self.setup.table
         with self.setup.env.effect("commit output"):
             self.setup.confirm()  # a table compares its upper, and knows nothing of who may write
-            table.commit(table.upper, manifest.upper, schema, manifest.files, write=manifest.job)
+            lower, upper = table.upper, manifest.upper
+            history = self.setup.history(lower, upper, whole=table.digest is None)
+            table.commit(lower, upper, schema, manifest.files, write=manifest.job, history=history)
 
     def conflict(self, manifest: Manifest) -> None:
         """Raise what it means that the table ends within the span."""

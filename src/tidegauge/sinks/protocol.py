@@ -15,6 +15,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from tidegauge.remap.history import NO_HISTORY, History, Link
+
 __all__ = ["OutputId", "Sink", "StagedFile", "Stager", "Sweeping", "Table", "job_mark"]
 
 
@@ -90,16 +92,37 @@ class Table(Protocol):
         ...
 
     @property
+    def digest(self) -> str | None:
+        """The digest of the flow's history up to the upper (`remap.history`), or its first digits, at least 15.
+
+        None before the first commit, and where that was made by a version without digests.
+        """
+        ...
+
+    @property
     def schema(self) -> pa.Schema | None:
         """The columns of the table, `_epoch` included, None before its first commit."""
         ...
 
-    def commit(self, lower: int, upper: int, schema: pa.Schema, files: Sequence[StagedFile], *, write: str) -> None:
+    def commit(
+        self,
+        lower: int,
+        upper: int,
+        schema: pa.Schema,
+        files: Sequence[StagedFile],
+        *,
+        write: str,
+        history: History = NO_HISTORY,
+    ) -> None:
         """Append `files` as the epochs `[lower, upper)`, atomically, or raise `UpperMismatch` and change nothing.
 
         The comparison is with the table as it is now, not as it was opened. Creates the table with `schema`
         (which has `_epoch`) at its first commit; later, a `schema` that the table does not have is
         `TableSchemaChanged`. No files is a commit too: it moves the upper. `write` names the attempt.
+
+        history: of these epochs, as far as it is known. Its digest is kept in the commit, and its links where nothing
+        that keeps the table short or tidy removes them. Raises `HistoriesDiffer`, and changes nothing, when the table
+        was committed before with another history than that before `lower`.
         """
         ...
 
@@ -119,6 +142,13 @@ class Table(Protocol):
         """Return which commit of the table brought an epoch, in the table's own words.
 
         None where the table does not hold the epoch, or no longer knows by which commit.
+        """
+        ...
+
+    def links(self) -> list[Link]:
+        """Return the links of the flow's history that the table still has, in any order, some perhaps twice.
+
+        What an attempt wrote that came to nothing is among them. Raises `DamagedHistory`.
         """
         ...
 

@@ -2,14 +2,14 @@
 
 Invariants. Each is one transaction: it holds in whole or not at all. The comparison (the lease, and the upper that
 the caller decided on) is made in the same transaction as the write. Only changes are written: binding one partition
-of ten thousand writes one row. A repetition after an unknown outcome knows its own work by what it wrote, and
-writes nothing twice.
+of ten thousand writes one row, and its digest is of one partition. A repetition after an unknown outcome knows its
+own work by what it wrote, and writes nothing twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 
@@ -20,8 +20,10 @@ from tidegauge.errors.store import FrontierRegressed, UpperMismatch
 from tidegauge.remap.binding import Detail, Proposal
 from tidegauge.remap.fromtime.state import SourceState
 from tidegauge.remap.frontier import Frontier
+from tidegauge.remap.history import Beginning, Link, Moves, follow
 from tidegauge.remap.store import states
-from tidegauge.remap.store.incarnations import beginnings, identify
+from tidegauge.remap.store.chain import beginning_of, digest_before
+from tidegauge.remap.store.incarnations import identify, newest, read
 from tidegauge.remap.store.lease import Lease, guard
 from tidegauge.remap.store.schema import as_json, changes, flows, partitions, seals, sources, timeline
 from tidegauge.remap.store.sending import send
@@ -37,7 +39,8 @@ _Change: TypeAlias = Mapping[str, int]
 class _Newest:
     """Where one source stands in its present incarnation, with the numbers of its partitions.
 
-    identified: whether it is known what its upstream says of itself.
+    identified: whether it is known what its upstream says of itself. begun: the incarnations that begin with the next
+    epoch. entered: whether anything of it is bound.
     """
 
     id: int
@@ -45,17 +48,25 @@ class _Newest:
     frontier: Frontier
     ids: Mapping[str, int]
     state: SourceState | None
+    incarnation: int
+    begun: tuple[Beginning, ...]
+    entered: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
     """Where the sources of a flow stand at an upper. Bindings never change, so while the lease is held and no
-    incarnation begins, it is true whenever that is the upper."""
+    incarnation begins, it is true whenever that is the upper.
+
+    digest: of all epochs before it. link: the last of them, where it was bound just now.
+    """
 
     incarnation: str
     upper: int
     minted_at: datetime | None
     sources: Mapping[str, _Newest]
+    digest: str
+    link: Link | None = None
 
 
 # Made once, as every tick needs them; see `guard`.
@@ -86,18 +97,30 @@ def append(
         raise UpperMismatch(flow=lease.flow, what="bound", expected=expected, actual=flow.upper)
     if head is None or head.upper != expected or head.incarnation != lease.incarnation:
         head = _read_head(connection, lease, expected)
-    newest, bound = dict(head.sources), list[_Change]()
+    known, bound, moved = dict(head.sources), list[_Change](), dict[str, Moves]()
     for name, proposal in proposals.items():
-        if name not in newest:
-            newest.update(_read_head(connection, lease, expected).sources)  # registered since the head was read
-        if name not in newest:
-            raise UnknownName(kind="source", name=name, known=sorted(newest))
-        newest[name] = _bind(connection, name, newest[name], expected, proposal, bound)
+        if name not in known:
+            known.update(_read_head(connection, lease, expected).sources)  # registered since the head was read
+        if name not in known:
+            raise UnknownName(kind="source", name=name, known=sorted(known))
+        known[name], moved[name] = _bind(connection, name, known[name], expected, proposal, bound)
+    for name, source in known.items():
+        if source.begun:
+            moved.setdefault(name, Moves(incarnation=source.incarnation, begun=source.begun))
+            known[name] = replace(source, begun=())
     minted_at = at if head.minted_at is None else max(at, head.minted_at)
-    minted = {"flow_id": lease.flow_id, "epoch": expected, "minted_at": minted_at, "write_id": write_id}
+    digest = follow(head.digest, moved)
+    minted = {
+        "flow_id": lease.flow_id,
+        "epoch": expected,
+        "minted_at": minted_at,
+        "write_id": write_id,
+        "digest": digest,
+    }
     advanced = {"flow": lease.flow_id, "to": expected + 1}
     send(connection, *([(_BIND, bound)] if bound else []), (_MINT, [minted]), (_ADVANCE, [advanced]))
-    return Head(lease.incarnation, expected + 1, minted_at, newest)
+    link = Link(epoch=expected, digest=digest, minted_at=minted_at, sources=moved)
+    return Head(lease.incarnation, expected + 1, minted_at, known, digest, link)
 
 
 def publish(
@@ -128,57 +151,86 @@ def _wrote(connection: Connection, lease: Lease, epoch: int, write_id: str) -> b
 
 
 def _bind(
-    connection: Connection, name: str, newest: _Newest, epoch: int, proposal: Proposal, bound: list[_Change]
-) -> _Newest:
-    """Write what an epoch brings of a source, but its changes: those are added to `bound`, to be written together."""
-    before, after = newest.frontier, proposal.frontier
+    connection: Connection, name: str, source: _Newest, epoch: int, proposal: Proposal, bound: list[_Change]
+) -> tuple[_Newest, Moves]:
+    """Write what an epoch brings of a source, but its changes: those are added to `bound`, to be written together.
+
+    Returns where the source stands then, and what the epoch brought of it.
+    """
+    before, after = source.frontier, proposal.frontier
     if not after.follows(before):
         behind = {p: (n, after[p]) for p, n in before.items() if after[p] < n}
         raise FrontierRegressed(source=name, detail=f"it is sealed at {before}" if before.sealed else f"{behind}")
     moved = after.since(before)
     if any(position > LARGEST for _, position in moved.values()):
         raise InvalidArgument(parameter="position", value=max(p for _, p in moved.values()), expected="below 2**63")
-    ids = _number(connection, newest, moved, proposal.details)
-    if proposal.identity and not newest.identified:
-        identify(connection, newest.id, proposal.identity)
+    ids = _number(connection, source, moved, proposal.details)
+    if identifies := bool(proposal.identity and not source.identified):
+        identify(connection, source.id, proposal.identity)
     bound += [
-        {"source_id": newest.id, "epoch": epoch, "partition_id": ids[partition], "position": position}
+        {"source_id": source.id, "epoch": epoch, "partition_id": ids[partition], "position": position}
         for partition, (_, position) in moved.items()
     ]
-    if after.sealed and not before.sealed:
-        connection.execute(insert(seals).values(source_id=newest.id, epoch=epoch))
-    state = states.write(connection, name, newest.id, epoch, before=newest.state, after=proposal.state)
-    return _Newest(newest.id, newest.identified or bool(proposal.identity), after, ids, state)
+    ends = after.sealed and not before.sealed
+    if ends:
+        connection.execute(insert(seals).values(source_id=source.id, epoch=epoch))
+    state = states.write(connection, name, source.id, epoch, before=source.state, after=proposal.state)
+    moves = Moves(
+        positions={partition: position for partition, (_, position) in moved.items()},
+        incarnation=source.incarnation,
+        state=None if state is None or state == source.state else state.encode(),
+        sealed=ends,
+        begun=source.begun,
+        identity=proposal.identity if identifies else "",
+        schema="" if source.entered else _schema(connection, source.id),
+        details=proposal.details,
+    )
+    after_it = _Newest(
+        source.id,
+        source.identified or identifies,
+        after,
+        ids,
+        state,
+        source.incarnation,
+        begun=(),
+        entered=source.entered or moves.bind,
+    )
+    return after_it, moves
+
+
+def _schema(connection: Connection, source_id: int) -> str:
+    """Return the columns of a source in the store's words, "" where they are not known."""
+    return connection.scalar(select(sources.c.schema).where(sources.c.id == source_id)) or ""
 
 
 def _number(
-    connection: Connection, newest: _Newest, moved: Mapping[str, Any], details: Mapping[str, Detail]
+    connection: Connection, source: _Newest, moved: Mapping[str, Any], details: Mapping[str, Detail]
 ) -> Mapping[str, int]:
     """Write the details, and give every partition that is new a number."""
     text = {partition: as_json(detail) for partition, detail in details.items()}
-    known = [{"number": newest.ids[key], "text": text[key]} for key in text if key in newest.ids]
+    known = [{"number": source.ids[key], "text": text[key]} for key in text if key in source.ids]
     if known:
         change = update(partitions).where(partitions.c.id == bindparam("number")).values(detail=bindparam("text"))
         connection.execute(change, known)
-    fresh = sorted({key for key in (*moved, *text) if key not in newest.ids})
+    fresh = sorted({key for key in (*moved, *text) if key not in source.ids})
     if not fresh:
-        return newest.ids
+        return source.ids
     made = connection.execute(
         insert(partitions).returning(partitions.c.key, partitions.c.id),
-        [{"source_id": newest.id, "key": key, "detail": text.get(key)} for key in fresh],
+        [{"source_id": source.id, "key": key, "detail": text.get(key)} for key in fresh],
     )
-    return {**newest.ids, **{row.key: row.id for row in made}}
+    return {**source.ids, **{row.key: row.id for row in made}}
 
 
 def _read_head(connection: Connection, lease: Lease, upper: int) -> Head:
     """Return where the sources stand: each partition at its last change in the present incarnation."""
-    began = beginnings(connection, lease.flow_id)
-    newest = {}
+    lives = newest(connection, lease.flow_id)
+    found = {}
     sealed = set(connection.scalars(select(seals.c.source_id)))
     for source in connection.execute(
         select(sources.c.id, sources.c.name, sources.c.identity).where(sources.c.flow_id == lease.flow_id)
     ).all():
-        first = began.get(source.id, 0)
+        number, first = lives.get(source.id, (0, 0))
         latest = (
             select(changes.c.position)
             .where(changes.c.source_id == source.id, changes.c.partition_id == partitions.c.id)
@@ -191,11 +243,20 @@ def _read_head(connection: Connection, lease: Lease, upper: int) -> Head:
             select(partitions.c.key, partitions.c.id, latest).where(partitions.c.source_id == source.id)
         ).all()
         positions = {key: position for key, _, position in rows if position is not None}
-        ids = {key: number for key, number, _ in rows}
-        frontier = Frontier(positions, sealed=source.id in sealed)
         state = states.read(connection, source.id, first=first, last=upper - 1)
-        newest[source.name] = _Newest(source.id, source.identity is not None, frontier, ids, state)
+        begun = read(connection, source.id) if number and first == upper else ()
+        found[source.name] = _Newest(
+            id=source.id,
+            identified=source.identity is not None,
+            frontier=Frontier(positions, sealed=source.id in sealed),
+            ids={key: id_ for key, id_, _ in rows},
+            state=state,
+            incarnation=number,
+            begun=tuple(beginning_of(life) for life in begun if life.began_at == upper),
+            entered=bool(positions) or state is not None,
+        )
     minted_at = connection.scalar(
         select(timeline.c.minted_at).where(timeline.c.flow_id == lease.flow_id, timeline.c.epoch == upper - 1)
     )
-    return Head(lease.incarnation, upper, minted_at, newest)
+    digest = digest_before(connection, lease.flow_id, lease.incarnation, upper)
+    return Head(lease.incarnation, upper, minted_at, found, digest)

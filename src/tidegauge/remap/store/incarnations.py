@@ -31,7 +31,7 @@ from tidegauge.remap.store.schema import (
 )
 from tidegauge.remap.store.values import Gap, Incarnation
 
-__all__ = ["begin", "beginnings", "identify", "read", "read_gaps", "record_gap"]
+__all__ = ["begin", "identify", "newest", "read", "read_gaps", "record_gap"]
 
 
 def begin(
@@ -50,10 +50,10 @@ def begin(
     """
     flow = guard(connection, lease)
     known = get(connection, sources, lease, source)
-    newest = read(connection, known.id)[-1:]
-    if known.failure is None and [(one.began_at, one.identity) for one in newest] == [(flow.upper, identity)]:
-        return newest[0].number  # it was done, and the answer was lost
-    number = newest[0].number + 1 if newest else 1
+    last = read(connection, known.id)[-1:]
+    if known.failure is None and [(one.began_at, one.identity) for one in last] == [(flow.upper, identity)]:
+        return last[0].number  # it was done, and the answer was lost
+    number = last[0].number + 1 if last else 1
     connection.execute(
         insert(incarnations).values(
             source_id=known.id,
@@ -77,20 +77,27 @@ def identify(connection: Connection, source_id: int, identity: str) -> None:
     """Note what upstream says of itself, when the source is first bound in its present incarnation."""
     first = (sources.c.id == source_id) & sources.c.identity.is_(None)
     if connection.execute(update(sources).where(first).values(identity=identity)).rowcount:
-        newest = select(func.max(incarnations.c.number)).where(incarnations.c.source_id == source_id)
-        mine = (incarnations.c.source_id == source_id) & (incarnations.c.number == newest.scalar_subquery())
+        last = select(func.max(incarnations.c.number)).where(incarnations.c.source_id == source_id)
+        mine = (incarnations.c.source_id == source_id) & (incarnations.c.number == last.scalar_subquery())
         connection.execute(update(incarnations).where(mine).values(identity=identity))
 
 
-def beginnings(connection: Connection, flow_id: int) -> dict[int, int]:
-    """Return the epochs at which the present incarnations of a flow's sources began, by source; 0 is left out."""
+def newest(connection: Connection, flow_id: int) -> dict[int, tuple[int, int]]:
+    """Return the present incarnations of a flow's sources, by source: the number, and the epoch at which it began.
+
+    Sources that are in their first one are left out.
+    """
     found = connection.execute(
-        select(incarnations.c.source_id, func.max(incarnations.c.began_at).label("began_at"))
+        select(
+            incarnations.c.source_id,
+            func.max(incarnations.c.number).label("number"),
+            func.max(incarnations.c.began_at).label("began_at"),
+        )
         .join(sources, sources.c.id == incarnations.c.source_id)
         .where(sources.c.flow_id == flow_id)
         .group_by(incarnations.c.source_id)
     )
-    return {row.source_id: row.began_at for row in found}
+    return {row.source_id: (row.number, row.began_at) for row in found}
 
 
 def read(connection: Connection, source_id: int) -> tuple[Incarnation, ...]:

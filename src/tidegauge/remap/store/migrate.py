@@ -18,6 +18,7 @@ from sqlalchemy import Connection, insert, inspect, select, update
 from tidegauge.env import Env
 from tidegauge.errors.store import NotAStore, StoreTooNew
 from tidegauge.remap.store.address import File, parse
+from tidegauge.remap.store.chain import begin
 from tidegauge.remap.store.connect import Database
 from tidegauge.remap.store.schema import LAYOUT, metadata, store_layout
 from tidegauge.remap.store.views import VIEWS, create
@@ -57,9 +58,14 @@ _STEPS: Final[Mapping[int, tuple[str, ...]]] = {
             partition TEXT NOT NULL, lower BIGINT NOT NULL, upper BIGINT NOT NULL, at VARCHAR(27) NOT NULL,
             code VARCHAR(16) NOT NULL, reason TEXT NOT NULL)""",
     ),
+    3: ("ALTER TABLE timeline ADD COLUMN digest VARCHAR(32)",),  # each epoch has the digest of the history up to it
 }
 """What leads from each layout to the next one. `{id}` is the type of a table's own numbers, `{ref}` of another's;
 `{rowless}` is said of a table that is its key's index."""
+
+_WITHOUT_VIEWS: Final = 2
+_WITHOUT_DIGESTS: Final = 3
+"""The last layouts that had none."""
 
 _WORDS: Final[Mapping[str, Mapping[str, str]]] = {
     "sqlite": {"id": "INTEGER", "ref": "INTEGER", "rowless": "WITHOUT ROWID"},
@@ -82,7 +88,10 @@ def migrate(database: Database, env: Env) -> None:
             for version in range(found, LAYOUT):
                 for statement in _STEPS[version]:
                     connection.exec_driver_sql(statement.format(**_WORDS[connection.dialect.name]))
-            create(connection)
+            if found <= _WITHOUT_DIGESTS:
+                begin(connection)
+            if found <= _WITHOUT_VIEWS:
+                create(connection)
             connection.execute(update(store_layout).values(version=LAYOUT))
 
 

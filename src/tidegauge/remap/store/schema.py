@@ -54,7 +54,7 @@ __all__ = [
     "timeline",
 ]
 
-LAYOUT: Final = 3
+LAYOUT: Final = 4
 """The version of these tables. `migrate` has the way from each older one."""
 
 LONGEST_NAME: Final = 1024
@@ -290,6 +290,7 @@ timeline: Final = Table(
     Column("minted_at", Instant, nullable=False),
     Column("published_at", Instant, nullable=True),
     Column("write_id", String(32), nullable=False),
+    Column("digest", String(32), nullable=True),
     PrimaryKeyConstraint("flow_id", "epoch"),
     Index("timeline_by_time", "flow_id", "minted_at"),
     sqlite_with_rowid=False,
@@ -297,6 +298,8 @@ timeline: Final = Table(
 """The epochs. `minted_at` never goes back; `published_at` is NULL until every live output holds the epoch.
 
 `write_id` is drawn for each append: by it a driver recognises its own, when the answer to the commit was lost.
+`digest` is that of the history up to the epoch (`remap.history`); NULL for epochs that a version without digests
+bound, but the last of them.
 """
 
 outputs: Final = Table(

@@ -34,8 +34,9 @@ from tidegauge.env import Effect, Env
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.fromtime.state import SourceState
+from tidegauge.remap.history import History, Link
 from tidegauge.remap.store import append as timeline
-from tidegauge.remap.store import compaction, failures, incarnations, read, register
+from tidegauge.remap.store import chain, compaction, failures, incarnations, read, register
 from tidegauge.remap.store.connect import Database
 from tidegauge.remap.store.history import read_bindings
 from tidegauge.remap.store.lease import Holder, Lease, acquire, holding
@@ -47,6 +48,9 @@ from tidegauge.remap.times import EpochTimes
 
 __all__ = ["Store"]
 
+_KEPT: Final = 64
+"""How many of the links that were bound last are kept, for the commits that are about to carry them."""
+
 
 class Store:
     """An open store. Several may be open on one database, in one process or in many."""
@@ -55,6 +59,7 @@ class Store:
         self._database: Final = database
         self._env: Final = env
         self._heads: Final[dict[int, timeline.Head]] = {}
+        self._links: Final[dict[str, tuple[Link, ...]]] = {}
 
     @staticmethod
     def open(url: str, *, env: Env) -> Store:
@@ -130,6 +135,30 @@ class Store:
         with self._database.reading() as connection:
             return read.read_state(connection, flow_name, source, epoch)
 
+    def history(self, flow_name: str, lower: int, upper: int, *, whole: bool) -> History:
+        """Return the history of the epochs `[lower, upper)`, as far as it is known and can be told apart.
+
+        whole: it is to say where every source stood before `lower`, so it begins with the epoch in front of that. Of
+        more than `chain.LONGEST` epochs the last ones. May be asked in any thread. Raises `UnknownName`.
+        """
+        links = self._links.get(flow_name, ())
+        if not whole and links and links[0].epoch < lower and upper <= links[-1].epoch + 1:
+            first = links[0].epoch
+            return History(links[lower - first : upper - first], links[lower - first - 1].digest)
+        with self._database.reading() as connection:
+            flow = read.read_flow(connection, flow_name)
+            before = chain.digest_before(connection, flow.id, flow.incarnation, lower)
+            first = max(0, lower - 1) if whole else lower
+            return History(chain.read_links(connection, flow, first, upper, whole=whole), before)
+
+    def digests(self, flow_name: str, uppers: Sequence[int]) -> dict[int, str]:
+        """Return the digest of all epochs before each upper: "" where none was kept, as it was bound by a version
+        without digests; those that are not bound are left out. Raises `UnknownName`."""
+        with self._database.reading() as connection:
+            flow = read.read_flow(connection, flow_name)
+            found = chain.digests(connection, flow.id, uppers)
+        return {upper: found.get(upper, "") for upper in uppers if upper <= flow.upper}
+
     def gaps(self, flow_name: str) -> list[Gap]:
         """Return what is lost, sorted by source, epoch and partition."""
         with self._database.reading() as connection:
@@ -147,6 +176,7 @@ class Store:
         """
         lease = acquire(self._database, self._env, flow_name, holder)
         self._heads.pop(lease.flow_id, None)  # others may have had it since
+        self._links.pop(flow_name, None)
         return lease
 
     def register(self, lease: Lease, *, sources: Mapping[str, SourceSpec], outputs: Mapping[str, OutputSpec]) -> None:
@@ -179,7 +209,10 @@ class Store:
                 proposals=proposals,
                 write_id=self._env.unique(),
             )
-            self._heads[lease.flow_id] = self._database.write(bind, again=partial(bind, repeated=True))
+            head = self._database.write(bind, again=partial(bind, repeated=True))
+        self._heads[lease.flow_id] = head
+        recent = self._links.get(lease.flow, ())[1 - _KEPT :]
+        self._links[lease.flow] = () if head.link is None else (*recent, head.link)
         return expected
 
     def publish(self, lease: Lease, *, expected: int, upper: int, at: datetime) -> None:

@@ -26,7 +26,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -50,6 +49,7 @@ from tidegauge.errors.sinks import StagedFileMissing, TableUpperMismatch
 from tidegauge.kafka import Settings
 from tidegauge.kafka.clients import admin
 from tidegauge.kafka.cluster import Topic, described
+from tidegauge.remap.history import NO_HISTORY, History, Link
 from tidegauge.sinks.columns import rows_schema
 from tidegauge.sinks.kafka.last import lasts
 from tidegauge.sinks.kafka.messages import MESSAGES, ORDER, Layout
@@ -58,6 +58,7 @@ from tidegauge.sinks.kafka.scan import scan
 from tidegauge.sinks.kafka.staging import STAGED, merged
 from tidegauge.sinks.kafka.topics import check_progress_topic, made
 from tidegauge.sinks.kafka.writer import Writer
+from tidegauge.sinks.keeping import expect
 from tidegauge.sinks.litter import sweep
 from tidegauge.sinks.location import inside, writing
 from tidegauge.sinks.protocol import OutputId, StagedFile, job_mark
@@ -114,16 +115,31 @@ class TopicOutput:
         return self._progress.upper
 
     @property
+    def digest(self) -> str | None:
+        """The digest of the flow's history up to the upper, None where the last progress record has none."""
+        return self._progress.digest or None
+
+    @property
     def schema(self) -> pa.Schema | None:
         """The columns of a message, None before the first commit. Rows may have other columns at any time."""
         return MESSAGES if self.upper else None
 
-    def commit(self, lower: int, upper: int, schema: pa.Schema, files: Sequence[StagedFile], *, write: str) -> None:
+    def commit(
+        self,
+        lower: int,
+        upper: int,
+        schema: pa.Schema,
+        files: Sequence[StagedFile],
+        *,
+        write: str,
+        history: History = NO_HISTORY,
+    ) -> None:
         """Send the messages of `files` as the epochs `[lower, upper)`, or raise and show nothing to anybody.
 
-        Raises `TableUpperMismatch`, `TableOfAnotherIncarnation`, `StagedMessagesMissing`, `MisplacedRows`; what is
-        wrong with a message (`OutputMessageTooLarge`, `MessageRefused`, `PartitionUnknown`, `LastUndecided`); what
-        stops this driver (`WriterFenced`, `TransactionTooLong`, `OutputTopicRecreated`); and what may pass.
+        Raises `TableUpperMismatch`, `HistoriesDiffer`, `TableOfAnotherIncarnation`, `StagedMessagesMissing`,
+        `MisplacedRows`; what is wrong with a message (`OutputMessageTooLarge`, `MessageRefused`, `PartitionUnknown`,
+        `LastUndecided`); what stops this driver (`WriterFenced`, `TransactionTooLong`, `OutputTopicRecreated`); and
+        what may pass.
         """
         check_span(lower, upper, files)
         self._layout.check(rows_schema(schema))
@@ -143,7 +159,8 @@ class TopicOutput:
                 if self._topic_id != before and before:
                     raise OutputTopicRecreated(topic=self._layout.topic, output=str(self._output))
                 raise self._mismatch(lower)
-            self._send(lower, upper, files, write)
+            expect(self, self._output, history)
+            self._send(lower, upper, files, write, history)
         self.discard(files)
 
     def discard(self, files: Sequence[StagedFile]) -> None:
@@ -178,6 +195,10 @@ class TopicOutput:
     def version_of(self, epoch: int) -> str | None:  # noqa: ARG002
         """Return None: the progress topic keeps the last commit alone."""
         return None
+
+    def links(self) -> list[Link]:
+        """Return the links of the last progress record."""
+        return list(self._progress.links)
 
     # -- who may write, and what is there
 
@@ -239,7 +260,7 @@ class TopicOutput:
 
     # -- the append
 
-    def _send(self, lower: int, upper: int, files: Sequence[StagedFile], write: str) -> None:
+    def _send(self, lower: int, upper: int, files: Sequence[StagedFile], write: str, history: History) -> None:
         """Send and commit. After an error the writer is abandoned: the next commit begins by taking over from it."""
         writer, held = self._writer, self._progress
         if writer is None:  # `_take` came before
@@ -251,7 +272,7 @@ class TopicOutput:
                 writer.send(epoch, batch)
                 messages += batch.num_rows
                 size += sum(pc.sum(pc.binary_length(batch.column(name))).as_py() or 0 for name in ("key", "value"))
-            after = replace(held, upper=upper, write=write, messages=held.messages + messages, size=held.size + size)
+            after = held.after(upper, history, write=write, messages=messages, size=size)
             key = key_of(self._output, self._layout.topic).encode()
             writer.commit(self._progress_topic, key, after.encode())
         except BaseException as error:

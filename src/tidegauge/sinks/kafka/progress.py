@@ -6,6 +6,10 @@
 A commit writes its messages and one such record in one transaction, so the last record that is committed *is* the
 output's upper: the topic holds the epochs before `upper`, and nothing of later ones.
 
+The record also has the digest of the flow's history up to there. As the topic keeps the last record alone, that one
+says where every source stands (`remap.history.fold`), as long as this takes no more than `keeping.LIMIT` characters;
+otherwise it has the links of its own commit.
+
 Invariant: of one life of an output (an incarnation of its store, an incarnation of its topic) the uppers in the topic
 never decrease. Lives do not mix: a topic that was made anew holds nothing, and records of another store are refused.
 
@@ -22,11 +26,13 @@ True
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tidegauge.errors.kafkasink import DamagedProgress, ProgressRegressed
 from tidegauge.errors.sinks import TableOfAnotherIncarnation
+from tidegauge.remap.history import History, Link, fold
+from tidegauge.sinks.keeping import in_line
 from tidegauge.sinks.protocol import OutputId
 
 __all__ = ["LEAST", "Progress", "Record", "key_of", "resumed", "starts", "step"]
@@ -35,6 +41,7 @@ LEAST: Final = 20_000
 """The shortest end of a progress topic that is worth a look of its own, in offsets."""
 
 _VERSION: Final = 1
+_PLAIN: Final = ("flow", "output", "incarnation", "topic_id", "upper", "write", "messages", "size")
 
 
 def key_of(output: OutputId, topic: str) -> str:
@@ -46,7 +53,8 @@ def key_of(output: OutputId, topic: str) -> str:
 class Progress:
     """What a topic holds of an output: the epochs before `upper`, by the attempt `write`.
 
-    messages, size: how many there are in all, and their bytes before compression.
+    messages, size: how many there are in all, and their bytes before compression. digest, links: of the flow's
+    history; "" and none in a record of a version without it.
     """
 
     flow: str
@@ -57,10 +65,30 @@ class Progress:
     write: str = ""
     messages: int = 0
     size: int = 0
+    digest: str = ""
+    links: tuple[Link, ...] = ()
 
     def encode(self) -> bytes:
         """Return the record's value."""
-        return json.dumps({"version": _VERSION, **asdict(self)}).encode()
+        data: dict[str, Any] = {"version": _VERSION, **{name: getattr(self, name) for name in _PLAIN}}
+        if self.digest:
+            data |= {"digest": self.digest, "links": [link.encode() for link in self.links]}
+        return json.dumps(data).encode()
+
+    def after(self, upper: int, history: History, *, write: str, messages: int, size: int) -> Progress:
+        """Return what the topic holds after a commit up to `upper`, of so many messages, with this history."""
+        whole = fold((*self.links, *history.links))
+        known = History(() if whole is None else (whole,))
+        links = next((found.links for found in (known, history) if found.links and in_line(found)), ())
+        return replace(
+            self,
+            upper=upper,
+            write=write,
+            messages=self.messages + messages,
+            size=self.size + size,
+            digest=history.digest,
+            links=links,
+        )
 
     @staticmethod
     def decode(value: bytes, *, topic: str, offset: int) -> Progress:
@@ -76,12 +104,13 @@ class Progress:
                 raise ValueError("a name in it is no text")
             if not all(type(number) is int and number >= 0 for number in numbers):
                 raise ValueError("a count in it is no number from 0")
+            digest, links = str(data.get("digest", "")), tuple(map(Link.decode, data.get("links", [])))
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             detail = f"{type(error).__name__}: {error}"
             raise DamagedProgress(topic=topic, offset=offset, detail=detail) from error
         flow, output, incarnation, topic_id, write = texts
         upper, messages, size = numbers
-        return Progress(flow, output, incarnation, topic_id, upper, write, messages, size)
+        return Progress(flow, output, incarnation, topic_id, upper, write, messages, size, digest, links)
 
 
 @dataclass(frozen=True, slots=True)

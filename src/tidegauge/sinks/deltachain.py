@@ -1,0 +1,142 @@
+"""The flow's history that a Delta table keeps: a digest that outlives the log, and links in it or beside it.
+
+    _delta_log/...  txn "flow:output#digest"      the first 60 bits of the digest at the table's upper
+    _delta_log/...  commitInfo                    the whole digest, and the links of the commit, when they are short
+    _tidegauge/commit-000000000042-000000000050-<write>.jsonl      the links of a commit that has many
+    _tidegauge/moved-000000000000-000000000107-<digest>.jsonl      links that were in entries of the log
+
+Entries of the log go after 30 days, and transactions stay. So a commit keeps its digest as a transaction too, and
+before old entries are removed their links are moved to a file. Whatever cleans a Delta table up (VACUUM of Spark and
+of delta-rs, OPTIMIZE) leaves files in folders alone whose names begin with "_".
+
+Invariant: from before a commit counts until the table is removed its links are in the folder or in the log, except
+where somebody else removes entries of the log that are younger than the last move.
+
+A link is true of the timeline whether the commit that was to carry it was made or not: it was bound before. So a file
+may be written before its commit, and be there for nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from tidegauge.errors.history import DamagedHistory
+from tidegauge.remap.history import History, Link
+from tidegauge.sinks.keeping import in_line
+from tidegauge.sinks.location import make_folder, synchronise, write_durably
+from tidegauge.sinks.protocol import OutputId
+
+__all__ = ["FOLDER", "carried", "digest_id", "kept_links", "links_in", "move_links", "number", "text_of"]
+
+FOLDER: Final = "_tidegauge"
+_DIGITS: Final = 15
+_ENTRY: Final = re.compile(r"(\d{20})\.json", re.ASCII)
+_FILE: Final = re.compile(r"(commit|moved)-(\d{12,19})-(\d{12,19})-[0-9A-Za-z-]+\.jsonl", re.ASCII)
+
+
+def digest_id(output: OutputId) -> str:
+    """Return the application id under which the digest is kept."""
+    return f"{output}#digest"
+
+
+def number(digest: str) -> int:
+    """Return as much of a digest as an integer of Delta holds.
+
+    >>> text_of(number("0123456789abcdef0123456789abcdef"))
+    '0123456789abcde'
+    """
+    return int(digest[:_DIGITS], 16)
+
+
+def text_of(version: int) -> str:
+    """Return the digits of which `number` made the version of a transaction."""
+    return f"{version:0{_DIGITS}x}"
+
+
+def carried(table: str, history: History, *, lower: int, upper: int, write: str) -> dict[str, str]:
+    """Return what the commit of `[lower, upper)` says of its history; links that are many are put into the folder."""
+    if not history.digest:
+        return {}
+    if in_line(history):
+        return {"digest": history.digest, "links": history.encode()}
+    _write(table, "commit", history.links, lower, upper, write)
+    return {"digest": history.digest}
+
+
+def links_in(lines: Iterable[str], output: OutputId, *, table: str, path: str) -> tuple[Link, ...]:
+    """Return the links that an entry of the log carries. Raises `DamagedHistory`."""
+    try:
+        for line in lines:
+            match json.loads(line):
+                case {"commitInfo": {"flow": output.flow, "output": output.output, "links": str(text)}}:
+                    return History.decode(text)
+                case _:
+                    continue
+    except (ValueError, RecursionError) as error:
+        raise DamagedHistory(table=table, path=path, detail=str(error)) from error
+    return ()
+
+
+def kept_links(table: str, output: OutputId) -> list[Link]:
+    """Return all links that the table has, in its folder and in its log."""
+    found = list[Link]()
+    for path in sorted(_files(table)):
+        try:
+            found += History.decode(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise DamagedHistory(table=table, path=str(path), detail=str(error)) from error
+    for _, links in _entries(table, output, moved=-1):
+        found += links
+    return found
+
+
+def move_links(table: str, output: OutputId) -> None:
+    """Bring the links that are in the log alone into the folder, as one file; before entries of it are removed."""
+    names = [found for path in _files(table) if (found := _FILE.fullmatch(path.name)) and found[1] == "moved"]
+    moved = max((int(found[3]) - 1 for found in names), default=-1)
+    links = {link.digest: link for _, some in _entries(table, output, moved=moved) for link in some}
+    if links:
+        epochs = [link.epoch for link in links.values()]
+        ordered = sorted(links.values(), key=lambda link: link.epoch)
+        _write(table, "moved", ordered, min(epochs), max(epochs) + 1, ordered[-1].digest)
+
+
+def _write(table: str, kind: str, links: Iterable[Link], lower: int, upper: int, mark: str) -> None:
+    """Write links into a file of the folder, in whole or not at all."""
+    folder = Path(table, FOLDER)
+    make_folder(folder)
+    name = f"{kind}-{lower:012d}-{upper:012d}-{mark}.jsonl"
+    write_durably(folder / f".{name}", History(tuple(links)).encode().encode())
+    (folder / f".{name}").rename(folder / name)
+    synchronise(folder)
+
+
+def _files(table: str) -> Iterator[Path]:
+    with suppress(FileNotFoundError):
+        yield from (path for path in Path(table, FOLDER).iterdir() if _FILE.fullmatch(path.name))
+
+
+def _entries(table: str, output: OutputId, *, moved: int) -> Iterator[tuple[int, tuple[Link, ...]]]:
+    """Yield the links of the log's entries, newest first, until those of the epoch `moved` are met."""
+    log = Path(table, "_delta_log")
+    versions: list[Any] = []
+    with suppress(FileNotFoundError):
+        versions = sorted(
+            (int(found[1]) for name in os.listdir(log) if (found := _ENTRY.fullmatch(name))), reverse=True
+        )
+    for version in versions:
+        path = log / f"{version:020d}.json"
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            continue  # removed meanwhile
+        links = links_in(lines, output, table=table, path=str(path))
+        if links and links[-1].epoch <= moved:
+            return
+        yield version, links

@@ -1,0 +1,33 @@
+"""What tables have in common in keeping the flow's history: where its links go, and that it is one history.
+
+Invariant: a commit is added only to a table whose digest is that of the history before it; a table without one, which
+a version without digests has written, is taken as it is, and has one from then on.
+
+>>> in_line(History())
+True
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tidegauge.errors.history import HistoriesDiffer
+from tidegauge.remap.history import History, agree
+from tidegauge.sinks.protocol import OutputId, Table
+
+__all__ = ["LIMIT", "expect", "in_line"]
+
+LIMIT: Final = 64 * 1024
+"""Characters of links that a commit carries itself; more of them go into a file beside it."""
+
+
+def in_line(history: History) -> bool:
+    """Whether a commit carries the links of a history itself."""
+    return len(history.encode()) <= LIMIT
+
+
+def expect(table: Table, output: OutputId, history: History) -> None:
+    """Raise `HistoriesDiffer` when the table was committed with another history than that before this one."""
+    kept = table.digest
+    if kept is not None and history.before and not agree(kept, history.before):
+        raise HistoriesDiffer(flow=output.flow, output=output.output, store=table.upper, table=table.upper)

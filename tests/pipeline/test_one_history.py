@@ -1,0 +1,77 @@
+"""A store and its tables prove that they belong together, or nothing is begun: whatever happened to the store."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tests.pipeline.rolledback import Shop
+
+import tidegauge as tg
+from tidegauge.errors.history import HistoriesDiffer, StoreBehindTable
+
+
+@pytest.fixture(params=["delta", "parquet"])
+def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Shop:
+    return Shop(tmp_path, {"orders": request.param})
+
+
+def test_a_store_from_a_backup_is_refused_with_both_uppers_before_anything_is_bound(shop: Shop) -> None:
+    shop.run(0, 1)
+    backup = shop.copy()
+    shop.run(2, 3, 4)
+    shop.put_back(backup)
+    shop.write(5)
+    with pytest.raises(StoreBehindTable) as caught:
+        shop.again()
+    assert caught.value.evidence == {"flow": "shop", "output": "orders", "store": 2, "table": 5}
+    assert "tidegauge recover" in caught.value.next_step
+    assert [record.epoch for record, _ in tg.epochs(shop.flow())] == [0, 1]
+    [output] = tg.status(shop.flow()).outputs
+    assert isinstance(output.error, StoreBehindTable)
+    assert (output.state, output.lag > 0) == ("failed", True)
+    shop.put_back(backup)
+
+
+def test_a_store_that_was_put_back_by_hand_is_refused(shop: Shop) -> None:
+    shop.run(0, 1, 2)
+    with closing(sqlite3.connect(shop.file)) as store, store:
+        store.execute("DELETE FROM changes WHERE epoch = 2")
+        store.execute("DELETE FROM timeline WHERE epoch = 2")
+        store.execute("UPDATE flows SET upper = 2, published = 2")
+    with pytest.raises(StoreBehindTable):
+        shop.again()
+
+
+def test_a_store_that_was_put_back_and_has_caught_up_with_other_data_is_refused(shop: Shop) -> None:
+    shop.run(0, 1)
+    backup = shop.copy()
+    shop.run(2, 3)
+    shop.put_back(backup)
+    shop.outputs = {
+        "elsewhere": "parquet"
+    }  # somebody runs a part of the flow, and so the other table is not looked at
+    shop.write(4, 5)
+    shop.run(6, 7)
+    shop.outputs = {"orders": shop.outputs.get("orders", "parquet"), **shop.outputs}
+    shop.outputs["orders"] = "delta" if (shop.root / "lake" / "orders" / "_delta_log").exists() else "parquet"
+    with pytest.raises(HistoriesDiffer) as caught:
+        shop.again()
+    assert (caught.value.evidence["store"], caught.value.evidence["table"]) == (4, 4)
+    report = {output.name: output for output in tg.status(shop.flow()).outputs}
+    assert isinstance(report["orders"].error, HistoriesDiffer)
+    assert report["elsewhere"].state == "live"
+
+
+def test_a_store_that_is_its_own_is_never_refused(shop: Shop) -> None:
+    shop.run(0, 1)
+    backup = shop.copy()
+    shop.put_back(backup)  # nothing was run since
+    shop.run(2)
+    tg.compact(shop.flow(), before=2)
+    shop.run(3, 4)
+    assert shop.rows() == Counter(range(5))
+    assert tg.status(shop.flow()).outputs[0].state == "live"
