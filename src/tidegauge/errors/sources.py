@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from tidegauge.errors.base import Definite
+from tidegauge.errors.base import Definite, Transient
 
 __all__ = [
     "AmbiguousHeader",
     "ColumnTypeMismatch",
     "CorruptFile",
+    "EndTakenBack",
     "FileGone",
+    "FileOvertaken",
     "FileRewritten",
+    "FolderAway",
     "HeaderMismatch",
     "ShortRead",
     "SuspiciousCompression",
@@ -120,12 +123,16 @@ class FileRewritten(Definite):
 
 
 class FileGone(Definite):
-    """A file that was removed before its bound bytes were read."""
+    """A file that was removed before what had been seen of it was read."""
 
     code = "TG-0321"
-    what = "{path} is gone, and its bytes {lower} to {upper} are bound but not yet read"
+    what = "{path} is gone, and its bytes {lower} to {upper} had been seen and are not in every output yet"
     cause = "it was deleted, or moved out of its folder, before every output held its rows"
-    remedy = "leave files in their folder until 'tidegauge status' shows no lag. " + ANEW
+    remedy = (
+        "bring it back, and 'tidegauge resume' the source; or go on without these bytes, which then are a row of the "
+        "view gaps: FileSource(..., on_data_loss=\"gap\"), and 'tidegauge resume'. Leave files in their folder until "
+        "'tidegauge status' shows no lag"
+    )
 
 
 class ShortRead(Definite):
@@ -164,3 +171,36 @@ class UnknownColumns(Definite):
     what = "no columns can be inferred from the first {size} bytes of {path}"
     cause = "a record longer than that, or a file of another format"
     remedy = "declare the columns in the format, like format=Json('id long, user string')"
+
+
+class EndTakenBack(Definite):
+    """An upstream that had shown records which are not bound yet, and has fewer now."""
+
+    code = "TG-0340"
+    what = "{place} reached to {seen} when it was last looked at, and ends at {end} now: what was between is gone"
+    cause = "the end of it was cut off or written anew, or a cluster lost records, before they were read"
+    remedy = (
+        "bring it back, and 'tidegauge resume' the source; or go on without, and with a row of the view gaps: "
+        "on_data_loss=\"gap\" of the source, and 'tidegauge resume'"
+    )
+
+
+class FolderAway(Transient):
+    """A folder that is not there, or is another file system's, while files of it are still to be read."""
+
+    code = "TG-0341"
+    what = "{folder} is {what}, and {count} files that were in it are not read to their end, such as {path}"
+    cause = "a mount that is away for the moment"
+    remedy = "mount it again: the source goes on by itself. If the files are gone for good, make the folder anew"
+
+
+class FileOvertaken(Transient):
+    """A file that was there when its range was planned, and not as it was read. The range is planned again."""
+
+    code = "TG-0342"
+    patient = True
+    what = "{path} is not what it was when its range was planned: {detail}"
+    cause = "it was rotated, truncated or removed in this instant; or a worker does not see the driver's files"
+    remedy = (
+        "it is looked for again by itself; if it stays so, see that every worker has the folder under the same path"
+    )

@@ -11,14 +11,14 @@ driver that dies before plans again and finds at least as much lost; what was no
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from tidegauge.errors.kafka import RecordsLost
 from tidegauge.remap.binding import Slice
 from tidegauge.remap.store import Gap, Lease, Store
+from tidegauge.sources.protocol import GoingOn, Source
 
 __all__ = ["Losses", "without"]
 
@@ -43,7 +43,10 @@ def without(slices: Iterable[Slice], lost: Iterable[Slice]) -> list[Slice]:
 class Losses:
     """Where losses go: the store's `gaps`."""
 
-    def __init__(self, store: Store, lease: Lease, flow: str, *, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self, store: Store, lease: Lease, flow: str, sources: Mapping[str, Source], *, now: Callable[[], datetime]
+    ) -> None:
+        self._codes: Final = {name: s.loss for name, s in sources.items() if isinstance(s, GoingOn)}
         self._store: Final = store
         self._lease: Final = lease
         self._flow: Final = flow
@@ -57,6 +60,7 @@ class Losses:
         reason = f"{', '.join(sorted(outputs))} lacks it: upstream had deleted it before it was read"
         for hole in without(lost, known):
             gap = Gap(
-                hole.source, hole.epoch, hole.partition, hole.lower, hole.upper, self._now(), RecordsLost.code, reason
+                *(hole.source, hole.epoch, hole.partition, hole.lower, hole.upper),
+                *(self._now(), self._codes[hole.source], reason),
             )
             self._store.record_gap(self._lease, gap)

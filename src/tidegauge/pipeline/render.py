@@ -120,7 +120,7 @@ def render(
                 limits=limits,
                 perform=perform,
                 failures=output_failures,
-                losses=Losses(flow.store, flow.lease, flow.name, now=env.now),
+                losses=Losses(flow.store, flow.lease, flow.name, flow.sources, now=env.now),
                 discard=discard,
                 backlog=backlog,
                 spawn=spawn,

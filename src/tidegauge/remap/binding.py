@@ -36,7 +36,8 @@ class Probe:
     settling). identity: changes when the upstream was recreated. details: facts of partitions that are new or have
     changed since the last binding. schema: the schema inferred from upstream, when the source was asked to infer one.
     note: one line for people about what the source is waiting for, or "". state: what a polled source has to know at
-    its next poll, kept with the binding; None leaves the one that is bound.
+    its next poll, kept with the binding; None leaves the one that is bound. taken_back: positions `(lower, upper)` by
+    partition that upstream had shown and has taken back before they were bound, and that are given up by choice.
     """
 
     at: datetime
@@ -49,6 +50,7 @@ class Probe:
     schema: pa.Schema | None = None
     note: str = ""
     state: SourceState | None = None
+    taken_back: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,7 +58,8 @@ class Bound:
     """What is durably known of a source: where it stands, the facts of its partitions, its schema once known.
 
     identity: what upstream said of itself when the source was first bound, "" where it says nothing. state: the
-    newest that was bound. All of it is of the present incarnation, of which `incarnation` is the number.
+    newest that was bound. All of it is of the present incarnation, of which `incarnation` is the number. last: what
+    the same driver's last probe said, bound or not; it is not durable, and None at a driver's first one.
     """
 
     frontier: Frontier = ORIGIN
@@ -65,6 +68,7 @@ class Bound:
     identity: str = ""
     state: SourceState | None = None
     incarnation: int = 0
+    last: Probe | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,6 +13,7 @@ than an epoch takes, and when somebody asks for one (`requests`). A source is no
 The rows of a tick's life, as events in and effects out:
 
     Answer(probe)   -> remembered; when the round is over and it is a tick: mint -> append bindings -> Span
+    Answer(probe)   -> what upstream has taken back, where its user goes on without: record gap
     Answer(failure) -> record failure; the source is not asked again
     Failed(source)  -> the same, told by the stage operator
 """
@@ -36,12 +37,13 @@ from tidegauge.dataflow import (
 from tidegauge.env import Env
 from tidegauge.errors.base import Definite
 from tidegauge.errors.running import TickHeld, UpstreamRecreated
+from tidegauge.errors.sources import EndTakenBack
 from tidegauge.remap.binding import Probe
 from tidegauge.remap.mint import mint
 from tidegauge.remap.policy import LOOK, SECOND, Due, Manual, Pace, Policy, enough
 from tidegauge.remap.requests import Requests
 from tidegauge.remap.round import Answer, Failed, Round, Tick
-from tidegauge.remap.store import Lease, Store
+from tidegauge.remap.store import Gap, Lease, Store
 from tidegauge.remap.timeline import Timeline
 
 __all__ = ["AHEAD", "PATIENCE", "Bindings", "RemapSetup", "Span", "Watcher", "caught_up", "recreated", "remap"]
@@ -188,9 +190,17 @@ class _Remap:
             self.round = self.round.answered(answer.source)
         error = answer.error
         if answer.probe is not None:
+            self.note(answer.source, answer.probe)
             error = recreated(answer.source, self.timeline.identity(answer.source), answer.probe.identity)
         if isinstance(error, Definite):
             self.fail(Failed(answer.source, self.timeline.upper, error))
+
+    def note(self, source: str, probe: Probe) -> None:
+        """Note durably what upstream has taken back before it was bound, of the epoch from which on it is missing."""
+        for partition, (lower, upper) in probe.taken_back.items():
+            error = EndTakenBack(place=partition, seen=upper, end=lower)
+            place = (source, self.timeline.upper, partition, lower, upper)
+            self.setup.store.record_gap(self.setup.lease, Gap(*place, probe.at, error.code, error.summary))
 
     def fail(self, failure: Failed) -> None:
         """Note durably that a source has failed, and ask it no more. Of several failures, the least epoch counts.

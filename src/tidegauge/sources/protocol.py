@@ -156,6 +156,11 @@ class Placed(Protocol):
 class GoingOn(Protocol):
     """A source that, where its user chose so, goes on without records that upstream has lost."""
 
+    @property
+    def loss(self) -> str:
+        """The code of the error that such a loss is without that choice, for `gaps`."""
+        ...
+
     def lost(self, slices: Sequence[Slice], bound: Bound) -> Sequence[Slice]:
         """Return the parts of bound slices that upstream no longer has and that are given up; none without a choice.
 

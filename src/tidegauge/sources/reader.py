@@ -6,7 +6,8 @@ only when the source said that it is sealed (law 5). A source that cannot be pro
 errors are tried again with growing delays, a `Definite` one parks the reader for good.
 
 Probes run beside the worker (`spawn`), so a slow upstream holds up nobody else. What a source says is checked by its
-clock; what does not pass is an error like any other, and the source is asked again.
+clock; what does not pass is an error like any other, and the source is asked again. A source is told what it said
+last, also when that was not bound, so that it can tell what upstream has taken back since.
 
 >>> [backoff(attempt) for attempt in (1, 2, 3, 20)]
 [0.2, 0.4, 0.8, 30.0]
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any
 
 from tidegauge.dataflow import EventQueue, Messages, OperatorBuilder, OperatorContext, OperatorOutput, Scope, Stream
@@ -71,6 +73,7 @@ def reader(
         quiet_until = float("-inf")
         stalled: TidegaugeError | None = None
         owed: Frontier | None = None
+        last: Probe | None = None
 
         def acknowledge() -> None:
             """Tell upstream what is durable.
@@ -94,13 +97,13 @@ def reader(
 
         def ask(tick: Tick) -> None:
             nonlocal pending
-            now = env.now()
-            future = spawn(lambda: checked_probe(name, clock, tick.bound, source.probe(tick.bound, now=now)))
+            now, bound = env.now(), replace(tick.bound, last=last)
+            future = spawn(lambda: checked_probe(name, clock, bound, source.probe(bound, now=now)))
             pending = (tick.number, future)
             future.add_done_callback(lambda _future: wake.activate())
 
         def hear(output: OperatorOutput) -> None:
-            nonlocal pending, attempt, quiet_until, stalled
+            nonlocal pending, attempt, quiet_until, stalled, last
             if pending is None or not pending[1].done():
                 return
             number, future = pending
@@ -115,7 +118,7 @@ def reader(
                 output.give(capability, [Answer(name, number, error=stalled, attempt=attempt)])
                 return
             stalled, attempt = None, 0
-            probe = future.result()
+            last = probe = future.result()
             output.give(capability, [Answer(name, number, probe=probe)])
             if probe.upper.sealed:
                 capability.drop()

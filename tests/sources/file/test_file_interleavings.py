@@ -64,7 +64,7 @@ class Interleaved(RuleBasedStateMachine):
         return [file for file in self.files if file.path is not None]
 
     def bound_to(self, file: Written) -> int:
-        keys = [k for k in self.driver.bound.details if self.owner(k) is file]
+        keys = [k for k in self.driver.bound.frontier if self.owner(k) is file]
         return max((self.driver.bound.frontier[k] for k in keys), default=0)
 
     def owner(self, key: str) -> Written:
@@ -134,7 +134,7 @@ class Interleaved(RuleBasedStateMachine):
         unread = {piece.partition for epoch in self.driver.epochs[self.driver.read_up_to :] for piece in epoch}
         unread |= {split.partition for _, splits in self.plans for split in splits}
         busy = {id(self.owner(key)) for key in unread}
-        done = [f for f in self.alive() if self.bound_to(f) == f.complete and id(f) not in busy]
+        done = [f for f in self.alive() if self.bound_to(f) == len(f.content) and id(f) not in busy]
         if done:
             file = data.draw(st.sampled_from(done))
             assert file.path is not None

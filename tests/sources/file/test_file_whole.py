@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tidegauge.errors.sources import FileRewritten, TruncatedFile, UnreadableFile
+from tidegauge.errors.sources import FileOvertaken, FileRewritten, TruncatedFile, UnreadableFile
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources import Csv, FileSource, Json, Parquet
 
@@ -68,9 +68,11 @@ def test_a_whole_file_that_changed_after_it_was_bound_is_a_definite_error(
     assert len(content) > 4096
     changed = {"append": content + b"x", "rewrite": content[::-1], "replace the end": content[:-1] + b"x"}[change]
     path.write_bytes(changed)
-    for attempt in (flow.probe, lambda: flow.plan(slices), lambda: flow.rows_of(splits)):
+    for attempt in (flow.probe, lambda: flow.plan(slices)):
         with pytest.raises(FileRewritten):
             attempt()
+    with pytest.raises(FileOvertaken):
+        flow.rows_of(splits)
 
 
 def test_a_whole_file_that_was_touched_is_the_same(landing: Path, drive: Drive) -> None:

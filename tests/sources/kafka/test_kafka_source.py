@@ -19,6 +19,7 @@ import tidegauge as tg
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.flow import InvalidArgument, ReservedColumn
 from tidegauge.errors.kafka import KeyAndValueClash, SecretInClear
+from tidegauge.errors.sources import EndTakenBack
 from tidegauge.errors.store import SchemaChanged
 from tidegauge.kafka.clients import SHELF
 from tidegauge.remap.binding import Bound
@@ -73,6 +74,22 @@ def test_start_is_resolved_once_and_recorded(kafka_broker: Endpoint, make_topic:
         bound, slices = bind(bound, again, source)
         assert bound.details == kept
         assert [row["n"] for row in rows(source, slices, bound)] == ([4] if start != {0: 99} else [])
+
+
+def test_an_end_that_was_seen_and_went_back_is_said(kafka_broker: Endpoint, topic: str) -> None:
+    write(kafka_broker, topic, numbers(range(3)))
+    source = KafkaSource(kafka_broker.servers, topic=topic, format=N, max_records_per_epoch=1)
+    probe = source.probe(Bound(), now=NOW)
+    bound, _ = bind(Bound(), probe, source)
+    assert source.probe(replace(bound, last=probe), now=NOW).taken_back == {}
+    partition = f"{topic}-0"
+    shown = replace(probe, end=Frontier({partition: 5}))  # as if two records had been there, which the cluster lost
+    with pytest.raises(EndTakenBack) as caught:
+        source.probe(replace(bound, last=shown), now=NOW)
+    assert (caught.value.evidence["seen"], caught.value.evidence["end"]) == (5, 3)
+    going_on = replace(source, on_data_loss="gap").probe(replace(bound, last=shown), now=NOW)
+    assert going_on.taken_back == {partition: (3, 5)}
+    assert going_on.upper[partition] == 2
 
 
 def test_offsets_of_partitions_that_are_not_there_are_refused(kafka_broker: Endpoint, topic: str) -> None:

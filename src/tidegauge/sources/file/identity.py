@@ -26,7 +26,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from typing import Final
 
@@ -44,7 +44,8 @@ class FileFacts:
     """What is kept durably about one file.
 
     path: where it was last seen. first: where it was first seen. born, modified: nanoseconds since 1970, 0 when not
-    known. head, digest: the fingerprint and how many bytes it covers. whole: 1 when the file is read whole.
+    known. head, digest: the fingerprint and how many bytes it covers. whole: 1 when the file is read whole. size: how
+    long it was when it was last seen, read or not; 0 where an older version has written the facts.
     """
 
     path: str
@@ -56,6 +57,7 @@ class FileFacts:
     head: int
     digest: str
     whole: int
+    size: int = 0
 
     @classmethod
     def of(cls, detail: Detail) -> FileFacts:
@@ -70,6 +72,7 @@ class FileFacts:
             head=int(detail["head"]),
             digest=str(detail["digest"]),
             whole=int(detail["whole"]),
+            size=int(detail.get("size", 0)),
         )
 
     def detail(self) -> Detail:
@@ -79,7 +82,7 @@ class FileFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Seen:
-    """An open file as it is now."""
+    """A file as it is now."""
 
     path: str
     dev: int
@@ -91,12 +94,16 @@ class Seen:
     @classmethod
     def of(cls, path: str, fd: int) -> Seen:
         """Look at an open file."""
-        status = os.fstat(fd)
+        return replace(cls.unopened(path, os.fstat(fd)), born=birth(fd))
+
+    @classmethod
+    def unopened(cls, path: str, status: os.stat_result) -> Seen:
+        """Return what is known of a file by its status."""
         return cls(
             path=path,
             dev=status.st_dev,
             ino=status.st_ino,
-            born=birth(fd),
+            born=0,
             size=status.st_size,
             modified=status.st_mtime_ns,
         )

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import BinaryIO
 
 import pyarrow as pa
 
-from tidegauge.errors.sources import ShortRead
+from tidegauge.errors.sources import FileGone, FileRewritten, ShortRead
 from tidegauge.remap.binding import Bound, Slice
 from tidegauge.sources.file.identity import FileFacts
 from tidegauge.sources.file.kinds import as_line, as_whole
@@ -24,7 +25,7 @@ from tidegauge.sources.file.reading import FileSplit, naming
 from tidegauge.sources.formats.protocol import Format
 from tidegauge.sources.protocol import Split
 
-__all__ = ["planned", "shares"]
+__all__ = ["gone", "planned", "shares"]
 
 
 def shares(weights: Sequence[int], size: int) -> list[tuple[int, int]]:
@@ -49,15 +50,33 @@ def planned(
     splits: list[Split] = []
 
     for piece in slices:
-        known = FileFacts.of(bound.details[piece.partition])
-        # The fingerprint covers what is bound by now; a file read whole must be as it was to its last byte.
-        path, stream = open_known(
-            known, lower=piece.lower, upper=piece.upper, elsewhere=partial(_named_with, pattern, known.ino)
-        )
-        with stream, naming(path):
-            file = FileFacts.of({**known.detail(), "path": path})
+        file, stream = _open(piece, bound, pattern)
+        with stream, naming(file.path):
             splits += _cut(stream, piece, file, schema=schema, format=format, size=size)
     return splits
+
+
+def gone(slices: Sequence[Slice], bound: Bound, *, pattern: str) -> list[Slice]:
+    """Return the slices whose bytes are not there any more. Raises `OSError`."""
+    found: list[Slice] = []
+    for piece in slices:
+        try:
+            _file, stream = _open(piece, bound, pattern)
+        except (FileGone, FileRewritten):
+            found.append(piece)
+        else:
+            stream.close()
+    return found
+
+
+def _open(piece: Slice, bound: Bound, pattern: str) -> tuple[FileFacts, BinaryIO]:
+    """Open the file of a slice, wherever it is now. Raises `FileGone`, `FileRewritten`, and `OSError`."""
+    known = FileFacts.of(bound.details[piece.partition])
+    # The fingerprint covers what is bound by now; a file read whole must be as it was to its last byte.
+    path, stream = open_known(
+        known, lower=piece.lower, upper=piece.upper, elsewhere=partial(_named_with, pattern, known.ino)
+    )
+    return replace(known, path=path), stream
 
 
 def _named_with(pattern: str, ino: int) -> list[str]:

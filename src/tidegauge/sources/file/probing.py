@@ -1,20 +1,22 @@
 """How far the files are: what may be bound now, given the disk and what is bound.
 
-The probe keeps nothing between calls. It lists the files, pairs each with what is known of its inode number, and
-opens only those whose size or modification time is not as it was bound. Let `p` be a file's bound position and `n`
-its size:
+The probe lists the files, pairs each with what is known of its inode number, and opens only those whose size or
+modification time is not as it was bound. Let `p` be a file's bound position, `s` the size at which it was last seen,
+and `n` its size:
 
     known, n = p, not modified since          nothing to do, not opened
     known, n >= p, still the same file        lines: up to the last record boundary; whole: nothing, it was touched
+    known, the same, p <= n < s               what was seen beyond `n` was taken back: `EndTakenBack`, or a gap
     known, shrunk or with other content       `FileRewritten`
     known, its inode number now another file  gone, and the other file is new
+    known, gone, p < s                        bound up to `s`, and then found lost: see `missing`
     not known, lines                          up to the last record boundary
     not known, whole                          all of it, when complete and not modified for the settling time
 
 A known file that the pattern no longer names is looked for in its folder: a rotated log is read to its end.
 
-Invariant: what is admitted lies at record boundaries, is at most `limit` bytes beyond what is bound (but at least one
-record or one whole file, when there is one), and is taken in the order of the paths.
+Invariant: what is admitted is at most `limit` bytes beyond what is bound (see `admitting`), and is taken in the order
+of the paths. Nothing is lost because a file was renamed under our eyes: a loss is looked for again before it is said.
 """
 
 from __future__ import annotations
@@ -22,49 +24,24 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
-import pyarrow as pa
-
-from tidegauge.errors.sources import FileRewritten
+from tidegauge.errors.sources import EndTakenBack, FileRewritten
 from tidegauge.remap.binding import Bound, Detail
-from tidegauge.sources.file.columns import infer
-from tidegauge.sources.file.identity import HEAD, FileFacts, Seen, Verdict, fingerprint, judge, partition_key
-from tidegauge.sources.file.kinds import as_line, as_whole, is_whole
+from tidegauge.sources.file.admitting import enter, grow, put_off
+from tidegauge.sources.file.found import Rules, Survey
+from tidegauge.sources.file.identity import Seen, Verdict, fingerprint, judge
 from tidegauge.sources.file.listing import listed, literally, printable
+from tidegauge.sources.file.missing import give_up, unread
 from tidegauge.sources.file.opening import opened, siblings
-from tidegauge.sources.formats.protocol import Format, LineFormat
 
-__all__ = ["Survey", "survey"]
+__all__ = ["survey"]
 
-
-@dataclass(slots=True)
-class Survey:
-    """What one probe found. `columns` is set when they were asked for and could be inferred."""
-
-    positions: dict[str, int]
-    ends: dict[str, int]
-    gone: dict[str, int] = field(default_factory=dict)
-    details: dict[str, Detail] = field(default_factory=dict)
-    columns: pa.Schema | None = None
-    more: bool = False
-    notes: list[str] = field(default_factory=list)
-    unfinished: list[tuple[str, int]] = field(default_factory=list)
-    taken: int = 0
-    full: bool = False
-
-    def note(self) -> str:
-        """Return one line for people about what the source is waiting for."""
-        notes = list(self.notes[:3])
-        if len(self.notes) > 3:
-            notes.append(f"and {len(self.notes) - 3} more")
-        if self.unfinished:
-            path, size = self.unfinished[0]
-            rest = f" (and in {len(self.unfinished) - 1} more files)" if len(self.unfinished) > 1 else ""
-            notes.append(f"{size} bytes of an unfinished last line in {printable(path)}{rest}")
-        return "; ".join(notes)
+LOOKS: Final = 3
+"""How often a file is looked for before it is said to be gone: a folder that is listed while files in it are renamed
+may show one of them under no name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,26 +53,38 @@ class _Candidate:
     keys: tuple[str, ...]
     named: bool
 
+    def as_in(self, detail: Detail) -> bool:
+        """Whether its status is the one that is known."""
+        status = self.status
+        return detail["modified"] == status.st_mtime_ns and detail["dev"] == status.st_dev
 
-def survey(
-    pattern: str, *, format: Format, settle: int, limit: int, now: int, bound: Bound, need_columns: bool
-) -> Survey:
-    """Look at the disk. `settle` and `now` are nanoseconds, `limit` bytes. Raises `FileRewritten` and `OSError`."""
-    found = Survey(positions=dict(bound.frontier), ends=dict(bound.frontier))
-    rules = _Rules(format, as_line(format), settle, limit, now, need_columns)
-    seen: set[str] = set()
-    for candidate in sorted(_candidates(pattern, bound, found), key=lambda c: c.path):
-        key = _unchanged(candidate, bound, found) or _look(candidate, bound, rules, found)
-        if key is not None:
-            seen.add(key)
-    found.gone = {key: position for key, position in bound.frontier.items() if key not in seen}
+
+def survey(pattern: str, rules: Rules, bound: Bound) -> Survey:
+    """Look at the disk. Raises `FileRewritten`, `EndTakenBack`, `FolderAway`, `UnknownColumns` and `OSError`."""
+    found, here = _once(pattern, rules, bound)
+    for _again in range(LOOKS - 1):
+        if not unread(found, here):
+            break
+        found, here = _once(pattern, rules, bound)
+    give_up(unread(found, here), here, rules, found)
+    found.gone = {key: position for key, position in bound.frontier.items() if key not in here}
     return found
 
 
-def _candidates(pattern: str, bound: Bound, found: Survey) -> Iterator[_Candidate]:
+def _once(pattern: str, rules: Rules, bound: Bound) -> tuple[Survey, set[str]]:
+    """Look once; return also the partitions whose files are here."""
+    found, here = Survey.of(bound), set[str]()
+    for candidate in sorted(_candidates(pattern, found), key=lambda c: c.path):
+        key = _unchanged(candidate, found) or _look(candidate, rules, found)
+        if key is not None:
+            here.add(key)
+    return found, here
+
+
+def _candidates(pattern: str, found: Survey) -> Iterator[_Candidate]:
     """Yield each file once: those that the pattern names, then known ones under other names in their folders."""
     keys: defaultdict[int, list[str]] = defaultdict(list)
-    for key, detail in bound.details.items():
+    for key, detail in found.known.items():
         keys[int(detail["ino"])].append(key)
     listing = listed(pattern)
     found.notes += listing.passed_over
@@ -107,7 +96,7 @@ def _candidates(pattern: str, bound: Bound, found: Survey) -> Iterator[_Candidat
             seen.add((status.st_dev, status.st_ino))
             yield _Candidate(path, status, tuple(keys.get(status.st_ino, ())), named=True)
     lost: defaultdict[str, set[int]] = defaultdict(set)
-    for detail in bound.details.values():
+    for detail in found.known.values():
         if (detail["dev"], detail["ino"]) not in seen:
             lost[str(Path(str(detail["path"])).parent)].add(int(detail["ino"]))
     for folder in sorted(lost):
@@ -117,38 +106,37 @@ def _candidates(pattern: str, bound: Bound, found: Survey) -> Iterator[_Candidat
                 yield _Candidate(path, status, tuple(keys[status.st_ino]), named=False)
 
 
-def _unchanged(candidate: _Candidate, bound: Bound, found: Survey) -> str | None:
+def _unchanged(candidate: _Candidate, found: Survey) -> str | None:
     """Return the partition of a file that is as it was bound, told by its status alone."""
-    status = candidate.status
     for key in candidate.keys:
-        detail = bound.details[key]
-        if (
-            bound.frontier[key] == status.st_size
-            and detail["modified"] == status.st_mtime_ns
-            and detail["dev"] == status.st_dev
-        ):
+        detail = found.known[key]
+        if found.positions.get(key, 0) == candidate.status.st_size and candidate.as_in(detail):
             if detail["path"] != candidate.path:
-                found.details[key] = {**detail, "path": candidate.path}
+                found.tell(key, {**detail, "path": candidate.path})
             return key
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Rules:
-    format: Format
-    line: LineFormat | None
-    settle: int
-    limit: int
-    now: int
-    need_columns: bool
+def _waiting(candidate: _Candidate, found: Survey) -> str | None:
+    """Return the partition of a file that is as it was seen, when the epoch has no room for more of it."""
+    for key in candidate.keys if found.full else ():
+        detail = found.known[key]
+        if detail.get("size") == candidate.status.st_size and candidate.as_in(detail):
+            found.ends[key] = max(candidate.status.st_size, found.positions.get(key, 0))
+            found.more = True
+            return key
+    return None
 
 
-def _look(candidate: _Candidate, bound: Bound, rules: _Rules, found: Survey) -> str | None:
+def _look(candidate: _Candidate, rules: Rules, found: Survey) -> str | None:
     """Open a file that is new or has changed, and admit what may be; return its partition when it is known."""
-    if candidate.status.st_size == 0 and not candidate.keys:
+    status = candidate.status
+    if status.st_size == 0 and not candidate.keys:
         return None
+    if (waiting := _waiting(candidate, found)) is not None:
+        return waiting
     if found.full and not candidate.keys:
-        found.ends[_provisional(candidate.status.st_dev, candidate.status.st_ino)] = candidate.status.st_size
+        put_off(Seen.unopened(candidate.path, status), rules, found)
         found.more = True
         return None
     try:
@@ -158,31 +146,30 @@ def _look(candidate: _Candidate, bound: Bound, rules: _Rules, found: Survey) -> 
         return next(iter(candidate.keys), None)
     with stream:
         seen = Seen.of(candidate.path, stream.fileno())
-        if (seen.dev, seen.ino) != (candidate.status.st_dev, candidate.status.st_ino):
+        if (seen.dev, seen.ino) != (status.st_dev, status.st_ino):
             found.more = True  # replaced since it was listed
             return next(iter(candidate.keys), None)
-        key = _identify(stream, seen, candidate.keys, bound)
+        key = _identify(stream, seen, candidate.keys, rules, found)
         if key is not None:
-            _grow(stream, seen, key, bound, rules, found)
+            grow(stream, seen, key, rules, found)
         elif candidate.named:
-            _enter(stream, seen, bound, rules, found)
+            enter(stream, seen, rules, found)
         return key
 
 
-def _provisional(dev: int, ino: int) -> str:
-    """Name a file that has no partition yet, for counting what lies ahead."""
-    return f"{dev:x}:{ino:x}"
-
-
-def _identify(stream: BinaryIO, seen: Seen, keys: tuple[str, ...], bound: Bound) -> str | None:
+def _identify(stream: BinaryIO, seen: Seen, keys: tuple[str, ...], rules: Rules, found: Survey) -> str | None:
     rewritten: FileRewritten | None = None
     for key in keys:
-        known = FileFacts.of(bound.details[key])
-        digest = fingerprint(stream.fileno(), known.head, whole=bool(known.whole))
+        known = found.facts(key)
+        digest = fingerprint(stream.fileno(), known.head, whole=bool(known.whole)) if known.digest else ""
         verdict = judge(known, seen, digest)
-        position = bound.frontier[key]
+        position = found.positions.get(key, 0)
         shrunk = seen.size < position
         if verdict is Verdict.SAME and not shrunk:
+            if seen.size < known.size:
+                if rules.stop:
+                    raise EndTakenBack(place=seen.path, seen=known.size, end=seen.size)
+                found.taken_back[key] = (seen.size, known.size)
             return key
         if verdict is Verdict.REWRITTEN or (verdict is Verdict.SAME and shrunk):
             rewritten = FileRewritten(
@@ -191,103 +178,3 @@ def _identify(stream: BinaryIO, seen: Seen, keys: tuple[str, ...], bound: Bound)
     if rewritten is not None:
         raise rewritten
     return None
-
-
-def _grow(stream: BinaryIO, seen: Seen, key: str, bound: Bound, rules: _Rules, found: Survey) -> None:
-    known = replace(FileFacts.of(bound.details[key]), path=seen.path, dev=seen.dev)
-    upper = bound.frontier[key]
-    found.ends[key] = seen.size
-    if rules.line is not None and not known.whole and seen.size > upper:
-        upper = _admit_lines(stream, rules.line, seen, upper, rules, found)
-    _record(stream, seen, key, known, upper, found, before=bound.details[key])
-
-
-def _enter(stream: BinaryIO, seen: Seen, bound: Bound, rules: _Rules, found: Survey) -> None:
-    provisional = _provisional(seen.dev, seen.ino)
-    found.ends[provisional] = seen.size
-    whole = is_whole(rules.format, seen.path)
-    if whole or rules.line is None:
-        upper = _admit_whole(stream, seen, rules, found)
-    else:
-        upper = _admit_lines(stream, rules.line, seen, 0, rules, found)
-    if upper == 0 or not _columns_known(stream, seen, upper, rules, found):
-        return
-    head = min(HEAD, upper)
-    digest = fingerprint(stream.fileno(), head, whole=whole)
-    key = partition_key(seen, digest, taken=lambda key: key in bound.details or key in found.details)
-    known = FileFacts(
-        path=seen.path,
-        first=seen.path,
-        dev=seen.dev,
-        ino=seen.ino,
-        born=seen.born,
-        modified=seen.modified,
-        head=head,
-        digest=digest,
-        whole=int(whole),
-    )
-    found.ends[key] = found.ends.pop(provisional)
-    _record(stream, seen, key, known, upper, found)
-
-
-def _record(
-    stream: BinaryIO, seen: Seen, key: str, known: FileFacts, upper: int, found: Survey, before: Detail | None = None
-) -> None:
-    """Admit a file up to `upper`, and keep what is now known of it. The fingerprint covers bound bytes only."""
-    head = min(HEAD, upper)
-    if head > known.head:
-        known = replace(known, head=head, digest=fingerprint(stream.fileno(), head, whole=bool(known.whole)))
-    detail = replace(known, modified=seen.modified).detail()
-    if detail != before:
-        found.details[key] = detail
-    found.taken += upper - found.positions.get(key, 0)
-    found.positions[key] = upper
-
-
-def _admit_lines(stream: BinaryIO, line: LineFormat, seen: Seen, lower: int, rules: _Rules, found: Survey) -> int:
-    """Return how far complete records reach from `lower`, within what is left of the epoch."""
-    if found.full:
-        found.more = True
-        return lower
-    top = min(seen.size, lower + rules.limit - found.taken)
-    try:
-        upper = line.last_boundary(stream, lower, top)
-        while upper == lower and top < seen.size and found.taken == 0:  # a record larger than an epoch
-            top = min(seen.size, 2 * top - lower)
-            upper = line.last_boundary(stream, lower, top)
-    except EOFError:  # it shrank under our eyes: the next probe says so
-        found.more = True
-        return lower
-    if top < seen.size:
-        found.full = found.more = True
-    elif upper < seen.size:
-        found.unfinished.append((seen.path, seen.size - upper))
-    return upper
-
-
-def _admit_whole(stream: BinaryIO, seen: Seen, rules: _Rules, found: Survey) -> int:
-    """Return the size of a file that can be read whole now, 0 for any other."""
-    if seen.size == 0:
-        return 0
-    if rules.now - seen.modified < rules.settle:
-        found.notes.append(f"{printable(seen.path)} was modified only just now: it enters when it no longer changes")
-        found.more = True
-        return 0
-    whole = as_whole(rules.format)
-    if whole is not None and not whole.complete(stream):
-        found.notes.append(f"{printable(seen.path)} is not complete")
-        return 0
-    if found.full or (found.taken > 0 and found.taken + seen.size > rules.limit):
-        found.full = found.more = True
-        return 0
-    return seen.size
-
-
-def _columns_known(stream: BinaryIO, seen: Seen, upper: int, rules: _Rules, found: Survey) -> bool:
-    """Infer the columns from the first file that shows them; without them nothing is admitted."""
-    if rules.need_columns and found.columns is None:
-        found.columns = infer(stream, rules.format, path=seen.path, upper=upper)
-        if found.columns is None:
-            found.notes.append(f"waiting: {printable(seen.path)} has no full record yet to infer the columns from")
-            return False
-    return True

@@ -27,15 +27,17 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 
 from tidegauge.errors.flow import InvalidArgument
+from tidegauge.errors.sources import FileGone, FileOvertaken, FileRewritten, ShortRead
 from tidegauge.remap.binding import Bound, Probe, Slice
 from tidegauge.remap.frontier import Frontier
+from tidegauge.sources.file.found import Rules
 from tidegauge.sources.file.kinds import as_line, as_whole
-from tidegauge.sources.file.planning import planned
+from tidegauge.sources.file.planning import gone, planned
 from tidegauge.sources.file.probing import survey
 from tidegauge.sources.file.reading import FileSplit, batches
 from tidegauge.sources.formats.protocol import Format
@@ -55,7 +57,9 @@ class FileSource:
     unless the pattern says so. metadata: add `_partition` (the file's key) and `_offset` (the byte, or for Parquet
     the row, at which the record begins; for compressed files the uncompressed byte). max_bytes_per_epoch: how much
     one epoch takes at most. settle: the seconds for which a file that is read whole must not have been modified.
-    split_bytes: about how much one task reads at once. Raises `InvalidArgument` and `ReservedColumn`.
+    split_bytes: about how much one task reads at once. on_data_loss: what follows when bytes that had been seen are
+    gone before they were read: the source fails, or goes on without them, with a row of `gaps`. Raises
+    `InvalidArgument` and `ReservedColumn`.
     """
 
     path: str
@@ -65,6 +69,7 @@ class FileSource:
     max_bytes_per_epoch: int = 1 << 30
     settle: float = 2.0
     split_bytes: int = 64 << 20
+    on_data_loss: Literal["stop", "gap"] = "stop"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", _resolved(self.path))
@@ -76,6 +81,8 @@ class FileSource:
                 raise InvalidArgument(parameter=name, value=value, expected="a whole number of bytes, at least 1")
         if not isinstance(self.settle, int | float) or not 0 <= self.settle < 1e9:
             raise InvalidArgument(parameter="settle", value=self.settle, expected="a number of seconds, 0 or more")
+        if self.on_data_loss not in ("stop", "gap"):
+            raise InvalidArgument(parameter="on_data_loss", value=self.on_data_loss, expected="'stop' or 'gap'")
         _ = self.schema
 
     @property
@@ -103,20 +110,25 @@ class FileSource:
             "max_bytes_per_epoch": self.max_bytes_per_epoch,
             "settle": self.settle,
             "split_bytes": self.split_bytes,
+            "on_data_loss": self.on_data_loss,
         }
 
     def probe(self, bound: Bound, *, now: datetime) -> Probe:
-        """Ask the file system how far the files are. Raises `FileRewritten`, `UnknownColumns`, `OSError`."""
+        """Ask the file system how far the files are.
+
+        Raises `FileRewritten`, `EndTakenBack`, `FileGone`, `FolderAway`, `UnknownColumns`, `OSError`.
+        """
         declared = self.schema
-        found = survey(
-            self.path,
+        rules = Rules(
             format=self.format,
+            line=as_line(self.format),
             settle=int(self.settle * 1e9),
             limit=self.max_bytes_per_epoch,
             now=(now - _EPOCH_START) // timedelta(microseconds=1) * 1000,
-            bound=bound,
             need_columns=declared is None and bound.schema is None,
+            stop=self.on_data_loss == "stop",
         )
+        found = survey(self.path, rules, bound)
         return Probe(
             at=now,
             upper=Frontier(found.positions),
@@ -126,6 +138,7 @@ class FileSource:
             details=found.details,
             schema=(declared or self._complete(found.columns)) if bound.schema is None else None,
             note=found.note(),
+            taken_back=found.taken_back,
         )
 
     def plan(self, slices: Sequence[Slice], bound: Bound) -> list[Split]:
@@ -140,12 +153,24 @@ class FileSource:
             )
         return planned(slices, bound, schema=schema, pattern=self.path, format=self.format, size=self.split_bytes)
 
+    @property
+    def loss(self) -> str:
+        """The code of what is in `gaps`."""
+        return FileGone.code
+
+    def lost(self, slices: Sequence[Slice], bound: Bound) -> Sequence[Slice]:
+        """Return the slices whose bytes are gone and that are given up, which `on_data_loss="gap"` says."""
+        return [] if self.on_data_loss == "stop" else gone(slices, bound, pattern=self.path)
+
     def read(self, split: FileSplit, on_bad_record: OnBadRecord) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a split, checked against the file's fingerprint before the first and after the last.
 
-        Raises `FileGone`, `FileRewritten`, `ShortRead`, `UnreadableFile`, `OSError`.
+        Raises `FileOvertaken`, `UnreadableFile`, `OSError`.
         """
-        return batches(split, format=self.format, metadata=self.metadata, on_bad_record=on_bad_record)
+        try:
+            yield from batches(split, format=self.format, metadata=self.metadata, on_bad_record=on_bad_record)
+        except (FileGone, FileRewritten, ShortRead) as error:
+            raise FileOvertaken(path=split.file.path, detail=error.summary) from error
 
     def acknowledge(self, frontier: Frontier) -> None:
         """Do nothing: a file system keeps no position for its readers."""

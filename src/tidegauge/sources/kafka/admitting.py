@@ -27,14 +27,14 @@ Invariant: no partition goes back behind what is bound.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidegauge.kafka.cluster import split
 from tidegauge.remap.binding import Bound, Detail
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.mint import admit
 
-__all__ = ["Admission", "Listing", "admitted", "newcomers", "other_ids", "regressed"]
+__all__ = ["Admission", "Listing", "admitted", "behind", "newcomers", "other_ids", "regressed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,7 @@ class Admission:
     """What may be bound: a frontier, facts of partitions that are new, and whether there is more.
 
     end: where upstream is. lost: what is gone before it was bound, `(lower, upper)` by partition; `upper` passes it.
+    taken_back: what partitions had shown and have no longer; other records may come to stand there.
     """
 
     upper: Frontier
@@ -58,6 +59,7 @@ class Admission:
     details: Mapping[str, Detail]
     lost: Mapping[str, tuple[int, int]]
     more: bool
+    taken_back: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 def other_ids(bound: Bound, ids: Mapping[str, str]) -> dict[str, tuple[str, str]]:
@@ -75,6 +77,15 @@ def regressed(bound: Bound, ends: Mapping[str, int]) -> dict[str, tuple[int, int
     """Return the partitions that end before what is bound of them, each with both."""
     bounds = bound.frontier
     return {p: (bounds[p], end) for p, end in ends.items() if end < bounds[p]}
+
+
+def behind(shown: Frontier, ends: Mapping[str, int]) -> dict[str, tuple[int, int]]:
+    """Return the partitions that end before they did, each with what is gone.
+
+    >>> behind(Frontier({"t-0": 9, "t-1": 4}), {"t-0": 7, "t-1": 4, "t-2": 1})
+    {'t-0': (7, 9)}
+    """
+    return {partition: (end, shown[partition]) for partition, end in ends.items() if end < shown[partition]}
 
 
 def newcomers(bound: Bound, listing: Listing) -> tuple[set[str], set[str]]:

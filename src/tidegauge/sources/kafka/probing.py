@@ -12,17 +12,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
 from tidegauge.errors.base import Definite
 from tidegauge.errors.kafka import NoTopicMatches, RecordsLost, TopicDeleted, TopicRecreated, TopicUnknown
 from tidegauge.errors.running import UpstreamRecreated
+from tidegauge.errors.sources import EndTakenBack
 from tidegauge.kafka import cluster
 from tidegauge.kafka.clients import Client
 from tidegauge.remap.binding import Bound
-from tidegauge.sources.kafka.admitting import Admission, Listing, admitted, newcomers, other_ids, regressed
+from tidegauge.remap.frontier import ORIGIN
+from tidegauge.sources.kafka.admitting import Admission, Listing, admitted, behind, newcomers, other_ids, regressed
 from tidegauge.sources.kafka.start import Start
 from tidegauge.sources.kafka.topics import Topics
 
@@ -49,8 +51,8 @@ class Survey:
 def survey(client: Client, what: Survey, bound: Bound, *, now: datetime) -> tuple[Admission, Listing, str]:
     """Ask the broker; return what may be bound, what it said, and a note for people.
 
-    Raises `TopicUnknown`, `NoTopicMatches`, `TopicDeleted`, `TopicRecreated`, `UpstreamRecreated`, `RecordsLost`, and
-    what `tidegauge.kafka` raises.
+    Raises `TopicUnknown`, `NoTopicMatches`, `TopicDeleted`, `TopicRecreated`, `UpstreamRecreated`, `RecordsLost`,
+    `EndTakenBack`, and what `tidegauge.kafka` raises.
     """
     known = {topic for partition in bound.details if what.topics.selects(topic := cluster.split(partition)[0])}
     there, note = _topics(client, what, known)
@@ -66,7 +68,8 @@ def survey(client: Client, what: Survey, bound: Bound, *, now: datetime) -> tupl
         start = what.start if first else Start(word="earliest")
         mine = {p: listing.ends[p] for p in new}
         starts |= start.resolve({p: listing.lows[p] for p in mine}, mine, now=now, at=_asking(client, what))
-    found = admitted(bound, listing, starts, whole=grown, limit=what.limit)
+    back = taken_back(client, what, bound, listing)
+    found = replace(admitted(bound, listing, starts, whole=grown, limit=what.limit), taken_back=back)
     if found.lost and what.stop:
         partition, (asked, low) = min(found.lost.items())
         end = listing.ends[partition]
@@ -135,6 +138,23 @@ def changed(client: Client, what: Survey, bound: Bound, listing: Listing) -> Def
     if others := sorted(meant - other):
         return TopicRecreated(source=what.name, topics=sorted(other), others=others)
     return UpstreamRecreated(source=what.name, known="; ".join(known[:5]), found="; ".join(found[:5]))
+
+
+def taken_back(client: Client, what: Survey, bound: Bound, listing: Listing) -> dict[str, tuple[int, int]]:
+    """Return what partitions had shown at the last look, and have no longer, although nothing of it is bound.
+
+    Raises `EndTakenBack` where a loss ends the source. The end of the committed records alone may go back while
+    another broker takes over: then the end of all records is asked for.
+    """
+    shown = ORIGIN if bound.last is None else bound.last.end
+    back = behind(shown, listing.ends)
+    if back and what.committed:
+        places = [cluster.split(partition) for partition in back]
+        back = behind(shown, cluster.offsets(client, places, "latest", servers=what.servers, committed=False))
+    if back and what.stop:
+        partition, (end, seen) = min(back.items())
+        raise EndTakenBack(place=f"partition {partition} of source {what.name!r}", seen=seen, end=end)
+    return back
 
 
 def _asking(client: Client, what: Survey) -> Callable[[Iterable[str], int], Mapping[str, int]]:

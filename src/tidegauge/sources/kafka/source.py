@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from tidegauge.errors.base import TidegaugeError, Transient
 from tidegauge.errors.flow import InvalidArgument
-from tidegauge.errors.kafka import NothingToInfer
+from tidegauge.errors.kafka import NothingToInfer, RecordsLost
 from tidegauge.kafka.clients import admin, consumer, kafka
 from tidegauge.kafka.java import java
 from tidegauge.kafka.settings import Settings, Value
@@ -213,6 +213,7 @@ class KafkaSource:
             note=note,
             # With it the first probe is bound also when all partitions are empty, so where it began is durable.
             state=started if bound.state is None else None,
+            taken_back=found.taken_back,
         )
 
     def plan(self, slices: Sequence[Slice], bound: Bound) -> list[Split]:
@@ -233,6 +234,11 @@ class KafkaSource:
                 _piece, why = gone[0]
                 raise why
         return list(planned(pieces, schema=schema, size=self.split_records))
+
+    @property
+    def loss(self) -> str:
+        """The code of what is in `gaps`."""
+        return RecordsLost.code
 
     def lost(self, slices: Sequence[Slice], bound: Bound) -> Sequence[Slice]:
         """Return the parts of slices that are gone and that are given up, which `on_data_loss="gap"` says."""

@@ -1,0 +1,145 @@
+"""What may be bound of one open file.
+
+Invariant: what is admitted lies at record boundaries, is at most the limit beyond what is bound (but at least one
+record or one whole file, when there is one), and is kept with a fingerprint of bound bytes only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import BinaryIO
+
+from tidegauge.sources.file.columns import infer
+from tidegauge.sources.file.found import Rules, Survey
+from tidegauge.sources.file.identity import HEAD, FileFacts, Seen, fingerprint, partition_key
+from tidegauge.sources.file.kinds import as_whole, is_whole
+from tidegauge.sources.file.listing import printable
+from tidegauge.sources.formats.protocol import LineFormat
+
+__all__ = ["enter", "grow", "put_off"]
+
+
+def grow(stream: BinaryIO, seen: Seen, key: str, rules: Rules, found: Survey) -> None:
+    """Admit what a known file has more."""
+    known = replace(found.facts(key), path=seen.path, dev=seen.dev, born=seen.born, size=seen.size)
+    lower = found.positions.get(key, 0)
+    upper = lower
+    found.ends[key] = seen.size
+    if rules.line is not None and not known.whole and seen.size > lower:
+        upper = _admit_lines(stream, rules.line, seen, lower, rules, found)
+        if lower == 0 and upper and not _columns_known(stream, seen, upper, rules, found):
+            upper = 0
+    _record(stream, seen, key, known, upper, found)
+
+
+def enter(stream: BinaryIO, seen: Seen, rules: Rules, found: Survey) -> None:
+    """Admit a file that is not known.
+
+    One of lines is known from now on, with or without a full record. One that is read whole is not before it has
+    settled: until then its writer may change his mind.
+    """
+    whole = is_whole(rules.format, seen.path)
+    if whole or rules.line is None:
+        upper = _admit_whole(stream, seen, rules, found)
+    else:
+        upper = _admit_lines(stream, rules.line, seen, 0, rules, found)
+    if upper and not _columns_known(stream, seen, upper, rules, found):
+        upper = 0
+    if upper == 0 and whole:
+        found.ends[f"{seen.dev:x}:{seen.ino:x}"] = seen.size
+        return
+    head = min(HEAD, upper)
+    known = _new(seen, head, fingerprint(stream.fileno(), head, whole=whole), whole=whole)
+    key = _key(seen, known, found)
+    found.ends[key] = seen.size
+    _record(stream, seen, key, known, upper, found)
+
+
+def put_off(seen: Seen, rules: Rules, found: Survey) -> None:
+    """Remember a file for which the epoch has no room, unopened."""
+    if is_whole(rules.format, seen.path):
+        found.ends[f"{seen.dev:x}:{seen.ino:x}"] = seen.size
+        return
+    known = _new(seen, 0, "", whole=False)
+    key = _key(seen, known, found)
+    found.ends[key] = seen.size
+    found.tell(key, known.detail())
+
+
+def _new(seen: Seen, head: int, digest: str, *, whole: bool) -> FileFacts:
+    return FileFacts(
+        path=seen.path,
+        first=seen.path,
+        dev=seen.dev,
+        ino=seen.ino,
+        born=seen.born,
+        modified=seen.modified,
+        head=head,
+        digest=digest,
+        whole=int(whole),
+        size=seen.size,
+    )
+
+
+def _key(seen: Seen, known: FileFacts, found: Survey) -> str:
+    return partition_key(seen, known.digest, taken=lambda key: key in found.known or key in found.details)
+
+
+def _record(stream: BinaryIO, seen: Seen, key: str, known: FileFacts, upper: int, found: Survey) -> None:
+    """Admit a file up to `upper`, and keep what is now known of it. The fingerprint covers bound bytes only."""
+    head = min(HEAD, upper)
+    if head > known.head or not known.digest:
+        known = replace(known, head=head, digest=fingerprint(stream.fileno(), head, whole=bool(known.whole)))
+    found.tell(key, replace(known, modified=seen.modified).detail())
+    found.taken += upper - found.positions.get(key, 0)
+    if upper:
+        found.positions[key] = upper
+
+
+def _admit_lines(stream: BinaryIO, line: LineFormat, seen: Seen, lower: int, rules: Rules, found: Survey) -> int:
+    """Return how far complete records reach from `lower`, within what is left of the epoch."""
+    if found.full:
+        found.more = True
+        return lower
+    top = min(seen.size, lower + rules.limit - found.taken)
+    try:
+        upper = line.last_boundary(stream, lower, top)
+        while upper == lower and top < seen.size and found.taken == 0:  # a record larger than an epoch
+            top = min(seen.size, 2 * top - lower)
+            upper = line.last_boundary(stream, lower, top)
+    except EOFError:  # it shrank under our eyes: the next probe says so
+        found.more = True
+        return lower
+    if top < seen.size:
+        found.full = found.more = True
+    elif upper < seen.size:
+        found.unfinished.append((seen.path, seen.size - upper))
+    return upper
+
+
+def _admit_whole(stream: BinaryIO, seen: Seen, rules: Rules, found: Survey) -> int:
+    """Return the size of a file that can be read whole now, 0 for any other."""
+    if seen.size == 0:
+        return 0
+    if rules.now - seen.modified < rules.settle:
+        found.notes.append(f"{printable(seen.path)} was modified only just now: it enters when it no longer changes")
+        found.more = True
+        return 0
+    whole = as_whole(rules.format)
+    if whole is not None and not whole.complete(stream):
+        found.notes.append(f"{printable(seen.path)} is not complete")
+        return 0
+    if found.full or (found.taken > 0 and found.taken + seen.size > rules.limit):
+        found.full = found.more = True
+        return 0
+    return seen.size
+
+
+def _columns_known(stream: BinaryIO, seen: Seen, upper: int, rules: Rules, found: Survey) -> bool:
+    """Infer the columns from the first file that shows them; without them nothing is admitted."""
+    if rules.need_columns and found.columns is None:
+        found.columns = infer(stream, rules.format, path=seen.path, upper=upper)
+        if found.columns is None:
+            found.notes.append(f"waiting: {printable(seen.path)} has no full record yet to infer the columns from")
+            return False
+    return True

@@ -1,0 +1,106 @@
+"""Files that are taken away before they were read: the flow says so, whatever happened to its driver meanwhile."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+import pytest
+
+import tidegauge as tg
+from tidegauge.errors.sources import EndTakenBack, FileGone
+from tidegauge.remap.store import Store
+
+LINE = '{"n": 1}\n'
+
+
+def flow_of(root: Path, on_data_loss: Literal["stop", "gap"] = "stop") -> tg.Dataflow:
+    made = tg.Dataflow("logs", store=f"sqlite:///{root}/flow.db", tick=0.01)
+    source = tg.FileSource(
+        f"{root}/in/*.jsonl", format=tg.Json("n long"), max_bytes_per_epoch=len(LINE), on_data_loss=on_data_loss
+    )
+
+    def take_away(batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Remove the file as its first line is read, so that most of it is not bound yet."""
+        if batch.num_rows:
+            (root / "in" / "a.jsonl").unlink(missing_ok=True)
+        return batch
+
+    made.sink("lines", made.source("log", source).map_batches(take_away), tg.ParquetSink(f"{root}/lake"))
+    return made
+
+
+def run(flow: tg.Dataflow) -> None:
+    flow.run("caught-up", engine=tg.LocalEngine(threads=0))
+
+
+def gaps(root: Path) -> list[tuple[int, int, str]]:
+    store = Store.open(f"sqlite:///{root}/flow.db", env=tg.Env())
+    try:
+        return [(gap.lower, gap.upper, gap.code) for gap in store.gaps("logs")]
+    finally:
+        store.close()
+
+
+@pytest.fixture
+def landing(tmp_path: Path) -> Path:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    return folder
+
+
+def test_a_file_that_goes_in_the_middle_fails_its_source_and_never_catches_up(tmp_path: Path, landing: Path) -> None:
+    (landing / "a.jsonl").write_text(1000 * LINE)
+    for _run in range(2):  # the failure outlives the driver
+        with pytest.raises(FileGone):
+            run(flow_of(tmp_path))
+    [source] = tg.status(flow_of(tmp_path)).sources
+    assert source.state == "failed"
+    assert source.lag > 0
+    assert gaps(tmp_path) == []
+
+
+def test_by_choice_it_goes_on_with_what_is_gone_in_gaps(tmp_path: Path, landing: Path) -> None:
+    (landing / "a.jsonl").write_text(1000 * LINE)
+    with pytest.raises(FileGone):
+        run(flow_of(tmp_path))
+    (landing / "b.jsonl").write_text(LINE)
+    tg.resume(flow_of(tmp_path), "log")
+    run(flow_of(tmp_path, "gap"))
+    lost = gaps(tmp_path)
+    rows = tg.read_arrow(flow_of(tmp_path), "lines").num_rows
+    assert {code for _, _, code in lost} == {FileGone.code}
+    assert sum(upper - lower for lower, upper, _ in lost) + rows * len(LINE) == 1001 * len(LINE)
+    [source] = tg.status(flow_of(tmp_path)).sources
+    assert (source.state, source.lag) == ("idle", 0)
+    assert source.lost == sum(upper - lower for lower, upper, _ in lost)
+
+
+def test_a_torn_line_that_an_earlier_driver_saw_is_lost_with_its_file(tmp_path: Path, landing: Path) -> None:
+    torn = landing / "b.jsonl"
+    torn.write_text(LINE + '{"n"')
+    run(flow_of(tmp_path))
+    assert tg.status(flow_of(tmp_path)).sources[0].lag == 4
+    torn.unlink()
+    assert tg.status(flow_of(tmp_path)).sources[0].lag == 4
+    with pytest.raises(FileGone):
+        run(flow_of(tmp_path))
+
+
+def test_an_end_that_went_back_is_a_failure_or_a_gap_of_the_next_epoch(tmp_path: Path, landing: Path) -> None:
+    torn = landing / "b.jsonl"
+    torn.write_text(LINE + '{"n"')
+    run(flow_of(tmp_path))
+    os.truncate(torn, len(LINE))
+    with pytest.raises(EndTakenBack):
+        run(flow_of(tmp_path))
+    tg.resume(flow_of(tmp_path), "log")
+    run(flow_of(tmp_path, "gap"))
+    run(flow_of(tmp_path, "gap"))  # nothing was bound since: it is noted once
+    assert gaps(tmp_path) == [(len(LINE), len(LINE) + 4, EndTakenBack.code)]
+    with torn.open("a") as stream:
+        stream.write(2 * LINE)
+    run(flow_of(tmp_path))
+    assert tg.read_arrow(flow_of(tmp_path), "lines").num_rows == 3
