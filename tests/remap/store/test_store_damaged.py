@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,7 @@ from tests.remap.store.test_store_crashes import drive, world
 
 from tidegauge.env import Env
 from tidegauge.errors.base import TidegaugeError
-from tidegauge.errors.store import CorruptStore, NotAStore, StoreNotWritable
+from tidegauge.errors.store import CorruptStore, NotAStore, StoreNotWritable, StoreTooNew
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.store import Holder, SourceSpec, Store
@@ -298,3 +300,75 @@ def test_where_no_file_may_grow_what_was_bound_stays_bound(tmp_path: Path) -> No
     assert done.stdout == "StoreNotWritable\n", done.stderr
     assert 0 < whole_up_to_its_upper(f"sqlite:///{path}") < 100
     assert dump(f"sqlite:///{path}")["store_layout"]
+
+
+# What is looked at before it is opened
+
+
+def folder(path: Path) -> dict[str, bytes]:
+    """Everything in a folder: names and bytes."""
+    return {found.name: found.read_bytes() for found in path.iterdir()}
+
+
+@pytest.fixture
+def left(whole: bytes, tmp_path: Path) -> Path:
+    """A store whose driver was killed: not all is in the file, and the -wal and -shm are there."""
+    path, taken = tmp_path / "store.db", tmp_path / "taken"
+    path.write_bytes(whole)
+    taken.mkdir()
+    store = Store.open(f"sqlite:///{path}", env=world())
+    store.acquire("shop", holder=replace(Holder.current(world()), host="elsewhere"))
+    for part in tmp_path.glob("store.db*"):
+        shutil.copy(part, taken)
+    store.close()
+    return taken / "store.db"
+
+
+@pytest.mark.parametrize("table", ["changes", "outputs"])
+def test_of_a_damaged_store_whose_driver_was_killed_not_a_byte_changes_and_no_name(left: Path, table: str) -> None:
+    with left.open("r+b") as file:
+        file.seek(4096 * (root(left, table) - 1))
+        file.write(4096 * b"\xff")
+    before = folder(left.parent)
+    assert before["store.db-wal"]
+    with pytest.raises(CorruptStore, match=f"{table} cannot"):
+        read_all(left)
+    assert folder(left.parent) == before
+
+
+def root(path: Path, table: str) -> int:
+    with closing(sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)) as connection:
+        [(page,)] = connection.execute(f"SELECT rootpage FROM sqlite_master WHERE name = '{table}'")
+        return int(page)
+
+
+@pytest.mark.parametrize("where", ["the file", "the -wal"])
+def test_of_a_store_of_a_newer_version_whose_driver_was_killed_not_a_byte_changes(
+    left: Path, tmp_path: Path, where: str
+) -> None:
+    with closing(sqlite3.connect(left, isolation_level=None)) as connection:
+        connection.execute("UPDATE store_layout SET version = 99")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)") if where == "the file" else None
+        connection.execute("UPDATE flows SET created_at = '2020-01-01T00:00:00.000000Z'")
+        newer = tmp_path / "newer"
+        shutil.copytree(left.parent, newer)
+    before = folder(newer)
+    assert before["store.db-wal"]
+    with pytest.raises(StoreTooNew, match="layout 99"):
+        read_all(newer / "store.db")
+    assert folder(newer) == before
+
+
+def test_a_file_that_is_gone_from_beside_its_wal_is_no_new_store(left: Path) -> None:
+    left.unlink()
+    before = folder(left.parent)
+    assert Store.exists(f"sqlite:///{left}")
+    with pytest.raises(CorruptStore, match="it is gone, and its -wal is not"):
+        read_all(left)
+    assert folder(left.parent) == before
+
+
+def test_a_whole_store_whose_driver_was_killed_is_gone_on_with(left: Path) -> None:
+    store = Store.open(f"sqlite:///{left}", env=world())
+    assert "elsewhere" in store.holder("shop"), "what was in the -wal alone"
+    store.close()

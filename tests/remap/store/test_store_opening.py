@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
-from sqlalchemy import inspect
+from sqlalchemy import Engine, create_engine, inspect
 from tests.remap.store.raw import script, sql
 
 from tidegauge.env import Env
@@ -67,9 +67,9 @@ def write_layout(url: str, version: int) -> None:
 
 def shape(url: str) -> dict[str, Any]:
     """The columns of every table (name, type, whether it may be NULL), its key, what it refers to; and the views."""
-    database = Database(url)
+    database = create_engine(url) if url.startswith("sqlite") else Database(url)
     found: dict[str, Any] = {}
-    with database.reading() as connection:
+    with database.connect() if isinstance(database, Engine) else database.reading() as connection:
         look = inspect(connection)
         for table in look.get_table_names():
             columns = [(c["name"], str(c["type"]), c["nullable"], c["default"]) for c in look.get_columns(table)]
@@ -80,7 +80,7 @@ def shape(url: str) -> dict[str, Any]:
             found[table] = (columns, key, sorted(keys), sorted(unique), sorted(indexes))
         for view in look.get_view_names():
             found[view] = look.get_view_definition(view)
-    database.close()
+    database.dispose() if isinstance(database, Engine) else database.close()
     return found
 
 

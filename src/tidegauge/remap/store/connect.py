@@ -30,8 +30,8 @@ from sqlalchemy.exc import DBAPIError, StatementError
 
 from tidegauge.errors.base import TidegaugeError, Transient
 from tidegauge.errors.redaction import Redaction
-from tidegauge.errors.store import StoreBusy, StoreUnreachable
-from tidegauge.remap.store.address import File, parse
+from tidegauge.errors.store import StoreBusy, StoreNotWritable, StoreUnreachable
+from tidegauge.remap.store.address import File, Server, parse
 from tidegauge.remap.store.postgres import Postgres
 from tidegauge.remap.store.schema import Unreadable
 from tidegauge.remap.store.sending import SENDER, Parcel, Sender
@@ -58,10 +58,12 @@ class Backend(Protocol):
 class Database:
     """An open database: transactions that read, transactions that write, and errors in our words."""
 
-    def __init__(self, text: str, *, sleep: Callable[[float], None] = time.sleep) -> None:
-        address = parse(text)
+    def __init__(self, address: str | File | Server, *, sleep: Callable[[float], None] = time.sleep) -> None:
+        address = parse(address) if isinstance(address, str) else address
         self.url: Final = address.shown
         self.redaction: Final = Redaction(address.secrets)
+        self.refused: StoreNotWritable | None = None
+        """Why nothing can be written, where nothing can: it is raised instead of writing."""
         self._backend: Final[Backend] = Sqlite(address) if isinstance(address, File) else Postgres(address)
         self._engine: Final = self._backend.engine()
         sender = Sender(self._backend.deliver)
@@ -113,6 +115,8 @@ class Database:
 
     def _begin(self, opened: ExitStack, pauses: Iterator[float], *, writes: bool, alone: bool) -> Connection:
         """Begin a transaction, which ends with `opened`. Raises a transient error when it cannot, in all attempts."""
+        if writes and self.refused is not None:
+            raise self.refused
         while True:
             try:
                 with self._translated(), ExitStack() as begun:

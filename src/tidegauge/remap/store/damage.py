@@ -1,12 +1,13 @@
 """What is wrong with a damaged SQLite file, and which of its tables can still be read to the end.
 
-Invariant: looking writes nothing: the file is opened for reading alone, and what it holds is only counted.
+Invariant: looking writes nothing, neither to the file nor beside it (`untouched`); what it holds is only counted.
 
 >>> import tempfile
 >>> folder = tempfile.TemporaryDirectory()
 >>> path = Path(folder.name) / "shop.db"
->>> with closing(sqlite3.connect(path)) as made:
-...     _ = made.execute("CREATE TABLE flows (id)")
+>>> made = sqlite3.connect(path)
+>>> _ = made.execute("CREATE TABLE flows (id)")
+>>> made.close()
 >>> with path.open("r+b") as file:
 ...     _ = file.truncate(5000)
 >>> found = examine(path)
@@ -19,19 +20,21 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from sqlalchemy import Table
 
-from tidegauge.remap.store.schema import metadata
+from tidegauge.remap.store.schema import metadata, store_layout
+from tidegauge.remap.store.untouched import untouched, waits, wal_of
 
-__all__ = ["Damage", "beheaded", "examine"]
+__all__ = ["Damage", "Look", "beheaded", "examine", "look"]
 
 _MAGIC: Final = b"SQLite format 3\0"
 _HEADER: Final = 100
+_FAULTS: Final = (sqlite3.Error, UnicodeDecodeError)
+"""What SQLite raises of a damaged file; Python cannot always read what SQLite says of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +47,48 @@ class Damage:
     intact: str
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a file says before it is opened: the version of its layout, None where it has none; and what SQLite finds
+    wrong with it, "" where that is nothing."""
+
+    layout: int | None
+    fault: str
+
+
+def look(path: Path) -> Look:
+    """Look at a file before it is opened, and changed by that. One that somebody writes to has been looked at."""
+    if not path.exists():
+        return Look(None, "")
+    with untouched(path) as (connection, still):
+        if not still:
+            return Look(None, "")
+        try:
+            return Look(_layout(connection), _check(connection))
+        except _FAULTS as error:
+            return Look(None, str(error))
+
+
+def _layout(connection: sqlite3.Connection) -> int | None:
+    try:
+        [(version,)] = connection.execute(f"SELECT version FROM {store_layout.name}")  # noqa: S608
+    except (sqlite3.OperationalError, ValueError):  # no such table, or not one row: opening it says what it is
+        return None
+    return version if isinstance(version, int) else None
+
+
 def beheaded(path: Path) -> bool:
     """Whether SQLite would begin a new database in a file, over what is there: it takes one byte for an empty file,
-    and what lies beside an empty file for left over."""
-    rollback, journal = (path.with_name(f"{path.name}-{kind}") for kind in ("journal", "wal"))
+    and what lies beside an empty file, or beside none, for left over."""
+    if waits(path.with_name(f"{path.name}-journal")):
+        return False  # somebody who made the file died on the way, and SQLite puts that right
+    kept = waits(wal_of(path))  # looked at first: who makes a store makes it last
     try:
-        if rollback.exists() and rollback.stat().st_size:
-            return False  # somebody who made the file died on the way, and SQLite puts that right
-        kept = journal.exists() and journal.stat().st_size > 0  # looked at first: who makes a store makes it last
         size = path.stat().st_size
+    except FileNotFoundError:
+        return kept
     except OSError:
-        return False  # not there, or not to be looked at, which opening it says better
+        return False  # not to be looked at, which opening it says better
     return size == 1 or (size == 0 and kept)
 
 
@@ -64,6 +98,8 @@ def examine(path: Path) -> Damage:
         with path.open("rb") as file:
             header = file.read(_HEADER)
         size = path.stat().st_size
+    except FileNotFoundError:
+        return Damage(ours=True, detail="it is gone, and its -wal is not", intact="none can be read")
     except OSError as error:
         return Damage(ours=True, detail=f"it cannot be read: {error.strerror}", intact="none can be read")
     if len(header) < _HEADER and header.startswith(_MAGIC[: len(header)]):
@@ -73,27 +109,22 @@ def examine(path: Path) -> Damage:
         return Damage(ours=False, detail="it does not begin as a SQLite file does", intact="none can be read")
     page = int.from_bytes(header[16:18])
     full = (65536 if page == 1 else page) * int.from_bytes(header[28:32])
-    detail = f"it has {size} of its {full} bytes: it was cut short" if size < full else ""
+    short = size < full and not waits(wal_of(path))  # what is missing may be on its way
+    detail = f"it has {size} of its {full} bytes: it was cut short" if short else ""
     try:
-        with closing(sqlite3.connect(f"{path.as_uri()}?{_mode(path)}", uri=True)) as connection:
+        with untouched(path) as (connection, _still):
             connection.execute(
                 "PRAGMA writable_schema=ON"
             )  # lets SQLite read on where a file is shorter than it says
             return Damage(ours=True, detail=detail or _check(connection), intact=_readable(connection))
-    except sqlite3.Error as error:
+    except _FAULTS as error:
         return Damage(ours=True, detail=detail or str(error), intact="none can be read")
-
-
-def _mode(path: Path) -> str:
-    """How to open the file: as one that nobody changes, which makes no file beside it, unless there is one."""
-    journal = path.with_name(f"{path.name}-wal")
-    return "mode=ro" if journal.exists() and journal.stat().st_size else "immutable=1"
 
 
 def _check(connection: sqlite3.Connection) -> str:
     try:
         lines = [str(row[0]) for row in connection.execute("PRAGMA quick_check(1)")]
-    except sqlite3.Error as error:
+    except _FAULTS as error:
         return str(error)
     return " ".join(" ".join(lines).split()) if lines != ["ok"] else ""
 
@@ -112,7 +143,7 @@ def _count(connection: sqlite3.Connection, table: Table) -> int | None:
     query = f"SELECT * FROM {table.name} ORDER BY {', '.join(column.name for column in table.primary_key)}"  # noqa: S608
     try:
         return sum(1 for _ in connection.execute(query))
-    except (sqlite3.Error, UnicodeDecodeError):
+    except _FAULTS:
         return None
 
 

@@ -20,6 +20,7 @@ from tidegauge.errors.store import NotAStore, StoreTooNew
 from tidegauge.remap.store.address import File, parse
 from tidegauge.remap.store.chain import begin
 from tidegauge.remap.store.connect import Database
+from tidegauge.remap.store.damage import beheaded
 from tidegauge.remap.store.schema import LAYOUT, metadata, store_layout
 from tidegauge.remap.store.views import VIEWS, create
 
@@ -99,7 +100,7 @@ def exists(url: str) -> bool:
     """Whether there is a store at an address. Looking makes nothing. Raises as `Database` does."""
     address = parse(url)
     if isinstance(address, File):
-        return address.path.exists()
+        return address.path.exists() or beheaded(address.path)
     database = Database(url)
     try:
         with database.reading() as connection:

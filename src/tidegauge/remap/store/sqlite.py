@@ -6,6 +6,7 @@ a power cut (`synchronous=FULL`).
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,10 +23,11 @@ from tidegauge.errors.store import (
     StoreBusy,
     StoreFailed,
     StoreNotWritable,
+    StoreTooNew,
 )
 from tidegauge.remap.store.address import File
-from tidegauge.remap.store.damage import beheaded, examine
-from tidegauge.remap.store.schema import store_layout
+from tidegauge.remap.store.damage import beheaded, examine, look
+from tidegauge.remap.store.schema import LAYOUT, store_layout
 from tidegauge.remap.store.sending import Parcel
 from tidegauge.remap.store.storefile import Kept, StoreFile
 
@@ -51,7 +53,7 @@ class Sqlite:
 
     def engine(self) -> Engine:
         """Return a pool of connections; the file's folder is made. Raises `StoreNotWritable`, `InvalidStoreUrl`,
-        `CorruptStore`, `NotAStore`."""
+        `CorruptStore`, `NotAStore`, `StoreTooNew`; then nothing was changed, in the file or beside it."""
         path, shown = self.address.path, self.address.shown
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -61,6 +63,13 @@ class Sqlite:
             raise StoreNotWritable(url=shown, detail=f"{path} is a folder")
         if beheaded(path):
             raise self._damaged("it does not begin as a SQLite file does")
+        if path.exists() and not (os.access(path, os.W_OK) and os.access(path.resolve().parent, os.W_OK)):
+            raise StoreNotWritable(url=shown, detail="the file or its folder is read-only")
+        before = look(path)  # once SQLite has opened it, it may not be as it was
+        if before.layout is not None and before.layout > LAYOUT:
+            raise StoreTooNew(url=shown, found=before.layout, known=LAYOUT)
+        if before.fault:
+            raise self._damaged(before.fault)
         file = StoreFile(path, url=shown)
 
         def kept(*arguments: Any, **settings: Any) -> Kept:

@@ -23,8 +23,11 @@ is waited for; what it had done by then is not done twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import pyarrow as pa
@@ -32,11 +35,13 @@ from sqlalchemy import Connection
 
 from tidegauge.env import Effect, Env
 from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.store import StoreNotWritable
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.fromtime.state import SourceState
 from tidegauge.remap.history import History, Link
 from tidegauge.remap.store import append as timeline
-from tidegauge.remap.store import chain, compaction, failures, incarnations, read, register
+from tidegauge.remap.store import chain, compaction, failures, incarnations, read, register, untouched
+from tidegauge.remap.store.address import File, Server, parse
 from tidegauge.remap.store.connect import Database
 from tidegauge.remap.store.history import read_bindings
 from tidegauge.remap.store.lease import Holder, Lease, acquire, holding
@@ -55,8 +60,9 @@ _KEPT: Final = 64
 class Store:
     """An open store. Several may be open on one database, in one process or in many."""
 
-    def __init__(self, database: Database, env: Env) -> None:
+    def __init__(self, database: Database, env: Env, *, copy: TemporaryDirectory[str] | None = None) -> None:
         self._database: Final = database
+        self._copy: Final = copy
         self._env: Final = env
         self._heads: Final[dict[int, timeline.Head]] = {}
         self._links: Final[dict[str, tuple[Link, ...]]] = {}
@@ -65,16 +71,17 @@ class Store:
     def open(url: str, *, env: Env) -> Store:
         """Open the store at `sqlite:///PATH` or `postgresql://...`; a new one is made, a SQLite file with its folder.
 
-        Raises `InvalidStoreUrl`, `StoreNotWritable`, `NotAStore`, `StoreTooNew`, `StoreDriverMissing`, or one of the
-        transient `StoreBusy`, `StoreUnreachable` and `StoreFailed`.
+        A file that cannot be written is read from a copy; then what writes raises `StoreNotWritable`. Raises
+        `InvalidStoreUrl`, `StoreNotWritable`, `NotAStore`, `StoreTooNew`, `CorruptStore`, `StoreDriverMissing`, or
+        one of the transient `StoreBusy`, `StoreUnreachable` and `StoreFailed`.
         """
-        database = Database(url, sleep=env.sleep)
+        address = parse(url)
         try:
-            migrate(database, env)
-        except BaseException:
-            database.close()
-            raise
-        return Store(database, env)
+            return Store(_opened(address, env), env)
+        except StoreNotWritable as refused:
+            if not isinstance(address, File) or not address.path.is_file():
+                raise
+            return _copied(address, env, refused)
 
     @staticmethod
     def exists(url: str) -> bool:
@@ -84,6 +91,8 @@ class Store:
     def close(self) -> None:
         """Close the connections. What was written stays."""
         self._database.close()
+        if self._copy is not None:
+            self._copy.cleanup()
 
     @property
     def url(self) -> str:
@@ -300,3 +309,31 @@ class Store:
         """Make a change durable that can be made twice."""
         with self._env.effect(effect):
             self._database.write(work)
+
+
+def _opened(address: File | Server, env: Env) -> Database:
+    """Open a database and bring it to the layout of this version."""
+    database = Database(address, sleep=env.sleep)
+    try:
+        migrate(database, env)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _copied(address: File, env: Env, refused: StoreNotWritable) -> Store:
+    """Open a copy of a file that cannot be written: also what an older version wrote can be read from it."""
+    try:
+        folder = TemporaryDirectory(prefix="tidegauge-")
+    except OSError:
+        raise refused from None
+    try:
+        path = Path(folder.name) / address.path.name
+        untouched.copy(address.path, path)
+        database = _opened(replace(address, path=path, url=address.url.set(database=str(path))), env)
+    except BaseException:
+        folder.cleanup()
+        raise
+    database.refused = refused
+    return Store(database, env, copy=folder)

@@ -134,7 +134,7 @@ class StoreFile:
             try:
                 with closing(sqlite3.connect(f"{self.path.as_uri()}?immutable=1", uri=True)) as connection:
                     return connection.execute("PRAGMA schema_version").fetchone()[0], _flows(connection)
-            except sqlite3.Error:
+            except (sqlite3.Error, UnicodeDecodeError):
                 time.sleep(0.02)
         return -1, {}
 
