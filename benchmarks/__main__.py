@@ -22,7 +22,18 @@ from benchmarks.figures import Figure, markdown
 from benchmarks.machine import machine
 from benchmarks.room import room
 
-BENCHMARKS: Final = ("core", "timeline", "reclocking", "resume", "epoch", "throughput", "memory", "formats", "kafka")
+BENCHMARKS: Final = (
+    "core",
+    "timeline",
+    "reclocking",
+    "resume",
+    "skipping",
+    "epoch",
+    "throughput",
+    "memory",
+    "formats",
+    "kafka",
+)
 APART: Final = ("kafka_large",)
 """Those that take so long that they are only run when they are named."""
 HERE: Final = Path(__file__).resolve().parent

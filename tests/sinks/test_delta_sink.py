@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
@@ -57,13 +58,39 @@ def test_a_commit_records_both_transactions_and_says_what_it_is(delta: Any) -> N
     }
 
 
-def test_statistics_let_a_reader_skip_files_by_epoch(delta: Any) -> None:
+def statistics(path: str, version: int) -> Any:
+    log = Path(path, "_delta_log", f"{version:020d}.json").read_text()
+    [add] = [json.loads(line)["add"] for line in log.splitlines() if "add" in json.loads(line)]
+    return json.loads(add["stats"])
+
+
+def test_statistics_let_a_reader_skip_files_by_epoch_and_by_any_column(delta: Any) -> None:
     table = delta.open()
     delta.commit(table, 0, 3)
-    log = Path(delta.path, "_delta_log", f"{0:020d}.json").read_text()
-    [add] = [json.loads(line)["add"] for line in log.splitlines() if "add" in json.loads(line)]
-    stats = json.loads(add["stats"])
-    assert (stats["numRecords"], stats["minValues"], stats["maxValues"]) == (3, {"_epoch": 0}, {"_epoch": 2})
+    assert statistics(delta.path, 0) == {
+        "numRecords": 3,
+        "nullCount": {"user": 0, "amount": 0, "_epoch": 0},
+        "minValues": {"user": "ada", "amount": 1.5, "_epoch": 0},
+        "maxValues": {"user": "ada", "amount": 1.5, "_epoch": 2},
+    }
+
+
+@pytest.mark.parametrize("asked", [{"NumIndexedCols": "-1"}, {"StatsColumns": "c39"}])
+def test_a_table_that_wants_statistics_of_columns_that_have_none_gets_none(
+    tmp_path: Path, asked: dict[str, str]
+) -> None:
+    """delta-rs takes a column without a least value for one of nulls alone, where others have one."""
+    wide = pa.schema([*((f"c{i}", pa.int64()) for i in range(40)), ("_epoch", pa.int64())])
+    sink = DeltaSink(str(tmp_path / "t"))
+    DeltaTable.create(
+        sink.path, wide, configuration={f"delta.dataSkipping{name}": value for name, value in asked.items()}
+    )
+    stager = sink.stage(wide, job="c" * 32, task=0)
+    stager.write(pa.RecordBatch.from_arrays([pa.array([0])] * 41, schema=wide))
+    sink.open(OUTPUT).commit(0, 1, wide, stager.close(), write="1")
+    assert statistics(sink.path, 1).keys() == {"numRecords", "nullCount"}
+    assert pl.scan_delta(sink.path).filter(pl.col("c39") == 0).collect().height == 1
+    assert _delta_rows(sink.path, "c39 = 0") == _delta_rows(sink.path)
 
 
 def test_commits_of_others_do_not_disturb_ours(delta: Any) -> None:
@@ -312,11 +339,13 @@ def test_every_kind_of_column_comes_back_as_it_was_written(tmp_path: Path) -> No
     table.commit(1, 2, schema, [], write="2")  # and it is the same schema afterwards
 
 
-def _delta_rows(path: str) -> list[dict[str, Any]]:
+def _delta_rows(path: str, where: str = "true") -> list[dict[str, Any]]:
     """Read with deltalake's own engine, not with the Parquet reader that we write with."""
     from deltalake import QueryBuilder
 
-    found = pa.table(QueryBuilder().register("t", DeltaTable(path)).execute("select * from t").read_all())
+    found = pa.table(
+        QueryBuilder().register("t", DeltaTable(path)).execute(f"select * from t where {where}").read_all()
+    )
     rows: list[dict[str, Any]] = found.to_pylist()
     return rows
 

@@ -67,4 +67,4 @@ class DeltaSink:
 
     def stage(self, schema: pa.Schema, *, job: str, task: int) -> ParquetStager:
         """Return a writer for one task of one job. `job` is 32 hex digits, `task` counts from 0."""
-        return ParquetStager(self.path, "", schema, job=job, task=task)
+        return ParquetStager(self.path, "", schema, job=job, task=task, statistics=True)

@@ -50,6 +50,7 @@ from tidegauge.sinks.keeping import expect
 from tidegauge.sinks.location import inside, make_folder, synchronise, writing
 from tidegauge.sinks.protocol import OutputId, StagedFile
 from tidegauge.sinks.staging import check_span, staged_status
+from tidegauge.sinks.statistics import suited
 
 __all__ = ["DeltaLog"]
 
@@ -112,7 +113,6 @@ class DeltaLog:
         """
         check_span(lower, upper, files)
         columns = rows_schema(schema)
-        actions = [self._add(file) for file in files]
         with writing(self._folder):
             said = carried(self._folder, history, lower=lower, upper=upper, write=write)
         properties = self._properties(lower, upper, write, said)
@@ -122,6 +122,7 @@ class DeltaLog:
             expect(self, self._output, history)
             if self._table is not None:
                 self._check_columns(self._table, columns)
+            actions = [self._add(file, columns) for file in files]
             if self._attempt(columns, actions, properties, write):
                 self._upper = upper
                 self._keep_log_short()
@@ -290,15 +291,11 @@ class DeltaLog:
             synchronise(self._folder)
         return True
 
-    def _add(self, file: StagedFile) -> AddAction:
+    def _add(self, file: StagedFile, columns: pa.Schema) -> AddAction:
         changed = staged_status(self._folder, file).st_mtime_ns // 1_000_000
-        stats = {
-            "numRecords": file.rows,
-            "minValues": {EPOCH: file.first_epoch},
-            "maxValues": {EPOCH: file.last_epoch},
-            "nullCount": {EPOCH: 0},
-        }
-        return AddAction(file.path, file.bytes, {}, changed, True, json.dumps(stats))  # noqa: FBT003 - data_change
+        configuration = {} if self._table is None else self._table.metadata().configuration
+        stats = suited(file.statistics, columns, configuration)
+        return AddAction(file.path, file.bytes, {}, changed, True, stats)  # noqa: FBT003 - data_change
 
     def _properties(self, lower: int, upper: int, write: str, said: Mapping[str, str]) -> CommitProperties:
         marks = [Transaction(str(self._output), upper - 1), Transaction(self._life, upper - 1)]

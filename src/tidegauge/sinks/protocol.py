@@ -39,17 +39,21 @@ class OutputId:
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """A data file: its path relative to the table, what it holds, and the first and last epoch of its rows."""
+    """A data file: its path relative to the table, what it holds, and the first and last epoch of its rows.
+
+    statistics: what readers skip files by, as the text that the table's log carries; "" where the sink keeps none.
+    """
 
     path: str
     rows: int
     bytes: int
     first_epoch: int
     last_epoch: int
+    statistics: str = ""
 
     def encode(self) -> dict[str, Any]:
         """Return the file as JSON data."""
-        return asdict(self)
+        return {name: value for name, value in asdict(self).items() if value != ""}
 
     @staticmethod
     def decode(data: Mapping[str, Any]) -> StagedFile:
@@ -60,6 +64,7 @@ class StagedFile:
             bytes=int(data["bytes"]),
             first_epoch=int(data["first_epoch"]),
             last_epoch=int(data["last_epoch"]),
+            statistics=str(data.get("statistics", "")),
         )
 
 

@@ -18,7 +18,7 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pyarrow as pa
 import pyarrow.compute
@@ -31,6 +31,7 @@ from tidegauge.sinks.attempt import Files, Waiting, fitting, stem_of
 from tidegauge.sinks.columns import EPOCH, rows_schema
 from tidegauge.sinks.location import inside, synchronise, writing
 from tidegauge.sinks.protocol import StagedFile
+from tidegauge.sinks.statistics import FileStatistics, footed
 
 __all__ = [
     "FILE_BYTES",
@@ -53,10 +54,16 @@ _SAMPLE: Final = 4096
 
 
 class ParquetStager:
-    """A `Stager` into the folder `prefix` of the table's folder `table`. `schema` is the rows', `_epoch` included."""
+    """A `Stager` into the folder `prefix` of the table's folder `table`. `schema` is the rows', `_epoch` included.
 
-    def __init__(self, table: str, prefix: str, schema: pa.Schema, *, job: str, task: int) -> None:
+    statistics: whether the files' statistics are wanted; a Parquet file has its own in its footer.
+    """
+
+    def __init__(
+        self, table: str, prefix: str, schema: pa.Schema, *, job: str, task: int, statistics: bool = False
+    ) -> None:
         self._table: Final = table
+        self._statistics: Final = statistics
         self._columns: Final = rows_schema(schema)
         self._waiting: Final = Waiting(self._columns)
         self._files: Final[Files[_ParquetFile]] = Files(table, prefix, stem=stem_of(job, task), suffix=".parquet")
@@ -89,7 +96,9 @@ class ParquetStager:
         """Write what is waiting as one row group."""
         group = self._waiting.take()
         with writing(self._table):
-            file = self._files.open or self._files.begin(lambda path: _ParquetFile(path, group))
+            file = self._files.open or self._files.begin(
+                lambda path: _ParquetFile(path, group, statistics=self._statistics)
+            )
             file.add(group)
         if file.size >= FILE_BYTES:
             self._files.finish()
@@ -98,13 +107,19 @@ class ParquetStager:
 class _ParquetFile:
     """One Parquet file being written, with what a commit must know of it."""
 
-    def __init__(self, path: Path, first: pa.Table) -> None:
+    def __init__(self, path: Path, first: pa.Table, *, statistics: bool) -> None:
         self._path = path
         self._out: Any = pa.OSFile(str(path), "wb")
         # Staging is a small part of a task; files of half the size are worth a quarter of its speed.
         self._writer: Any = pq.ParquetWriter(
-            self._out, first.schema, compression="zstd", compression_level=1, use_dictionary=_repetitive(first)
+            self._out,
+            first.schema,
+            compression="zstd",
+            compression_level=1,
+            use_dictionary=_repetitive(first),
+            write_statistics=cast("Any", footed(first.schema)),
         )
+        self._statistics = FileStatistics(first.schema) if statistics else None
         self._rows = 0
         self._first = self._last = first.column(EPOCH)[0].as_py()
 
@@ -118,6 +133,8 @@ class _ParquetFile:
         self._first = min(self._first, ends["min"])
         self._last = max(self._last, ends["max"])
         self._rows += group.num_rows
+        if self._statistics is not None:
+            self._statistics.add(group)
 
     def finish(self, prefix: str) -> StagedFile:
         self._writer.close()
@@ -129,6 +146,7 @@ class _ParquetFile:
             bytes=self._path.stat().st_size,
             first_epoch=self._first,
             last_epoch=self._last,
+            statistics="" if self._statistics is None else self._statistics.text(),
         )
 
     def drop(self) -> None:

@@ -1,4 +1,4 @@
-"""Kafka's programs, and Spark's own connector, from Maven Central into a cache, each checked against a pinned sum.
+"""Kafka's programs, and what Spark takes for Kafka and Delta, from Maven Central into a cache, all of it pinned.
 
 Invariant: a JAR is in the cache whole and as pinned, or its name is not there: it is fetched beside the cache,
 checked, and renamed into it. What is there is checked again before each use, so neither a poisoned mirror nor a
@@ -30,12 +30,14 @@ from tidegauge.errors.redaction import Redaction
 from tidegauge.errors.testing import JarsNotFetched, WrongJar
 from tidegauge.testing import ivy
 
-__all__ = ["CENTRAL", "CONNECTOR", "KAFKA", "Pin", "cache", "class_path", "pins"]
+__all__ = ["CENTRAL", "CONNECTOR", "DELTA", "KAFKA", "Pin", "cache", "class_path", "pins"]
 
 KAFKA: Final = "kafka-4.1.1"
 """A broker and its tools."""
 CONNECTOR: Final = "spark-kafka-4.2.0"
 """What Spark 4.2 takes in `spark.jars` to read Kafka by itself, with the client that it is made for."""
+DELTA: Final = "spark-delta-4.4.0"
+"""What Spark 4.2 takes in `spark.jars` to read and write Delta tables by itself."""
 CENTRAL: Final = "https://repo1.maven.org/maven2/"
 _HIDE: Final = Redaction()
 
