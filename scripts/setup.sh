@@ -30,6 +30,11 @@ if [ "$(java_major)" -lt 17 ]; then
   fi
 fi
 
+# Tests of rotated logs run the real program where it is there.
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null && ! command -v logrotate >/dev/null && [ ! -x /usr/sbin/logrotate ]; then
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq logrotate >/dev/null 2>&1 || true
+fi
+
 stamp=".venv/.installed" begun=".venv/.installing"
 wanted="$(cat requirements/dev.lock pyproject.toml | sha256sum | cut -d' ' -f1)"
 if [ "$(cat "$stamp" 2>/dev/null || true)" != "$wanted" ]; then

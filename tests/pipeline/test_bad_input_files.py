@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -48,11 +48,6 @@ def test_a_pattern_that_matches_nothing_is_waited_for_and_status_says_so(tmp_pat
     assert states(report(world).sources) == {"a": "idle", "b": "idle"}
 
 
-def shrink(path: Path) -> None:
-    with path.open("r+b") as file:
-        file.truncate(5)
-
-
 def write_anew(path: Path) -> None:
     path.write_text(lines(7, 8, 9, 10), encoding="utf-8")
 
@@ -63,10 +58,8 @@ def write_anew_at_the_same_length(path: Path) -> None:
     os.utime(path, ns=(0, 0))
 
 
-@pytest.mark.parametrize("spoil", [shrink, write_anew, write_anew_at_the_same_length])
-def test_a_file_that_shrank_or_was_rewritten_fails_its_source_alone(
-    world: World, spoil: Callable[[Path], None]
-) -> None:
+@pytest.mark.parametrize("spoil", [write_anew, write_anew_at_the_same_length])
+def test_a_file_that_was_rewritten_fails_its_source_alone(world: World, spoil: Callable[[Path], None]) -> None:
     path = world.root / "a" / "1.jsonl"
     size = path.stat().st_size
     spoil(path)
@@ -80,7 +73,7 @@ def test_a_file_that_shrank_or_was_rewritten_fails_its_source_alone(
     evidence = failed.error.evidence
     assert (evidence["path"], evidence["bound"], evidence["size"]) == (str(path), size, path.stat().st_size)
     assert len(evidence["expected"]) == len(evidence["found"]) == 32
-    assert evidence["expected"] != evidence["found"] or spoil is shrink
+    assert evidence["expected"] != evidence["found"]
     for value in evidence.values():
         assert str(value) in str(failed.error)
     assert run.runner.board.outputs["a"].state == "failed"
@@ -383,7 +376,7 @@ def test_only_the_epochs_of_a_job_from_the_first_unreadable_one_on_are_lost(tmp_
         run.step(0.6)
     assert (run.runner.board.upper, run.runner.board.published) == (3, 0)
     run.abandon()
-    flaky.unreadable = False
+    flaky.unreadable, flaky.inner = False, replace(flaky.inner)  # as in another process: it holds no file open
     (tmp_path / "a" / "1.jsonl").unlink()
     finish(world)
     assert numbers(make(world), "a") == [0]

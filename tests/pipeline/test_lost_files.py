@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import tidegauge as tg
-from tidegauge.errors.sources import EndTakenBack, FileGone
+from tidegauge.errors.sources import EndTakenBack, FileGone, FileRewritten
 from tidegauge.remap.store import Store
 
 LINE = '{"n": 1}\n'
@@ -23,9 +23,9 @@ def flow_of(root: Path, on_data_loss: Literal["stop", "gap"] = "stop") -> tg.Dat
     )
 
     def take_away(batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Remove the file as its first line is read, so that most of it is not bound yet."""
+        """Empty the file as its first line is read, so that most of it is not bound yet."""
         if batch.num_rows:
-            (root / "in" / "a.jsonl").unlink(missing_ok=True)
+            (root / "in" / "a.jsonl").write_text("")
         return batch
 
     made.sink("lines", made.source("log", source).map_batches(take_away), tg.ParquetSink(f"{root}/lake"))
@@ -54,7 +54,7 @@ def landing(tmp_path: Path) -> Path:
 def test_a_file_that_goes_in_the_middle_fails_its_source_and_never_catches_up(tmp_path: Path, landing: Path) -> None:
     (landing / "a.jsonl").write_text(1000 * LINE)
     for _run in range(2):  # the failure outlives the driver
-        with pytest.raises(FileGone):
+        with pytest.raises((FileGone, FileRewritten)):
             run(flow_of(tmp_path))
     [source] = tg.status(flow_of(tmp_path)).sources
     assert source.state == "failed"
@@ -64,7 +64,7 @@ def test_a_file_that_goes_in_the_middle_fails_its_source_and_never_catches_up(tm
 
 def test_by_choice_it_goes_on_with_what_is_gone_in_gaps(tmp_path: Path, landing: Path) -> None:
     (landing / "a.jsonl").write_text(1000 * LINE)
-    with pytest.raises(FileGone):
+    with pytest.raises((FileGone, FileRewritten)):
         run(flow_of(tmp_path))
     (landing / "b.jsonl").write_text(LINE)
     tg.resume(flow_of(tmp_path), "log")
@@ -76,6 +76,22 @@ def test_by_choice_it_goes_on_with_what_is_gone_in_gaps(tmp_path: Path, landing:
     [source] = tg.status(flow_of(tmp_path)).sources
     assert (source.state, source.lag) == ("idle", 0)
     assert source.lost == sum(upper - lower for lower, upper, _ in lost)
+
+
+def test_a_file_that_is_deleted_is_read_to_its_end_by_the_driver_that_saw_it(tmp_path: Path, landing: Path) -> None:
+    log = landing / "a.jsonl"
+    log.write_text(1000 * LINE)
+    made = tg.Dataflow("logs", store=f"sqlite:///{tmp_path}/flow.db", tick=0.01)
+    source = tg.FileSource(f"{landing}/*.jsonl", format=tg.Json("n long"), max_bytes_per_epoch=100 * len(LINE))
+
+    def delete(batch: pa.RecordBatch) -> pa.RecordBatch:
+        if batch.num_rows:
+            log.unlink(missing_ok=True)
+        return batch
+
+    made.sink("lines", made.source("log", source).map_batches(delete), tg.ParquetSink(f"{tmp_path}/lake"))
+    run(made)
+    assert tg.read_arrow(made, "lines").num_rows == 1000
 
 
 def test_a_torn_line_that_an_earlier_driver_saw_is_lost_with_its_file(tmp_path: Path, landing: Path) -> None:

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from tidegauge.sources.file.columns import infer
 from tidegauge.sources.file.found import Rules, Survey
-from tidegauge.sources.file.identity import HEAD, FileFacts, Seen, fingerprint, partition_key
+from tidegauge.sources.file.identity import HEAD, FileFacts, Seen, fingerprint, partition_key, tail
 from tidegauge.sources.file.kinds import as_whole, is_whole
 from tidegauge.sources.file.listing import printable
 from tidegauge.sources.formats.protocol import LineFormat
@@ -21,12 +21,15 @@ __all__ = ["enter", "grow", "put_off"]
 
 def grow(stream: BinaryIO, seen: Seen, key: str, rules: Rules, found: Survey) -> None:
     """Admit what a known file has more."""
-    known = replace(found.facts(key), path=seen.path, dev=seen.dev, born=seen.born, size=seen.size)
+    known = replace(found.facts(key), path=seen.path, dev=seen.dev, born=seen.born)
+    known = known if known.packed else replace(known, size=seen.size)
     lower = found.positions.get(key, 0)
     upper = lower
-    found.ends[key] = seen.size
-    if rules.line is not None and not known.whole and seen.size > lower:
-        upper = _admit_lines(stream, rules.line, seen, lower, rules, found)
+    found.ends[key] = max(known.size, lower)
+    if known.packed:
+        upper = _admit_packed(known, lower, rules, found)
+    elif rules.line is not None and not known.whole and seen.size > lower:
+        upper = _admit_lines(stream, rules.line, seen, lower, rules, found, final=bool(known.final))
         if lower == 0 and upper and not _columns_known(stream, seen, upper, rules, found):
             upper = 0
     _record(stream, seen, key, known, upper, found)
@@ -42,7 +45,7 @@ def enter(stream: BinaryIO, seen: Seen, rules: Rules, found: Survey) -> None:
     if whole or rules.line is None:
         upper = _admit_whole(stream, seen, rules, found)
     else:
-        upper = _admit_lines(stream, rules.line, seen, 0, rules, found)
+        upper = _admit_lines(stream, rules.line, seen, 0, rules, found, final=False)
     if upper and not _columns_known(stream, seen, upper, rules, found):
         upper = 0
     if upper == 0 and whole:
@@ -53,6 +56,14 @@ def enter(stream: BinaryIO, seen: Seen, rules: Rules, found: Survey) -> None:
     key = _key(seen, known, found)
     found.ends[key] = seen.size
     _record(stream, seen, key, known, upper, found)
+
+
+def _admit_packed(known: FileFacts, lower: int, rules: Rules, found: Survey) -> int:
+    """Return how far a compressed log is read: to its end, which is that of its last line, in one epoch."""
+    if known.size > lower and (found.full or (found.taken > 0 and found.taken + known.size - lower > rules.limit)):
+        found.full = found.more = True
+        return lower
+    return max(known.size, lower)
 
 
 def put_off(seen: Seen, rules: Rules, found: Survey) -> None:
@@ -88,16 +99,25 @@ def _key(seen: Seen, known: FileFacts, found: Survey) -> str:
 def _record(stream: BinaryIO, seen: Seen, key: str, known: FileFacts, upper: int, found: Survey) -> None:
     """Admit a file up to `upper`, and keep what is now known of it. The fingerprint covers bound bytes only."""
     head = min(HEAD, upper)
-    if head > known.head or not known.digest:
-        known = replace(known, head=head, digest=fingerprint(stream.fileno(), head, whole=bool(known.whole)))
+    if not known.packed:
+        if head > known.head or not known.digest:
+            known = replace(known, head=head, digest=fingerprint(stream.fileno(), head, whole=bool(known.whole)))
+        if seen.size >= upper:
+            known = replace(known, tail=tail(stream.fileno(), upper))
+        found.held.keep(key, stream)
     found.tell(key, replace(known, modified=seen.modified).detail())
     found.taken += upper - found.positions.get(key, 0)
     if upper:
         found.positions[key] = upper
 
 
-def _admit_lines(stream: BinaryIO, line: LineFormat, seen: Seen, lower: int, rules: Rules, found: Survey) -> int:
-    """Return how far complete records reach from `lower`, within what is left of the epoch."""
+def _admit_lines(
+    stream: BinaryIO, line: LineFormat, seen: Seen, lower: int, rules: Rules, found: Survey, *, final: bool
+) -> int:
+    """Return how far complete records reach from `lower`, within what is left of the epoch.
+
+    final: whether a last line without an end is complete.
+    """
     if found.full:
         found.more = True
         return lower
@@ -112,6 +132,8 @@ def _admit_lines(stream: BinaryIO, line: LineFormat, seen: Seen, lower: int, rul
         return lower
     if top < seen.size:
         found.full = found.more = True
+    elif final:
+        return seen.size
     elif upper < seen.size:
         found.unfinished.append((seen.path, seen.size - upper))
     return upper

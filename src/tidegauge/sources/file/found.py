@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from tidegauge.errors.sources import FileRewritten
 from tidegauge.remap.binding import Bound, Detail
+from tidegauge.sources.file.holding import Held
 from tidegauge.sources.file.identity import FileFacts
 from tidegauge.sources.file.listing import printable
 from tidegauge.sources.formats.protocol import Format, LineFormat
@@ -37,9 +39,12 @@ class Survey:
     """What one probe found. `columns` is set when they were asked for and could be inferred.
 
     lost: how many bytes went with files that are gone, by partition; `positions` have passed them. taken_back: what
-    was cut off from files that are there.
+    was cut off from files that are there. here: partitions whose files are. anew: logs whose files have begun anew,
+    with the error where the rest of what was there may have been rewritten rather than moved away. awaited: logs that
+    are being compressed.
     """
 
+    held: Held
     durable: dict[str, Detail]
     known: dict[str, Detail]
     details: dict[str, Detail]
@@ -48,6 +53,9 @@ class Survey:
     gone: dict[str, int] = field(default_factory=dict)
     lost: dict[str, int] = field(default_factory=dict)
     taken_back: dict[str, tuple[int, int]] = field(default_factory=dict)
+    here: dict[str, str] = field(default_factory=dict)
+    anew: dict[str, FileRewritten | None] = field(default_factory=dict)
+    awaited: set[str] = field(default_factory=set)
     columns: pa.Schema | None = None
     more: bool = False
     notes: list[str] = field(default_factory=list)
@@ -56,12 +64,12 @@ class Survey:
     full: bool = False
 
     @classmethod
-    def of(cls, bound: Bound) -> Survey:
+    def of(cls, bound: Bound, held: Held) -> Survey:
         """Return a look that has not begun."""
         durable = dict(bound.details)
         told = {} if bound.last is None else bound.last.details
         details = {key: detail for key, detail in told.items() if durable.get(key) != detail}
-        return cls(durable, {**durable, **details}, details, dict(bound.frontier), dict(bound.frontier))
+        return cls(held, durable, {**durable, **details}, details, dict(bound.frontier), dict(bound.frontier))
 
     def tell(self, key: str, detail: Detail) -> None:
         """Keep what is known of a file now."""
@@ -71,8 +79,8 @@ class Survey:
             self.details[key] = detail
 
     def facts(self, key: str) -> FileFacts:
-        """Return what was known of a file."""
-        return FileFacts.of(self.known[key])
+        """Return what is known of a file, by this look or before it."""
+        return FileFacts.of(self.details.get(key) or self.known[key])
 
     def note(self) -> str:
         """Return one line for people about what the source is waiting for."""

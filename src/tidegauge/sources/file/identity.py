@@ -33,10 +33,23 @@ from typing import Final
 from tidegauge.remap.binding import Detail
 from tidegauge.sources.file.birth import birth
 
-__all__ = ["HEAD", "FileFacts", "Seen", "Verdict", "fingerprint", "judge", "partition_key"]
+__all__ = [
+    "HEAD",
+    "TAIL",
+    "FileFacts",
+    "Seen",
+    "Verdict",
+    "digested",
+    "fingerprint",
+    "judge",
+    "partition_key",
+    "tail",
+]
 
 HEAD: Final = 4096
 """The most bytes, at each end, that a fingerprint covers."""
+TAIL: Final = 1024
+"""How many of the last bytes that are bound are remembered, as a digest."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,7 +58,10 @@ class FileFacts:
 
     path: where it was last seen. first: where it was first seen. born, modified: nanoseconds since 1970, 0 when not
     known. head, digest: the fingerprint and how many bytes it covers. whole: 1 when the file is read whole. size: how
-    long it was when it was last seen, read or not; 0 where an older version has written the facts.
+    long it was when it was last seen, read or not; 0 where an older version has written the facts. tail: a digest of
+    the last bytes that are bound, "" as well. packed: 1 for a log that has been compressed since; `size` and all
+    positions are those of what it holds. final: 1 when nobody writes to it any more, so its last line ends with it. A
+    log that began anew in its file has the inode number 0.
     """
 
     path: str
@@ -58,6 +74,9 @@ class FileFacts:
     digest: str
     whole: int
     size: int = 0
+    tail: str = ""
+    packed: int = 0
+    final: int = 0
 
     @classmethod
     def of(cls, detail: Detail) -> FileFacts:
@@ -73,6 +92,9 @@ class FileFacts:
             digest=str(detail["digest"]),
             whole=int(detail["whole"]),
             size=int(detail.get("size", 0)),
+            tail=str(detail.get("tail", "")),
+            packed=int(detail.get("packed", 0)),
+            final=int(detail.get("final", 0)),
         )
 
     def detail(self) -> Detail:
@@ -115,6 +137,17 @@ def fingerprint(fd: int, head: int, *, whole: bool) -> str:
     if whole:
         digest.update(os.pread(fd, head, max(0, os.fstat(fd).st_size - head)))
     return digest.hexdigest()
+
+
+def digested(data: bytes) -> str:
+    """Return the digest of some bytes, as in a fingerprint."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def tail(fd: int, position: int) -> str:
+    """Return a digest of the last bytes of an open file before a position."""
+    size = min(TAIL, position)
+    return digested(os.pread(fd, size, position - size))
 
 
 class Verdict(Enum):

@@ -10,7 +10,7 @@ Invariant: nothing is said to be lost of a folder that is away: a mount may come
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from tidegauge.errors.sources import FileGone, FolderAway
@@ -21,36 +21,36 @@ from tidegauge.sources.file.listing import printable
 __all__ = ["give_up", "unread"]
 
 
-def unread(found: Survey, here: Collection[str]) -> dict[str, Detail]:
-    """Return the known files that are not among those that are `here`, and were not bound to the end."""
+def unread(found: Survey) -> dict[str, Detail]:
+    """Return the known files that are not here, and were not bound to the end."""
     return {
         key: detail
         for key, detail in found.known.items()
-        if key not in here and int(detail.get("size", 0)) > found.positions.get(key, 0)
+        if key not in found.here and int(detail.get("size", 0)) > found.positions.get(key, 0)
     }
 
 
-def give_up(missing: Mapping[str, Detail], here: Collection[str], rules: Rules, found: Survey) -> None:
+def give_up(missing: Mapping[str, Detail], rules: Rules, found: Survey) -> None:
     """Bind files that are gone to their end. Raises `FolderAway`, and `FileGone` where nothing can be bound yet."""
-    _refuse_away(missing, here, found)
+    _refuse_away(missing, found)
     for key, detail in missing.items():
         path, lower, upper = str(detail["path"]), found.positions.get(key, 0), int(detail["size"])
         if rules.need_columns and found.columns is None:
             if rules.stop:
                 raise FileGone(path=path, lower=lower, upper=upper)
             found.taken_back[key] = (lower, upper)
-            found.tell(key, {**detail, "size": lower})
+            found.tell(key, {**(found.details.get(key) or detail), "size": lower})
             continue
         found.positions[key] = found.ends[key] = upper
         found.lost[key] = upper - lower
         found.notes.insert(0, f"{printable(path)} is gone, with {upper - lower} bytes that were not read")
 
 
-def _refuse_away(missing: Mapping[str, Detail], here: Collection[str], found: Survey) -> None:
+def _refuse_away(missing: Mapping[str, Detail], found: Survey) -> None:
     folders: defaultdict[str, list[Detail]] = defaultdict(list)
     for detail in missing.values():
         folders[str(Path(str(detail["path"])).parent)].append(detail)
-    kept = {str(Path(str(found.known[key]["path"])).parent) for key in here if key in found.known}
+    kept = {str(Path(str(found.known[key]["path"])).parent) for key in found.here if key in found.known}
     for folder, details in folders.items():
         what = ""
         try:

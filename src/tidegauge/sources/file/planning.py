@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import BinaryIO
 
 import pyarrow as pa
 
 from tidegauge.errors.sources import FileGone, FileRewritten, ShortRead
 from tidegauge.remap.binding import Bound, Slice
-from tidegauge.sources.file.identity import FileFacts
+from tidegauge.sources.file.holding import Held
+from tidegauge.sources.file.identity import FileFacts, Seen
 from tidegauge.sources.file.kinds import as_line, as_whole
-from tidegauge.sources.file.listing import listed
-from tidegauge.sources.file.opening import open_known
+from tidegauge.sources.file.listing import entries, listed
+from tidegauge.sources.file.opening import open_known, opened
 from tidegauge.sources.file.reading import FileSplit, naming
+from tidegauge.sources.file.returning import continued, originals
 from tidegauge.sources.formats.protocol import Format
 from tidegauge.sources.protocol import Split
 
-__all__ = ["gone", "planned", "shares"]
+__all__ = ["Files", "gone", "planned", "shares"]
 
 
 def shares(weights: Sequence[int], size: int) -> list[tuple[int, int]]:
@@ -43,44 +45,80 @@ def shares(weights: Sequence[int], size: int) -> list[tuple[int, int]]:
     return list(pairwise([*cuts, len(weights)]))
 
 
-def planned(
-    slices: Sequence[Slice], bound: Bound, *, schema: pa.Schema, pattern: str, format: Format, size: int
-) -> list[Split]:
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Where the files of a source are: by what is bound, by its pattern, and by what is held open."""
+
+    bound: Bound
+    pattern: str
+    held: Held
+
+    def open(self, piece: Slice) -> tuple[FileFacts, BinaryIO]:
+        """Open the file of a slice, wherever it is now. Raises `FileGone`, `FileRewritten`, and `OSError`."""
+        known = FileFacts.of(self.bound.details[piece.partition])
+        # The fingerprint covers what is bound by now; a file read whole must be as it was to its last byte.
+        try:
+            path, stream = open_known(
+                known, lower=piece.lower, upper=piece.upper, elsewhere=lambda: self._elsewhere(piece.partition, known)
+            )
+        except (FileGone, FileRewritten):
+            if (found := self._come_back(known, self.bound.frontier[piece.partition], piece.upper)) is None:
+                raise
+            return found
+        return replace(known, path=path), stream
+
+    def _elsewhere(self, key: str, known: FileFacts) -> Iterator[str]:
+        yield from (path for path, status in listed(self.pattern).files if status.st_ino == known.ino)
+        if (held := self.held.path(key)) is not None:
+            yield held
+
+    def _come_back(self, known: FileFacts, position: int, upper: int) -> tuple[FileFacts, BinaryIO] | None:
+        """Open the file that a log is by now, its copy or what it was compressed to, if it has the first `upper`
+        bytes."""
+        if known.whole:
+            return None
+        here = entries(str(Path(known.path).parent))
+        paths = {entry.path for entry in here} | {path for path, _ in listed(self.pattern).files}
+        for path in sorted(path for path in paths if _related(path, known)):
+            try:
+                stream = opened(path)
+            except FileNotFoundError:
+                continue
+            facts = continued(stream, Seen.of(path, stream.fileno()), known, position)
+            if facts is not None and facts.size >= upper:
+                return facts, stream
+            stream.close()
+        return None
+
+
+def _related(path: str, known: FileFacts) -> bool:
+    """Whether a file of this path may be a log by now. Under the path of one that began anew is what it began as."""
+    if path == known.path:
+        return bool(known.ino)
+    return not originals(Path(path).name).isdisjoint({Path(known.first).name, Path(known.path).name})
+
+
+def planned(slices: Sequence[Slice], files: Files, *, schema: pa.Schema, format: Format, size: int) -> list[Split]:
     """Return the splits of the slices, in their order, each about `size` bytes."""
     splits: list[Split] = []
-
     for piece in slices:
-        file, stream = _open(piece, bound, pattern)
+        file, stream = files.open(piece)
         with stream, naming(file.path):
             splits += _cut(stream, piece, file, schema=schema, format=format, size=size)
     return splits
 
 
-def gone(slices: Sequence[Slice], bound: Bound, *, pattern: str) -> list[Slice]:
+def gone(slices: Sequence[Slice], files: Files) -> list[Slice]:
     """Return the slices whose bytes are not there any more. Raises `OSError`."""
     found: list[Slice] = []
     for piece in slices:
         try:
-            _file, stream = _open(piece, bound, pattern)
+            _file, stream = files.open(piece)
         except (FileGone, FileRewritten):
             found.append(piece)
         else:
             stream.close()
     return found
-
-
-def _open(piece: Slice, bound: Bound, pattern: str) -> tuple[FileFacts, BinaryIO]:
-    """Open the file of a slice, wherever it is now. Raises `FileGone`, `FileRewritten`, and `OSError`."""
-    known = FileFacts.of(bound.details[piece.partition])
-    # The fingerprint covers what is bound by now; a file read whole must be as it was to its last byte.
-    path, stream = open_known(
-        known, lower=piece.lower, upper=piece.upper, elsewhere=partial(_named_with, pattern, known.ino)
-    )
-    return replace(known, path=path), stream
-
-
-def _named_with(pattern: str, ino: int) -> list[str]:
-    return [path for path, status in listed(pattern).files if status.st_ino == ino]
 
 
 def _cut(

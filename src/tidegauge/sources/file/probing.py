@@ -7,8 +7,11 @@ and `n` its size:
     known, n = p, not modified since          nothing to do, not opened
     known, n >= p, still the same file        lines: up to the last record boundary; whole: nothing, it was touched
     known, the same, p <= n < s               what was seen beyond `n` was taken back: `EndTakenBack`, or a gap
-    known, shrunk or with other content       `FileRewritten`
+    known, n < p                              it began anew: what is there is new, and its copy may be the old one
+    known, n >= p, with other content         the same where there is a copy; else `FileRewritten`
     known, its inode number now another file  gone, and the other file is new
+    known, gone, but held open                lines: up to the last record boundary, or all that is left of it
+    not known, continues a known log          that log, from where it was: see `returning`
     known, gone, p < s                        bound up to `s`, and then found lost: see `missing`
     not known, lines                          up to the last record boundary
     not known, whole                          all of it, when complete and not modified for the settling time
@@ -23,8 +26,9 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -32,10 +36,12 @@ from tidegauge.errors.sources import EndTakenBack, FileRewritten
 from tidegauge.remap.binding import Bound, Detail
 from tidegauge.sources.file.admitting import enter, grow, put_off
 from tidegauge.sources.file.found import Rules, Survey
+from tidegauge.sources.file.holding import Held
 from tidegauge.sources.file.identity import Seen, Verdict, fingerprint, judge
-from tidegauge.sources.file.listing import listed, literally, printable
+from tidegauge.sources.file.listing import entries, listed, literally, printable
 from tidegauge.sources.file.missing import give_up, unread
 from tidegauge.sources.file.opening import opened, siblings
+from tidegauge.sources.file.relations import Relations
 
 __all__ = ["survey"]
 
@@ -59,26 +65,35 @@ class _Candidate:
         return detail["modified"] == status.st_mtime_ns and detail["dev"] == status.st_dev
 
 
-def survey(pattern: str, rules: Rules, bound: Bound) -> Survey:
+def survey(pattern: str, rules: Rules, bound: Bound, held: Held) -> Survey:
     """Look at the disk. Raises `FileRewritten`, `EndTakenBack`, `FolderAway`, `UnknownColumns` and `OSError`."""
-    found, here = _once(pattern, rules, bound)
+    found = _once(pattern, rules, Survey.of(bound, held))
     for _again in range(LOOKS - 1):
-        if not unread(found, here):
+        if not unread(found):
             break
-        found, here = _once(pattern, rules, bound)
-    give_up(unread(found, here), here, rules, found)
-    found.gone = {key: position for key, position in bound.frontier.items() if key not in here}
+        found = _once(pattern, rules, Survey.of(bound, held))
+    if rules.stop and (rewritten := next(filter(None, found.anew.values()), None)) is not None:
+        raise rewritten
+    give_up({key: detail for key, detail in unread(found).items() if key not in found.awaited}, rules, found)
+    found.gone = {key: position for key, position in bound.frontier.items() if key not in found.here}
     return found
 
 
-def _once(pattern: str, rules: Rules, bound: Bound) -> tuple[Survey, set[str]]:
-    """Look once; return also the partitions whose files are here."""
-    found, here = Survey.of(bound), set[str]()
+def _once(pattern: str, rules: Rules, found: Survey) -> Survey:
+    """Look once: at the files that are known, then at those that are held, then at those that are neither."""
+    strangers: list[_Candidate] = []
     for candidate in sorted(_candidates(pattern, found), key=lambda c: c.path):
         key = _unchanged(candidate, found) or _look(candidate, rules, found)
         if key is not None:
-            here.add(key)
-    return found, here
+            found.here[key] = candidate.path
+        elif candidate.status.st_size:
+            strangers.append(candidate)
+    for key in unread(found):
+        _look_at_held(key, rules, found)
+    relations = Relations.of(found)
+    for candidate in (*strangers, *_others(relations, strangers, found)):
+        _look_at_stranger(candidate, relations, rules, found)
+    return found
 
 
 def _candidates(pattern: str, found: Survey) -> Iterator[_Candidate]:
@@ -97,7 +112,7 @@ def _candidates(pattern: str, found: Survey) -> Iterator[_Candidate]:
             yield _Candidate(path, status, tuple(keys.get(status.st_ino, ())), named=True)
     lost: defaultdict[str, set[int]] = defaultdict(set)
     for detail in found.known.values():
-        if (detail["dev"], detail["ino"]) not in seen:
+        if detail["ino"] and (detail["dev"], detail["ino"]) not in seen:
             lost[str(Path(str(detail["path"])).parent)].add(int(detail["ino"]))
     for folder in sorted(lost):
         for path, status in siblings(folder, lost[folder]):
@@ -110,7 +125,8 @@ def _unchanged(candidate: _Candidate, found: Survey) -> str | None:
     """Return the partition of a file that is as it was bound, told by its status alone."""
     for key in candidate.keys:
         detail = found.known[key]
-        if found.positions.get(key, 0) == candidate.status.st_size and candidate.as_in(detail):
+        over = bool(detail.get("final")) and found.positions.get(key, 0) >= int(detail["size"])
+        if (over or found.positions.get(key, 0) == candidate.status.st_size) and candidate.as_in(detail):
             if detail["path"] != candidate.path:
                 found.tell(key, {**detail, "path": candidate.path})
             return key
@@ -121,60 +137,120 @@ def _waiting(candidate: _Candidate, found: Survey) -> str | None:
     """Return the partition of a file that is as it was seen, when the epoch has no room for more of it."""
     for key in candidate.keys if found.full else ():
         detail = found.known[key]
-        if detail.get("size") == candidate.status.st_size and candidate.as_in(detail):
-            found.ends[key] = max(candidate.status.st_size, found.positions.get(key, 0))
+        end = detail["size"] if detail.get("packed") else candidate.status.st_size
+        if detail.get("size") == end and candidate.as_in(detail):
+            found.ends[key] = max(int(end), found.positions.get(key, 0))
             found.more = True
             return key
     return None
 
 
 def _look(candidate: _Candidate, rules: Rules, found: Survey) -> str | None:
-    """Open a file that is new or has changed, and admit what may be; return its partition when it is known."""
-    status = candidate.status
-    if status.st_size == 0 and not candidate.keys:
+    """Open a known file that has changed, and admit what may be; return its partition if it is still the file."""
+    if not candidate.keys:
         return None
     if (waiting := _waiting(candidate, found)) is not None:
         return waiting
-    if found.full and not candidate.keys:
-        put_off(Seen.unopened(candidate.path, status), rules, found)
-        found.more = True
-        return None
-    try:
-        stream = opened(candidate.path)
-    except FileNotFoundError:
-        found.more = True  # renamed or removed since it was listed: the next probe sees which
-        return next(iter(candidate.keys), None)
-    with stream:
+    with _opened(candidate, found) as stream:
+        if stream is None:
+            return next(iter(candidate.keys))
         seen = Seen.of(candidate.path, stream.fileno())
-        if (seen.dev, seen.ino) != (status.st_dev, status.st_ino):
-            found.more = True  # replaced since it was listed
-            return next(iter(candidate.keys), None)
         key = _identify(stream, seen, candidate.keys, rules, found)
         if key is not None:
             grow(stream, seen, key, rules, found)
-        elif candidate.named:
-            enter(stream, seen, rules, found)
         return key
 
 
+def _look_at_held(key: str, rules: Rules, found: Survey) -> None:
+    """Admit the rest of a file that has no name here any more, but is held open.
+
+    Of one that was deleted the last line ends with it, once nobody has written to it for the settling time.
+    """
+    path, known = found.held.path(key), found.facts(key)
+    if path is None or not known.ino:
+        return
+    try:
+        stream = opened(path)
+    except FileNotFoundError:
+        return
+    with stream:
+        seen = Seen.of(known.path, stream.fileno())
+        if (seen.dev, seen.ino) != (known.dev, known.ino) or seen.size < known.size:
+            return
+        if os.fstat(stream.fileno()).st_nlink == 0 and rules.now - seen.modified >= rules.settle:
+            found.tell(key, replace(known, final=1).detail())
+        found.here[key] = path
+        grow(stream, seen, key, rules, found)
+
+
+def _look_at_stranger(candidate: _Candidate, relations: Relations, rules: Rules, found: Survey) -> None:
+    """Open a file that is not known by its number: it continues a known log, or is a copy of one, or is new."""
+    logs = relations.logs(candidate.path)
+    seen = Seen.unopened(candidate.path, candidate.status)
+    if found.full and not logs and candidate.named:
+        put_off(seen, rules, found)
+        found.more = True
+    elif not logs and not candidate.named:
+        return
+    else:
+        with _opened(candidate, found) as stream:
+            if stream is None:
+                return
+            seen = Seen.of(candidate.path, stream.fileno())
+            if not relations.resolved(stream, seen, logs, rules, found) and candidate.named:
+                enter(stream, seen, rules, found)
+
+
+def _others(relations: Relations, strangers: Sequence[_Candidate], found: Survey) -> Iterator[_Candidate]:
+    """Yield files that the pattern does not name and that may continue a log that is not read, or was rewritten."""
+    known = {candidate.path for candidate in strangers} | set(found.here.values())
+    wanted = unread(found).keys() | {key for key, error in found.anew.items() if error is not None}
+    for folder in sorted({str(Path(str(found.known[key]["path"])).parent) for key in wanted}):
+        for entry in sorted(entries(folder), key=lambda entry: entry.path):
+            if entry.path not in known and entry.is_file(follow_symlinks=False) and relations.logs(entry.path):
+                with suppress(FileNotFoundError):
+                    yield _Candidate(entry.path, entry.stat(follow_symlinks=False), (), named=False)
+
+
+@contextmanager
+def _opened(candidate: _Candidate, found: Survey) -> Iterator[BinaryIO | None]:
+    """Open a file, or give None when it was renamed, removed or replaced since it was listed."""
+    try:
+        stream = opened(candidate.path)
+    except FileNotFoundError:
+        found.more = True  # the next probe sees what became of it
+        yield None
+        return
+    with stream:
+        status = os.fstat(stream.fileno())
+        if (status.st_dev, status.st_ino) == (candidate.status.st_dev, candidate.status.st_ino):
+            yield stream
+        else:
+            found.more = True
+            yield None
+
+
 def _identify(stream: BinaryIO, seen: Seen, keys: tuple[str, ...], rules: Rules, found: Survey) -> str | None:
-    rewritten: FileRewritten | None = None
+    """Return the partition of which this is still the file, None when it is another; see `anew`."""
     for key in keys:
-        known = found.facts(key)
+        known, position = found.facts(key), found.positions.get(key, 0)
         digest = fingerprint(stream.fileno(), known.head, whole=bool(known.whole)) if known.digest else ""
         verdict = judge(known, seen, digest)
-        position = found.positions.get(key, 0)
-        shrunk = seen.size < position
+        shrunk = not known.final and seen.size < position
         if verdict is Verdict.SAME and not shrunk:
-            if seen.size < known.size:
+            if known.packed or seen.size >= known.size:
+                return key
+            if position:
                 if rules.stop:
                     raise EndTakenBack(place=seen.path, seen=known.size, end=seen.size)
                 found.taken_back[key] = (seen.size, known.size)
-            return key
-        if verdict is Verdict.REWRITTEN or (verdict is Verdict.SAME and shrunk):
-            rewritten = FileRewritten(
-                path=seen.path, bound=position, size=seen.size, expected=known.digest, found=digest
-            )
-    if rewritten is not None:
-        raise rewritten
+                return key
+            shrunk = True
+        if verdict is Verdict.OTHER:
+            continue
+        error = FileRewritten(path=seen.path, bound=position, size=seen.size, expected=known.digest, found=digest)
+        if known.whole:
+            raise error
+        found.anew[key] = None if shrunk else error
+        found.tell(key, replace(known, ino=0).detail())
     return None

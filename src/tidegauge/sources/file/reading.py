@@ -32,6 +32,7 @@ from tidegauge.errors.sources import (
 from tidegauge.sources.file.identity import FileFacts
 from tidegauge.sources.file.kinds import as_line, as_whole
 from tidegauge.sources.file.opening import check, open_known
+from tidegauge.sources.file.returning import passed
 from tidegauge.sources.formats.gzip import gunzip
 from tidegauge.sources.formats.protocol import Decoded, Format, LineFormat, OnBad
 from tidegauge.sources.metadata import stamped, without_metadata
@@ -116,6 +117,8 @@ def _decoded(
         return whole.decode_groups(stream, first=first, last=last, schema=columns)
     if line is None:
         raise TypeError(f"a {type(format).__name__} cannot read the bytes {split.lower} to {split.upper}")
+    if split.file.packed:
+        return _decoded_packed(stream, line, split, columns, on_bad)
     if split.file.whole:
         return _decoded_gzip(stream, line, columns, on_bad)
     header = line.header(stream)
@@ -129,3 +132,17 @@ def _decoded_gzip(stream: BinaryIO, line: LineFormat, columns: pa.Schema, on_bad
         header = line.header(text)
         text.seek(0)
         yield from line.decode(text, lower=0, upper=None, header=header, schema=columns, on_bad=on_bad)
+
+
+def _decoded_packed(
+    stream: BinaryIO, line: LineFormat, split: FileSplit, columns: pa.Schema, on_bad: OnBad
+) -> Iterator[Decoded]:
+    """Yield the rows of a range of a log that has been compressed since it was first seen."""
+    stream.seek(0)
+    with gunzip(stream) as text:
+        header = line.header(text)
+        text.seek(0)
+        passed(text, split.lower)
+        yield from line.decode(
+            text, lower=split.lower, upper=split.upper, header=header, schema=columns, on_bad=on_bad
+        )

@@ -5,11 +5,11 @@ What enters, and when. A growing file of lines enters by complete records, from 
 file is known by what it is (`identity`), so a log that is rotated by rename is read to its end under its new name, in
 the same folder, also when the pattern does not name it any more.
 
-What that asks of people who write files. Append, or write elsewhere and move into place. A copy is a new file: after
-`copytruncate`, a pattern that names the copy would read its lines again, and lines written between two probes can be
-lost. A file that is deleted, or moved to another folder, is gone with those of its lines that no probe had seen.
-Bytes that were changed in place without changing the size and the modification time, or behind the first 4096 bytes
-of a file of lines, are not noticed. The file system must have stable inode numbers.
+What that asks of people who write files. Append, or write elsewhere and move into place. A log may be rotated, copied
+and truncated, or compressed (`returning`); lines written between the copy and the cut can be lost. A file that is
+deleted, or moved to another folder, is gone for all but the driver that holds it open (`holding`). Bytes that were
+changed in place without changing the size and the modification time, or behind the first 4096 bytes of a file of
+lines, are not noticed. The file system must have stable inode numbers.
 
 >>> import tempfile, pathlib, datetime
 >>> from tidegauge.sources import Json
@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
@@ -36,8 +36,9 @@ from tidegauge.errors.sources import FileGone, FileOvertaken, FileRewritten, Sho
 from tidegauge.remap.binding import Bound, Probe, Slice
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.file.found import Rules
+from tidegauge.sources.file.holding import Held
 from tidegauge.sources.file.kinds import as_line, as_whole
-from tidegauge.sources.file.planning import gone, planned
+from tidegauge.sources.file.planning import Files, gone, planned
 from tidegauge.sources.file.probing import survey
 from tidegauge.sources.file.reading import FileSplit, batches
 from tidegauge.sources.formats.protocol import Format
@@ -70,6 +71,7 @@ class FileSource:
     settle: float = 2.0
     split_bytes: int = 64 << 20
     on_data_loss: Literal["stop", "gap"] = "stop"
+    held: Held = field(default_factory=Held, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", _resolved(self.path))
@@ -128,7 +130,7 @@ class FileSource:
             need_columns=declared is None and bound.schema is None,
             stop=self.on_data_loss == "stop",
         )
-        found = survey(self.path, rules, bound)
+        found = survey(self.path, rules, bound, self.held)
         return Probe(
             at=now,
             upper=Frontier(found.positions),
@@ -151,7 +153,8 @@ class FileSource:
             raise InvalidArgument(
                 parameter="bound", value=bound, expected="a bound schema, as the format declares none"
             )
-        return planned(slices, bound, schema=schema, pattern=self.path, format=self.format, size=self.split_bytes)
+        files = Files(bound, self.path, self.held)
+        return planned(slices, files, schema=schema, format=self.format, size=self.split_bytes)
 
     @property
     def loss(self) -> str:
@@ -160,7 +163,7 @@ class FileSource:
 
     def lost(self, slices: Sequence[Slice], bound: Bound) -> Sequence[Slice]:
         """Return the slices whose bytes are gone and that are given up, which `on_data_loss="gap"` says."""
-        return [] if self.on_data_loss == "stop" else gone(slices, bound, pattern=self.path)
+        return [] if self.on_data_loss == "stop" else gone(slices, Files(bound, self.path, self.held))
 
     def read(self, split: FileSplit, on_bad_record: OnBadRecord) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a split, checked against the file's fingerprint before the first and after the last.
@@ -173,7 +176,8 @@ class FileSource:
             raise FileOvertaken(path=split.file.path, detail=error.summary) from error
 
     def acknowledge(self, frontier: Frontier) -> None:
-        """Do nothing: a file system keeps no position for its readers."""
+        """Let go of the files that were held open until they are in every output."""
+        self.held.release(frontier)
 
 
 def _resolved(path: str) -> str:
