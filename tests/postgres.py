@@ -57,12 +57,17 @@ if [ "$how" = stay ]; then
     kill -INT $server
     wait $server
 else
+    kill -TERM $server
     kill -QUIT $server
     wait $server
     rm -rf "$folder"
 fi
 """
-"""Run a server until the input ends, and remove its folder unless the last line was `stay`."""
+"""Run a server until the input ends, and remove its folder unless the last line was `stay`.
+
+A server that has just been started ignores `QUIT`, as all does that a shell starts in the background, until it has
+said what it does on it; `TERM` ends it then.
+"""
 
 
 def binaries() -> Path | None:
@@ -167,7 +172,8 @@ class Server:
         assert done.returncode == 0, f"{done.stdout}{done.stderr}"
 
     def _settings(self) -> dict[str, Any]:
-        return {**self._user, "cwd": self.folder, "env": {"PATH": os.environ["PATH"], "LC_ALL": "C"}}
+        marks = {name: value for name, value in os.environ.items() if name.startswith("TIDEGAUGE_TEST")}
+        return {**self._user, "cwd": self.folder, "env": {"PATH": os.environ["PATH"], "LC_ALL": "C", **marks}}
 
 
 def query(address: str, sql: str) -> list[tuple[Any, ...]]:

@@ -17,9 +17,9 @@ import pytest
 from tests.kafka import present
 from tests.waiting import eventually
 
+from tidegauge.processes import Kept
 from tidegauge.testing import Endpoint
 from tidegauge.testing.fixtures import place
-from tidegauge.testing.kept import Kept
 
 USER = """
 import json, sys, time
@@ -74,7 +74,7 @@ def test_a_broker_goes_with_the_last_that_uses_it_and_not_before(
 
 def test_a_server_goes_with_a_process_that_is_killed(tmp_path: Path) -> None:
     program = (
-        "import sys; from tidegauge.testing.kept import Kept; kept = Kept('tidegauge-test-');"
+        "import sys; from tidegauge.processes import Kept; kept = Kept('tidegauge-test-');"
         "print(kept.ask('start', 'sleep', '600'), kept.folder, flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", program]

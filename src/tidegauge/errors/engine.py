@@ -12,6 +12,7 @@ from tidegauge.errors.base import Definite, TidegaugeError, Transient
 __all__ = [
     "DuplicateColumn",
     "ExpressionFailed",
+    "JavaEnded",
     "JavaMissing",
     "JobFailed",
     "LostEpoch",
@@ -186,3 +187,12 @@ class SessionNotShared(TidegaugeError):
         "make the DataFrame in the function, from its argument: df.sparkSession.table(...); or set "
         "spark.sql.session.timeZone=UTC and spark.sql.ansi.enabled=true in your session, and unset the others"
     )
+
+
+class JavaEnded(TidegaugeError):
+    """The Java that was started for Spark ended before it could be used."""
+
+    code = "TG-0592"
+    what = "Spark's Java ended before it answered"
+    cause = "what it printed above tells: a setting that Spark does not take, or too little memory"
+    remedy = "correct it (spark-defaults.conf, PYSPARK_SUBMIT_ARGS, JAVA_HOME) and start again"

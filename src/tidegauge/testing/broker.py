@@ -27,9 +27,9 @@ from typing import Any, Final, Self
 from tidegauge.errors.testing import BrokerDidNotStart, BrokerNotRunning
 from tidegauge.kafka.clients import kafka
 from tidegauge.pipeline.engine.session import check_java
+from tidegauge.processes import LOG, Kept
 from tidegauge.testing.endpoint import Endpoint, asked_of_java, quiet
 from tidegauge.testing.jars import class_path
-from tidegauge.testing.kept import LOG, Kept
 from tidegauge.testing.properties import HOST, LOGGING, Ports, properties, text
 
 __all__ = ["KafkaBroker", "free_ports"]

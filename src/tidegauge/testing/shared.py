@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tidegauge.processes import hold
 from tidegauge.testing.broker import KafkaBroker
 from tidegauge.testing.endpoint import Endpoint
-from tidegauge.testing.kept import hold
 
 __all__ = ["shared"]
 

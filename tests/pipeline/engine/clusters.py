@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
-import subprocess
 import sys
 import urllib.error
 import urllib.request
@@ -16,9 +16,12 @@ from pathlib import Path
 import pyspark
 from tests.waiting import eventually
 
+from tidegauge.processes import LOG, Kept
+
 ROOT = Path(__file__).parents[3]
 SPARK_HOME = Path(pyspark.__file__).parent
 STARTUP = 90.0
+GRACE = 20.0
 
 
 def free_port() -> int:
@@ -27,27 +30,26 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def until(condition: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
-    """Wait until a condition holds; a process that ended meanwhile, or takes too long, is an error with its log."""
+def until(condition: Callable[[], bool], kept: Kept) -> None:
+    """Wait until a condition holds; a server that ended meanwhile, or takes too long, is an error with its log."""
 
     def otherwise() -> str:
-        return f"{process.args!r} did not come up:\n{log.read_text()[-3000:]}"
+        return f"it did not come up:\n{(kept.folder / LOG).read_text()[-3000:]}"
 
     def up() -> bool:
         if condition():
             return True
-        assert process.poll() is None, otherwise()
+        assert kept.running, otherwise()
         return False
 
     eventually(up, within=STARTUP, otherwise=otherwise)
 
 
 @contextmanager
-def java(folder: Path, name: str, *arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
-    """Run a class of Spark's in a process of its own until the block ends."""
+def java(folder: Path, *arguments: str) -> Iterator[Kept]:
+    """Run a class of Spark's in a process of its own until the block ends, or this process does."""
     folder.mkdir(parents=True, exist_ok=True)
     environ = {
-        **os.environ,
         "SPARK_HOME": str(SPARK_HOME),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
@@ -55,19 +57,14 @@ def java(folder: Path, name: str, *arguments: str) -> Iterator[tuple[subprocess.
         "SPARK_WORKER_DIR": str(folder / "work"),
         "PYTHONPATH": os.pathsep.join([str(SPARK_HOME.parent), os.environ.get("PYTHONPATH", "")]),
     }
-    path = folder / f"{name}.log"
-    with path.open("wb") as log:
-        command = [str(SPARK_HOME / "bin" / "spark-class"), *arguments]
-        process = subprocess.Popen(command, stdout=log, stderr=log, env=environ, cwd=folder)
+    variables = [f"{name}={value}" for name, value in environ.items()]
+    kept = Kept("tidegauge-spark-", grace=GRACE)
     try:
-        yield process, path
+        kept.ask("start", "env", *variables, str(SPARK_HOME / "bin" / "spark-class"), *arguments)
+        yield kept
     finally:
-        process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        kept.ask("end", int(signal.SIGTERM), GRACE)
+        kept.leave()
 
 
 @contextmanager
@@ -85,14 +82,12 @@ def standalone(folder: Path, *, workers: int = 2) -> Iterator[str]:
     with ExitStack() as stack:
         deploy = "org.apache.spark.deploy"
         where = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", str(page)]
-        master, log = stack.enter_context(java(folder, "master", f"{deploy}.master.Master", *where))
-        until(lambda: alive() >= 0, master, log)
+        master = stack.enter_context(java(folder, f"{deploy}.master.Master", *where))
+        until(lambda: alive() >= 0, master)
         size = ["--host", "127.0.0.1", "--cores", "1", "--memory", "1g", "--webui-port", "0"]
-        for number in range(workers):
-            name = f"{deploy}.worker.Worker"
-            url = f"spark://127.0.0.1:{port}"
-            stack.enter_context(java(folder, f"worker{number}", name, *size, url))
-        until(lambda: alive() == workers, master, log)
+        for _number in range(workers):
+            stack.enter_context(java(folder, f"{deploy}.worker.Worker", *size, f"spark://127.0.0.1:{port}"))
+        until(lambda: alive() == workers, master)
         yield f"spark://127.0.0.1:{port}"
 
 
@@ -115,6 +110,6 @@ def connect_server(folder: Path, *, master: str = "local[2]") -> Iterator[str]:
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", port)) == 0
 
-    with java(folder, "connect", *submit, "--class", server, "spark-internal") as (process, log):
-        until(listening, process, log)
+    with java(folder, *submit, "--class", server, "spark-internal") as process:
+        until(listening, process)
         yield f"sc://127.0.0.1:{port}"

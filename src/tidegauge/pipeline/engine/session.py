@@ -11,14 +11,17 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tidegauge.errors.engine import JavaMissing
+from tidegauge.errors.engine import JavaEnded, JavaMissing
+from tidegauge.processes import Kept
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
@@ -29,6 +32,10 @@ __all__ = ["check_java", "create_session", "interrupt", "is_connect", "major_ver
 OLDEST_JAVA: Final = 17
 _REMOTE: Final = {"SPARK_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED"}
 """What in the environment can make a session a Connect client, or has it made one."""
+
+_ENDS_WITHIN: Final = 10.0
+"""Seconds that a JVM is given to clear up what it has on disks."""
+_LOOKS_EVERY: Final = 0.02
 
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 
@@ -89,15 +96,69 @@ def _start_java(conf: SparkConf) -> None:
     """Start the JVM of a classic session, with its context, out of reach of this process's terminal.
 
     Else a signal to this process's group, as a terminal sends for Ctrl-C and a supervisor to stop a service, would
-    end the JVM under the epoch that is to be finished. It ends when this process does, because its input then does.
-    A JVM that this process has already is used as it is.
+    end the JVM under the epoch that is to be finished. It is in the care of a keeper (`processes`), so it ends with
+    this process, also when that goes while the JVM comes up, or is killed. A JVM that this process has already is
+    used as it is.
     """
     from pyspark import SparkContext
-    from pyspark.java_gateway import launch_gateway
 
     if SparkContext._gateway is None and not _REMOTE & os.environ.keys():  # noqa: SLF001
-        gateway = launch_gateway(conf, {"start_new_session": True})  # type: ignore[no-untyped-call]
-        SparkContext(conf=conf, gateway=gateway)
+        SparkContext(conf=conf, gateway=_gateway(conf))
+
+
+def _gateway(conf: SparkConf) -> Any:
+    """Return a gateway to a JVM of our own, in the way in which PySpark would start it.
+
+    PySpark's own launch leaves the JVM running for ever when it is interrupted: it removes the folder in which the
+    JVM is to write where it listens, and the JVM, which would end with its input, dies half of that before it looks.
+    """
+    from pyspark.find_spark_home import _find_spark_home
+    from pyspark.java_gateway import launch_gateway
+
+    kept = Kept("tidegauge-spark-", grace=_ENDS_WITHIN, shown=True)
+    try:
+        said = kept.folder / "gateway"
+        submit = [os.path.join(_find_spark_home(), "bin", "spark-submit")]
+        settings = [word for name, value in conf.getAll() for word in ("--conf", f"{name}={value}")]
+        more = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+        variables = [f"_PYSPARK_DRIVER_CONN_INFO_PATH={said}", "SPARK_CONNECT_MODE=0"]
+        kept.ask("start", "env", *variables, *submit, *settings, *more)
+        while not said.exists():
+            if not kept.running:
+                raise JavaEnded
+            time.sleep(_LOOKS_EVERY)
+        port, secret = _where(said.read_bytes())
+        with _variables({"PYSPARK_GATEWAY_PORT": port, "PYSPARK_GATEWAY_SECRET": secret}):
+            gateway: Any = launch_gateway(conf)  # type: ignore[no-untyped-call]
+    except BaseException:
+        kept.leave()
+        raise
+    gateway.kept = kept  # as long as somebody may use the JVM
+    return gateway
+
+
+def _where(said: bytes) -> tuple[str, str]:
+    """Return the port and the secret that a JVM has written down.
+
+    >>> _where((25333).to_bytes(4, "big") + (3).to_bytes(4, "big") + b"abc")
+    ('25333', 'abc')
+    """
+    return str(int.from_bytes(said[:4], "big")), said[8 : 8 + int.from_bytes(said[4:8], "big")].decode()
+
+
+@contextlib.contextmanager
+def _variables(given: Mapping[str, str]) -> Iterator[None]:
+    """Have variables in the environment for as long as the block lasts."""
+    before = {name: os.environ.get(name) for name in given}
+    os.environ.update(given)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def is_connect(session: Any) -> bool:

@@ -1,8 +1,9 @@
 """Keeps the processes of a folder: runs what it is told on a pipe, and ends with the pipe.
 
-Invariant: when the last process that holds the pipe's other end is gone, however it went, the server is killed and
+Invariant: when the last process that holds the pipe's other end is gone, however it went, the server is ended and
 the folder removed. So it holds nothing that could fail to end: it runs by itself, with the standard library alone,
-in a session of its own, where no signal meant for a test run reaches it.
+in a session of its own, where no signal meant for those who hold the pipe reaches it. The server has a pipe of the
+keeper's for its input, so one that reads its input ends when somebody kills the keeper.
 
 A line of its input is a JSON list: `["run", *command]` runs a command to its end, `["start", *command]` starts the
 server, `["signal", number]` sends it a signal, `["end", number, seconds]` sends it one and waits so long before it
@@ -33,12 +34,19 @@ from collections.abc import Callable, Iterable
 __all__ = ["run"]
 
 
-def run(folder: str, lines: Iterable[str], answer: Callable[[int], None]) -> None:
-    """Do what the lines say; at their end kill the server and remove the folder. Output goes to its file `log`."""
+def run(
+    folder: str, lines: Iterable[str], answer: Callable[[int], None], *, grace: float = 0.0, shown: bool = False
+) -> None:
+    """Do what the lines say; at their end end the server and remove the folder.
+
+    grace: how many seconds a server is given at the end. shown: output goes where the keeper's errors go, instead of
+    to the folder's file `log`.
+    """
     server: subprocess.Popen[bytes] | None = None
     still = False
     try:
-        with open(os.path.join(folder, "log"), "ab") as log:
+        with open(os.path.join(folder, "log"), "ab") as file:
+            log = 2 if shown else file.fileno()
             for line in lines:
                 what, *words = json.loads(line)
                 if what == "run":
@@ -46,7 +54,7 @@ def run(folder: str, lines: Iterable[str], answer: Callable[[int], None]) -> Non
                     answer(done.returncode)
                     continue
                 if what == "start":
-                    server = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log)  # noqa: S603
+                    server = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=log, stderr=log)  # noqa: S603
                     still = False
                 elif server is not None and what == "end":
                     server.send_signal(words[0])
@@ -59,6 +67,9 @@ def run(folder: str, lines: Iterable[str], answer: Callable[[int], None]) -> Non
                 answer(-1 if server is None or server.poll() is not None else server.pid)
     finally:
         if server is not None:
+            if grace:
+                server.terminate()
+                _wait(server, grace)
             server.kill()
             server.wait()
         shutil.rmtree(folder, ignore_errors=True)
@@ -93,11 +104,12 @@ def _shown(answer: int) -> None:
 
 
 def main() -> None:
-    """Keep the folder named by the only argument until the end of the input."""
+    """Keep the folder named by the first argument until the end of the input; then end all that was started."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    run(sys.argv[1], sys.stdin, _print)
+    folder, grace, shown = sys.argv[1:]
+    run(folder, sys.stdin, _print, grace=float(grace), shown=shown == "shown")
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Final
 
-from tidegauge.testing import keeper
+from tidegauge.processes import keeper
 
 __all__ = ["LOG", "Kept", "hold"]
 
@@ -43,9 +43,13 @@ def hold(folder: Path) -> int:
 
 
 class Kept:
-    """A new temporary folder with its keeper."""
+    """A new temporary folder with its keeper.
 
-    def __init__(self, prefix: str) -> None:
+    grace: how many seconds a server is given between `SIGTERM` and `SIGKILL` when nobody holds the pipe any more.
+    shown: whether its output goes to our standard error, instead of to the folder's `log`.
+    """
+
+    def __init__(self, prefix: str, *, grace: float = 0.0, shown: bool = False) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix=prefix))
         (self.folder / LOG).touch()
         os.mkfifo(self.folder / _PIPE)
@@ -53,7 +57,7 @@ class Kept:
         self._pipe = os.open(self.folder / _PIPE, os.O_WRONLY)
         os.set_blocking(reading, True)
         self._process = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-I", "-S", keeper.__file__, str(self.folder)],
+            [sys.executable, "-I", "-S", keeper.__file__, str(self.folder), str(grace), "shown" if shown else "kept"],
             stdin=reading,
             stdout=subprocess.PIPE,
             text=True,
