@@ -94,6 +94,8 @@ def test_a_file_that_is_no_text_is_not_quoted(tmp_path: Path) -> None:
     [
         "enable.auto.commit",
         "auto.offset.reset",
+        "api.version.request",
+        "broker.version.fallback",
         "group.id",
         "transactional.id",
         "bootstrap.servers",

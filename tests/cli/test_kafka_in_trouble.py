@@ -43,7 +43,6 @@ source("password", SASL, GOOD, **login("alice"), **{"sasl.password": "env:WRONG_
 source("permission", SASL, GOOD, **login("mallory"), **{"sasl.password": "env:HER_PASSWORD"})
 source("topic", SERVERS, MISSING)
 source("pattern", SERVERS, tg.Topics(pattern=f"{MISSING}[.].*"))
-source("old", SERVERS, GOOD, **{"api.version.request": False, "broker.version.fallback": "0.9.0.1"})
 source("poisoned", SERVERS, POISONED)
 source("schema", SERVERS, FOREIGN, tg.Avro(ORDER, registry=REGISTRY))
 """
@@ -54,7 +53,6 @@ SAID = {
     "permission": ("stalled", "the Kafka broker at {sasl} does not allow us to describe {good}: "),
     "topic": ("stalled", "the Kafka broker at {servers} has no topic '{missing}'"),
     "pattern": ("stalled", "at {servers} has a name that matches '{missing}[.].*'"),
-    "old": ("stalled", "the Kafka broker at {servers} is too old to describe {good}: "),
     "poisoned": ("failed", "the record at position 1 of {poisoned}-0 (source 'poisoned') cannot be decoded: "),
     "schema": ("failed", "{registry} has no schema 77"),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -243,6 +244,35 @@ def test_the_group_is_one_that_kafkas_own_tool_shows(tmp_path: Path, kafka_broke
     )
     lines = [line.split()[:6] for line in shown.splitlines() if topic in line]
     assert lines == [["tidegauge.lagging.orders", topic, "0", "3", "5", "2"]], shown  # committed, end, lag
+
+
+def test_a_group_whose_offsets_may_not_be_committed_is_seen_in_the_status(
+    tmp_path: Path, kafka_broker: Endpoint, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(kafka_broker, topic, numbers(range(4)))
+    for operation in ("read", "describe"):
+        kafka_broker.allow("mallory", operation, topic)
+    login = kafka_broker.sasl("mallory")
+    monkeypatch.setenv("HER_PASSWORD", login.pop("sasl.password"))
+    del login["bootstrap.servers"]
+    door = replace(kafka_broker, servers=kafka_broker.sasl_servers)
+    settings = {**login, "sasl.password": "env:HER_PASSWORD"}
+    flow = flow_of(tmp_path, door, topic, settings=settings, group=f"of-{topic}")
+
+    def noted() -> str:
+        [source] = tg.status(flow).sources
+        assert source.state == "idle"
+        return source.note
+
+    run(flow)
+    assert found(flow) == list(range(4)), "nobody waits for it"
+    assert noted().startswith("TG-0808, the Kafka broker")
+    kafka_broker.allow("mallory", "describe", f"of-{topic}", kind="group")
+    assert f"the group of-{topic} has not committed what is published of 1 of 1 partitions" in noted()
+    kafka_broker.allow("mallory", "read", f"of-{topic}", kind="group")
+    write(kafka_broker, topic, numbers([4]))
+    run(flow)
+    assert noted() == ""
 
 
 def test_t44_a_deleted_topic_fails_the_source_for_good_and_one_made_anew_begins_a_new_incarnation(

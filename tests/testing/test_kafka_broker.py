@@ -107,7 +107,7 @@ def test_a_paused_broker_answers_nothing_until_it_goes_on(own_broker: KafkaBroke
 
 def test_a_broker_that_cannot_start_shows_the_end_of_its_log() -> None:
     broker = KafkaBroker()
-    taken = socket.create_server(("127.0.0.1", broker._ports.controller))
+    taken = socket.create_server(("127.0.0.1", broker.ports.controller))
     with taken, pytest.raises(BrokerDidNotStart, match="TG-0880") as raised:
         broker.__enter__()
     assert "ended before it answered" in raised.value.summary

@@ -189,8 +189,8 @@ class BrokerTooOld(Transient):
 
     code = "TG-0815"
     what = "the Kafka broker at {servers} is too old to {doing}: {detail}"
-    cause = "a broker before 0.11, or 'api.version.request' switched off"
-    remedy = "upgrade the broker, and leave 'api.version.request' and 'broker.version.fallback' out of 'settings'"
+    cause = "a broker before 0.11, by what it says itself of the requests that it knows"
+    remedy = "upgrade the broker"
 
 
 class KafkaFailed(Transient):

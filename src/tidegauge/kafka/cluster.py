@@ -18,7 +18,7 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from tidegauge.errors.kafka import BrokerTooOld
+from tidegauge.errors.kafka import KafkaFailed
 from tidegauge.kafka.clients import Client, kafka
 from tidegauge.kafka.failures import (
     ALL_DOWN,
@@ -89,9 +89,10 @@ def described(client: Client, topics: Collection[str], *, servers: str) -> dict[
             told_id = str(found.topic_id) if found.topic_id is not None else ""
             there[name] = Topic("" if told_id in _NO_ID else told_id, len(found.partitions))
         elif number(error) == TIMED_OUT and _answers(client):
-            raise BrokerTooOld(
-                servers=servers, doing=doing, detail="it answers to other requests, and not to this one"
+            detail = (
+                f"no answer within {PATIENCE:g} seconds, and one to another request: some of its brokers are away"
             )
+            raise KafkaFailed(servers=servers, doing=doing, detail=detail)
         elif number(error) not in UNKNOWN_TOPIC:
             raise explained(error, servers=servers, doing=doing, topics=(name,))
     return there

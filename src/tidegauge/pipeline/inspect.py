@@ -27,9 +27,10 @@ from tidegauge.pipeline.flow import Dataflow
 from tidegauge.reclock.slices import begins, held
 from tidegauge.remap.binding import Bound, Detail, Slice
 from tidegauge.remap.checked import checked_probe
+from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.store import EpochRecord, Gap, HoldRecord, Loaded, LoadedSource, Store, shown
 from tidegauge.sinks.protocol import OutputId, Table
-from tidegauge.sources.protocol import from_time_of
+from tidegauge.sources.protocol import Acknowledged, Source, from_time_of
 
 __all__ = [
     "EpochReport",
@@ -224,7 +225,7 @@ def _source(
         except OSError as raised:
             state, error = "stalled", SourceUnreachable(source=name, error=type(raised).__name__, detail=str(raised))
         else:
-            end, note = probe.end, probe.note
+            end, note = probe.end, "; ".join(filter(None, [probe.note, _untold(source, found.table.inverse(upper))]))
             state = "starting" if not bound and not end else state
     return SourceReport(
         name=name,
@@ -240,6 +241,11 @@ def _source(
         incarnation=found.incarnation,
         lost=sum(gap.size for gap in gaps if gap.source == name),
     )
+
+
+def _untold(source: Source, frontier: Frontier) -> str:
+    """Return what upstream was not told of what is published, where it can say that."""
+    return source.unacknowledged(frontier) if isinstance(source, Acknowledged) else ""
 
 
 def _output(flow: Dataflow, name: str, loaded: Loaded, store: Store) -> OutputReport:

@@ -3,7 +3,8 @@
 Invariants. The store and the tables are all that is asked, so whoever opens a flow after a crash, at whatever instant
 it came, finds what is durable and nothing else. A table is swept before its upper counts: a sweep may see what an
 earlier driver has committed only now. Where store and table disagree on what an output holds the table is right, and
-the store is told; where they have not one history, nothing is begun (`belonging`).
+the store is told; where they have not one history, nothing is begun (`belonging`). A table that is away at present
+keeps nobody else from being opened (`away`); its history is looked at when it is back.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tidegauge.errors.base import Transient
 from tidegauge.errors.engine import RecordUnparsable
 from tidegauge.errors.store import OutputBelowSince
 from tidegauge.pipeline.belonging import check
@@ -35,8 +37,10 @@ class Opened:
     """A flow with everything durable opened: what rendering starts from.
 
     policy: when epochs are minted. required: sources without which none is. failed: sources that have failed.
-    outstanding: outputs that failed for reasons of their own and are tried again, with the epochs. uppers: the first
-    epoch that each output is given. resume: the epoch as of which the flow is read again.
+    plans, tables: of the outputs that are open. away: the others, each with why. readers: the source that each output
+    reads, open or not. outstanding: outputs that failed for reasons of their own and are tried again, with the
+    epochs. uppers: the first epoch that each open output is given. since: the epochs before it count as one. resume:
+    the epoch as of which the flow is read again.
     """
 
     name: str
@@ -45,8 +49,11 @@ class Opened:
     sources: Mapping[str, Source]
     plans: Mapping[str, OutputPlan]
     tables: Mapping[str, Table]
+    away: Mapping[str, Exception]
+    readers: Mapping[str, str]
     timeline: Timeline
     uppers: Mapping[str, int]
+    since: int
     resume: int
     published: int
     failed: Mapping[str, Failed]
@@ -67,24 +74,23 @@ def register(flow: Dataflow, store: Store, lease: Lease) -> None:
     )
 
 
-def opened(flow: Dataflow, store: Store, lease: Lease, *, batch: bool = False) -> Opened:
+def opened(
+    flow: Dataflow, store: Store, lease: Lease, *, batch: bool = False, known: Mapping[str, Exception]
+) -> Opened:
     """Open a flow that is registered. batch: whether every look at its sources is a tick.
+
+    known: outputs of which is known that they are away, and why; they are not tried.
 
     Raises `OutputBelowSince`, `StoreBehindTable`, `HistoriesDiffer`, and what `Sink.open` raises of a table that is
     not this output's.
     """
     loaded = store.load(flow.name)
     failed = _failed(flow, loaded, store, lease)
-    tables = {
-        name: plan.sink.open(OutputId(flow.name, name, loaded.flow.incarnation))
-        for name, plan in flow.outputs.items()
-    }
-    for table in tables.values():  # before any upper counts: a sweep may see what earlier drivers committed
-        if isinstance(table, Sweeping):
-            table.sweep(lease.renew)
+    tables, away = _tables(flow, loaded, lease, known)
     for name, table in tables.items():
         check(store, flow.name, name, table)
-    uppers = {name: _begins(loaded, plan, tables[name].upper) for name, plan in flow.outputs.items()}
+    plans = {name: plan for name, plan in flow.outputs.items() if name in tables}
+    uppers = {name: _begins(loaded, plan, tables[name].upper) for name, plan in plans.items()}
     resume = as_of([loaded.flow.published, *uppers.values()], since=loaded.flow.since)
     outstanding = {}
     for name, table in tables.items():
@@ -97,10 +103,13 @@ def opened(flow: Dataflow, store: Store, lease: Lease, *, batch: bool = False) -
         policy=in_batch(flow.policy) if batch else flow.policy,
         required=flow.required,
         sources=flow.sources,
-        plans=flow.outputs,
+        plans=plans,
         tables=tables,
+        away=away,
+        readers={name: plan.source for name, plan in flow.outputs.items()},
         timeline=_timeline(flow, loaded, store),
         uppers=uppers,
+        since=loaded.flow.since,
         resume=0 if resume is None else resume,
         published=loaded.flow.published,
         failed=failed,
@@ -108,6 +117,26 @@ def opened(flow: Dataflow, store: Store, lease: Lease, *, batch: bool = False) -
         store=store,
         lease=lease,
     )
+
+
+def _tables(
+    flow: Dataflow, loaded: Loaded, lease: Lease, known: Mapping[str, Exception]
+) -> tuple[dict[str, Table], dict[str, Exception]]:
+    """Return the tables of the outputs that can be opened, and why the others cannot be, at present."""
+    tables: dict[str, Table] = {}
+    away = dict(known)
+    for name, plan in flow.outputs.items():
+        if name in away:
+            continue
+        try:
+            table = plan.sink.open(OutputId(flow.name, name, loaded.flow.incarnation))
+            if isinstance(table, Sweeping):  # before its upper counts: it may see what earlier drivers committed
+                table.sweep(lease.renew)
+        except (OSError, Transient) as error:
+            away[name] = error
+        else:
+            tables[name] = table
+    return tables, away
 
 
 def _failed(flow: Dataflow, loaded: Loaded, store: Store, lease: Lease) -> dict[str, Failed]:

@@ -19,6 +19,7 @@ from functools import partial
 
 from tidegauge.dataflow import INT, EventQueue, Stream, Worker
 from tidegauge.env import Env
+from tidegauge.pipeline.away import waited_for
 from tidegauge.pipeline.board import Board
 from tidegauge.pipeline.failures import OutputFailures
 from tidegauge.pipeline.losses import Losses
@@ -148,6 +149,8 @@ def render(
             )
             for name, manifests in staging.manifests.items()
         ]
+        if flow.away:
+            commits.append(waited_for(scope))
         committed = scope.concatenate(commits)
         published = publish(
             committed,
@@ -162,8 +165,8 @@ def render(
             published,
             committed,
             timeline=flow.timeline,
-            readers={name: plan.source for name, plan in flow.plans.items()},
-            uppers=uppers,
+            readers=flow.readers,
+            uppers={**dict.fromkeys(flow.away, flow.since), **uppers},
             since=flow.published,
         )
         for name, frontiers in told.items():

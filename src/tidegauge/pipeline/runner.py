@@ -23,6 +23,7 @@ from tidegauge.errors.flow import EmptyFlow, InvalidArgument
 from tidegauge.errors.redaction import Redaction
 from tidegauge.errors.running import SpanConflict
 from tidegauge.errors.sinks import TableUpperMismatch, TableWentBack
+from tidegauge.pipeline.away import Absent
 from tidegauge.pipeline.board import Board
 from tidegauge.pipeline.job import Engine
 from tidegauge.pipeline.opening import opened, register
@@ -114,6 +115,7 @@ class Runner:
             self._resources.callback(_give_back, self.lease)
             self._resources.callback(self.requests.close)  # not before the lease is ours: another run may have them
             register(flow, self._store, self.lease)
+            self._absent = Absent(flow, self.lease, env=env, spawn=spawn)
             self._begin()
         except BaseException:
             self._resources.close()
@@ -126,12 +128,12 @@ class Runner:
         nobody commits anything.
         """
         flow, env = self.flow, self.env
-        found = opened(flow, self._store, self.lease, batch=self.batch)
+        found = opened(flow, self._store, self.lease, batch=self.batch, known=self._absent.errors)
         self.board = Board(
             found.timeline,
             units={name: source.unit for name, source in flow.sources.items()},
             plans=flow.outputs,
-            uppers=found.uppers,
+            uppers={**dict.fromkeys(found.away, found.published), **found.uppers},
             published=found.published,
             failed=found.failed,
             retried=found.outstanding,
@@ -139,6 +141,7 @@ class Runner:
             redaction=self.lease.redaction,
             changed=self._watch,
         )
+        self._absent.note(found.away, self.board.stalled)
         self._worker = Worker(monotonic=env.monotonic)
         render(
             found,
@@ -161,6 +164,9 @@ class Runner:
             if not wait(self._commits, timeout=park).not_done:
                 self._anew = False
                 self._begin()
+            return
+        if not self.stopping and self._absent.back(self.board.stalled):
+            self._anew = True
             return
         try:
             self._worker.step_or_park(park)
@@ -215,6 +221,8 @@ class Runner:
     def ended(self, until: Literal["caught-up"] | None) -> Literal["caught up", "sealed", "stopped"] | None:
         """Say why the run is over, or None while it is not."""
         board = self.board
+        if self._absent.errors and not self.stopping:
+            return None
         outputs = [o for o in board.outputs.values() if o.state != "failed"]
         held = min([board.upper, *(o.upper for o in outputs)])
         if self.stopping:

@@ -24,6 +24,7 @@ from tidegauge.sources.metadata import TIMESTAMP
 
 __all__ = [
     "BAD_RECORDS",
+    "Acknowledged",
     "BadRecord",
     "Clocked",
     "Framed",
@@ -165,6 +166,18 @@ class GoingOn(Protocol):
         """Return the parts of bound slices that upstream no longer has and that are given up; none without a choice.
 
         They become rows of `gaps` before the rest is planned. Raises what `Source.plan` raises.
+        """
+        ...
+
+
+@runtime_checkable
+class Acknowledged(Protocol):
+    """A source whose upstream shows what it was told."""
+
+    def unacknowledged(self, frontier: Frontier) -> str:
+        """Return, for people, what upstream lacks of the acknowledgement of a frontier and why; "" for nothing.
+
+        Raises what `Source.probe` raises.
         """
         ...
 

@@ -74,26 +74,30 @@ def reader(
         stalled: TidegaugeError | None = None
         owed: Frontier | None = None
         last: Probe | None = None
+        refusals = 0
+        later = float("-inf")
 
         def acknowledge() -> None:
             """Tell upstream what is durable.
 
             It is told late or not at all when it does not listen: no harm is done.
             """
-            nonlocal owed
+            nonlocal owed, refusals, later
             for event in acknowledgements.drain():
                 if isinstance(event, Messages):
                     owed = event.batch[-1]
-            if owed is None or env.monotonic() < quiet_until:
+            if owed is None or env.monotonic() < max(quiet_until, later):
                 return
             try:
                 with env.effect("acknowledge"):
                     confirm()
                     source.acknowledge(owed)
             except (OSError, Transient):
-                context.activator.activate_after(backoff(attempt + 1))
+                refusals += 1
+                later = env.monotonic() + backoff(refusals)
+                context.activator.activate_after(backoff(refusals))
             else:
-                owed = None
+                owed, refusals = None, 0
 
         def ask(tick: Tick) -> None:
             nonlocal pending

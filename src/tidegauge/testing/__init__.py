@@ -6,19 +6,21 @@ Invariant: importing it starts nothing and loads neither pytest nor a Kafka clie
 >>> KafkaBroker().running
 False
 
-`KafkaBroker` is a broker of one's own. `kafka_broker`, imported into a `conftest.py`, is the fixture: one broker for
-a whole test run, of which a test gets the `Endpoint`.
+`KafkaBroker` is a broker of one's own, `KafkaCluster` three of them, each with a copy of what the others have.
+`kafka_broker`, imported into a `conftest.py`, is the fixture: one broker for a whole test run, of which a test gets
+the `Endpoint`.
 """
 
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.testing.broker import KafkaBroker
+from tidegauge.testing.cluster import KafkaCluster
 from tidegauge.testing.endpoint import Endpoint
 
 if TYPE_CHECKING:
     from tidegauge.testing.fixtures import kafka_broker
 
-__all__ = ["Endpoint", "KafkaBroker", "kafka_broker"]
+__all__ = ["Endpoint", "KafkaBroker", "KafkaCluster", "kafka_broker"]
 
 
 def __getattr__(name: str) -> Any:

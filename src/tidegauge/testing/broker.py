@@ -32,7 +32,7 @@ from tidegauge.testing.endpoint import Endpoint, asked_of_java, quiet
 from tidegauge.testing.jars import class_path
 from tidegauge.testing.properties import HOST, LOGGING, Ports, properties, text
 
-__all__ = ["KafkaBroker", "free_ports"]
+__all__ = ["KafkaBroker", "cluster_name", "free_ports"]
 
 _STOPS_WITHIN: Final = 30.0
 _PORTS: Final = range(12_000, 32_000)
@@ -54,10 +54,10 @@ def free_ports() -> Ports:
     return Ports(*found)
 
 
-def _name(unique: uuid.UUID) -> str:
+def cluster_name(unique: uuid.UUID) -> str:
     """Return a cluster's name. One that begins with `-` Kafka's tool would take for an option.
 
-    >>> _name(uuid.UUID(int=0xF8 << 120))
+    >>> cluster_name(uuid.UUID(int=0xF8 << 120))
     '_AAAAAAAAAAAAAAAAAAAAA'
     """
     return urlsafe_b64encode(unique.bytes).decode().rstrip("=").replace("-", "_")
@@ -69,16 +69,23 @@ class KafkaBroker:
     settings: of Kafka's `server.properties`.
     heap: how much memory Java takes for its objects, in Java's words.
     within: how many seconds a start may take.
+    cluster: the name of the cluster that it is of, one of its own unless given; `KafkaCluster` makes several of one.
     """
 
     def __init__(
-        self, *, settings: Mapping[str, str] | None = None, heap: str = "512m", within: float = 60.0
+        self,
+        *,
+        settings: Mapping[str, str] | None = None,
+        heap: str = "512m",
+        within: float = 60.0,
+        cluster: str | None = None,
     ) -> None:
         self.settings = dict(settings or {})
+        self.cluster = cluster or cluster_name(uuid.uuid4())
         self.heap = heap
         self.within = within
         self.pid = -1
-        self._ports = free_ports()
+        self.ports = free_ports()
         self._kept: Kept | None = None
 
     def __enter__(self) -> Self:
@@ -91,7 +98,7 @@ class KafkaBroker:
     @property
     def endpoint(self) -> Endpoint:
         """Where the broker is, as a value."""
-        return Endpoint(f"{HOST}:{self._ports.plain}", f"{HOST}:{self._ports.sasl}")
+        return Endpoint(f"{HOST}:{self.ports.plain}", f"{HOST}:{self.ports.sasl}")
 
     @property
     def servers(self) -> str:
@@ -125,9 +132,9 @@ class KafkaBroker:
         """Make a topic, wait until it can be written, and return its name. Raises `TopicNotReady`."""
         return self.endpoint.create_topic(name, partitions=partitions, config=config)
 
-    def allow(self, user: str, operation: str, topic: str) -> None:
-        """Let a user of the second door `read`, `write` or `describe` a topic."""
-        self.endpoint.allow(user, operation, topic)
+    def allow(self, user: str, operation: str, name: str, *, kind: str = "topic") -> None:
+        """Let a user of the second door `read`, `write` or `describe` a topic, or a `group`."""
+        self.endpoint.allow(user, operation, name, kind=kind)
 
     def run_tool(self, tool: str, *arguments: str, timeout: float = 120.0) -> str:
         """Run one of Kafka's own command-line tools, see `Endpoint.run_tool`."""
@@ -200,12 +207,12 @@ class KafkaBroker:
 
     def _configured(self, folder: Path) -> str:
         file = folder / "server.properties"
-        file.write_text(text(properties(str(folder), self._ports, settings=self.settings)))
+        file.write_text(text(properties(str(folder), self.ports, settings=self.settings)))
         return str(file)
 
     def _format(self, kept: Kept, java: list[str]) -> None:
         """Make an empty data folder with the cluster's name in it."""
-        tool = ["kafka.tools.StorageTool", "format", "-t", _name(uuid.uuid4()), "-c", self._configured(kept.folder)]
+        tool = ["kafka.tools.StorageTool", "format", "-t", self.cluster, "-c", self._configured(kept.folder)]
         if (status := kept.ask("run", *java, *tool)) != 0:
             raise self._failed(kept, f"could not be set up (status {status})", 0)
 

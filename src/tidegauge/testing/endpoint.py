@@ -25,6 +25,8 @@ from tidegauge.testing.properties import USERS
 __all__ = ["Endpoint", "asked_of_java", "quiet"]
 
 _WITHIN: Final = 30.0
+_DEFAULT: Final = -1
+"""As many copies as the broker makes by itself: one where it is alone."""
 _SHOWN: Final = 4000
 """Characters of a tool's output that its error shows."""
 
@@ -75,7 +77,9 @@ class Endpoint:
         Raises `TopicNotReady`.
         """
         client, admins, admin = kafka(), kafka("confluent_kafka.admin"), self.admin()
-        topic = admins.NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
+        topic = admins.NewTopic(
+            name, num_partitions=partitions, replication_factor=_DEFAULT, config=dict(config or {})
+        )
         wanted = {client.TopicPartition(name, number): admins.OffsetSpec.latest() for number in range(partitions)}
         deadline = time.monotonic() + _WITHIN
         try:
@@ -92,12 +96,12 @@ class Endpoint:
         except (client.KafkaException, TimeoutError) as error:
             raise TopicNotReady(topic=name, detail=str(error)) from error
 
-    def allow(self, user: str, operation: str, topic: str) -> None:
-        """Let a user of the second door `read`, `write` or `describe` a topic, or what else Kafka knows."""
+    def allow(self, user: str, operation: str, name: str, *, kind: str = "topic") -> None:
+        """Let a user of the second door `read`, `write` or `describe` a topic, or a `group`."""
         admins, admin = kafka("confluent_kafka.admin"), self.admin()
-        kind, pattern = admins.ResourceType.TOPIC, admins.ResourcePatternType.LITERAL
+        of, pattern = admins.ResourceType[kind.upper()], admins.ResourcePatternType.LITERAL
         what, allowed = admins.AclOperation[operation.upper()], admins.AclPermissionType.ALLOW
-        rule = admins.AclBinding(kind, topic, pattern, f"User:{user}", "*", what, allowed)
+        rule = admins.AclBinding(of, name, pattern, f"User:{user}", "*", what, allowed)
         for answer in admin.create_acls([rule], request_timeout=_WITHIN).values():
             answer.result(_WITHIN)
 

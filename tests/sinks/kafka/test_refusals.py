@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import KafkaException
 from tests.sinks.kafka.conftest import OUTPUT, SCHEMA, Bench, write_id
 from tests.waiting import eventually
 
@@ -139,8 +141,9 @@ def test_of_a_batch_the_message_that_was_refused_is_told_and_not_what_was_lost_w
     assert caught.value.evidence["epoch"] == 1
 
 
+@pytest.mark.parametrize("more", [False, True], ids=["at its commit", "while it is sent"])
 def test_a_transaction_that_the_broker_gave_up_is_said_to_take_too_long_and_shows_nothing_twice(
-    make_bench: Maker, monkeypatch: pytest.MonkeyPatch
+    more: bool, make_bench: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = make_bench(settings={"transaction.timeout.ms": 1000})
     bench.commit(bench.open(), 0, 1)
@@ -162,6 +165,11 @@ def test_a_transaction_that_the_broker_gave_up_is_said_to_take_too_long_and_show
         send(writer, *given)
         writer._handle.flush(10)
         eventually(lambda: (found := ends())[0] == found[1] > before + 1)  # the message, and that it counts for none
+        deadline = time.monotonic() + 30
+        while more and time.monotonic() < deadline:
+            send(writer, *given)
+            with suppress(KafkaException):  # as when it is told beside: the next one is refused with another number
+                writer._handle.flush(0.2)
 
     with monkeypatch.context() as patch:
         patch.setattr(writer_module.Writer, "send", late)

@@ -15,7 +15,7 @@ from tidegauge.sinks.kafka.verdict import Facts, Loss, failed, refused
 from tidegauge.sinks.protocol import OutputId
 
 FENCED = {-144, 47, 90}
-LAPSED = {48, 49, 120, -172}
+LAPSED = {48, 49, 120, -150, -172}
 REFUSED = {10, 18, 32, 44, 87}
 codes = st.sampled_from([*FENCED, *LAPSED, *REFUSED, -190]) | st.integers(-200, 130)
 

@@ -35,11 +35,11 @@ __all__ = ["Facts", "Loss", "failed", "refused", "says_nothing"]
 # Numbers of the protocol, and of librdkafka below 0.
 _TOO_LARGE: Final = frozenset({10, 18})
 """A message, or a batch of messages."""
-_CONSEQUENCES: Final = frozenset({-138, -151, -152, -172})
-"""Lost with another message of its batch, or because the transaction had failed."""
+_CONSEQUENCES: Final = frozenset({-138, -150, -151, -152, -172})
+"""Lost with another message of its batch, or because the transaction had failed, or the producer for good."""
 _FORBIDDEN: Final = frozenset({29, 31, 53})
 _FENCED: Final = frozenset({-144, 47, 90})
-_LAPSED: Final = frozenset({48, 49, 120, -172})
+_LAPSED: Final = frozenset({48, 49, 120, -150, -172})
 _UNKNOWN_PARTITION: Final = frozenset({-190})
 _INVALID_RECORD: Final = frozenset({32, 44, 87})
 

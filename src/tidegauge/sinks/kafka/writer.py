@@ -49,7 +49,7 @@ _LOGGER: Final = logging.getLogger("tidegauge.kafka")
 _LOGGER.addHandler(logging.NullHandler())  # the client would otherwise write to the terminal
 
 # Numbers of the protocol, and of librdkafka below 0.
-_NO_TRANSACTIONS: Final = frozenset({-165, 31, 35, 53})
+_NO_TRANSACTIONS: Final = frozenset({31, 35, 53})
 _BAD_TIMEOUT: Final = 50
 _MOMENT: Final = 1.0
 

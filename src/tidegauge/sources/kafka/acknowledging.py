@@ -16,11 +16,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from tidegauge.errors.base import brief
 from tidegauge.kafka import cluster
 from tidegauge.kafka.clients import Client, kafka
 from tidegauge.kafka.failures import UNKNOWN_TOPIC, explained, number
 
-__all__ = ["commit", "forward"]
+__all__ = ["commit", "forward", "lacking"]
 
 _PATIENCE: Final = 3.0
 """Seconds for the group's offsets: who acknowledges waits for it, and can do so later."""
@@ -42,8 +43,7 @@ def commit(client: Client, group: str, frontier: Mapping[str, int], *, servers: 
     library = kafka()
     doing = f"commit offsets for the group {group}"
     try:
-        known = client.handle.committed(_places(library, dict.fromkeys(frontier, _NONE)), _PATIENCE)
-        committed = {cluster.partition(p.topic, p.partition): p.offset for p in known if p.error is None}
+        committed = _committed(client, frontier)
         if not (ahead := forward(frontier, committed)):
             return
         for place in client.handle.commit(offsets=_places(library, ahead), asynchronous=False):
@@ -53,6 +53,32 @@ def commit(client: Client, group: str, frontier: Mapping[str, int], *, servers: 
                 raise explained(place.error, servers=servers, doing=doing, topics=(place.topic,))
     except library.KafkaException as error:
         raise explained(error, servers=servers, doing=doing) from None
+
+
+def lacking(client: Client, group: str, frontier: Mapping[str, int], *, servers: str) -> str:
+    """Return for people what has not been committed of a frontier for a group, and why not, if the broker says it.
+
+    Raises nothing of Kafka's: that nobody can tell is what people are told then.
+    """
+    if not frontier:
+        return ""
+    doing = f"read the offsets of the group {group}"
+    try:
+        ahead = forward(frontier, _committed(client, frontier))
+    except kafka().KafkaException as error:
+        # One that may not know of its group waits in vain for who keeps it, and is told why beside that.
+        said = client.handle.poll(0)
+        beside = None if said is None else said.error()
+        return brief(explained(error if beside is None else beside, servers=servers, doing=doing))
+    if not ahead:
+        return ""
+    some = f"{len(ahead)} of {len(frontier)} partitions"
+    return f"the group {group} has not committed what is published of {some}; it may lack READ on the group"
+
+
+def _committed(client: Client, frontier: Mapping[str, int]) -> dict[str, int]:
+    known = client.handle.committed(_places(kafka(), dict.fromkeys(frontier, _NONE)), _PATIENCE)
+    return {cluster.partition(p.topic, p.partition): p.offset for p in known if p.error is None}
 
 
 def _places(library: Any, offsets: Mapping[str, int]) -> list[Any]:

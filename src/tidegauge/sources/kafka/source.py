@@ -33,7 +33,7 @@ from tidegauge.remap.binding import Bound, Probe, Slice
 from tidegauge.remap.fromtime import SourceState
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.formats.messages import MessageFormat
-from tidegauge.sources.kafka.acknowledging import commit
+from tidegauge.sources.kafka.acknowledging import commit, lacking
 from tidegauge.sources.kafka.admitting import Listing
 from tidegauge.sources.kafka.columns import joined, keys_of
 from tidegauge.sources.kafka.decoding import Decoder
@@ -285,6 +285,11 @@ class KafkaSource:
         """Commit the offsets for the group, without joining it. All that it raises is transient."""
         with consumer(self.connection, self._group) as client:
             commit(client, self._group, dict(frontier.items()), servers=self.servers)
+
+    def unacknowledged(self, frontier: Frontier) -> str:
+        """Return what the group lacks of the offsets of a frontier, and why, as far as the broker says it."""
+        with consumer(self.connection, self._group) as client:
+            return lacking(client, self._group, dict(frontier.items()), servers=self.servers)
 
     def _inferred(self, listing: Listing, what: Survey) -> pa.Schema | None:
         """Return the columns of the first messages of a partition that has any that tell.
