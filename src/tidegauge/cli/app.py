@@ -24,8 +24,8 @@ from tidegauge.cli import show
 from tidegauge.cli.load import load_flow, parse_target
 from tidegauge.cli.run import Progress, make_engine, run_flow
 from tidegauge.errors.base import TidegaugeError, Unexpected, brief
+from tidegauge.pipeline import clocks, inspect
 from tidegauge.pipeline import compact as compaction
-from tidegauge.pipeline import inspect
 from tidegauge.pipeline import locate as locating
 from tidegauge.pipeline import resume as resuming
 from tidegauge.pipeline import trace as tracing
@@ -40,6 +40,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+leases = typer.Typer(
+    name="lease", help="The right to run a flow, which one driver has at a time.", no_args_is_help=True
+)
+app.add_typer(leases)
 
 STOPPED_AT_ONCE = "Stopped at once. Nothing is lost or doubled: the next run goes on from what is published."
 
@@ -225,6 +230,36 @@ def resume(
             _print(show.resumed_json(done))
         else:
             _show(show.resumed_view(done, flow.sources[source].unit))
+
+
+@leases.command("break")
+def break_lease(
+    target: Target,
+    *,
+    force: Annotated[bool, typer.Option("--force", help="Also when the driver is alive on this machine.")] = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Take the lease of a flow from a driver that is gone, and say who had it. A driver that lives stops by it."""
+    with _errors(debug=debug, as_json=as_json):
+        flow = load_flow(target)
+        holder = clocks.break_lease(flow, force=force)
+        if as_json:
+            _print({"flow": flow.name, "holder": holder})
+        else:
+            _show(Text(f"{flow.name}: the lease was held by {holder}; nobody holds it now"))
+
+
+@app.command()
+def retime(target: Target, *, as_json: Json = False, debug: Debug = False) -> None:
+    """Take the times of epochs back to now that a clock which was ahead has put into the future."""
+    with _errors(debug=debug, as_json=as_json):
+        flow = load_flow(target)
+        count = clocks.retime(flow)
+        if as_json:
+            _print({"flow": flow.name, "epochs": count})
+        else:
+            _show(Text(f"{flow.name}: {count} epochs had times in the future, and are of now"))
 
 
 @app.command(cls=_WithNumbers)

@@ -11,7 +11,9 @@ from __future__ import annotations
 from tidegauge.errors.base import TidegaugeError, Transient
 
 __all__ = [
+    "ClockBehind",
     "ClockChanged",
+    "ClocksApart",
     "CorruptStore",
     "DamagedStore",
     "EpochBelowSince",
@@ -21,9 +23,11 @@ __all__ = [
     "HoldNotBound",
     "HoldTooEarly",
     "InvalidStoreUrl",
+    "LeaseHeld",
     "LeaseLost",
     "NotAStore",
     "NotYetBound",
+    "NothingHeld",
     "OutputBelowSince",
     "OutputMoved",
     "SchemaChanged",
@@ -78,7 +82,10 @@ class FlowAlreadyRunning(TidegaugeError):
     code = "TG-0204"
     what = "flow {flow!r} is already run by {holder} on {host}, process {pid}, since {since}"
     cause = "another driver of this flow is running, or stopped without a word less than {patience:g} seconds ago"
-    remedy = "stop that process, or wait until its lease has not been renewed for {patience:g} seconds"
+    remedy = (
+        "stop that process, or wait until its lease has not been renewed for {patience:g} seconds; if it is gone and "
+        "the lease stays, as after a clock that was wrong: tidegauge lease break FLOW"
+    )
 
 
 class LeaseLost(TidegaugeError):
@@ -130,7 +137,7 @@ class StoreBusy(Transient):
     """Somebody else held the database locked for longer than we wait."""
 
     code = "TG-0210"
-    what = "the store {url} is locked by another process"
+    what = "the store {url} is locked by another process: {detail}"
     cause = "a long transaction, a backup or an open editor holds the database"
     remedy = "close it; if the flow stopped, start it again: it goes on from what is durable"
 
@@ -312,3 +319,45 @@ class StoreReplaced(TidegaugeError):
         "stop every driver of this store, see which file is the right one, and put it at the path together with its "
         "own -wal and -shm, or with none; then start again. This process has written nothing since"
     )
+
+
+class ClockBehind(TidegaugeError):
+    """A clock that says that the newest epoch was minted far in the future."""
+
+    code = "TG-0251"
+    what = (
+        "the newest epoch of flow {flow!r}, {epoch}, was minted at {minted_at}, and the clock of this machine says "
+        "{now}"
+    )
+    cause = "this clock is behind, or that of the machine which minted the epoch was ahead"
+    remedy = (
+        "put this machine's clock right; if it is right, put the epochs' times right (tidegauge retime FLOW) and "
+        "start again. Nothing was bound"
+    )
+
+
+class ClocksApart(TidegaugeError):
+    """A machine whose clock is far from that of the store's server."""
+
+    code = "TG-0252"
+    what = "the clock of this machine says {now}, and that of the server of the store {url} says {server}"
+    cause = "one of the two clocks is wrong, and the times of epochs would be"
+    remedy = "put the clocks right and start again; nothing was written"
+
+
+class LeaseHeld(TidegaugeError):
+    """A lease that was not broken, because its holder lives on this machine."""
+
+    code = "TG-0253"
+    what = "the lease of flow {flow!r} is held by a process that is alive on this machine: {holder}"
+    cause = "the driver is running"
+    remedy = "stop it (kill {pid}); with --force its lease is broken all the same, and it stops at its next write"
+
+
+class NothingHeld(TidegaugeError):
+    """A lease to be broken that nobody holds."""
+
+    code = "TG-0254"
+    what = "nobody holds the lease of flow {flow!r}"
+    cause = "the driver has ended, or its lease was broken already"
+    remedy = "start the flow: nothing keeps it"

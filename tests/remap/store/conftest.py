@@ -14,6 +14,7 @@ from tidegauge.env import Env
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.store import Holder, Lease, SourceSpec, Store
+from tidegauge.remap.store.postgres import Postgres
 
 
 class Clock:
@@ -30,6 +31,13 @@ class Clock:
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
+
+
+@pytest.fixture(autouse=True)
+def _no_other_clock(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Time passes by the clock of the test, unless that is about the server's own."""
+    if request.node.get_closest_marker("server_clock") is None:
+        monkeypatch.setattr(Postgres, "now", lambda _self, _connection: None)
 
 
 @pytest.fixture

@@ -32,7 +32,8 @@ class Clock(Protocol):
 
 def bind(epoch: int) -> Callable[[Store, Lease, Env], object]:
     proposals = {"orders": Proposal(frontier=Frontier({"p0": epoch + 1}))}
-    return lambda store, lease, env: store.append(lease, expected=epoch, at=env.now(), proposals=proposals)
+    ahead = timedelta(minutes=30)  # so that there is a time to be put right
+    return lambda store, lease, env: store.append(lease, expected=epoch, at=env.now() + ahead, proposals=proposals)
 
 
 WRITES: list[tuple[str, Callable[[Store, Lease, Env], object]]] = [
@@ -51,6 +52,7 @@ WRITES: list[tuple[str, Callable[[Store, Lease, Env], object]]] = [
         lease, "orders", at=env.now(), reason="recreated")),
     ("record_gap", lambda store, lease, env: store.record_gap(
         lease, Gap("orders", 0, "p0", 0, 1, env.now(), "TG-0554", "recreated"))),
+    ("retime", lambda store, lease, _: store.retime(lease)),
     ("renew", lambda _, lease, __: lease.renew()),
 ]  # fmt: skip
 """Every way to write with a lease, each of which finds something to change when those before it were done."""

@@ -114,7 +114,7 @@ def test_a_store_of_any_layout_is_brought_forward_and_keeps_what_it_holds(
     clock.pass_by(EXPIRY)  # whoever ran it has not been heard of since
     lease = store.acquire("shop", holder=Holder.current(env))
     store.register(lease, sources={}, outputs={"late": OutputSpec("orders", {})})
-    store.record_output_failure(lease, "late", 1, StoreBusy(url="x"))
+    store.record_output_failure(lease, "late", 1, StoreBusy(url="x", detail="y"))
     assert store.load("shop").outputs["late"].failure is not None
     store.close()
 

@@ -8,28 +8,32 @@ own work by what it wrote, and writes nothing twice.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from tidegauge.errors.flow import InvalidArgument, UnknownName
-from tidegauge.errors.store import FrontierRegressed, UpperMismatch
+from tidegauge.errors.store import ClockBehind, FrontierRegressed, UpperMismatch
 from tidegauge.remap.binding import Detail, Proposal
 from tidegauge.remap.fromtime.state import SourceState
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.history import Beginning, Link, Moves, follow
 from tidegauge.remap.store import states
 from tidegauge.remap.store.chain import beginning_of, digest_before
+from tidegauge.remap.store.clocks import judge, shown
 from tidegauge.remap.store.incarnations import identify, newest, read
 from tidegauge.remap.store.lease import Lease, guard
 from tidegauge.remap.store.schema import as_json, changes, flows, partitions, seals, sources, timeline
 from tidegauge.remap.store.sending import send
 from tidegauge.remap.table import LARGEST
 
-__all__ = ["Head", "append", "publish"]
+__all__ = ["Head", "append", "publish", "retime"]
+
+_log: Final = logging.getLogger(__name__)
 
 _Change: TypeAlias = Mapping[str, int]
 """A row of `changes`."""
@@ -97,6 +101,11 @@ def append(
         raise UpperMismatch(flow=lease.flow, what="bound", expected=expected, actual=flow.upper)
     if head is None or head.upper != expected or head.incarnation != lease.incarnation:
         head = _read_head(connection, lease, expected)
+        if head.minted_at is not None and judge(at, head.minted_at) == "off":
+            _log.warning(
+                "flow %s: epoch %s was minted at %s, and this clock says %s",
+                *(lease.flow, expected - 1, shown(head.minted_at), shown(at)),
+            )
     known, bound, moved = dict(head.sources), list[_Change](), dict[str, Moves]()
     for name, proposal in proposals.items():
         if name not in known:
@@ -108,7 +117,7 @@ def append(
         if source.begun:
             moved.setdefault(name, Moves(incarnation=source.incarnation, begun=source.begun))
             known[name] = replace(source, begun=())
-    minted_at = at if head.minted_at is None else max(at, head.minted_at)
+    minted_at = _minted(lease.flow, head, at)
     digest = follow(head.digest, moved)
     minted = {
         "flow_id": lease.flow_id,
@@ -121,6 +130,25 @@ def append(
     send(connection, *([(_BIND, bound)] if bound else []), (_MINT, [minted]), (_ADVANCE, [advanced]))
     link = Link(epoch=expected, digest=digest, minted_at=minted_at, sources=moved)
     return Head(lease.incarnation, expected + 1, minted_at, known, digest, link)
+
+
+def _minted(flow: str, head: Head, at: datetime) -> datetime:
+    """Return the time of an epoch, which is not before the last one's. Raises `ClockBehind` where that is far off."""
+    if head.minted_at is None:
+        return at
+    if judge(at, head.minted_at) == "wrong":
+        raise ClockBehind(flow=flow, epoch=head.upper - 1, minted_at=shown(head.minted_at), now=shown(at))
+    return max(at, head.minted_at)
+
+
+def retime(connection: Connection, lease: Lease, now: datetime) -> int:
+    """Take the times of epochs that lie in the future back to now; return how many epochs those are."""
+    guard(connection, lease)
+    ours = timeline.c.flow_id == lease.flow_id
+    count = connection.scalar(select(func.count()).where(ours, timeline.c.minted_at > now)) or 0
+    connection.execute(update(timeline).where(ours, timeline.c.minted_at > now).values(minted_at=now))
+    connection.execute(update(timeline).where(ours, timeline.c.published_at > now).values(published_at=now))
+    return count
 
 
 def publish(

@@ -23,11 +23,13 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from datetime import datetime
 from typing import Any, Final, Protocol, TypeVar
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError, StatementError
 
+from tidegauge.env import Env
 from tidegauge.errors.base import TidegaugeError, Transient
 from tidegauge.errors.redaction import Redaction
 from tidegauge.errors.store import StoreBusy, StoreNotWritable, StoreUnreachable
@@ -51,6 +53,7 @@ class Backend(Protocol):
     def engine(self) -> Engine: ...  # noqa: D102
     def options(self, *, writes: bool) -> Mapping[str, Any]: ...  # noqa: D102
     def be_alone(self, connection: Connection) -> None: ...  # noqa: D102
+    def now(self, connection: Connection) -> datetime | None: ...  # noqa: D102
     def deliver(self, connection: Connection, parcel: Parcel) -> Sequence[tuple[Any, ...]]: ...  # noqa: D102
     def explain(self, error: BaseException, *, lost: bool) -> TidegaugeError: ...  # noqa: D102
 
@@ -77,6 +80,10 @@ class Database:
     def close(self) -> None:
         """Close every connection."""
         self._engine.dispose()
+
+    def now(self, connection: Connection, env: Env) -> datetime:
+        """Return the time by which leases run out: that of a server, which all drivers share, or of this machine."""
+        return self._backend.now(connection) or env.now()
 
     def reading(self) -> AbstractContextManager[Connection]:
         """One consistent view of the database."""

@@ -3,7 +3,8 @@
 Definition. A lease is a row with a token. Every writing transaction compares its token with the row's first; so it is
 safe to take a lease over even from a driver that is alive and merely slow: its next write is refused (`LeaseLost`).
 Hence when to take over is a question of manners, not of safety: at once when the holder was a process of this machine
-that is gone, otherwise when the lease was not renewed for `EXPIRY` seconds.
+that is gone, otherwise when the lease was not renewed for `EXPIRY` seconds, by the clock of the database where it has
+one.
 
 A process is told from a later one of the same number by when it started, and the machine's boots and process
 namespaces from one another by their kernel's names; where a kernel does not tell, a number in use counts as alive.
@@ -33,12 +34,13 @@ from sqlalchemy import Connection, Executable, Row, bindparam, delete, insert, s
 
 from tidegauge.env import Env
 from tidegauge.errors.redaction import Redaction
-from tidegauge.errors.store import FlowAlreadyRunning, LeaseLost
+from tidegauge.errors.store import ClocksApart, FlowAlreadyRunning, LeaseHeld, LeaseLost, NothingHeld
+from tidegauge.remap.store.clocks import judge, shown
 from tidegauge.remap.store.connect import Database
 from tidegauge.remap.store.schema import flows, leases, store_layout
 from tidegauge.remap.store.sending import send
 
-__all__ = ["EXPIRY", "Held", "Holder", "Lease", "acquire", "guard", "holding", "may_take", "started"]
+__all__ = ["EXPIRY", "Held", "Holder", "Lease", "acquire", "break_lease", "guard", "holding", "may_take", "started"]
 
 EXPIRY: Final = 30.0
 """Seconds of the wall clock without renewal after which anyone may take a lease over."""
@@ -162,7 +164,7 @@ class Lease:
     def _renew(self, connection: Connection) -> None:
         guard(connection, self)
         mine = leases.c.flow_id == self.flow_id
-        connection.execute(update(leases).where(mine).values(renewed_at=self._env.now()))
+        connection.execute(update(leases).where(mine).values(renewed_at=self._database.now(connection, self._env)))
 
 
 def acquire(database: Database, env: Env, flow: str, holder: Holder) -> Lease:
@@ -171,7 +173,9 @@ def acquire(database: Database, env: Env, flow: str, holder: Holder) -> Lease:
     def take(connection: Connection) -> Lease:
         # one at a time, for no row of a flow that is not there yet can be locked
         connection.execute(select(store_layout.c.version).with_for_update())
-        now = env.now()
+        now, here = database.now(connection, env), env.now()
+        if judge(min(now, here), max(now, here)) == "wrong":
+            raise ClocksApart(url=database.url, now=shown(here), server=shown(now))
         found = connection.execute(select(flows).where(flows.c.name == flow).with_for_update()).one_or_none()
         if found is None:
             fresh = {"name": flow, "incarnation": env.unique(), "created_at": now, "upper": 0, "published": 0}
@@ -189,7 +193,7 @@ def acquire(database: Database, env: Env, flow: str, holder: Holder) -> Lease:
                 holder=held.holder,
                 host=held.host,
                 pid=held.pid,
-                since=_stamp(held.since),
+                since=shown(held.since),
                 patience=EXPIRY,
             )
         connection.execute(delete(leases).where(leases.c.flow_id == found.id))
@@ -212,17 +216,41 @@ def acquire(database: Database, env: Env, flow: str, holder: Holder) -> Lease:
         return database.write(take)
 
 
-def holding(connection: Connection, env: Env, flow: str) -> str:
+def holding(connection: Connection, now: datetime, env: Env, flow: str) -> str:
     """Return who has a flow's lease, for people; "" when nobody has, or anybody might take it over."""
-    found = connection.execute(
-        select(leases).join(flows, flows.c.id == leases.c.flow_id).where(flows.c.name == flow)
-    ).one_or_none()
+    found = _lease_of(connection, flow)
     if found is None:
         return ""
-    renewed = (env.now() - found.renewed_at).total_seconds()
+    renewed = (now - found.renewed_at).total_seconds()
     if may_take(_holder(found), renewed=renewed, me=Holder.current(env), started=started):
         return ""
-    return f"{found.holder} on {found.host}, process {found.pid}, since {_stamp(found.since)}"
+    return _told(found)
+
+
+def break_lease(connection: Connection, env: Env, flow: str, *, force: bool) -> str:
+    """Take a flow's lease away, and return who held it, for people. Whoever it was writes nothing more.
+
+    Raises `LeaseHeld` when the holder lives on this machine, unless it is forced, and `NothingHeld`.
+    """
+    found = _lease_of(connection, flow)
+    if found is None:
+        raise NothingHeld(flow=flow)
+    me, holder = Holder.current(env), _holder(found)
+    here = (holder.host, holder.boot) == (me.host, me.boot)
+    if here and not force and not _is_gone(holder, me, started):
+        raise LeaseHeld(flow=flow, holder=_told(found), pid=found.pid)
+    connection.execute(delete(leases).where(leases.c.flow_id == found.flow_id))
+    return f"{_told(found)}, renewed last at {shown(found.renewed_at)}"
+
+
+def _lease_of(connection: Connection, flow: str) -> Row[Any] | None:
+    return connection.execute(
+        select(leases).join(flows, flows.c.id == leases.c.flow_id).where(flows.c.name == flow)
+    ).one_or_none()
+
+
+def _told(lease: Row[Any]) -> str:
+    return f"{lease.holder} on {lease.host}, process {lease.pid}, since {shown(lease.since)}"
 
 
 class Held(NamedTuple):
@@ -270,7 +298,7 @@ def _who(connection: Connection, flow_id: int) -> str:
     row = connection.execute(select(leases).where(leases.c.flow_id == flow_id)).one_or_none()
     if row is None:
         return "nobody has it now"
-    return f"{row.holder} on {row.host}, process {row.pid}, has it since {_stamp(row.since)}"
+    return f"{row.holder} on {row.host}, process {row.pid}, has it since {shown(row.since)}"
 
 
 def _holder(row: Row[Any]) -> Holder:
@@ -282,7 +310,3 @@ def _holder(row: Row[Any]) -> Holder:
         process_started=row.process_started,
         run=row.token,
     )
-
-
-def _stamp(time: datetime) -> str:
-    return time.isoformat(sep=" ", timespec="seconds")

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, create_engine, event, func, select
 from sqlalchemy.exc import DBAPIError
 
 from tidegauge.errors.base import TidegaugeError
@@ -96,6 +97,10 @@ class Postgres:
         to lock."""
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ALONE})")
 
+    def now(self, connection: Connection) -> datetime | None:
+        """Return the server's time, which is the same for drivers on all machines."""
+        return connection.scalar(select(func.clock_timestamp()))
+
     def deliver(self, connection: Connection, parcel: Parcel) -> Sequence[tuple[Any, ...]]:
         """Execute a parcel. Errors are as SQLAlchemy raises them.
 
@@ -128,7 +133,7 @@ class Postgres:
         if lost or unheard or state.startswith(_UNREACHABLE):
             return StoreUnreachable(url=url, detail=detail)
         if state in _BUSY:
-            return StoreBusy(url=url)
+            return StoreBusy(url=url, detail=detail)
         if state in _DAMAGED or isinstance(error, ValueError):
             return CorruptStore(url=url, detail=detail, intact="the server knows which can be read")
         if state in _REFUSED:

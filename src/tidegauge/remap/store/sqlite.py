@@ -10,6 +10,7 @@ import os
 import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, create_engine, event
@@ -96,6 +97,10 @@ class Sqlite:
     def be_alone(self, connection: Connection) -> None:
         """Keep everybody else from writing until the transaction ends. It has been so from its first statement."""
 
+    def now(self, connection: Connection) -> datetime | None:  # noqa: ARG002
+        """A file has no clock."""
+        return None
+
     def deliver(self, connection: Connection, parcel: Parcel) -> Sequence[tuple[Any, ...]]:
         """Execute a parcel. The driver's errors are what they are."""
         driver: Any = connection.connection.driver_connection
@@ -111,7 +116,7 @@ class Sqlite:
         code = getattr(error, "sqlite_errorcode", None)
         primary = None if code is None else code & 0xFF
         if primary in _BUSY:
-            return StoreBusy(url=url)
+            return StoreBusy(url=url, detail=detail)
         if primary in _DAMAGED or isinstance(error, ValueError) or detail.startswith(_STRANGE):
             return self._damaged(detail)
         if primary in _REFUSED or code in _NO_ROOM:

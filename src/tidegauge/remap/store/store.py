@@ -44,7 +44,7 @@ from tidegauge.remap.store import chain, compaction, failures, incarnations, rea
 from tidegauge.remap.store.address import File, Server, parse
 from tidegauge.remap.store.connect import Database
 from tidegauge.remap.store.history import read_bindings
-from tidegauge.remap.store.lease import Holder, Lease, acquire, holding
+from tidegauge.remap.store.lease import Holder, Lease, acquire, break_lease, holding
 from tidegauge.remap.store.migrate import exists, migrate
 from tidegauge.remap.store.schema import outputs as output_rows
 from tidegauge.remap.store.schema import sources as source_rows
@@ -107,7 +107,7 @@ class Store:
     def holder(self, flow_name: str) -> str:
         """Return who has the flow's lease, for people; "" when nobody has, or its process is known to be gone."""
         with self._database.reading() as connection:
-            return holding(connection, self._env, flow_name)
+            return holding(connection, self._database.now(connection, self._env), self._env, flow_name)
 
     def load(self, flow_name: str) -> Loaded:
         """Return all that is known of a flow. Raises `UnknownName`, or `DamagedStore`."""
@@ -187,6 +187,19 @@ class Store:
         self._heads.pop(lease.flow_id, None)  # others may have had it since
         self._links.pop(flow_name, None)
         return lease
+
+    def break_lease(self, flow_name: str, *, force: bool = False) -> str:
+        """Take the flow's lease away, and return who held it, for people. It is no effect of a run.
+
+        Raises `LeaseHeld` when the holder lives on this machine, unless it is forced, and `NothingHeld`.
+        """
+        return self._database.write(partial(break_lease, env=self._env, flow=flow_name, force=force))
+
+    def retime(self, lease: Lease) -> int:
+        """Take the times of epochs that lie in the future back to now; return how many epochs those are."""
+        retime = partial(timeline.retime, lease=lease, now=self._env.now())
+        self._heads.pop(lease.flow_id, None)
+        return self._database.write(retime)
 
     def register(self, lease: Lease, *, sources: Mapping[str, SourceSpec], outputs: Mapping[str, OutputSpec]) -> None:
         """Make the flow's sources and outputs known, and their present configurations. Others stay as they are.
