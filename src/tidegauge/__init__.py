@@ -13,6 +13,7 @@ writes every epoch to every output exactly once.
 
 from tidegauge.env import Env
 from tidegauge.errors import TidegaugeError
+from tidegauge.pipeline.backup import backup
 from tidegauge.pipeline.bindings import bindings
 from tidegauge.pipeline.compact import compact, hold, release
 from tidegauge.pipeline.engine import LocalEngine, SparkEngine
@@ -21,7 +22,9 @@ from tidegauge.pipeline.inspect import epochs, explain, status
 from tidegauge.pipeline.locate import locate, origin
 from tidegauge.pipeline.read import read, read_arrow
 from tidegauge.pipeline.reclock import reclock_column
+from tidegauge.pipeline.recover import recover
 from tidegauge.pipeline.resume import resume
+from tidegauge.pipeline.verify import verify
 from tidegauge.remap.policy import Every, Manual
 from tidegauge.sinks import DeltaSink, KafkaSink, ParquetSink
 from tidegauge.sources import (
@@ -63,6 +66,7 @@ __all__ = [
     "Text",
     "TidegaugeError",
     "Topics",
+    "backup",
     "bindings",
     "compact",
     "epochs",
@@ -73,7 +77,9 @@ __all__ = [
     "read",
     "read_arrow",
     "reclock_column",
+    "recover",
     "release",
     "resume",
     "status",
+    "verify",
 ]

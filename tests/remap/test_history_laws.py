@@ -101,7 +101,7 @@ def test_a_new_incarnation_folds_from_its_own_beginning() -> None:
     )
     standing = fold(chain([{"orders": before}, {"orders": Moves(positions={"p0": 1}, incarnation=1, begun=begun)}]))
     assert standing is not None
-    assert standing.sources["orders"] == Moves(positions={"p0": 1}, incarnation=1, begun=begun, schema="[]")
+    assert standing.sources["orders"] == Moves(positions={"p0": 1}, incarnation=1, begun=begun, schema="[]", moved=1)
 
 
 def test_a_digest_agrees_with_enough_of_its_beginning() -> None:

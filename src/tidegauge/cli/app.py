@@ -19,16 +19,19 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 from typer.core import TyperCommand
 
+from tidegauge.cli import history, show
 from tidegauge.cli import locate as places
-from tidegauge.cli import show
 from tidegauge.cli.load import load_flow, parse_target
 from tidegauge.cli.run import Progress, make_engine, run_flow
 from tidegauge.errors.base import TidegaugeError, Unexpected, brief
+from tidegauge.pipeline import backup as backups
 from tidegauge.pipeline import clocks, inspect
 from tidegauge.pipeline import compact as compaction
 from tidegauge.pipeline import locate as locating
+from tidegauge.pipeline import recover as recovering
 from tidegauge.pipeline import resume as resuming
 from tidegauge.pipeline import trace as tracing
+from tidegauge.pipeline import verify as verifying
 
 __all__ = ["app"]
 
@@ -301,3 +304,44 @@ def trace(
             _print(places.trace_json(found))
         else:
             _show(places.trace_view(found, asked))
+
+
+@app.command()
+def backup(
+    target: Target,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Where the copy goes: a file that is not there yet.")],
+    *,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Copy the flow's store into a file, as it is at one instant; the flow may be running."""
+    with _errors(debug=debug, as_json=as_json):
+        done = backups.backup(load_flow(target), file)
+        if as_json:
+            _print(history.backed_up_json(done))
+        else:
+            _show(history.backed_up_view(done))
+
+
+@app.command()
+def recover(target: Target, *, as_json: Json = False, debug: Debug = False) -> None:
+    """Bring back a store that is lost, or older than the tables, from the tables. Not while the flow runs."""
+    with _errors(debug=debug, as_json=as_json):
+        done = recovering.recover(load_flow(target))
+        if as_json:
+            _print(history.recovered_json(done))
+        else:
+            _show(history.recovered_view(done))
+
+
+@app.command()
+def verify(target: Target, *, as_json: Json = False, debug: Debug = False) -> None:
+    """Check the store and the tables against each other. Ends with 1 when something is wrong."""
+    with _errors(debug=debug, as_json=as_json):
+        found = verifying.verify(load_flow(target))
+        if as_json:
+            _print(history.verified_json(found))
+        else:
+            _show(history.verified_view(found))
+        if found.problems:
+            raise typer.Exit(1)

@@ -10,7 +10,18 @@ from __future__ import annotations
 
 from tidegauge.errors.base import Definite, TidegaugeError
 
-__all__ = ["DamagedHistory", "HistoriesDiffer", "StoreBehindTable"]
+__all__ = [
+    "BackupExists",
+    "BackupFailed",
+    "DamagedHistory",
+    "HistoriesDiffer",
+    "NothingToRecoverFrom",
+    "ServerBacksUp",
+    "StoreBehindTable",
+    "TablesDisagree",
+    "TablesOfSeveralStores",
+    "TimelineLost",
+]
 
 
 class StoreBehindTable(TidegaugeError):
@@ -38,6 +49,84 @@ class HistoriesDiffer(TidegaugeError):
         "or a copy of it drives the same tables"
     )
     remedy = "tidegauge recover brings the timeline back from the tables; nothing was bound or written"
+
+
+class NothingToRecoverFrom(TidegaugeError):
+    """A flow none of whose tables holds anything."""
+
+    code = "TG-0242"
+    what = "no output of flow {flow!r} has a table that holds anything, so there is nothing to recover its store from"
+    cause = "the flow never ran, or its outputs have other paths than they had"
+    remedy = "give the outputs the paths that they were written to; or run the flow, which begins anew"
+
+
+class TablesOfSeveralStores(TidegaugeError):
+    """Tables of one flow that were written with different stores."""
+
+    code = "TG-0243"
+    what = "the tables of flow {flow!r} were written with different stores: {found}"
+    cause = "the store was recreated at some time, and some of the outputs were given new paths then"
+    remedy = (
+        "leave the outputs of the older store out of the flow, recover, and give them other paths; "
+        "nothing was changed"
+    )
+
+
+class TimelineLost(TidegaugeError):
+    """A timeline that cannot be rebuilt as far as a table holds it."""
+
+    code = "TG-0244"
+    what = (
+        "the timeline of flow {flow!r} cannot be rebuilt: output {output!r} holds the epochs before {upper}, and "
+        "neither the store nor a table still has what was bound in epoch {epoch}"
+    )
+    cause = "a version without digests wrote the table, entries of its log were removed, or its history does not fit"
+    remedy = (
+        "restore the newest backup of the store and recover again; or leave the output out of the flow, recover, "
+        "and give it another path, where it is written anew; nothing was changed"
+    )
+
+
+class TablesDisagree(TidegaugeError):
+    """Tables of one store that hold different epochs under the same numbers."""
+
+    code = "TG-0245"
+    what = (
+        "the tables of flow {flow!r} do not have one history: {output!r} holds the epochs before {upper}, "
+        "and they are not those that {others} holds"
+    )
+    cause = "the store was put back to an older copy, and some of the outputs were written with other epochs since"
+    remedy = (
+        "leave out of the flow the outputs whose epochs are wrong, recover, and give them other paths, "
+        "where they are written anew; nothing was changed"
+    )
+
+
+class BackupExists(TidegaugeError):
+    """A backup into a file that is there already."""
+
+    code = "TG-0620"
+    what = "{target} is there already, and a backup replaces nothing"
+    cause = "it is an earlier backup, or another file"
+    remedy = "name a file that is not there, such as one with the date in its name"
+
+
+class BackupFailed(TidegaugeError):
+    """A backup that could not be taken."""
+
+    code = "TG-0621"
+    what = "the store {store} could not be copied to {target}: {detail}"
+    cause = "the folder is not writable, the disk is full, it has no hard links, or the store is damaged"
+    remedy = "name a file in another folder; the store was not touched"
+
+
+class ServerBacksUp(TidegaugeError):
+    """A backup of a store on PostgreSQL, which the server's own tools take."""
+
+    code = "TG-0622"
+    what = "the store {store} is in a PostgreSQL database, which is backed up by PostgreSQL's own tools"
+    cause = "tidegauge backup copies stores that are SQLite files"
+    remedy = "pg_dump -Fc takes a consistent copy while the flow runs, and pg_restore --clean puts it back"
 
 
 class DamagedHistory(Definite):

@@ -51,12 +51,16 @@ def origin(incarnation: str) -> str:
 
 def follow(before: str, sources: Mapping[str, Moves]) -> str:
     """Return the digest after an epoch that brought this of its sources, given the one before it."""
-    return _hash(before, [[name, *moves.content] for name, moves in sorted(sources.items()) if moves.bind])
+    return _hash(before, _content(sources))
 
 
 def rest(incarnation: str, upper: int, sources: Mapping[str, Moves]) -> str:
     """Return the digest with which a history begins at `upper`: of where every source stands then."""
-    return _hash(origin(incarnation), [upper, [[name, *moves.content] for name, moves in sorted(sources.items())]])
+    return _hash(origin(incarnation), [upper, _content(sources)])
+
+
+def _content(sources: Mapping[str, Moves]) -> list[Any]:
+    return [[name, *moves.content] for name, moves in sorted(sources.items()) if moves.bind]
 
 
 def _hash(before: str, content: Any) -> str:
@@ -80,7 +84,7 @@ class Moves:
 
     incarnation: the number of the one that the positions are of; begun: those that began with this epoch. sealed:
     whether it has ended by now. identity, schema, details: facts that came with it, in the store's words; "" and none
-    where there are none.
+    where there are none. moved: in a whole link, the last epoch at which any partition moved.
     """
 
     positions: Mapping[str, int] = field(default_factory=dict)
@@ -91,6 +95,7 @@ class Moves:
     identity: str = ""
     schema: str = ""
     details: Mapping[str, Detail] = field(default_factory=lambda: NO_DETAILS)
+    moved: int | None = None
 
     @property
     def bind(self) -> bool:
@@ -121,7 +126,7 @@ class Moves:
             _text(partition): {_text(key): _fact(value) for key, value in detail.items()}
             for partition, detail in data.get("details", {}).items()
         }
-        state = data.get("state")
+        state, moved = data.get("state"), data.get("moved")
         return cls(
             positions=positions,
             incarnation=_count(data.get("incarnation", 0)),
@@ -131,10 +136,18 @@ class Moves:
             identity=_text(data.get("identity", "")),
             schema=_text(data.get("schema", "")),
             details=details,
+            moved=None if moved is None else _count(moved),
         )
 
 
-_USUAL: Final[Mapping[str, Any]] = {"incarnation": 0, "state": None, "sealed": False, "identity": "", "schema": ""}
+_USUAL: Final[Mapping[str, Any]] = {
+    "incarnation": 0,
+    "state": None,
+    "sealed": False,
+    "identity": "",
+    "schema": "",
+    "moved": None,
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -228,9 +241,14 @@ def fold(links: Iterable[Link]) -> Link | None:
         if not link.whole and link.epoch != (0 if folded is None else folded.epoch + 1):
             return None
         before = {} if folded is None or link.whole else folded.sources
-        sources = {**before, **{name: _after(before.get(name), moves) for name, moves in link.sources.items()}}
+        brought = link.sources if link.whole else {n: _at(link.epoch, moves) for n, moves in link.sources.items()}
+        sources = {**before, **{name: _after(before.get(name), moves) for name, moves in brought.items()}}
         folded = replace(link, sources=sources, whole=True)
     return folded
+
+
+def _at(epoch: int, moves: Moves) -> Moves:
+    return replace(moves, moved=epoch) if moves.positions else moves
 
 
 def _after(before: Moves | None, moves: Moves) -> Moves:
@@ -247,6 +265,7 @@ def _after(before: Moves | None, moves: Moves) -> Moves:
         identity=moves.identity or ("" if anew else before.identity),
         schema=moves.schema or before.schema,
         details=moves.details if anew else {**before.details, **moves.details},
+        moved=before.moved if moves.moved is None else moves.moved,
     )
 
 

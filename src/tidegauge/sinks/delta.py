@@ -56,6 +56,12 @@ class DeltaSink:
         """Raise `UnsupportedColumn`, `InvalidColumnName` or `EpochColumnMissing` when rows could not be written."""
         rows_schema(schema)
 
+    def incarnation(self, flow: str, output: str) -> str | None:
+        """Return the incarnation that the table's transactions name, None where there is none."""
+        from tidegauge.sinks.deltachain import incarnation_in
+
+        return incarnation_in(self.path, f"{flow}:{output}")
+
     def open(self, output: OutputId) -> DeltaLog:
         """Return the table as it is now.
 

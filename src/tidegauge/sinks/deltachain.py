@@ -26,15 +26,21 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow.compute
+import pyarrow.parquet
+
 from tidegauge.errors.history import DamagedHistory
 from tidegauge.remap.history import History, Link
 from tidegauge.sinks.keeping import in_line
 from tidegauge.sinks.location import make_folder, synchronise, write_durably
 from tidegauge.sinks.protocol import OutputId
 
-__all__ = ["FOLDER", "carried", "digest_id", "kept_links", "links_in", "move_links", "number", "text_of"]
+__all__ = ["carried", "digest_id", "incarnation_in", "kept_links", "move_links", "number", "text_of"]
 
-FOLDER: Final = "_tidegauge"
+pc: Final[Any] = pyarrow.compute
+pq: Final[Any] = pyarrow.parquet
+
+_FOLDER: Final = "_tidegauge"
 _DIGITS: Final = 15
 _ENTRY: Final = re.compile(r"(\d{20})\.json", re.ASCII)
 _FILE: Final = re.compile(r"(commit|moved)-(\d{12,19})-(\d{12,19})-[0-9A-Za-z-]+\.jsonl", re.ASCII)
@@ -69,7 +75,7 @@ def carried(table: str, history: History, *, lower: int, upper: int, write: str)
     return {"digest": history.digest}
 
 
-def links_in(lines: Iterable[str], output: OutputId, *, table: str, path: str) -> tuple[Link, ...]:
+def _links_in(lines: Iterable[str], output: OutputId, *, table: str, path: str) -> tuple[Link, ...]:
     """Return the links that an entry of the log carries. Raises `DamagedHistory`."""
     try:
         for line in lines:
@@ -107,9 +113,35 @@ def move_links(table: str, output: OutputId) -> None:
         _write(table, "moved", ordered, min(epochs), max(epochs) + 1, ordered[-1].digest)
 
 
+def incarnation_in(table: str, output: str) -> str | None:
+    """Return the incarnation in the newest transaction `output@incarnation`: of the log, then of its checkpoints.
+
+    delta-rs answers for a name that is known, and this one is not.
+    """
+    log, mark = Path(table, "_delta_log"), f"{output}@"
+    try:
+        names = sorted(os.listdir(log), reverse=True)
+    except FileNotFoundError:
+        return None
+    for name in (name for name in names if _ENTRY.fullmatch(name)):
+        with suppress(FileNotFoundError, ValueError, RecursionError):
+            for line in (log / name).read_text(encoding="utf-8").splitlines():
+                match json.loads(line):
+                    case {"txn": {"appId": str(owner)}} if owner.startswith(mark):
+                        return owner.removeprefix(mark)
+                    case _:
+                        continue
+    for name in (name for name in names if name.endswith(".parquet") and ".checkpoint." in name):
+        found = pq.read_table(log / name, columns=["txn.appId"]).column("txn").combine_chunks()
+        for owner in pc.struct_field(found, "appId").to_pylist():
+            if owner is not None and owner.startswith(mark):
+                return str(owner).removeprefix(mark)
+    return None
+
+
 def _write(table: str, kind: str, links: Iterable[Link], lower: int, upper: int, mark: str) -> None:
     """Write links into a file of the folder, in whole or not at all."""
-    folder = Path(table, FOLDER)
+    folder = Path(table, _FOLDER)
     make_folder(folder)
     name = f"{kind}-{lower:012d}-{upper:012d}-{mark}.jsonl"
     write_durably(folder / f".{name}", History(tuple(links)).encode().encode())
@@ -119,7 +151,7 @@ def _write(table: str, kind: str, links: Iterable[Link], lower: int, upper: int,
 
 def _files(table: str) -> Iterator[Path]:
     with suppress(FileNotFoundError):
-        yield from (path for path in Path(table, FOLDER).iterdir() if _FILE.fullmatch(path.name))
+        yield from (path for path in Path(table, _FOLDER).iterdir() if _FILE.fullmatch(path.name))
 
 
 def _entries(table: str, output: OutputId, *, moved: int) -> Iterator[tuple[int, tuple[Link, ...]]]:
@@ -136,7 +168,7 @@ def _entries(table: str, output: OutputId, *, moved: int) -> Iterator[tuple[int,
             lines = path.read_text(encoding="utf-8").splitlines()
         except FileNotFoundError:
             continue  # removed meanwhile
-        links = links_in(lines, output, table=table, path=str(path))
+        links = _links_in(lines, output, table=table, path=str(path))
         if links and links[-1].epoch <= moved:
             return
         yield version, links

@@ -84,6 +84,15 @@ class ParquetSink:
         """Raise `UnsupportedColumn`, `InvalidColumnName` or `EpochColumnMissing` when rows could not be written."""
         rows_schema(schema)
 
+    def incarnation(self, flow: str, output: str) -> str | None:
+        """Return the incarnation that the first commit has, None where there is none. Raises `DamagedManifest`."""
+        path = Path(self.path, folder_name(0), MANIFEST)
+        try:
+            found = Manifest.decode(path.read_bytes(), path=str(path)).output
+        except FileNotFoundError:
+            return None
+        return found.incarnation if (found.flow, found.output) == (flow, output) else None
+
     def open(self, output: OutputId) -> ParquetChain:
         """Return the table as it is now.
 

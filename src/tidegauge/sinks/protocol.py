@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from tidegauge.remap.history import NO_HISTORY, History, Link
 
-__all__ = ["OutputId", "Sink", "StagedFile", "Stager", "Sweeping", "Table", "job_mark"]
+__all__ = ["OutputId", "Recoverable", "Sink", "StagedFile", "Stager", "Sweeping", "Table", "job_mark"]
 
 
 def job_mark(incarnation: str) -> str:
@@ -169,6 +169,18 @@ class Sweeping(Protocol):
         first have to shut out an earlier driver that still lives, and only then knows what that one has committed.
         Who reads the upper before would stage epochs that the table holds. `confirm` raises when the lease was lost
         meanwhile.
+        """
+        ...
+
+
+@runtime_checkable
+class Recoverable(Protocol):
+    """A `Sink` from whose table a store can be recovered."""
+
+    def incarnation(self, flow: str, output: str) -> str | None:
+        """Return the incarnation of the store that an output's table was written with, None before its first commit.
+
+        With a store that is lost nobody else knows it. Changes nothing.
         """
         ...
 

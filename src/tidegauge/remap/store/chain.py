@@ -31,7 +31,7 @@ from tidegauge.remap.store.schema import (
 )
 from tidegauge.remap.store.values import FlowRecord, Incarnation
 
-__all__ = ["LONGEST", "begin", "beginning_of", "digest_before", "digests", "read_links"]
+__all__ = ["LONGEST", "begin", "beginning_of", "digest_before", "digests", "known", "read_links"]
 
 LONGEST: Final = 10_000
 """How many epochs are read at most; of a longer stretch the end, which then begins with a whole link."""
@@ -62,6 +62,13 @@ def digests(connection: Connection, flow_id: int, uppers: Sequence[int]) -> dict
         row.epoch + 1: row.digest
         for row in connection.execute(select(timeline.c.epoch, timeline.c.digest).where(where))
     }
+
+
+def known(connection: Connection, flow: FlowRecord) -> dict[int, str]:
+    """Return the digest before each upper, of those after whose epochs the history can be told apart."""
+    where = (timeline.c.flow_id == flow.id) & (timeline.c.epoch >= flow.since) & timeline.c.digest.is_not(None)
+    found = connection.execute(select(timeline.c.epoch, timeline.c.digest).where(where))
+    return {row.epoch + 1: row.digest for row in found}
 
 
 def read_links(
@@ -157,6 +164,9 @@ def _standing(connection: Connection, flow: FlowRecord, epoch: int) -> dict[str,
             )
         ).all()
         ended = connection.scalar(select(seals.c.epoch).where(seals.c.source_id == source.id))
+        last = connection.scalar(
+            select(func.max(changes.c.epoch)).where(changes.c.source_id == source.id, changes.c.epoch <= epoch)
+        )
         state: SourceState | None = states.read(connection, source.id, first=began, last=epoch)
         found[source.name] = Moves(
             positions={row.key: row.position for row in rows if row.position is not None},
@@ -167,12 +177,13 @@ def _standing(connection: Connection, flow: FlowRecord, epoch: int) -> dict[str,
             identity=source.identity or "",
             schema=source.schema or "",
             details={row.key: from_json(row.detail) for row in rows if row.detail is not None},
+            moved=source.folded if last is not None and last <= flow.since and source.folded is not None else last,
         )
     return found
 
 
 def _sources(connection: Connection, flow: FlowRecord) -> Sequence[Row[*tuple[Any, ...]]]:
-    mine = select(sources.c.id, sources.c.name, sources.c.identity, sources.c.schema)
+    mine = select(sources.c.id, sources.c.name, sources.c.identity, sources.c.schema, sources.c.folded)
     return connection.execute(mine.where(sources.c.flow_id == flow.id).order_by(sources.c.name)).all()
 
 

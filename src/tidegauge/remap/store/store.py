@@ -39,6 +39,7 @@ from tidegauge.errors.store import StoreNotWritable
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.fromtime.state import SourceState
 from tidegauge.remap.history import History, Link
+from tidegauge.remap.rebuilding import Way
 from tidegauge.remap.store import append as timeline
 from tidegauge.remap.store import chain, compaction, failures, incarnations, read, register, untouched
 from tidegauge.remap.store.address import File, Server, parse
@@ -46,6 +47,7 @@ from tidegauge.remap.store.connect import Database
 from tidegauge.remap.store.history import read_bindings
 from tidegauge.remap.store.lease import Holder, Lease, acquire, break_lease, holding
 from tidegauge.remap.store.migrate import exists, migrate
+from tidegauge.remap.store.restore import restore
 from tidegauge.remap.store.schema import outputs as output_rows
 from tidegauge.remap.store.schema import sources as source_rows
 from tidegauge.remap.store.values import EpochRecord, FlowRecord, Gap, HoldRecord, Loaded, OutputSpec, SourceSpec
@@ -167,6 +169,30 @@ class Store:
             flow = read.read_flow(connection, flow_name)
             found = chain.digests(connection, flow.id, uppers)
         return {upper: found.get(upper, "") for upper in uppers if upper <= flow.upper}
+
+    def known_digests(self, flow_name: str) -> dict[int, str]:
+        """Return the digest before each upper of which the store can tell the last epoch from those before it."""
+        with self._database.reading() as connection:
+            return chain.known(connection, read.read_flow(connection, flow_name))
+
+    def restore(self, lease: Lease, way: Way, *, incarnation: str, upper: int, published: int) -> None:
+        """Make the flow's timeline that of a way that was rebuilt from its tables, up to `upper`.
+
+        The lease ends with it, and the store is to be opened anew. Done by hand, and no effect of a run.
+        """
+        at, unique = self._env.now(), self._env.unique
+        self._database.write(
+            lambda connection: restore(
+                connection,
+                lease,
+                way,
+                incarnation=incarnation,
+                upper=upper,
+                published=published,
+                at=at,
+                unique=unique,
+            )
+        )
 
     def gaps(self, flow_name: str) -> list[Gap]:
         """Return what is lost, sorted by source, epoch and partition."""

@@ -23,13 +23,18 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from tidegauge.env import Env
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.kafka import SettingTaken
 from tidegauge.kafka import Settings
+from tidegauge.kafka.clients import admin
+from tidegauge.kafka.cluster import described
 from tidegauge.kafka.settings import Value
 from tidegauge.sinks.columns import rows_schema
 from tidegauge.sinks.kafka.messages import Envelope, Layout
 from tidegauge.sinks.kafka.output import TopicOutput, transactional_id
+from tidegauge.sinks.kafka.progress import key_of
+from tidegauge.sinks.kafka.scan import scan
 from tidegauge.sinks.kafka.staging import MessageStager
 from tidegauge.sinks.location import local_folder
 from tidegauge.sinks.protocol import OutputId
@@ -120,6 +125,15 @@ class KafkaSink:
     def check(self, schema: pa.Schema) -> None:
         """Raise `ColumnUnfit`, `UnsupportedColumn` or `EpochColumnMissing` when rows could not be made messages."""
         self._layout.check(rows_schema(schema))
+
+    def incarnation(self, flow: str, output: str) -> str | None:
+        """Return the incarnation in the last progress record, None where there is none. Raises as `open` does."""
+        settings, key = Settings.of(self.servers, self.settings), key_of(OutputId(flow, output, ""), self.topic)
+        with admin(settings) as client:
+            if self.progress_topic not in described(client, [self.progress_topic], servers=self.servers):
+                return None
+        last = scan(settings, self.progress_topic, key, true_end=False, env=Env())
+        return None if last is None else str(last.incarnation)
 
     def open(self, output: OutputId) -> TopicOutput:
         """Return what the topic holds now. Asks the broker, and changes nothing there.

@@ -1,0 +1,84 @@
+"""How backups, recoveries and verifications are shown: as lines for people, as data for programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from tidegauge.pipeline.backup import BackedUp
+from tidegauge.pipeline.recover import Recovered
+from tidegauge.pipeline.verify import Verified
+
+__all__ = [
+    "backed_up_json",
+    "backed_up_view",
+    "recovered_json",
+    "recovered_view",
+    "verified_json",
+    "verified_view",
+]
+
+
+def backed_up_view(done: BackedUp) -> RenderableType:
+    """Return what a backup came to as a line."""
+    return Text(f"{done.store} is copied to {done.file} ({done.bytes:,} bytes)")
+
+
+def backed_up_json(done: BackedUp) -> dict[str, Any]:
+    """Return what a backup came to as data."""
+    return {"store": done.store, "file": done.file, "bytes": done.bytes}
+
+
+def recovered_view(done: Recovered) -> RenderableType:
+    """Return what a recovery came to as lines."""
+    if not done.changed:
+        return Text(f"{done.flow}: the store and the tables have one history; nothing was changed")
+    lines = [f"{done.flow}: the timeline is back, {done.upper} epochs; the next run goes on with epoch {done.upper}"]
+    if done.kept:
+        lines.append(f"the epochs before {done.kept} are the store's own, the others are from the tables")
+    lines += [f"output {name} holds the epochs before {upper}" for name, upper in done.outputs.items()]
+    lines += [f"not to be had: {said}" for said in done.lacking]
+    return Text("\n".join(lines))
+
+
+def recovered_json(done: Recovered) -> dict[str, Any]:
+    """Return what a recovery came to as data."""
+    return {
+        "flow": done.flow,
+        "incarnation": done.incarnation,
+        "changed": done.changed,
+        "upper": done.upper,
+        "kept": done.kept,
+        "since": done.since,
+        "outputs": dict(done.outputs),
+        "lacking": list(done.lacking),
+    }
+
+
+def verified_view(found: Verified) -> RenderableType:
+    """Return what a verification found as lines."""
+    lines = [
+        f"{found.flow}: {found.upper} epochs are bound; {found.epochs} digests and {found.files} files were checked"
+    ]
+    if found.recoverable is None:
+        lines.append("the tables alone could not bring the timeline back: keep backups of the store")
+    elif found.recoverable[0]:
+        lines.append(f"the tables alone could bring back the timeline from epoch {found.recoverable[0]} on")
+    lines += list(found.problems) or ["nothing is wrong"]
+    return Text("\n".join(lines))
+
+
+def verified_json(found: Verified) -> dict[str, Any]:
+    """Return what a verification found as data."""
+    alone = found.recoverable
+    return {
+        "flow": found.flow,
+        "upper": found.upper,
+        "since": found.since,
+        "epochs": found.epochs,
+        "files": found.files,
+        "recoverable": None if alone is None else {"since": alone[0], "upper": alone[1]},
+        "problems": list(found.problems),
+    }

@@ -1,0 +1,141 @@
+"""Recovering a store that is lost, or older than its tables, from what the tables keep of the flow's history.
+
+The timeline is rebuilt up to the greatest upper that a table has: what one table lacks of it another has, or the
+store. The next run goes on from there, without a gap or a double: each output is given the epochs that it lacks, as
+they were bound, and then what is new. Epochs that were bound and are in no table are bound anew, for nobody has seen
+them.
+
+Invariant: nothing is changed unless all of it is proven (`remap.rebuilding`), and the outputs' tables are not changed
+at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from tidegauge.env import Env
+from tidegauge.errors.history import (
+    HistoriesDiffer,
+    NothingToRecoverFrom,
+    StoreBehindTable,
+    TablesDisagree,
+    TablesOfSeveralStores,
+    TimelineLost,
+)
+from tidegauge.pipeline.belonging import check
+from tidegauge.pipeline.flow import Dataflow
+from tidegauge.pipeline.opening import register
+from tidegauge.remap.history import agree, origin
+from tidegauge.remap.rebuilding import Pool, Way, pooled, way_to
+from tidegauge.remap.store import Holder, Store
+from tidegauge.sinks.protocol import OutputId, Recoverable, Sweeping, Table
+
+__all__ = ["Recovered", "recover"]
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What a recovery came to: the epochs before `upper` are bound, as the tables hold them.
+
+    changed: whether anything had to be done for it. kept: the epochs before it are the store's own. since: those
+    before it can no longer be told apart. outputs: the first epoch that each table lacks. lacking: what could not be
+    had, for people.
+    """
+
+    flow: str
+    incarnation: str
+    upper: int
+    kept: int
+    since: int
+    outputs: Mapping[str, int]
+    lacking: tuple[str, ...] = ()
+
+    changed: bool = True
+
+
+def recover(flow: Dataflow, *, env: Env | None = None) -> Recovered:
+    """Rebuild the timeline in the flow's store from its tables; see the module.
+
+    Where store and tables have one history nothing is changed. Takes the flow's lease: raises `FlowAlreadyRunning`.
+    Raises `NothingToRecoverFrom`, `TablesOfSeveralStores`, `TablesDisagree`, `TimelineLost`, and what `Sink.open`
+    raises.
+    """
+    env = env or Env()
+    incarnation, written = _written(flow)
+    with ExitStack() as opened, ExitStack() as leased:
+        store = Store.open(flow.store, env=env)
+        opened.callback(store.close)
+        lease = store.acquire(flow.name, holder=Holder.current(env))
+        leased.callback(lease.release)
+        register(flow, store, lease)
+        tables = {name: flow.outputs[name].sink.open(OutputId(flow.name, name, incarnation)) for name in written}
+        for table in tables.values():  # a driver of the lost store may live still, and commit until it is shut out
+            if isinstance(table, Sweeping):
+                table.sweep(lease.renew)
+        uppers = {name: table.upper for name, table in tables.items()}
+        own = lease.incarnation == incarnation
+        if own and _one_history(store, flow.name, tables):
+            found = store.load(flow.name).flow
+            return Recovered(flow.name, incarnation, found.upper, found.upper, found.since, uppers, changed=False)
+        stored = store.known_digests(flow.name) if own else {}
+        way = _way(flow.name, incarnation, tables, stored)
+        upper, least = max(uppers.values()), min(upper for upper in uppers.values() if upper)
+        store.restore(lease, way, incarnation=incarnation, upper=upper, published=least)
+        leased.pop_all()  # the lease has ended with it
+    lacking = tuple(_lacking(way, upper, own=own))
+    return Recovered(flow.name, incarnation, upper, way.cut, way.since or 0, uppers, lacking)
+
+
+def _written(flow: Dataflow) -> tuple[str, list[str]]:
+    """Return the incarnation of the store that the tables were written with, and the outputs that have tables."""
+    sinks = {name: plan.sink for name, plan in flow.outputs.items()}
+    found = {
+        name: sink.incarnation(flow.name, name) if isinstance(sink, Recoverable) else None
+        for name, sink in sinks.items()
+    }
+    written = {name: incarnation for name, incarnation in found.items() if incarnation is not None}
+    if not written:
+        raise NothingToRecoverFrom(flow=flow.name)
+    if len(set(written.values())) > 1:
+        told = ", ".join(f"{name!r} with {incarnation}" for name, incarnation in written.items())
+        raise TablesOfSeveralStores(flow=flow.name, found=told)
+    return next(iter(written.values())), list(written)
+
+
+def _one_history(store: Store, flow: str, tables: Mapping[str, Table]) -> bool:
+    try:
+        for name, table in tables.items():
+            check(store, flow, name, table)
+    except (StoreBehindTable, HistoriesDiffer):
+        return False
+    return True
+
+
+def _way(flow: str, incarnation: str, tables: Mapping[str, Table], stored: Mapping[int, str]) -> Way:
+    """Return the way to the furthest table, on which all others are. Raises `TimelineLost`, `TablesDisagree`."""
+    furthest = max(tables, key=lambda name: (tables[name].upper, tables[name].digest is not None))
+    upper, kept = tables[furthest].upper, tables[furthest].digest or ""
+    pool = pooled(link for table in tables.values() for link in table.links())
+    way = way_to(pool, upper, kept, stored=stored, origin=origin(incarnation))
+    if way is None:
+        raise TimelineLost(flow=flow, output=furthest, upper=upper, epoch=_missing(pool, upper))
+    for name, table in tables.items():
+        digest = way.digest_before(table.upper, stored)
+        if table.digest is not None and digest and not agree(table.digest, digest):
+            raise TablesDisagree(flow=flow, output=name, upper=table.upper, others=repr(furthest))
+    return way
+
+
+def _missing(pool: Pool, upper: int) -> int:
+    """Return the last epoch before `upper` of which nothing is known."""
+    return next((epoch for epoch in range(upper - 1, -1, -1) if not pool.get(epoch)), upper - 1)
+
+
+def _lacking(way: Way, upper: int, *, own: bool) -> Iterator[str]:
+    if way.since:
+        yield f"the epochs before {way.since} can no longer be told apart: no table has what each of them bound"
+    if not own:
+        yield "the gaps, the holds and the failures that the lost store knew"
+    yield f"what was bound from epoch {upper} on, and is in no table: it is bound anew"

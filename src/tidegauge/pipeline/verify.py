@@ -1,0 +1,124 @@
+"""Verifying that a flow's store and its tables have one history, by everything that they keep of it.
+
+    the store     each epoch's digest follows from the one before it and from what is bound
+    each table    its upper is bound, its digest is the store's; what it keeps of the history is the store's
+    its files     are there, as large as they were committed, and hold epochs that the table has
+
+Invariant: looking changes nothing, and the flow may be running.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidegauge.env import Env
+from tidegauge.errors.base import TidegaugeError, brief
+from tidegauge.errors.kafkasink import OutputIsNoTable
+from tidegauge.pipeline.belonging import check
+from tidegauge.pipeline.flow import Dataflow
+from tidegauge.pipeline.inspect import opened, table_of
+from tidegauge.remap.history import Link, origin, rest
+from tidegauge.remap.rebuilding import pooled, way_to
+from tidegauge.remap.store import Loaded, Store
+from tidegauge.sinks.protocol import Table
+
+__all__ = ["Verified", "verify"]
+
+_PIECE = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What was found: `epochs` whose digests were computed anew, `files` that were looked at, and what is wrong.
+
+    recoverable: how far the timeline could be rebuilt from the tables alone, and from which epoch on: (since, upper).
+    None where it could not be rebuilt up to what they hold.
+    """
+
+    flow: str
+    upper: int
+    since: int
+    epochs: int
+    files: int
+    recoverable: tuple[int, int] | None
+    problems: tuple[str, ...]
+
+
+def verify(flow: Dataflow) -> Verified:
+    """Check a flow's store and tables against each other; see the module. Raises `FlowNeverRan`."""
+    with opened(flow, Env()) as store:
+        loaded = store.load(flow.name)
+        problems, epochs = _chain(store, loaded)
+        tables, links, files = dict[str, Table](), list[Link](), 0
+        for name in (name for name in flow.outputs if name in loaded.outputs):
+            try:
+                table = tables[name] = table_of(flow, name, loaded.flow.incarnation)
+                check(store, flow.name, name, table)
+                kept = table.links()
+                links += kept
+                problems += _foreign(store, flow.name, name, kept)
+                found = list(_files(name, table))
+            except TidegaugeError as error:
+                problems.append(f"output {name}: {brief(error)}")
+                continue
+            files += len(found)
+            problems += [said for said in found if said]
+    recoverable = _recoverable(loaded.flow.incarnation, tables, links)
+    return Verified(flow.name, loaded.flow.upper, loaded.flow.since, epochs, files, recoverable, tuple(problems))
+
+
+def _chain(store: Store, loaded: Loaded) -> tuple[list[str], int]:
+    """Return what is wrong with the store's digests, and how many were computed anew."""
+    flow, wrong, counted, expected = loaded.flow, set[int](), 0, 0
+    for lower in range(flow.since + 1 if flow.since else 0, flow.upper, _PIECE):
+        history = store.history(flow.name, lower, min(flow.upper, lower + _PIECE), whole=False)
+        before, expected = history.before, lower
+        for link in history.links:
+            if link.whole:  # the last that a version without digests bound; or one that was changed
+                follows = link.digest == rest(flow.incarnation, link.epoch + 1, link.sources) or not before
+            else:
+                follows = link.epoch == expected and link.follows(before)
+            if not follows:
+                wrong.add(link.epoch)
+            counted += 1
+            before, expected = link.digest, link.epoch + 1
+    if counted and expected < flow.upper:
+        wrong.add(expected)
+    said = [f"store: what is bound in epoch {epoch} is not what its digest says" for epoch in sorted(wrong)]
+    return said, counted
+
+
+def _foreign(store: Store, flow: str, output: str, links: list[Link]) -> Iterator[str]:
+    """Yield which links of a table are not those of the store."""
+    stored = store.digests(flow, sorted({link.epoch + 1 for link in links}))
+    for epoch in sorted({link.epoch for link in links if stored.get(link.epoch + 1, "") not in ("", link.digest)}):
+        yield f"output {output}: it keeps another history of epoch {epoch} than the store"
+
+
+def _files(output: str, table: Table) -> Iterator[str]:
+    """Yield for each file of a table what is wrong with it, "" where nothing is."""
+    with suppress(OutputIsNoTable):  # what is in a topic, its broker knows
+        for file in table.files():
+            [path] = table.uris([file])
+            try:
+                size = Path(path).stat().st_size
+            except OSError as error:
+                yield f"output {output}: its file {file.path} cannot be read: {error.strerror}"
+                continue
+            if size != file.bytes:
+                yield f"output {output}: its file {file.path} has {size} bytes, of {file.bytes} that were committed"
+            elif file.last_epoch >= table.upper:
+                yield f"output {output}: its file {file.path} has epoch {file.last_epoch}, which it does not hold"
+            else:
+                yield ""
+
+
+def _recoverable(incarnation: str, tables: dict[str, Table], links: list[Link]) -> tuple[int, int] | None:
+    furthest = max(tables.values(), key=lambda table: table.upper, default=None)
+    if furthest is None or not furthest.upper:
+        return (0, 0)
+    way = way_to(pooled(links), furthest.upper, furthest.digest or "", stored={}, origin=origin(incarnation))
+    return None if way is None else (way.since or 0, furthest.upper)

@@ -1,0 +1,195 @@
+"""Writing a timeline that was rebuilt (`remap.rebuilding`) into the store, in place of what is there of the flow.
+
+Invariant: one transaction. Before it the store is as it was; after it the flow's epochs are those of the way, the
+flow has the incarnation that its tables know, and nobody has its lease: who had the store open knows another flow.
+
+What was bound from the cut on, and what followed from that (failures, gaps), goes; so a store that went another way
+than its tables comes back to theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+
+from tidegauge.remap.history import Beginning, Link, Moves
+from tidegauge.remap.rebuilding import Way
+from tidegauge.remap.store.lease import Lease, guard
+from tidegauge.remap.store.schema import (
+    as_json,
+    changes,
+    flows,
+    incarnations,
+    leases,
+    losses,
+    outputs,
+    partitions,
+    seals,
+    source_states,
+    sources,
+    timeline,
+)
+
+__all__ = ["restore"]
+
+_PIECE: Final = 10_000
+
+
+def restore(
+    connection: Connection,
+    lease: Lease,
+    way: Way,
+    *,
+    incarnation: str,
+    upper: int,
+    published: int,
+    at: datetime,
+    unique: Callable[[], str],
+) -> None:
+    """Make the flow's timeline that of the way, up to `upper`; see `Store.restore`."""
+    flow = guard(connection, lease)
+    _cut(connection, lease.flow_id, way.cut)
+    if way.since is not None:
+        first = way.links[0].minted_at
+        rows = ({"epoch": epoch, "minted_at": first, "digest": None} for epoch in range(way.since))
+        _mint(connection, lease.flow_id, rows, published, at, unique)
+    minted = ({"epoch": one.epoch, "minted_at": one.minted_at, "digest": one.digest} for one in way.links)
+    _mint(connection, lease.flow_id, minted, published, at, unique)
+    known = {
+        row.name: row.id
+        for row in connection.execute(select(sources.c.name, sources.c.id).where(sources.c.flow_id == lease.flow_id))
+    }
+    for name in sorted({name for link in way.links for name in link.sources}):
+        if name not in known:
+            made = (
+                insert(sources).values(flow_id=lease.flow_id, name=name, config=as_json({})).returning(sources.c.id)
+            )
+            known[name] = connection.execute(made).scalar_one()
+        _source(connection, known[name], [(link, link.sources[name]) for link in way.links if name in link.sources])
+    connection.execute(delete(leases).where(leases.c.flow_id == lease.flow_id))
+    since = flow.since if way.since is None else way.since
+    connection.execute(
+        update(flows)
+        .where(flows.c.id == lease.flow_id)
+        .values(
+            incarnation=incarnation,
+            upper=upper,
+            since=since if way.cut or way.since is not None else 0,
+            published=max(published, min(flow.published, way.cut)),
+        )
+    )
+
+
+def _cut(connection: Connection, flow_id: int, cut: int) -> None:
+    """Remove what was bound from an epoch on, and what followed from it."""
+    mine = select(sources.c.id).where(sources.c.flow_id == flow_id).scalar_subquery()
+    for table in (changes, source_states, seals, losses):
+        connection.execute(delete(table).where(table.c.source_id.in_(mine), table.c.epoch >= cut))
+    ended = incarnations.c.source_id.in_(mine) & (incarnations.c.began_at >= cut)
+    again = select(incarnations.c.source_id).where(ended).scalar_subquery()
+    connection.execute(update(sources).where(sources.c.id.in_(again)).values(identity=None))
+    connection.execute(delete(incarnations).where(ended))
+    connection.execute(delete(timeline).where(timeline.c.flow_id == flow_id, timeline.c.epoch >= cut))
+    failed = (sources.c.flow_id == flow_id) & (sources.c.failed_at >= cut)
+    connection.execute(update(sources).where(failed).values(failed_at=None, failure=None))
+    connection.execute(update(outputs).where(outputs.c.flow_id == flow_id).values(failed_at=None, failure=None))
+
+
+def _mint(
+    connection: Connection,
+    flow_id: int,
+    epochs: Iterable[Mapping[str, Any]],
+    published: int,
+    at: datetime,
+    unique: Callable[[], str],
+) -> None:
+    rows = [
+        {
+            "flow_id": flow_id,
+            "write_id": unique(),
+            "published_at": at if epoch["epoch"] < published else None,
+            **epoch,
+        }
+        for epoch in epochs
+    ]
+    _insert(connection, timeline, rows)
+
+
+def _source(connection: Connection, source_id: int, moves: list[tuple[Link, Moves]]) -> None:
+    """Write what the links have of one source."""
+    details = {key: detail for _, one in moves for key, detail in one.details.items()}
+    for _, one in moves:
+        if one.begun:  # the facts of partitions are those of the newest incarnation
+            details = dict(one.details)
+        elif one.details:
+            details |= one.details
+    wanted = {key for _, one in moves for key in one.positions} | details.keys()
+    ids = {
+        row.key: row.id
+        for row in connection.execute(
+            select(partitions.c.key, partitions.c.id).where(partitions.c.source_id == source_id)
+        )
+    }
+    _insert(connection, partitions, [{"source_id": source_id, "key": key} for key in sorted(wanted - ids.keys())])
+    ids = {
+        row.key: row.id
+        for row in connection.execute(
+            select(partitions.c.key, partitions.c.id).where(partitions.c.source_id == source_id)
+        )
+    }
+    if details:
+        change = update(partitions).where(partitions.c.id == bindparam("number")).values(detail=bindparam("text"))
+        connection.execute(change, [{"number": ids[key], "text": as_json(detail)} for key, detail in details.items()])
+    rows = [
+        {"source_id": source_id, "epoch": link.epoch, "partition_id": ids[key], "position": position}
+        for link, one in moves
+        for key, position in one.positions.items()
+    ]
+    _insert(connection, changes, rows)
+    told = [
+        {"source_id": source_id, "epoch": k.epoch, "state": one.state} for k, one in moves if one.state is not None
+    ]
+    _insert(connection, source_states, told)
+    begun = [_beginning(source_id, link.epoch, life) for link, one in moves for life in one.begun]
+    _insert(connection, incarnations, begun)
+    ends = [link.epoch for link, one in moves if one.sealed]
+    later = max((link.epoch for link, one in moves if one.begun), default=-1)
+    if ends and ends[-1] >= later:
+        connection.execute(delete(seals).where(seals.c.source_id == source_id))
+        connection.execute(insert(seals).values(source_id=source_id, epoch=ends[-1]))
+    _tell(connection, source_id, moves)
+
+
+def _tell(connection: Connection, source_id: int, moves: list[tuple[Link, Moves]]) -> None:
+    """Write what the links say of the source itself: its columns, its upstream, when it had moved by `since`."""
+    mine = sources.c.id == source_id
+    schema = next((one.schema for _, one in moves if one.schema), None)
+    if schema is not None:
+        connection.execute(update(sources).where(mine, sources.c.schema.is_(None)).values(schema=schema))
+    identity = next((one.identity for _, one in reversed(moves) if one.identity or one.begun), None)
+    if identity:
+        connection.execute(update(sources).where(mine).values(identity=identity))
+        last = select(func.max(incarnations.c.number)).where(incarnations.c.source_id == source_id).scalar_subquery()
+        newest = (incarnations.c.source_id == source_id) & (incarnations.c.number == last)
+        connection.execute(update(incarnations).where(newest).values(identity=identity))
+    if moves[0][0].whole:
+        connection.execute(update(sources).where(mine).values(folded=moves[0][1].moved))
+
+
+def _beginning(source_id: int, epoch: int, life: Beginning) -> dict[str, Any]:
+    return {
+        "source_id": source_id,
+        "number": life.number,
+        "began_at": epoch,
+        "identity": life.identity or None,
+        "at": datetime.fromisoformat(life.at),
+        "reason": life.reason,
+    }
+
+
+def _insert(connection: Connection, table: Any, rows: list[dict[str, Any]]) -> None:
+    for first in range(0, len(rows), _PIECE):
+        connection.execute(insert(table), rows[first : first + _PIECE])
