@@ -14,6 +14,7 @@ HOW_TO = ROOT / "docs" / "how-to"
 ON_SPARK = [ROOT / "README.md", HOW_TO / "transform.md"]
 LOCAL = [
     ROOT / "docs" / "tutorial" / "first-flow.md",
+    HOW_TO / "back-up-and-recover.md",
     HOW_TO / "bad-records.md",
     HOW_TO / "choose-when-epochs-are-minted.md",
     HOW_TO / "compact-history.md",

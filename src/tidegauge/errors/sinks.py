@@ -115,7 +115,10 @@ class TableOfAnotherIncarnation(Definite):
     code = "TG-0408"
     what = "the table {table} was written by another incarnation of {output!r}; this store is {incarnation}"
     cause = "the store of the flow was recreated, or another flow of the same name writes here"
-    remedy = "bring back the store that the table was written with, or choose another path for this output"
+    remedy = (
+        "tidegauge recover brings back the store that the table was written with; "
+        "or choose another path for this output"
+    )
 
 
 class TableSchemaChanged(Definite):
