@@ -1,4 +1,6 @@
-"""What it costs that time goes on: a frontier's advance, many batches at one time, the turns of a loop."""
+"""What it costs that time goes on: a frontier's advance, also a wide one's, many batches at one time, the turns of a
+loop.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +9,21 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, Final
 
-from benchmarks.core.timing import per
+from benchmarks.core.timing import per, seconds
 from benchmarks.figures import Figure, Goal
 from benchmarks.room import Room
-from tidegauge.dataflow import INT, InputHandle, Order, Probe, Product, Worker
+from tidegauge.dataflow import (
+    INT,
+    PARTITIONED,
+    Antichain,
+    CapabilitySet,
+    InputHandle,
+    MutableAntichain,
+    Order,
+    Probe,
+    Product,
+    Worker,
+)
 
 __all__ = ["measure"]
 
@@ -108,6 +121,39 @@ def _chains(name: str, order: Order[Any], at: Callable[[int], Any], budget: int)
     return figures
 
 
+def _wide(partitions: int) -> list[Figure]:
+    """Measure what it costs that every one of many partitions goes on by one. Its frontier has `2n + 1` times."""
+    worker = Worker(monotonic=time.monotonic)
+    with worker.dataflow("wide", order=PARTITIONED) as scope:
+        _handle, first, stream = scope.unordered_input("positions")
+        stream.map(_same).probe()
+    held = CapabilitySet([first])
+    counted: MutableAntichain[Any] = MutableAntichain(PARTITIONED)
+    taken: dict[str, list[float]] = {}
+    for position in range(1, 7):
+        before, now = (PARTITIONED.frontier(dict.fromkeys(range(partitions), at)) for at in (position - 1, position))
+        frontier = Antichain(now, PARTITIONED)
+        changes = [*((time, -1) for time in before), *((time, 1) for time in now)]
+        parts: dict[str, Callable[[], object]] = {
+            "their antichain is made": lambda now=now: Antichain(now, PARTITIONED),  # type: ignore[misc]
+            "a capability set goes on": lambda frontier=frontier: held.downgrade(frontier),  # type: ignore[misc]
+            "a mutable antichain goes on": lambda changes=changes: counted.update(changes),  # type: ignore[misc]
+            "a probe behind one operator hears of it": worker.settle,
+        }
+        for what, part in parts.items():
+            taken.setdefault(what, []).append(1e3 * seconds(part))
+    goals = {"a capability set goes on": 50.0, "their antichain is made": 50.0}
+    return [
+        Figure(
+            f"{partitions:,} partitions go on by one: {what}",
+            "ms",
+            ours=tuple(samples[1:]),  # the first one comes from the minimum
+            goal=Goal("ours", "<=", goals[what]) if what in goals else None,
+        )
+        for what, samples in taken.items()
+    ]
+
+
 def measure(room: Room) -> list[Figure]:
     """Measure chains under both kinds of order, then what else a frontier's advance may meet."""
     budget = room.size(40_000, 4_000)
@@ -128,6 +174,7 @@ def measure(room: Room) -> list[Figure]:
     for at_once, what in ((1, "one step for each"), (batches, "one step for all")):
         ours = _batches(11, batches, at_once=at_once)
         figures.append(Figure(f"{batches:,} batches at one time, {what}", "us a batch and operator", ours=ours))
+    figures += _wide(room.size(10_000, 1_000))
     turns = tuple(_loop(iterations) for _ in range(5))
     figures.append(Figure(f"a nested loop of 4 operators, {iterations:,} turns", "us a turn", ours=turns))
     return figures

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tidegauge.dataflow import Antichain, DeterministicCluster, OperatorContext, Probe, Scope, Stream, Worker
-from tidegauge.errors.dataflow import OperatorFailed, WorkerBroken
+from tidegauge.errors.dataflow import NotRun, OperatorFailed, WorkerBroken
 
 
 class Ebb(Exception):
@@ -259,3 +259,45 @@ def test_a_worker_that_was_interrupted_itself_does_not_go_on(worker: Worker, mon
         worker.step()
     with pytest.raises(WorkerBroken, match="KeyboardInterrupt"):
         worker.step()
+
+
+def generator(inlet: Any, output: Any) -> Any:
+    yield from inlet.drain()
+
+
+async def coroutine(inlet: Any, output: Any) -> None:
+    inlet.drain()
+
+
+async def async_generator(inlet: Any, output: Any) -> Any:
+    yield inlet.drain()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("step", [generator, coroutine, async_generator])
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_step_of_which_nothing_would_ever_run_is_refused(worker: Worker, step: Any, *, wrapped: bool) -> None:
+    def build(context: OperatorContext) -> Any:
+        context.capabilities[0].drop()
+        return (lambda inlet, output: step(inlet, output)) if wrapped else step
+
+    with worker.dataflow("flow") as scope:
+        probe = scope.input("input")[1].unary("idle", build).probe()
+    failed = drained_until_fault(worker)
+    assert isinstance(failed.__cause__, NotRun)
+    assert "flow/idle: its step returned a" in str(failed.__cause__)
+    assert not probe.done()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("what", ["batches", "frontier"])
+def test_a_function_that_is_to_look_and_of_which_nothing_would_run_is_refused(worker: Worker, what: str) -> None:
+    async def look(*_seen: Any) -> None:
+        raise AssertionError
+
+    with worker.dataflow("flow") as scope:
+        feed, stream = scope.input("input")
+        stream.inspect(look) if what == "batches" else stream.inspect(lambda *_: None, frontier=look)
+    feed.send("x")
+    feed.close()
+    assert f"the function of the {what}" in str(drained_until_fault(worker).__cause__)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tidegauge.dataflow import OperatorContext, SyncActivator, Worker
+from tidegauge.dataflow import Activator, OperatorContext, SyncActivator, Worker
 from tidegauge.errors.dataflow import OperatorFailed, Reentrant, UnknownDataflow
 
 
@@ -202,3 +204,93 @@ def test_two_operators_of_one_name_have_two_paths(worker: Worker) -> None:
 
 def test_a_worker_without_a_dataflow_does_not_park(worker: Worker) -> None:
     assert not worker.step_or_park(None)
+
+
+class Weight:
+    """Something that a dataflow keeps in memory."""
+
+
+@pytest.mark.parametrize("end", ["dropped", "complete"])
+def test_nothing_is_kept_of_a_dataflow_that_is_over(worker: Worker, end: str) -> None:
+    gone: list[weakref.ref[Weight]] = []
+
+    def build(context: OperatorContext) -> Any:
+        weight = Weight()
+        gone.append(weakref.ref(weight))
+
+        def step(output: Any) -> None:
+            context.activator.activate_after(3600.0)
+            if end == "complete" and weight is not None:
+                context.capabilities[0].drop()
+
+        return step
+
+    for _ in range(3):
+        with worker.dataflow("flow") as scope:
+            scope.source("late", build)
+        worker.step()
+        worker.step()
+        if end == "dropped":
+            worker.drop_dataflow("flow")
+        del scope
+    gc.collect()
+    assert [kept() for kept in gone] == [None, None, None]
+    assert worker.next_timer is None
+
+
+def test_timers_of_an_operator_that_others_wake_too_do_not_pile_up(worker: Worker, clock: Any) -> None:
+    runs: list[float] = []
+
+    def build(context: OperatorContext) -> Any:
+        context.capabilities[0].drop()
+
+        def step(feed: Any, output: Any) -> None:
+            for _ in feed.drain():
+                pass
+            runs.append(clock.seconds)
+            context.activator.activate_after(60.0)
+
+        return step
+
+    with worker.dataflow("flow") as scope:
+        feed, stream = scope.input("input")
+        stream.unary("polls", build)
+    for _ in range(2_000):
+        clock.seconds += 0.005
+        feed.send("x")
+        worker.settle()
+    before = len(runs)
+    for _ in range(70):
+        clock.seconds += 1.0
+        worker.step()
+        worker.settle()
+    assert 1 <= len(runs) - before < 200
+    assert any(runs[0] + 60.0 <= at <= runs[0] + 61.0 for at in runs), "the first one is not later"
+
+
+@pytest.mark.parametrize("seconds", [0.001, 0.7, 5.0, 60.0, 86_400.0])
+def test_of_very_many_timers_none_is_early_and_none_is_late_by_more_than_a_sixteenth(
+    worker: Worker, clock: Any, seconds: float
+) -> None:
+    ran: list[float] = []
+    activators: list[Activator] = []
+
+    def build(context: OperatorContext) -> Any:
+        activators.append(context.activator)
+        return lambda output: ran.append(clock.seconds)
+
+    with worker.dataflow("flow") as scope:
+        scope.source("waits", build)
+    worker.step()
+    asked: list[float] = []
+    for _ in range(200):
+        activators[0].activate_after(seconds)
+        asked.append(clock.seconds)
+        clock.seconds += seconds / 500
+    ran.clear()
+    while worker.next_timer is not None:
+        clock.seconds = max(clock.seconds, worker.next_timer)
+        worker.step()
+    for at in asked:
+        assert any(at + seconds <= run <= at + seconds * (1 + 1 / 16) for run in ran)
+    assert len(ran) < 60

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from random import Random
 from typing import Any
 
@@ -30,7 +33,7 @@ from tidegauge.dataflow import (
     execute,
 )
 from tidegauge.dataflow.mailbox import PromptMail
-from tidegauge.errors.dataflow import GraphsDiffer, InvalidRoute, OperatorFailed, Stuck
+from tidegauge.errors.dataflow import GraphsDiffer, InvalidRoute, NotRun, OperatorFailed, Stuck, WorkerStopped
 
 
 def by_value(batch: Iterable[int], peers: int) -> list[tuple[int, list[int]]]:
@@ -539,6 +542,129 @@ def test_an_error_while_building_stops_all() -> None:
 
     with pytest.raises(LookupError, match="no such table"):
         execute(build, peers=2)
+
+
+class Ebb(Exception):
+    """What the workers here raise."""
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+@pytest.mark.parametrize("waiting", ["at a barrier", "for a probe"])
+def test_an_error_reaches_a_worker_that_waits_while_it_builds(failing: int, waiting: str) -> None:
+    def build(worker: Worker) -> None:
+        barrier = Barrier(worker)
+        with worker.dataflow("numbers") as scope:
+            numbers, stream = scope.input("numbers")
+            probe = stream.broadcast().probe()
+        if worker.index == failing:
+            raise Ebb
+        if waiting == "at a barrier":
+            barrier.wait()
+        numbers.close()
+        while not probe.done():
+            worker.step_or_park(None)
+
+    with pytest.raises(Ebb):
+        execute(build, peers=2)
+
+
+INTERRUPTED = """
+import sys
+from tidegauge.dataflow import Barrier, execute
+
+def build(worker):
+    barrier = Barrier(worker)
+    if {where!r} == "at a barrier":
+        if worker.index == 0:
+            print("ready", flush=True)
+            barrier.wait()
+        return
+    with worker.dataflow("open") as scope:
+        scope.input("never closed")
+    if {where!r} == "in the others" and worker.index == 0:
+        worker.drop_dataflow("open"); barrier.close(); worker.drop_dataflow("barrier")
+    if worker.index == 0:
+        print("ready", flush=True)
+
+execute(build, peers=3)
+"""
+
+
+@pytest.mark.parametrize("where", ["at a barrier", "in all", "in the others"])
+def test_ctrl_c_ends_workers_wherever_they_wait(where: str) -> None:
+    code = INTERRUPTED.format(where=where)
+    program = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "ready\n"
+        program.send_signal(signal.SIGINT)
+        _, said = program.communicate(timeout=30)
+    finally:
+        program.kill()
+    assert "KeyboardInterrupt" in said
+    assert program.returncode != 0
+
+
+def test_a_worker_that_was_stopped_says_so_and_stops_sleeping() -> None:
+    worker = Worker()
+    with worker.dataflow("open") as scope:
+        scope.input("never closed")
+    worker.settle()
+    stopping = threading.Timer(0.05, worker.stop)
+    stopping.start()
+    with pytest.raises(WorkerStopped, match="TG-0750"):  # noqa: PT012
+        while True:
+            worker.step_or_park(None)
+    stopping.join()
+
+
+def test_a_build_of_which_nothing_has_run_is_refused() -> None:
+    def build(worker: Worker) -> Iterator[None]:
+        yield
+
+    with pytest.raises(NotRun, match="build returned a generator"):
+        execute(build, peers=2)
+    with pytest.raises(NotRun):
+        DeterministicCluster(peers=2, seed=1).run(build)
+
+
+@pytest.mark.parametrize("peer", [1.0, "1", None])
+def test_a_route_to_what_is_no_number_is_refused_and_the_worker_goes_on(peer: Any) -> None:
+    cluster = DeterministicCluster(peers=2, seed=1)
+    beside = []
+    for worker in cluster.workers:
+        with worker.dataflow("lost") as scope:
+            numbers, stream = scope.input("numbers")
+            stream.exchange(lambda batch, peers: [(peer, batch)]).probe()
+            beside.append(stream.probe())
+        numbers.send(worker.index)
+        numbers.close()
+    causes = []
+    while not cluster.idle:
+        try:
+            cluster.step()
+        except OperatorFailed as failed:
+            causes.append(type(failed.__cause__))
+    assert causes == [InvalidRoute, InvalidRoute]
+    assert all(probe.done() for probe in beside)
+
+
+def test_a_route_may_give_numbers_of_any_integer_type() -> None:
+    class Peer:
+        def __index__(self) -> int:
+            return 1
+
+    def build(worker: Worker) -> EventQueue:
+        with worker.dataflow("routed") as scope:
+            numbers, stream = scope.input("numbers")
+            seen = stream.exchange(lambda batch, peers: [(Peer(), batch)]).capture()
+        numbers.send([worker.index])
+        numbers.close()
+        return seen
+
+    assert records(DeterministicCluster(peers=2, seed=1).run(build)) == [[], [0, 1]]
 
 
 @pytest.mark.parametrize("peer", [-1, 2])

@@ -24,7 +24,8 @@ one rule that must not be broken), `capability`, then `worker` and `stream`.
 """
 
 from tidegauge.dataflow.build import OperatorBuilder, OperatorContext
-from tidegauge.dataflow.capability import Capability, CapabilitySet, InputCapability
+from tidegauge.dataflow.capability import Capability, InputCapability
+from tidegauge.dataflow.capability_set import CapabilitySet
 from tidegauge.dataflow.carriers import Ending, EventReader, EventReceiver, EventWriter, LogQueue
 from tidegauge.dataflow.cluster import DeterministicCluster, execute
 from tidegauge.dataflow.draw import Drawing

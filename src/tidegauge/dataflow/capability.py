@@ -19,10 +19,10 @@ that is forgotten holds its frontier back for ever, and `Worker.explain_stuck` s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
-from tidegauge.dataflow.frontier import Antichain, ChangeBatch
+from tidegauge.dataflow.frontier import ChangeBatch
 from tidegauge.dataflow.order import Order, Summary, Time, advance, has
 from tidegauge.errors.dataflow import (
     AmbiguousTime,
@@ -33,7 +33,10 @@ from tidegauge.errors.dataflow import (
     NotConnected,
 )
 
-__all__ = ["Account", "Capability", "CapabilitySet", "InputCapability", "Invocation", "Origin", "gain"]
+if TYPE_CHECKING:
+    from tidegauge.dataflow.capability_set import CapabilitySet
+
+__all__ = ["Account", "Capability", "InputCapability", "Invocation", "Origin", "gain"]
 
 
 class Account:
@@ -138,6 +141,11 @@ class Capability:
         self.require()
         self.account.require_time(time)
         return self.delayed(time) if self.account.order.less_equal(self._time, time) else None
+
+    def moved(self, time: Time) -> Capability:
+        """Return a capability at `time`, for the set that this one is dropped from; which wakes whoever is to run."""
+        self.account.changes.add(time, 1)
+        return Capability(self.account, time, self._wake)
 
     def downgrade(self, time: Time) -> None:
         """Go on to `time`, giving up all times not at or beyond it. Raises NotBeyond, ForeignTime, CapabilityGone."""
@@ -261,6 +269,8 @@ class InputCapability:
 
     def retain_all(self, port: int = 0) -> CapabilitySet:
         """Return the capabilities of the whole stamp for output `port`. Raises NotConnected, CapabilityGone."""
+        from tidegauge.dataflow.capability_set import CapabilitySet  # which is made of capabilities
+
         self.require()
         self._permit(port)
         account = self._origin.accounts[port]
@@ -286,104 +296,3 @@ class InputCapability:
 
     def __repr__(self) -> str:
         return f"InputCapability({self._stamp!r}, {self._origin.path!r}, input {self._origin.port})"
-
-
-class CapabilitySet:
-    """Capabilities of one output at the minimal times of all that were inserted. It owns what it is given.
-
-    >>> from tidegauge.dataflow.order import INT
-    >>> account = Account("shop/remap", 0, INT)
-    >>> held = CapabilitySet([Capability.initial(account)])
-    >>> held.downgrade([7]); held.times(), dict(account.changes)
-    ((7,), {7: 1, 0: -1})
-    """
-
-    __slots__ = ("_held",)
-
-    def __init__(self, capabilities: Iterable[Capability] = ()) -> None:
-        self._held: list[Capability] = []
-        for capability in capabilities:
-            self.insert(capability)
-
-    def insert(self, capability: Capability) -> bool:
-        """Take over `capability`; drop what is at or beyond it. Return False, dropping it, when it adds nothing."""
-        capability.require()
-        order = capability.account.order
-        if any(order.less_equal(mine.time, capability.time) for mine in self._held):
-            capability.drop()
-            return False
-        beyond = [mine for mine in self._held if order.less_equal(capability.time, mine.time)]
-        self._held = [mine for mine in self._held if mine not in beyond] + [capability]
-        for mine in beyond:
-            mine.drop()
-        return True
-
-    def times(self) -> tuple[Time, ...]:
-        """Return the times in sort order."""
-        return tuple(mine.time for mine in self)
-
-    def first(self) -> Capability | None:
-        """Return the capability that sorts first, None when there is none."""
-        return next(iter(self), None)
-
-    def delayed(self, time: Time) -> Capability:
-        """Return a capability at `time`. Raises NotBeyond when nothing in the set is at or before it."""
-        found = self.try_delayed(time)
-        if found is None:
-            raise self._refusal(time, "delayed")
-        return found
-
-    def try_delayed(self, time: Time) -> Capability | None:
-        """Return a capability at `time`, None when nothing in the set is at or before it."""
-        for mine in self._held:
-            mine.account.require_time(time)
-            if mine.account.order.less_equal(mine.time, time):
-                return mine.delayed(time)
-        return None
-
-    def downgrade(self, frontier: Antichain[Time] | Iterable[Time]) -> None:
-        """Go on to `frontier`; the empty one gives up everything. Raises NotBeyond, and then nothing has changed."""
-        times = tuple(frontier)
-        for time in times:
-            for mine in self._held[:1]:
-                mine.account.require_time(time)
-            if not any(mine.account.order.less_equal(mine.time, time) for mine in self._held):
-                raise self._refusal(time, "downgrade")
-        fresh = [self.delayed(time) for time in times]
-        old, self._held = self._held, []
-        for mine in old:
-            mine.drop()
-        for mine in fresh:
-            self.insert(mine)
-
-    def try_downgrade(self, frontier: Antichain[Time] | Iterable[Time]) -> bool:
-        """Go on to `frontier` if all of it is at or beyond the set; return whether it was."""
-        try:
-            self.downgrade(frontier)
-        except NotBeyond:
-            return False
-        return True
-
-    def drop(self) -> None:
-        """Give up everything."""
-        self.downgrade(())
-
-    def stamp_for(self, account: Account) -> tuple[Time, ...]:
-        """Return the stamp of what is sent by all of it. Raises ForeignCapability, CapabilityGone."""
-        return tuple(time for mine in self for time in mine.stamp_for(account))
-
-    def _refusal(self, time: Time, action: str) -> NotBeyond:
-        path = self._held[0].account.path if self._held else "an empty capability set"
-        return NotBeyond(path=path, held=repr(list(self.times())), wanted=repr(time), action=action)
-
-    def __iter__(self) -> Iterator[Capability]:
-        if len(self._held) < 2:
-            return iter(tuple(self._held))
-        key = self._held[0].account.order.sort_key
-        return iter(sorted(self._held, key=lambda mine: key(mine.time)))
-
-    def __len__(self) -> int:
-        return len(self._held)
-
-    def __repr__(self) -> str:
-        return f"CapabilitySet({list(self.times())!r})"

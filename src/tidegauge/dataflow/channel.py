@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeAlias
 
 from tidegauge.dataflow.frontier import ChangeBatch
-from tidegauge.dataflow.order import Time
+from tidegauge.dataflow.order import Order, Time, minimal
 
 __all__ = ["Crossing", "Egress", "Ingress", "Message", "Outlet", "Queue", "Receiver", "Stamp", "Tee"]
 
@@ -133,18 +133,38 @@ class Ingress:
 
 
 class Egress:
-    """The way out of a nested scope. The outer operators do not run in this scope's turn, so they are woken."""
+    """The way out of a nested scope. The outer operators do not run in this scope's turn, so they are woken.
 
-    __slots__ = ("outside", "to_outer")
+    Different times of a stamp may be one outside, or come one after another there. What leaves has the minimal ones;
+    `surplus` counts the others, of which the scope has been told and nobody outside will be.
+    """
 
-    def __init__(self, outside: Tee, to_outer: Callable[[Time], Time]) -> None:
+    __slots__ = ("_order", "_wake", "outside", "surplus", "to_outer")
+
+    def __init__(
+        self, outside: Tee, to_outer: Callable[[Time], Time], order: Order[Any], wake: Callable[[], None]
+    ) -> None:
         self.outside: Final = outside
         self.to_outer: Final = to_outer
+        self.surplus: Final[ChangeBatch[Time]] = ChangeBatch()
+        self._order: Final = order
+        self._wake: Final = wake
 
     def push(self, message: Message) -> None:
         """Hand a message on outside."""
-        self.outside.push((tuple(self.to_outer(time) for time in message[0]), message[1]))
+        stamp, batch = message
+        leaving = tuple(map(self.to_outer, stamp))
+        if len(leaving) > 1:
+            first: dict[Time, Time] = {}
+            for outer, inner in zip(leaving, stamp, strict=True):
+                first.setdefault(outer, inner)
+            leaving = minimal(self._order, leaving)
+            self.surplus.extend((time, 1) for time in stamp)
+            self.surplus.extend((first[time], -1) for time in leaving)
+        self.outside.push((leaving, batch))
         self.outside.wake()
 
     def wake(self) -> None:
-        """Nobody is behind the wall that was not woken by the push itself."""
+        """Have the nested scope run in the next step: what came from a peer may have left more than it counts."""
+        if self.surplus:
+            self._wake()

@@ -27,10 +27,11 @@ from collections.abc import Callable
 from random import Random
 from typing import Final, Generic, TypeVar
 
+from tidegauge.dataflow.invocation import has_run
 from tidegauge.dataflow.log import LogEvent
 from tidegauge.dataflow.mailbox import PromptMail, ShuffledMail
 from tidegauge.dataflow.worker import Worker
-from tidegauge.errors.dataflow import Stuck
+from tidegauge.errors.dataflow import Stuck, WorkerStopped
 
 __all__ = ["DeterministicCluster", "execute"]
 
@@ -50,22 +51,39 @@ def execute(
     log: called with what the workers do, from the thread of each; see `tidegauge.dataflow.log`.
 
     An error on one worker stops all of them, with their dataflows as they are, and is raised here; of several, that
-    of the lowest worker.
+    of the lowest worker. One that still builds is stopped where it steps, for instance at a barrier. Ctrl-C stops
+    all, too; it waits for what an operator is in the middle of, unless it is pressed once more.
     """
     run = _Threads(build)
     mail = PromptMail(peers)
     workers = [Worker(monotonic, validate=validate, index=index, mail=mail, log=log) for index in range(peers)]
-    threads = [threading.Thread(target=run.drive, args=(w, workers), name=f"worker {w.index}") for w in workers[1:]]
-    for thread in threads:
-        thread.start()
+    threads = [
+        threading.Thread(target=run.drive, args=(worker, workers), name=f"worker {worker.index}", daemon=True)
+        for worker in workers[1:]
+    ]
     try:
-        run.drive(workers[0], workers)
-    finally:
         for thread in threads:
-            thread.join()
+            thread.start()
+        run.drive(workers[0], workers)
+        _wait(threads)
+    except BaseException:
+        _stop(workers)
+        _wait(threads)
+        raise
     if run.errors:
         raise run.errors[min(run.errors)]
     return [run.results[index] for index in range(peers)]
+
+
+def _stop(workers: list[Worker]) -> None:
+    for worker in workers:
+        worker.stop()
+
+
+def _wait(threads: list[threading.Thread]) -> None:
+    for thread in threads:
+        if thread.ident is not None:  # it may be that not all could be started
+            thread.join()
 
 
 class _Threads(Generic[R]):
@@ -75,19 +93,22 @@ class _Threads(Generic[R]):
         self.build: Final = build
         self.results: Final[dict[int, R]] = {}
         self.errors: Final[dict[int, BaseException]] = {}
-        self._stop = False
 
     def drive(self, worker: Worker, workers: list[Worker]) -> None:
         """Build on one worker and step it to the end, or until another has failed."""
         try:
-            self.results[worker.index] = self.build(worker)
-            while not self._stop and worker.step_or_park(None):
+            self.results[worker.index] = _built(self.build, worker)
+            while worker.step_or_park(None):
                 pass
+        except WorkerStopped:
+            pass  # the error of the one that failed is raised
         except BaseException as error:  # noqa: BLE001 - it is raised by `execute`, when all threads have ended
             self.errors[worker.index] = error
-            self._stop = True
-            for other in workers:
-                other.unpark()
+            _stop(workers)
+
+
+def _built(build: Callable[[Worker], R], worker: Worker) -> R:
+    return has_run(build(worker), path=f"worker {worker.index}", role="build")
 
 
 class DeterministicCluster:
@@ -141,7 +162,7 @@ class DeterministicCluster:
 
         Raises Stuck when nothing is left to do and a dataflow is not complete: nobody else could ever go on.
         """
-        results = [build(worker) for worker in self.workers]
+        results = [_built(build, worker) for worker in self.workers]
         while self.step():
             if self.idle and all(worker.next_timer is None for worker in self.workers):
                 raise Stuck(holders=[str(holder) for worker in self.workers for holder in worker.explain_stuck()])

@@ -23,8 +23,8 @@ Invariant (law 10): no change is published without all others of its invocation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Iterator, Sequence
+from typing import Any, Final, Protocol, TypeVar
 
 from tidegauge.dataflow.capability import Account, InputCapability, Invocation, Origin
 from tidegauge.dataflow.channel import Message, Outlet, Queue, Stamp
@@ -32,9 +32,11 @@ from tidegauge.dataflow.frontier import ChangeBatch, FrontierView
 from tidegauge.dataflow.order import Order, Time, advance
 from tidegauge.dataflow.reachability import Change
 from tidegauge.dataflow.topology import Shape
-from tidegauge.errors.dataflow import CapabilityGone, ProgressViolation
+from tidegauge.errors.dataflow import CapabilityGone, NotRun, ProgressViolation
 
-__all__ = ["Operator", "OperatorInput", "OperatorOutput", "Permit", "Session"]
+__all__ = ["Operator", "OperatorInput", "OperatorOutput", "Permit", "Session", "has_run"]
+
+R = TypeVar("R")
 
 
 class Permit(Protocol):
@@ -193,7 +195,10 @@ class Operator:
         if self.fault is not None:
             return []
         try:
-            self.incomplete = self.logic() is True
+            result = self.logic()
+            if not isinstance(result, bool):
+                has_run(result, path=self.path, role="its step")
+            self.incomplete = result is True
             if self.validate:
                 self._justify()
         except BaseException as error:  # noqa: BLE001 - whatever it is, this invocation must not be half published
@@ -241,6 +246,16 @@ class Operator:
             for kind, time in claims:
                 if not any(self.order.less_equal(ground, time) for ground in grounds):
                     raise ProgressViolation(path=self.path, kind=kind, wanted=repr(time), output=port)
+
+
+def has_run(result: R, *, path: str, role: str) -> R:
+    """Return what a function returned. Raises NotRun where that shows that nothing of the function has run."""
+    if result is not None and isinstance(result, Generator | Coroutine | AsyncGenerator):
+        if isinstance(result, Generator | Coroutine):
+            result.close()
+        kind = type(result).__name__.replace("_", " ")
+        raise NotRun(path=path, role=role, kind=f"{'an' if kind.startswith('a') else 'a'} {kind}")
+    return result
 
 
 def _nothing() -> None:

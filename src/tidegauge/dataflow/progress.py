@@ -33,7 +33,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any, Final
 
 from tidegauge.dataflow.blueprint import Blueprint, Node, seen_from_outside
-from tidegauge.dataflow.channel import Ingress, Tee
+from tidegauge.dataflow.channel import Egress, Ingress
 from tidegauge.dataflow.frontier import FrontierView, mutable_antichain
 from tidegauge.dataflow.invocation import Operator
 from tidegauge.dataflow.kept import Keeper, Kept, Place
@@ -54,6 +54,11 @@ class Slot:
 
     graph: Subgraph
     number: int
+
+    @property
+    def gone(self) -> bool:
+        """Whether its dataflow is complete or was dropped."""
+        return self.graph.place.gone
 
     def mark(self) -> None:
         """Run the node in this step, and so all scopes around it."""
@@ -84,7 +89,7 @@ class Subgraph:
         self.blueprint: Final = Blueprint(path, refinement.order)
         self.children: Final = self.blueprint.children
         self.entrances: list[Ingress] = []
-        self.exits: list[Tee] = []
+        self.exits: list[Egress] = []
         self.watched: list[tuple[Port, FrontierView]] = []
         self.doors: dict[Address, Callable[[Any], None]] = {address: self.receive}
         self.tracker: Tracker
@@ -208,6 +213,7 @@ class Subgraph:
         upward = self._apply(received)
         upward.extend((self._sources[port], time, delta) for port, time, delta in self._propagate())
         self._run_active()
+        self._release_surplus()
         if self._published or self._heap or self.tracker.buffered:
             self.runtime.activations.soon(self.place)
         if self._outgoing:
@@ -297,6 +303,12 @@ class Subgraph:
         self._current = -1
         self._heap, self._later = self._later, self._heap
         heapify(self._heap)
+
+    def _release_surplus(self) -> None:
+        """Count no more the times of stamps that left without them."""
+        for port, way in enumerate(self.exits):
+            if way.surplus:
+                self.publish([(port, time, -count) for time, count in way.surplus.drain()])
 
     def _logged(self, child: Node, log: Log) -> list[Change]:
         """Run an operator, and tell of it."""

@@ -4,8 +4,13 @@ Invariant: what is activated during a step is run in the next one, so an operato
 nothing is lost between two steps: a wake-up that comes while the worker decides to park ends the parking.
 A needless activation is harmless, a missing one is a hang.
 
+Timers do not pile up: an operator that asks for one whenever it runs, and that others wake as well, would have one
+more each time, each of which wakes it to ask again. So of many timers of one operator those that are close together
+are one. And nothing is kept of a dataflow that is complete or was dropped.
+
 >>> woken = []
 >>> class Noted:
+...     gone = False
 ...     def mark(self): woken.append("noted")
 >>> activations = Activations(lambda: 0.0)
 >>> Activator(activations, Noted()).activate()
@@ -20,17 +25,27 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
+from math import ceil, frexp
 from typing import Any, Final, Protocol
 
 from tidegauge.dataflow.log import Log
 from tidegauge.dataflow.mailbox import Address
 
-__all__ = ["Activations", "Activator", "Runtime", "Schedulable", "SyncActivator"]
+__all__ = ["TIMERS", "Activations", "Activator", "Runtime", "Schedulable", "SyncActivator"]
+
+
+TIMERS: Final = 32
+"""How many timers an operator may have at any instants that it likes."""
 
 
 class Schedulable(Protocol):
-    """What can be activated."""
+    """What can be activated. It has a hash, by which it is one and the same."""
+
+    @property
+    def gone(self) -> bool:
+        """Whether nothing in its dataflow runs any more."""
+        ...
 
     def mark(self) -> None:
         """Note that it and all around it have to run in this step."""
@@ -44,6 +59,7 @@ class Activations:
         self._monotonic: Final = monotonic
         self._ready: list[Schedulable] = []
         self._timers: list[tuple[float, int, Schedulable]] = []
+        self._due: dict[Schedulable, set[float]] = {}
         self._serial = 0
         self._foreign: deque[SyncActivator] = deque()
         self._woken: Final = threading.Event()
@@ -53,9 +69,29 @@ class Activations:
         self._ready.append(node)
 
     def after(self, node: Schedulable, seconds: float) -> None:
-        """Run `node` in the first step that begins `seconds` from now or later."""
-        self._serial += 1
-        heappush(self._timers, (self._monotonic() + seconds, self._serial, node))
+        """Run `node` in the first step that begins `seconds` from now or later.
+
+        Of a node that has many timers a further one may be later by a sixteenth of its seconds.
+        """
+        if node.gone:
+            return
+        due = self._monotonic() + seconds
+        waiting = self._due.setdefault(node, set())
+        if len(waiting) >= TIMERS and seconds > 0:
+            grain = 2.0 ** (frexp(seconds)[1] - 5)
+            due = ceil(due / grain) * grain
+        if due not in waiting:
+            waiting.add(due)
+            self._serial += 1
+            heappush(self._timers, (due, self._serial, node))
+
+    def forget(self) -> None:
+        """Keep nothing of what is gone."""
+        self._ready = [node for node in self._ready if not node.gone]
+        if any(node.gone for node in self._due):
+            self._timers = [timer for timer in self._timers if not timer[2].gone]
+            heapify(self._timers)
+            self._due = {node: waiting for node, waiting in self._due.items() if not node.gone}
 
     def wake(self, activator: SyncActivator) -> None:
         """Run an activator's node in the next step, and end the parking. From any thread."""
@@ -93,7 +129,9 @@ class Activations:
         if self._timers:
             now = self._monotonic()
             while self._timers and self._timers[0][0] <= now:
-                heappop(self._timers)[2].mark()
+                due, _, node = heappop(self._timers)
+                self._due[node].discard(due)
+                node.mark()
         if self._ready:
             ready, self._ready = self._ready, []
             for node in ready:

@@ -26,6 +26,7 @@ True
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
@@ -233,9 +234,11 @@ class Scope:
             raise self._foreign(
                 stream, "the scope of a whole dataflow has no scope around it; use capture and replay"
             )
-        port, outside = len(self.graph.exits), Tee()
-        self.connect(stream, (0, port), Egress(outside, self._refinement.to_outer))
-        self.graph.exits.append(outside)
+        port, outside, place = len(self.graph.exits), Tee(), self.graph.place
+        wake = partial(self.runtime.activations.soon, place)
+        egress = Egress(outside, self._refinement.to_outer, self.parent.order, wake)
+        self.connect(stream, (0, port), egress)
+        self.graph.exits.append(egress)
         return Stream(self.parent, (self.number, port), outside)
 
     def _foreign(self, stream: Stream[Any], advice: str) -> InvalidGraph:

@@ -42,21 +42,24 @@ from tidegauge.errors.dataflow import (
     Reentrant,
     UnknownDataflow,
     WorkerBroken,
+    WorkerStopped,
 )
 
 __all__ = ["Worker"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class _Place:
-    """The place of a dataflow in its worker."""
+    """The place of a dataflow in its worker. gone: whether nothing in it runs any more."""
 
     active: set[str]
     name: str
+    gone: bool = False
 
     def mark(self) -> None:
         """Run the dataflow in this step."""
-        self.active.add(self.name)
+        if not self.gone:
+            self.active.add(self.name)
 
     def keep(self, outputs: Mapping[int, Collection[Time]], why: str, *, tell: bool) -> None:
         """A dataflow has no outputs."""
@@ -97,10 +100,12 @@ class Worker:
             None if log is None else Log(log, index, monotonic),
         )
         self._dataflows: dict[str, Subgraph] = {}
+        self._places: dict[str, _Place] = {}
         self._active: set[str] = set()
         self._generations: dict[str, int] = {}
         self._turn: Final = threading.Lock()
         self._broken: BaseException | None = None
+        self._stopped = False
 
     def dataflow(self, name: str, order: Order[Any] = INT, *, zero_cycles: bool = False) -> Scope:
         """Return the scope of a new dataflow, to be used in a `with` statement; it is installed at the end of the
@@ -112,13 +117,14 @@ class Worker:
         if self._turn.locked():
             raise Reentrant(action="dataflow()")
         self._free(name)
+        place = _Place(self._active, name)
         return Scope(
             name,
             (name, self._generations.get(name, 0), ()),
             same(order),
-            _Place(self._active, name),
+            place,
             self._runtime,
-            lambda graph: self._install(name, graph),
+            lambda graph: self._install(name, graph, place),
             zero_cycles=zero_cycles,
         )
 
@@ -131,11 +137,12 @@ class Worker:
                 advice="choose another name, or drop the first one",
             )
 
-    def _install(self, name: str, graph: Subgraph) -> None:
+    def _install(self, name: str, graph: Subgraph, place: _Place) -> None:
         self._free(name)
         self._generations[name] = self._generations.get(name, 0) + 1
         graph.begin()
         self._dataflows[name] = graph
+        self._places[name] = place
         if self._doors is not None:
             self._agree(graph, self._doors)
             self._doors.open(graph.doors)
@@ -172,6 +179,8 @@ class Worker:
 
     def _forget(self, name: str) -> None:
         graph = self._dataflows.pop(name)
+        self._places.pop(name).gone = True
+        self._activations.forget()
         if self._doors is not None:
             self._doors.close(graph.doors)
 
@@ -179,7 +188,7 @@ class Worker:
         """Run all that is active once. Return whether any dataflow is not yet complete.
 
         Raises OperatorFailed, chained to the error of an operator, when one raised: once for each, after the step in
-        which it happened. Raises WorkerBroken, Reentrant.
+        which it happened. Raises WorkerBroken, WorkerStopped, Reentrant.
         """
         return self.step_or_park(0.0)
 
@@ -190,8 +199,10 @@ class Worker:
         with self._exclusive("step()"):
             if self._broken is not None:
                 raise WorkerBroken(error=repr(self._broken)) from self._broken
+            self._activations.listen()
+            if self._stopped:  # looked at after `listen`, so that no parking begins when `stop` has been called
+                raise WorkerStopped(index=self.index)
             try:
-                self._activations.listen()
                 if self._doors is not None:
                     self._doors.deliver()
                 self._activations.collect()
@@ -234,6 +245,11 @@ class Worker:
             yield
         finally:
             self._turn.release()
+
+    def stop(self) -> None:
+        """Let every step from now on raise WorkerStopped, and end the sleep. From any thread."""
+        self._stopped = True
+        self._activations.unpark()
 
     def unpark(self) -> None:
         """End the parking of this worker, or keep the next one from beginning. From any thread."""

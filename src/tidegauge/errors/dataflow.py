@@ -24,6 +24,7 @@ __all__ = [
     "NoSuchOutput",
     "NotBeyond",
     "NotConnected",
+    "NotRun",
     "OperatorFailed",
     "ProgressViolation",
     "Reentrant",
@@ -31,6 +32,7 @@ __all__ = [
     "UnknownDataflow",
     "UnroutableKey",
     "WorkerBroken",
+    "WorkerStopped",
     "ZeroCycle",
 ]
 
@@ -224,3 +226,21 @@ class ForeignTime(TidegaugeError):
     what = "{path}: {time} is no time of the order {order}"
     cause = "every scope has times of one order, and an iterative scope's are pairs (outer, inner)"
     remedy = "give a time of this order; for times of one's own, give the dataflow or the scope an order of its own"
+
+
+class WorkerStopped(TidegaugeError):
+    """A worker was stepped after somebody had stopped it."""
+
+    code = "TG-0750"
+    what = "worker {index} was stopped"
+    cause = "another worker of the same execution has failed, or somebody pressed Ctrl-C"
+    remedy = "see the error that the execution raises; the dataflows stay as they are, nothing is released"
+
+
+class NotRun(TidegaugeError):
+    """A function that was to do something returned a generator or a coroutine instead: nothing of it has run."""
+
+    code = "TG-0751"
+    what = "{path}: {role} returned {kind}, of which nothing has run"
+    cause = "a function with `yield` in it, or an `async` one, does nothing when it is called"
+    remedy = "make it a plain function; one that has more to do later returns True and is activated again"

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from functools import reduce
 from typing import Any, Generic, TypeVar
 
-from tidegauge.dataflow.order import INT, Order, has, join, meet
+from tidegauge.dataflow.order import INT, Order, finder, has, join, meet, minimal
 from tidegauge.errors.dataflow import ForeignTime
 
 __all__ = ["Antichain", "advance_by", "antichain_join", "antichain_meet"]
@@ -39,16 +39,13 @@ class Antichain(Generic[T]):
     __slots__ = ("minimal", "order")
 
     def __init__(self, elements: Iterable[T] = (), order: Order[Any] = INT) -> None:
-        less_equal = order.less_equal
-        minimal: list[T] = []
+        among = tuple(elements)
         belongs = has(order)
-        for element in elements:
+        for element in among:
             if not belongs(element):
                 raise ForeignTime(path="an antichain", time=repr(element), order=repr(order))
-            if not any(less_equal(x, element) for x in minimal):
-                minimal = [*(x for x in minimal if not less_equal(element, x)), element]
         self.order = order
-        self.minimal: tuple[T, ...] = tuple(minimal)
+        self.minimal: tuple[T, ...] = minimal(order, among)
 
     def insert(self, element: T) -> Antichain[T]:
         """Return the antichain with `element`: this very one when some element is already at or before it."""
@@ -56,7 +53,7 @@ class Antichain(Generic[T]):
 
     def elements(self) -> tuple[T, ...]:
         """Return the elements in sort order."""
-        return tuple(sorted(self.minimal, key=self.order.sort_key))
+        return self.minimal
 
     def is_empty(self) -> bool:
         """Whether nothing more will ever come."""
@@ -71,7 +68,7 @@ class Antichain(Generic[T]):
         return any(x != time and self.order.less_equal(x, time) for x in self.minimal)
 
     def __iter__(self) -> Iterator[T]:
-        return iter(self.elements())
+        return iter(self.minimal)
 
     def __len__(self) -> int:
         return len(self.minimal)
@@ -86,7 +83,10 @@ class Antichain(Generic[T]):
         return hash(frozenset(self.minimal))
 
     def __le__(self, other: Antichain[T]) -> bool:
-        return all(self.less_equal(time) for time in other.minimal)
+        if len(other.minimal) == 1:
+            return self.less_equal(other.minimal[0])
+        seek = finder(self.order, self.minimal)
+        return all(seek(time) is not None for time in other.minimal)
 
     def __lt__(self, other: Antichain[T]) -> bool:
         return self != other and self <= other

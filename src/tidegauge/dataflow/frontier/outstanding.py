@@ -1,7 +1,8 @@
 """Counts of times that are outstanding and, kept current, the minimal ones: an antichain that moves.
 
 - `MutableAntichain` is for any order. With `n` counted times and a frontier of `w`, a change costs O(w), and O(n + w)
-  where it takes an element from the frontier, to find what that one was hiding.
+  where it takes an element from the frontier, to find what that one was hiding. Many changes in one update of a wide
+  frontier cost O((n + w) log (n + w)) together, where the order is `Searchable`.
 - `TotalMutableAntichain` is for total orders, where one time at most is minimal. A change costs O(log n).
 
 Invariant: `update` returns exactly the difference between the frontier before and after, as `(time, +1 or -1)` in
@@ -21,13 +22,17 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
-from tidegauge.dataflow.order import Order
+from tidegauge.dataflow.order import Order, minimal
+from tidegauge.dataflow.order.search import WIDE
 
 __all__ = ["MutableAntichain", "Outstanding", "TotalMutableAntichain", "mutable_antichain"]
 
 T = TypeVar("T")
+
+FEW: Final = 4
+"""Up to so many changes of a wide frontier are taken one by one."""
 
 
 class Outstanding(Protocol[T]):
@@ -79,6 +84,8 @@ class MutableAntichain(Generic[T]):
     def update(self, changes: Iterable[tuple[T, int]]) -> list[tuple[T, int]]:
         """Add counts; return the change of the frontier as `(time, +1 or -1)` in sort order."""
         counts, elements = self._counts, self._elements
+        if len(elements) >= WIDE:
+            return self._update_wide(changes)
         gained: list[T] = []
         fallen = False
         for time, delta in changes:
@@ -99,7 +106,10 @@ class MutableAntichain(Generic[T]):
                 self._elements = (new,)
                 key = self._order.sort_key
                 return [(old, -1), (new, 1)] if key(old) < key(new) else [(new, 1), (old, -1)]
-        return self._settle(gained, [time for time in elements if counts.get(time, 0) <= 0] if fallen else [])
+        lost = [time for time in elements if counts.get(time, 0) <= 0] if fallen else []
+        if len(gained) < WIDE and not (lost and len(counts) >= WIDE):
+            return self._settle(gained, lost)
+        return self._settle_anew([time for time in gained if counts.get(time, 0) > 0], lost)
 
     def _settle(self, gained: list[T], lost: list[T]) -> list[tuple[T, int]]:
         """Take `lost` from the frontier, and let in what is minimal of `gained` and of what `lost` was hiding.
@@ -129,6 +139,36 @@ class MutableAntichain(Generic[T]):
         self._elements = tuple(now)
         if len(changed) > 1:
             changed.sort(key=lambda change: key(change[0]))
+        return changed
+
+    def _update_wide(self, changes: Iterable[tuple[T, int]]) -> list[tuple[T, int]]:
+        """Do the same where comparing each change with each element would cost too much."""
+        counts, elements = self._counts, self._elements
+        before: dict[T, int] = {}
+        for time, delta in changes:
+            count = counts.get(time, 0)
+            before.setdefault(time, count)
+            if count + delta:
+                counts[time] = count + delta
+            else:
+                counts.pop(time, None)
+        gained = [time for time, count in before.items() if count <= 0 < counts.get(time, 0)]
+        fallen = {time for time, count in before.items() if counts.get(time, 0) <= 0 < count}
+        lost = [time for time in elements if time in fallen] if fallen else []
+        if len(gained) + len(lost) < FEW:
+            coming = [time for time in gained if not self.less_equal(time)]
+            return self._settle(coming, lost) if coming or lost else []
+        return self._settle_anew(gained, lost)
+
+    def _settle_anew(self, gained: list[T], lost: list[T]) -> list[tuple[T, int]]:
+        """Find the frontier anew: of what stays on it, what was gained, and what `lost` may have been hiding."""
+        counts, key = self._counts, self._order.sort_key
+        coming = [time for time, count in counts.items() if count > 0] if lost else gained
+        was = set(self._elements)
+        self._elements = minimal(self._order, (*was.difference(lost), *coming))
+        now = set(self._elements)
+        changed = [(time, -1) for time in was - now] + [(time, 1) for time in now - was]
+        changed.sort(key=lambda change: key(change[0]))
         return changed
 
     def elements(self) -> tuple[T, ...]:

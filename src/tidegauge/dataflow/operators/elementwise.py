@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.dataflow.build import OperatorBuilder, OperatorContext, Step
 from tidegauge.dataflow.frontier import Antichain
-from tidegauge.dataflow.invocation import OperatorInput, OperatorOutput
+from tidegauge.dataflow.invocation import OperatorInput, OperatorOutput, has_run
 
 if TYPE_CHECKING:
     from tidegauge.dataflow.scope import Scope
@@ -61,9 +61,9 @@ def inspect(
             nonlocal told
             if frontier is not None and (now := inlet.frontier.antichain()) != told:
                 told = now
-                frontier(now)
+                has_run(frontier(now), path=context.path, role="the function of the frontier")
             for capability, batch in inlet.drain():
-                look(capability.stamp, batch)
+                has_run(look(capability.stamp, batch), path=context.path, role="the function of the batches")
                 output.give(capability, batch)
 
         return step

@@ -26,7 +26,8 @@ Invariant: the route runs within the operator's invocation, so one that raises h
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from operator import index
+from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias
 
 from tidegauge.dataflow.build import OperatorBuilder, OperatorContext, Step
 from tidegauge.dataflow.invocation import OperatorInput, OperatorOutput
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Route", "broadcast", "exchange"]
 
-Route: TypeAlias = Callable[[Any, int], Iterable[tuple[int, Any]]]
+Route: TypeAlias = Callable[[Any, int], Iterable[tuple[SupportsIndex, Any]]]
 """From a batch and the number of workers: the pieces, each with the worker it goes to."""
 
 
@@ -55,14 +56,19 @@ def exchange(stream: Stream[Any], route: Route, name: str) -> Stream[Any]:
             for capability, batch in inputs[0].drain():
                 pieces = ((0, batch),) if peers == 1 else route(batch, peers)
                 for peer, piece in pieces:
-                    if not 0 <= peer < peers:
-                        raise InvalidRoute(path=context.path, peer=peer, peers=peers)
-                    outputs[0].give(capability, (peer, piece))
+                    outputs[0].give(capability, (_one_of(peer, peers, context.path), piece))
 
         return step
 
     builder.build(build, notify=False)
     return crossed
+
+
+def _one_of(peer: SupportsIndex, peers: int, path: str) -> int:
+    """Return the number of a worker. It is looked at here: once the batch is on its way there is nobody to tell."""
+    if not isinstance(peer, SupportsIndex) or not 0 <= (number := index(peer)) < peers:
+        raise InvalidRoute(path=path, peer=repr(peer), peers=peers)
+    return number
 
 
 def broadcast(stream: Stream[Any], name: str) -> Stream[Any]:

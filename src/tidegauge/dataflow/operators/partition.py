@@ -22,7 +22,8 @@ later times of their own. To tell rows by *their* time look at the rows; `branch
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from operator import index
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from tidegauge.dataflow.build import OperatorBuilder, OperatorContext, Step
 from tidegauge.dataflow.channel import Stamp
@@ -61,8 +62,8 @@ def partition(
         def step(inlets: list[OperatorInput], outlets: list[OperatorOutput]) -> None:
             for capability, batch in inlets[0].drain():
                 for output, piece in cut(capability.stamp, batch):
-                    if output not in known:
-                        raise NoSuchOutput(path=context.path, output=output, outputs=outputs)
+                    if not isinstance(output, SupportsIndex) or index(output) not in known:
+                        raise NoSuchOutput(path=context.path, output=repr(output), outputs=outputs)
                     outlets[output].give(capability, piece)
 
         return step

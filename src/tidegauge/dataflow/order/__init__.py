@@ -67,6 +67,7 @@ from tidegauge.dataflow.order.protocol import (
     summary_less_equal,
 )
 from tidegauge.dataflow.order.refinement import Refinement, product, same
+from tidegauge.dataflow.order.search import Searchable, finder, minimal
 
 __all__ = [
     "ALL",
@@ -90,6 +91,7 @@ __all__ = [
     "Product",
     "Refinement",
     "Restricting",
+    "Searchable",
     "Steady",
     "Summary",
     "Time",
@@ -98,12 +100,14 @@ __all__ = [
     "after",
     "before",
     "compose",
+    "finder",
     "has",
     "idle",
     "join",
     "less_than",
     "maximum",
     "meet",
+    "minimal",
     "normal",
     "only",
     "product",

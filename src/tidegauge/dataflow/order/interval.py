@@ -59,8 +59,9 @@ class Interval(NamedTuple):
     @property
     def sound(self) -> bool:
         """Whether its bounds are cuts, the lower before the upper."""
+        lower, upper = self
         try:
-            return all(map(_is_cut, self)) and bool(self.lower < self.upper)
+            return _is_cut(lower) and _is_cut(upper) and bool(lower < upper)
         except TypeError:  # keys that do not sort
             return False
 
@@ -120,6 +121,6 @@ ALL: Final = Interval(FIRST, LAST)
 
 
 def _is_cut(cut: object) -> bool:
-    if cut in (FIRST, LAST):
-        return True
-    return isinstance(cut, tuple) and len(cut) == 3 and cut[0] == 1 and cut[2] in (0, 1)
+    if isinstance(cut, tuple) and len(cut) == 3:
+        return bool(cut[0] == 1 and (cut[2] == 1 or cut[2] == 0))
+    return cut in (FIRST, LAST)

@@ -19,8 +19,10 @@ Invariant: `mapping(frontier(positions)) == positions`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, Final, TypeAlias
 
 from tidegauge.dataflow.order.interval import ALL, FIRST, LAST, Cut, Interval, Key, after, before, only
@@ -54,9 +56,9 @@ class Partitioned:
 
     def has(self, value: object, /) -> bool:
         """Whether a value is an interval that is not empty, and a position from 0 up."""
-        if not isinstance(value, tuple) or len(value) != 2 or not INT.has(value[1]):
+        if not isinstance(value, tuple) or len(value) != 2:
             return False
-        return isinstance(value[0], Interval) and value[0].sound
+        return isinstance(value[0], Interval) and value[0].sound and INT.has(value[1])
 
     def less_equal(self, a: PartitionedTime, b: PartitionedTime, /) -> bool:
         """Whether the interval encloses the other's, and the position is at most the other's."""
@@ -67,6 +69,31 @@ class Partitioned:
         """Return a key that sorts from the first cut on, of these the widest first, of these by position."""
         (lower, upper), position = time
         return (lower, _Falling(upper), position)
+
+    def finder(self, times: Sequence[PartitionedTime], /) -> Callable[[PartitionedTime], PartitionedTime | None]:
+        """Return what finds one of the times at or before a time, another one than itself where there is one.
+
+        Whatever encloses an interval begins at its first cut or before. From there it looks back as far as any of the
+        intervals reaches: where they do not overlap, that is one step.
+        """
+        along = sorted(times, key=_first_cut)
+        lowers = list(map(_first_cut, along))
+        reach = list(accumulate([time[0][1] for time in along], max))
+
+        def seek(time: PartitionedTime) -> PartitionedTime | None:
+            (lower, upper), position = time
+            found: PartitionedTime | None = None
+            at = bisect_right(lowers, lower) - 1
+            while at >= 0 and reach[at] >= upper:
+                candidate = along[at]
+                if candidate[1] <= position and candidate[0][1] >= upper:
+                    if candidate != time:
+                        return candidate
+                    found = candidate
+                at -= 1
+            return found
+
+        return seek
 
     def normal(self, summary: Summary, /) -> Summary:
         """Return the summary with None for all partitions and for 0; None when it is both. Raises InvalidSummary."""
@@ -180,14 +207,17 @@ class Partitioned:
         return min((position for interval, position in frontier if interval.contains(partition)), default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Falling:
+def _first_cut(time: PartitionedTime) -> Cut:
+    return time[0][0]
+
+
+class _Falling(tuple[Any, ...]):
     """A cut that sorts the other way round."""
 
-    cut: Cut
+    __slots__ = ()
 
-    def __lt__(self, other: _Falling) -> bool:
-        return other.cut < self.cut
+    def __lt__(self, other: tuple[Any, ...]) -> bool:
+        return tuple.__lt__(other, self)
 
 
 PARTITIONED: Final = Partitioned()
