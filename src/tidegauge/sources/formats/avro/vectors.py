@@ -26,8 +26,8 @@ import pyarrow as pa
 
 from tidegauge.sources.formats.avro.schema import Node
 from tidegauge.sources.formats.boundaries import Ints
-from tidegauge.sources.formats.gather import Refused, in_pieces
 from tidegauge.sources.formats.records import Mask
+from tidegauge.sources.formats.views import PADDING, as_text, sliced
 
 __all__ = ["read"]
 
@@ -35,10 +35,8 @@ FEW: Final = 64
 """Fewer messages than this are read one by one, once there were `ROUNDS` rounds."""
 ROUNDS: Final = 256
 
-_INLINE: Final = 12
 _KEY: Final = Node("string", pa.string(), pa.string())
 _LAST_SHIFT: Final = 63
-_PADDING: Final = b"\0" * 16
 
 
 def read(node: Node, data: bytes, begins: Ints, ends: Ints) -> tuple[Any, Mask]:
@@ -58,7 +56,7 @@ class _Reader:
 
     def __init__(self, data: bytes, ends: Ints) -> None:
         self.beyond = len(data) + 1
-        self.data = data + _PADDING
+        self.data = data + PADDING
         self.bytes = np.frombuffer(self.data, np.uint8)
         self.ends = ends
         self.failed = np.zeros(len(ends), np.bool_)
@@ -128,42 +126,17 @@ class _Reader:
         return numbers
 
     def spans(self, at: Ints, lengths: Ints, rows: Ints, of: Any) -> Any:
-        """Return the bytes of these lengths as an array of a type, which for text must be UTF-8.
-
-        An Arrow view is sixteen bytes: the length, and then either up to twelve bytes, or the first four, the number
-        of a buffer and the offset in it. So nothing of a long text is touched here, and Arrow copies it once.
-        """
+        """Return the bytes of these lengths as an array of a type, which for text must be UTF-8."""
         inside = (lengths >= 0) & (lengths <= self.ends[rows] - at)
         self.failed[rows[~inside]] = True
         lengths = np.where(inside, lengths, 0)
-        views = np.zeros((len(at), 4), "<i4")
-        views[:, 0] = lengths
-        head = np.lib.stride_tricks.sliding_window_view(self.bytes, _INLINE)[at]
-        head[np.arange(_INLINE) >= lengths[:, None]] = 0
-        views[:, 1:] = head.view("<i4")
-        long = np.flatnonzero(lengths > _INLINE)
-        views[long, 2] = 0
-        views[long, 3] = at[long]
+        found = sliced(self.data, at, lengths)
         self.advance(at, lengths)
-        buffers = [None, pa.py_buffer(views), pa.py_buffer(self.data)]
-        found = pa.Array.from_buffers(pa.binary_view(), len(at), buffers).cast(pa.binary())
-        return self.text(found, rows) if pa.types.is_string(of) else found
-
-    def text(self, found: Any, rows: Ints) -> Any:
-        pieces: list[Any] = []
-
-        def take(i: int, j: int) -> None:
-            try:
-                pieces.append(found.slice(i, j - i).cast(pa.string()))
-            except pa.ArrowInvalid as error:
-                raise Refused("") from error
-
-        def refuse(i: int, _refusal: Refused) -> None:
-            self.failed[rows[i]] = True
-            pieces.append(pa.nulls(1, pa.string()))
-
-        in_pieces(len(found), take, refuse)
-        return pieces[0] if len(pieces) == 1 else pa.concat_arrays([pa.array([], pa.string()), *pieces])
+        if not pa.types.is_string(of):
+            return found
+        text, bad = as_text(found)
+        self.failed[rows[bad]] = True
+        return text
 
     def symbols(self, node: Node, at: Ints, rows: Ints) -> Any:
         index = self.varints(at, rows)

@@ -25,9 +25,11 @@ import pyarrow as pa
 
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.sources import UnreadableRecord
+from tidegauge.sources.formats.boundaries import Ints
 from tidegauge.sources.formats.fitted import fitted, misfit
 from tidegauge.sources.formats.gather import Refused, in_pieces
-from tidegauge.sources.formats.messages import Messages, OnBadMessage, Part, Problems, in_chunks
+from tidegauge.sources.formats.messages import Messages, OnBadMessage, Part, Problems, in_chunks, together
+from tidegauge.sources.formats.protobuf import vectors
 from tidegauge.sources.formats.protobuf.descriptor import Kind, described, files_of, kind_of
 from tidegauge.sources.formats.registry import HEAD_BYTES
 
@@ -84,7 +86,7 @@ class Protobuf:
         return self.schema
 
     def decode_messages(self, values: Sequence[bytes | None], *, schema: pa.Schema, on_bad: OnBadMessage) -> Messages:
-        """Return the rows of messages, parsed one by one and made columns together."""
+        """Return the rows of messages."""
         kind = kind_of(self.message, self.descriptor)
         problem = misfit(kind.columns, schema)
 
@@ -98,14 +100,45 @@ class Protobuf:
 
 
 def _part(kind: Kind, chunk: Sequence[bytes], schema: pa.Schema, *, framed: bool) -> Part:
+    """Read messages together, and those that are odd one by one."""
+    bodies, which, wrong = _bodies(kind, chunk) if framed else (chunk, np.arange(len(chunk)), {})
+    ends = np.cumsum(np.fromiter(map(len, bodies), np.int64, len(bodies)))
+    begins = np.concatenate((np.zeros(1, np.int64), ends[:-1]))[: len(bodies)]
+    arrays, odd = vectors.read(kind.shapes, b"".join(bodies), begins, ends)
+    rows, unfit = fitted(dict(zip(kind.builds, arrays, strict=True)), len(bodies), schema)
+    good = ~odd
+    good[list(unfit)] = False
+    problems = {i: (UnreadableRecord.code, problem) for i, problem in unfit.items() if not odd[i]}
+    parts = [(which, Part(rows.filter(pa.array(good)), np.flatnonzero(good), problems))]
+    if odd.any():
+        parts.append((which[odd], _one_by_one(kind, [bodies[i] for i in np.flatnonzero(odd).tolist()], schema)))
+    return together(len(chunk), parts, wrong, schema)
+
+
+def _bodies(kind: Kind, chunk: Sequence[bytes]) -> tuple[Sequence[bytes], Ints, Problems]:
+    """Return framed messages without their frames, which messages these are, and what is wrong with the others."""
+    wrong: Problems = {}
+    bodies: list[bytes] = []
+    places: list[int] = []
+    for i, value in enumerate(chunk):
+        try:
+            bodies.append(_without_head(kind, value))
+            places.append(i)
+        except Refused as error:
+            wrong[i] = (UnreadableRecord.code, str(error))
+    return bodies, np.array(places, np.int64), wrong
+
+
+def _one_by_one(kind: Kind, chunk: Sequence[bytes], schema: pa.Schema) -> Part:
+    """Read messages with Protobuf's own parser, and make columns of them together."""
     wrong: Problems = {}
     parsed: list[Any] = []
     places: list[int] = []
     for i, value in enumerate(chunk):
         try:
-            parsed.append(kind.parse(_without_head(kind, value) if framed else value))
+            parsed.append(kind.parse(value))
             places.append(i)
-        except (Refused, kind.error) as error:
+        except kind.error as error:
             wrong[i] = (UnreadableRecord.code, str(error))
     kept = np.array(places, np.int64)
     batches: list[pa.RecordBatch] = []

@@ -1,9 +1,9 @@
 r"""Parsed Protobuf messages become arrays, field by field.
 
 Definition: a field that can be absent (`optional`, a message, one of several) is null when it is; any other has its
-value or its default. Repeated fields are lists, maps are maps, messages structs, enums their names (a number without
-a name is its digits), unsigned integers the next wider type. `Timestamp` is a timestamp, `Duration` a number of
-microseconds, a wrapper the value in it.
+value or its default. Repeated fields are lists, maps are maps in the order of their keys, messages structs, enums
+their names (a number without a name is its digits), unsigned integers the next wider type. `Timestamp` is a
+timestamp, `Duration` a number of microseconds, a wrapper the value in it.
 
 Invariant: an array is built from the messages' own values in their order, so equal messages give equal rows.
 
@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import numpy as np
@@ -30,7 +30,7 @@ from tidegauge.sources.formats.protobuf.spelling import unspelled
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-__all__ = ["Build", "Columns", "columns_of"]
+__all__ = ["Build", "Columns", "columns_of", "is_time", "is_wrapper"]
 
 MAX_DEPTH: Final = 32
 MAX_FIELDS: Final = 10_000
@@ -136,12 +136,12 @@ class _Builder:
                     [None if n is None else symbols.get(n, str(n)) for n in values], of
                 )
             return of, lambda values: pa.array(values, of)
-        if inner.full_name in _TIMES and _is_time(inner):
+        if is_time(inner):
             time = _TIMES[inner.full_name]
             return time, lambda values: pa.array(
                 [None if v is None else v.seconds * 1_000_000 + v.nanos // 1000 for v in values], time
             )
-        if inner.full_name in _WRAPPERS and [each.name for each in inner.fields] == ["value"]:
+        if is_wrapper(inner):
             of, build = self.value(inner.fields_by_name["value"], above, path)
             return of, lambda values: build([None if v is None else v.value for v in values])
         names, types, builds = self.message(inner, above, f"{path}.")
@@ -149,12 +149,17 @@ class _Builder:
         return of, lambda values: _struct(values, builds, of, empty)
 
 
-def _is_time(found: Descriptor) -> bool:
-    """Whether a type that has the name of a time also has its fields: a descriptor may say anything."""
-    return [(each.name, each.type, each.is_repeated) for each in found.fields] == [
+def is_time(found: Descriptor) -> bool:
+    """Whether a type is one of a time: it has the name, and also the fields, for a descriptor may say anything."""
+    return found.full_name in _TIMES and [(each.name, each.type, each.is_repeated) for each in found.fields] == [
         ("seconds", 3, False),
         ("nanos", 5, False),
     ]
+
+
+def is_wrapper(found: Descriptor) -> bool:
+    """Whether a type is one that wraps a value which may be absent."""
+    return found.full_name in _WRAPPERS and [each.name for each in found.fields] == ["value"]
 
 
 def _empty(found: Descriptor) -> Any:
@@ -176,7 +181,8 @@ def _list(messages: Values, get: Callable[[Any], Any], build: Build, of: Any) ->
 
 
 def _map(messages: Values, get: Callable[[Any], Any], keys: Build, items: Build, of: Any) -> Any:
-    maps = [list(get(message).items()) for message in messages]
+    # Protobuf keeps the entries of a map in an order of its own, another one in each process.
+    maps = [sorted(get(message).items(), key=itemgetter(0)) for message in messages]
     entries = list(chain.from_iterable(maps))
     built = keys([key for key, _ in entries]), items([item for _, item in entries])
     return pa.MapArray.from_arrays(_offsets(maps), *built, type=of)

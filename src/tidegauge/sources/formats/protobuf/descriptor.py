@@ -21,6 +21,7 @@ import pyarrow as pa
 from tidegauge.errors.formats import FormatPackageMissing, InvalidMessageSchema
 from tidegauge.sources.formats.names import as_table
 from tidegauge.sources.formats.protobuf.columns import Build, columns_of
+from tidegauge.sources.formats.protobuf.shape import Shape, shapes_of
 from tidegauge.sources.formats.protobuf.spelling import respell
 
 if TYPE_CHECKING:
@@ -34,7 +35,10 @@ _KEPT: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A message type that can be parsed. paths: the ways in which a registry's frame may write which type it is."""
+    """A message type that can be read: one by one with `parse` and `builds`, or together by its `shapes`.
+
+    paths: the ways in which a registry's frame may write which type it is.
+    """
 
     name: str
     columns: pa.Schema
@@ -42,6 +46,7 @@ class Kind:
     error: type[Exception]
     parse: Callable[[bytes], Any]
     builds: Mapping[str, Build]
+    shapes: tuple[Shape, ...]
 
     def arrays(self, messages: Sequence[Any]) -> dict[str, Any]:
         """Return the columns of messages."""
@@ -109,7 +114,8 @@ def kind_of(name: str, descriptor: bytes) -> Kind:
     columns = as_table(pa.schema(list(fields.types.items())), f"the Protobuf message {name}")
     made = message_factory.GetMessageClass(found)
     parse = _checked(made.FromString, message.DecodeError) if fields.required else made.FromString
-    return Kind(name, columns, _paths(found), message.DecodeError, parse, fields.builds)
+    shapes = shapes_of(found, fields.types.values())
+    return Kind(name, columns, _paths(found), message.DecodeError, parse, fields.builds, shapes)
 
 
 def _descriptors() -> Any:
