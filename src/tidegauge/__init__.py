@@ -24,6 +24,7 @@ from tidegauge.pipeline.read import read, read_arrow
 from tidegauge.pipeline.reclock import reclock_column
 from tidegauge.pipeline.recover import recover
 from tidegauge.pipeline.resume import resume
+from tidegauge.pipeline.skip import skip
 from tidegauge.pipeline.verify import verify
 from tidegauge.remap.policy import Every, Manual
 from tidegauge.sinks import DeltaSink, KafkaSink, ParquetSink
@@ -80,6 +81,7 @@ __all__ = [
     "recover",
     "release",
     "resume",
+    "skip",
     "status",
     "verify",
 ]

@@ -30,6 +30,7 @@ from tidegauge.pipeline import compact as compaction
 from tidegauge.pipeline import locate as locating
 from tidegauge.pipeline import recover as recovering
 from tidegauge.pipeline import resume as resuming
+from tidegauge.pipeline import skip as skipping
 from tidegauge.pipeline import trace as tracing
 from tidegauge.pipeline import verify as verifying
 
@@ -263,6 +264,29 @@ def retime(target: Target, *, as_json: Json = False, debug: Debug = False) -> No
             _print({"flow": flow.name, "epochs": count})
         else:
             _show(Text(f"{flow.name}: {count} epochs had times in the future, and are of now"))
+
+
+@app.command(cls=_WithNumbers)
+def skip(
+    target: Target,
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The source.")],
+    partition: Annotated[str, typer.Argument(metavar="PARTITION", help="Its partition: the key, or a file's path.")],
+    lower: Annotated[int, typer.Argument(metavar="FROM", help="The first position to pass over.")],
+    upper: Annotated[int, typer.Argument(metavar="TO", help="The first position after it.")],
+    *,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Go on past a range of records that cannot be read: it becomes a row of `gaps`. Not while the flow runs."""
+    if not 0 <= lower < upper:
+        raise typer.BadParameter("FROM and TO are positions, the lesser first", param_hint="FROM TO")
+    with _errors(debug=debug, as_json=as_json):
+        flow = load_flow(target)
+        done = skipping.skip(flow, source, partition, lower, upper)
+        if as_json:
+            _print(show.skipped_json(done))
+        else:
+            _show(show.skipped_view(done, flow.sources[source].unit))
 
 
 @app.command(cls=_WithNumbers)

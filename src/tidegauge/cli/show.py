@@ -15,6 +15,7 @@ from tidegauge.errors.running import TickHeld
 from tidegauge.pipeline.compact import Compacted
 from tidegauge.pipeline.inspect import EpochReport, FlowReport
 from tidegauge.pipeline.resume import Resumed
+from tidegauge.pipeline.skip import Skipped
 from tidegauge.remap.store import EpochRecord, Gap
 
 __all__ = [
@@ -33,6 +34,8 @@ __all__ = [
     "iso",
     "resumed_json",
     "resumed_view",
+    "skipped_json",
+    "skipped_view",
     "span",
     "state_text",
     "status_json",
@@ -324,6 +327,26 @@ def resumed_json(done: Resumed) -> dict[str, Any]:
         "source": done.source,
         "incarnation": done.incarnation,
         "began_at": done.began_at,
+        "gaps": _lost_json(done.gaps),
+    }
+
+
+def skipped_view(done: Skipped, unit: str) -> RenderableType:
+    """Return what was passed over, for people."""
+    size = sum(gap.size for gap in done.gaps)
+    said = (
+        f"{amount(size, unit)} of {done.partition} are passed over" if size else "all of that was passed over before"
+    )
+    after = "; it goes on with the next run" if done.lifted else ""
+    return Group(Text(f"{done.source}: {said}{after}"), *_lost(done.gaps))
+
+
+def skipped_json(done: Skipped) -> dict[str, Any]:
+    """Return the same as data."""
+    return {
+        "source": done.source,
+        "partition": done.partition,
+        "lifted": done.lifted,
         "gaps": _lost_json(done.gaps),
     }
 

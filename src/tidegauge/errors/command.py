@@ -13,12 +13,15 @@ __all__ = [
     "FlowFileMissing",
     "FlowNeverRan",
     "IncomparableValue",
+    "InsideRecord",
     "NoFlowInFile",
     "NoSuchFlow",
     "NotPublished",
     "OutputHasFailed",
     "OutputIsBehind",
+    "PassedOver",
     "PastTheEnd",
+    "RangeNotBound",
     "RowOfAnotherLife",
     "RowsUnreadable",
     "SeveralFlows",
@@ -180,3 +183,34 @@ class RowsUnreadable(TidegaugeError):
     what = "the rows of output {output!r} cannot be read: {detail}"
     cause = "a file of the table was removed or damaged, or this user may not read it"
     remedy = "look at the files in the table's folder; another program may have cleaned them up"
+
+
+class PassedOver(TidegaugeError):
+    """Records that somebody chose to go on without. It is what `gaps` says of them, and is never raised."""
+
+    code = "TG-0640"
+    what = "the positions {lower} to {upper} of partition {partition!r} of source {source!r} were passed over by hand"
+    cause = "a record that could not be read, or a range that was lost"
+    remedy = "nothing: whoever did it knew why"
+
+
+class RangeNotBound(TidegaugeError):
+    """A range that was to be passed over, of which some is not bound, or no longer."""
+
+    code = "TG-0641"
+    what = "the positions {lower} to {upper} of partition {partition!r} of source {source!r} cannot be skipped: {why}"
+    cause = "mistyped numbers or another partition's, or a range that no epoch has yet"
+    remedy = (
+        "give a range within what is bound: see the error in 'tidegauge status', or 'tidegauge explain' of its epoch"
+    )
+
+
+class InsideRecord(TidegaugeError):
+    """A range that was to be passed over, and that would cut a record."""
+
+    code = "TG-0642"
+    what = (
+        "position {position} of partition {partition!r} of source {source!r} is inside of a record: it goes {record}"
+    )
+    cause = "a mistyped number, or the end of the record was guessed"
+    remedy = "skip whole records: give the ends of the record, or of a range of them"

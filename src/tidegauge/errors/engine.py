@@ -50,7 +50,8 @@ class RecordUnparsable(Definite):
     cause = "the file or message was written with another format or schema, or it is damaged"
     remedy = (
         "correct the file's producer, or collect such records: "
-        "flow.sink('bad_{source}', {source}.errors, ...); the record's epoch is then run anew"
+        "flow.sink('bad_{source}', {source}.errors, ...); the record's epoch is then run anew. To go on without this "
+        "one: tidegauge skip FLOW {source} PARTITION {position} END"
     )
 
 

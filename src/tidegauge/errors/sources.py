@@ -130,7 +130,8 @@ class FileGone(Definite):
     cause = "it was deleted, or moved out of its folder, before every output held its rows"
     remedy = (
         "bring it back, and 'tidegauge resume' the source; or go on without these bytes, which then are a row of the "
-        "view gaps: FileSource(..., on_data_loss=\"gap\"), and 'tidegauge resume'. Leave files in their folder until "
+        "view gaps: 'tidegauge skip FLOW SOURCE {path} {lower} {upper}'; or, for all that is lost so, "
+        "FileSource(..., on_data_loss=\"gap\") and 'tidegauge resume'. Leave files in their folder until "
         "'tidegauge status' shows no lag"
     )
 

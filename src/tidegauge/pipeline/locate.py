@@ -48,7 +48,7 @@ from tidegauge.remap.store import Loaded, LoadedSource, Store
 from tidegauge.sinks.columns import EPOCH
 from tidegauge.sinks.protocol import Table
 
-__all__ = ["Holding", "Origin", "Place", "locate", "origin"]
+__all__ = ["Holding", "Origin", "Place", "key_of", "locate", "origin"]
 
 _PARTITION: Final = "_partition"
 _OFFSET: Final = "_offset"
@@ -167,7 +167,7 @@ class Look:
         found = self.loaded.sources.get(source)
         if found is None:
             raise UnknownName(kind="source", name=source, known=sorted(self.loaded.sources))
-        key = _key(found, source, partition)
+        key = key_of(found, source, partition)
         for table in (found.table, *reversed(found.past)):
             if position < table.frontier[key]:
                 return self._place(found, key, position, table.epoch_of(key, position))
@@ -241,7 +241,7 @@ class Look:
             return Holding(output, held, version, None, RowsUnreadable(output=output, detail=brief(error)))
 
 
-def _key(found: LoadedSource, source: str, partition: str) -> str:
+def key_of(found: LoadedSource, source: str, partition: str) -> str:
     """Return the key of a partition that is given by its key or by its path.
 
     Raises `UnknownPartition`, or `AmbiguousPath`.

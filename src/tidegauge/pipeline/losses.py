@@ -1,5 +1,7 @@
 """Losses that a source goes on without: durable in `gaps` before an output gets past their epochs (law 9).
 
+The content of an epoch is what its slices say without its gaps (law 1), for whoever reads it from then on: `passed`.
+
 A task reads what is left of a slice; what is not is noted when the task is done and nothing of it is committed yet. A
 driver that dies before plans again and finds at least as much lost; what was noted already is not noted twice.
 
@@ -16,11 +18,12 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
+from tidegauge.errors.sources import EndTakenBack
 from tidegauge.remap.binding import Slice
-from tidegauge.remap.store import Gap, Lease, Store
+from tidegauge.remap.store import Gap, Lease, Loaded, Store
 from tidegauge.sources.protocol import GoingOn, Source
 
-__all__ = ["Losses", "without"]
+__all__ = ["Losses", "passed", "without"]
 
 
 def without(slices: Iterable[Slice], lost: Iterable[Slice]) -> list[Slice]:
@@ -38,6 +41,19 @@ def without(slices: Iterable[Slice], lost: Iterable[Slice]) -> list[Slice]:
         if at < piece.upper:
             left.append(replace(piece, lower=at))
     return left
+
+
+def passed(loaded: Loaded, gaps: Iterable[Gap]) -> dict[str, list[Slice]]:
+    """Return the ranges that are read by nobody any more, by source, of the epochs by which they are planned now.
+
+    What upstream had taken back before it was bound is in no epoch; other records may have come to stand there.
+    """
+    found: dict[str, list[Slice]] = {}
+    for gap in gaps:
+        if gap.epoch >= loaded.sources[gap.source].began_at and gap.code != EndTakenBack.code:
+            epoch = max(gap.epoch, loaded.flow.since)
+            found.setdefault(gap.source, []).append(Slice(gap.source, epoch, gap.partition, gap.lower, gap.upper))
+    return found
 
 
 class Losses:

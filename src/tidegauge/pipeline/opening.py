@@ -9,7 +9,7 @@ keeps nobody else from being opened (`away`); its history is looked at when it i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,9 @@ from tidegauge.errors.engine import RecordUnparsable
 from tidegauge.errors.store import OutputBelowSince
 from tidegauge.pipeline.belonging import check
 from tidegauge.pipeline.job import OutputPlan
+from tidegauge.pipeline.losses import passed
 from tidegauge.reclock.slices import as_of, begins
+from tidegauge.remap.binding import Slice
 from tidegauge.remap.policy import Policy, in_batch
 from tidegauge.remap.round import Failed
 from tidegauge.remap.store import Lease, Loaded, OutputSpec, SourceSpec, Store
@@ -39,8 +41,8 @@ class Opened:
     policy: when epochs are minted. required: sources without which none is. failed: sources that have failed.
     plans, tables: of the outputs that are open. away: the others, each with why. readers: the source that each output
     reads, open or not. outstanding: outputs that failed for reasons of their own and are tried again, with the
-    epochs. uppers: the first epoch that each open output is given. since: the epochs before it count as one. resume:
-    the epoch as of which the flow is read again.
+    epochs. passed: what is read by nobody any more, by source. uppers: the first epoch that each open output is
+    given. since: the epochs before it count as one. resume: the epoch as of which the flow is read again.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Opened:
     published: int
     failed: Mapping[str, Failed]
     outstanding: Mapping[str, int]
+    passed: Mapping[str, Sequence[Slice]]
     store: Store
     lease: Lease
 
@@ -114,6 +117,7 @@ def opened(
         published=loaded.flow.published,
         failed=failed,
         outstanding=outstanding,
+        passed=passed(loaded, store.gaps(flow.name)),
         store=store,
         lease=lease,
     )

@@ -51,10 +51,17 @@ Performer = Callable[[Order], Performed]
 
 
 def performer(
-    plans: Mapping[str, OutputPlan], sources: Mapping[str, Source], engine: Engine, env: Env, *, mark: str
+    plans: Mapping[str, OutputPlan],
+    sources: Mapping[str, Source],
+    engine: Engine,
+    env: Env,
+    *,
+    mark: str,
+    passed: Mapping[str, Sequence[Slice]],
 ) -> Performer:
     """Return the function that performs orders with these sources on this engine. Names of jobs begin with `mark`.
 
+    passed: what is read by nobody any more, by source. An epoch of which nothing is left is committed all the same.
     Schemas of outputs are asked of the engine once: a source's schema never changes.
     """
     schemas: dict[str, pa.Schema] = {}
@@ -70,7 +77,8 @@ def performer(
         reads, failures, lost = [], [], list[Slice]()
         for name, slices in order.slices.items():
             source, bound = sources[name], order.bounds[name]
-            planned = plan(name, source, slices, bound)
+            left = without(slices, passed[name]) if name in passed else slices
+            planned = plan(name, source, left, bound) if left else ((), ())
             if isinstance(planned, Failure):
                 failures.append(planned)
             else:

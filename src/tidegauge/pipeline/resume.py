@@ -26,7 +26,7 @@ from tidegauge.reclock.slices import begins
 from tidegauge.remap.binding import Slice
 from tidegauge.remap.store import Gap, Holder, Lease, Loaded, Store
 
-__all__ = ["Resumed", "resume"]
+__all__ = ["Resumed", "lacking", "leased", "resume"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def resume(
     if source not in flow.sources:
         raise UnknownName(kind="source", name=source, known=sorted(flow.sources))
     env = env or Env()
-    with opened(flow, env) as store, _leased(store, flow.name, env) as lease:
+    with opened(flow, env) as store, leased(store, flow.name, env) as lease:
         loaded = store.load(flow.name)
         error = _failure(loaded, source)
         if not new_incarnation:
@@ -69,7 +69,7 @@ def resume(
                 source=source, how=" as a new incarnation", state=f"it has failed with {error.code}, {error.summary}"
             )
         at = env.now()
-        gaps = tuple(_gap(piece, outputs, error, at) for piece, outputs in _lacking(flow, loaded, source))
+        gaps = tuple(_gap(piece, outputs, error, at) for piece, outputs in lacking(flow, loaded, source))
         if gaps and not accept_loss:
             raise LossNotAccepted(
                 source=source,
@@ -77,14 +77,15 @@ def resume(
                 unit=flow.sources[source].unit,
                 first=gaps[0].epoch,
                 last=gaps[-1].epoch,
-                outputs=sorted({output for _, outputs in _lacking(flow, loaded, source) for output in outputs}),
+                outputs=sorted({output for _, outputs in lacking(flow, loaded, source) for output in outputs}),
             )
         number = store.begin_incarnation(lease, source, at=at, reason=error.summary, gaps=gaps)
         return Resumed(source, number, loaded.flow.upper, gaps)
 
 
 @contextmanager
-def _leased(store: Store, flow: str, env: Env) -> Iterator[Lease]:
+def leased(store: Store, flow: str, env: Env) -> Iterator[Lease]:
+    """Hold a flow's lease for a moment. Raises `FlowAlreadyRunning`."""
     lease = store.acquire(flow, holder=Holder.current(env))
     try:
         yield lease
@@ -102,7 +103,7 @@ def _failure(loaded: Loaded, source: str) -> TidegaugeError:
     return failure[1]
 
 
-def _lacking(flow: Dataflow, loaded: Loaded, source: str) -> list[tuple[Slice, list[str]]]:
+def lacking(flow: Dataflow, loaded: Loaded, source: str) -> list[tuple[Slice, list[str]]]:
     """Return the bound ranges of a source that are not in every output, each with the outputs that lack it."""
     found, since = loaded.sources[source], loaded.flow.since
     lowers: dict[str, int] = {}

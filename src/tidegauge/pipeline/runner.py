@@ -129,6 +129,7 @@ class Runner:
         """
         flow, env = self.flow, self.env
         found = opened(flow, self._store, self.lease, batch=self.batch, known=self._absent.errors)
+        mark = job_mark(self.lease.incarnation)
         self.board = Board(
             found.timeline,
             units={name: source.unit for name, source in flow.sources.items()},
@@ -146,7 +147,7 @@ class Runner:
         render(
             found,
             self._worker,
-            perform=performer(flow.outputs, flow.sources, self.engine, env, mark=job_mark(self.lease.incarnation)),
+            perform=performer(flow.outputs, flow.sources, self.engine, env, mark=mark, passed=found.passed),
             board=self.board,
             env=env,
             spawn=self._spawn,

@@ -27,6 +27,7 @@ __all__ = [
     "Acknowledged",
     "BadRecord",
     "Clocked",
+    "Divided",
     "Framed",
     "GoingOn",
     "OnBadRecord",
@@ -178,6 +179,18 @@ class Acknowledged(Protocol):
         """Return, for people, what upstream lacks of the acknowledgement of a frontier and why; "" for nothing.
 
         Raises what `Source.probe` raises.
+        """
+        ...
+
+
+@runtime_checkable
+class Divided(Protocol):
+    """A source in which not every position lies between two records."""
+
+    def record_at(self, piece: Slice, position: int, bound: Bound) -> tuple[int, int] | None:
+        """Return the ends of the record that a position of a bound slice is inside of.
+
+        None when it is between two records, and when nobody can tell any more. Raises `OSError`.
         """
         ...
 

@@ -53,6 +53,8 @@ WRITES: list[tuple[str, Callable[[Store, Lease, Env], object]]] = [
     ("record_gap", lambda store, lease, env: store.record_gap(
         lease, Gap("orders", 0, "p0", 0, 1, env.now(), "TG-0554", "recreated"))),
     ("retime", lambda store, lease, _: store.retime(lease)),
+    ("pass_over", lambda store, lease, env: store.pass_over(
+        lease, "orders", [Gap("orders", 0, "p0", 1, 2, env.now(), "TG-0640", "by hand")], lift=True)),
     ("renew", lambda _, lease, __: lease.renew()),
 ]  # fmt: skip
 """Every way to write with a lease, each of which finds something to change when those before it were done."""

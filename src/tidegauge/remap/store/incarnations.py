@@ -31,7 +31,7 @@ from tidegauge.remap.store.schema import (
 )
 from tidegauge.remap.store.values import Gap, Incarnation
 
-__all__ = ["begin", "identify", "newest", "read", "read_gaps", "record_gap"]
+__all__ = ["begin", "identify", "newest", "pass_over", "read", "read_gaps", "record_gap"]
 
 
 def begin(
@@ -113,6 +113,15 @@ def record_gap(connection: Connection, lease: Lease, gap: Gap) -> None:
     """Keep what is lost; see `Store.record_gap`."""
     guard(connection, lease)
     _record(connection, get(connection, sources, lease, gap.source).id, [gap], lease.redaction)
+
+
+def pass_over(connection: Connection, lease: Lease, source: str, gaps: Sequence[Gap], *, lift: bool) -> None:
+    """Keep what is passed over by hand, and forget the failure that stood there; see `Store.pass_over`."""
+    guard(connection, lease)
+    number = get(connection, sources, lease, source).id
+    _record(connection, number, gaps, lease.redaction)
+    if lift:
+        connection.execute(update(sources).where(sources.c.id == number).values(failed_at=None, failure=None))
 
 
 def read_gaps(connection: Connection, flow_name: str) -> list[Gap]:

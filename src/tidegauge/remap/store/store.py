@@ -331,6 +331,15 @@ class Store:
         """Note that records are lost, once for each range of an epoch."""
         self._write("record gap", lambda connection: incarnations.record_gap(connection, lease, gap))
 
+    def pass_over(self, lease: Lease, source: str, gaps: Sequence[Gap], *, lift: bool) -> None:
+        """Note that records are passed over by hand, once for each range of an epoch.
+
+        lift: whether the failure of the source stood there, and is over by it.
+        """
+        self._write(
+            "record gap", lambda connection: incarnations.pass_over(connection, lease, source, gaps, lift=lift)
+        )
+
     def record_output_failure(self, lease: Lease, output: str, epoch: int, error: TidegaugeError) -> None:
         """Note that an output has failed at an epoch, for a reason of its own. The last failure counts."""
         self._write(

@@ -25,9 +25,10 @@ from tidegauge.sources.file.opening import open_known, opened
 from tidegauge.sources.file.reading import FileSplit, naming
 from tidegauge.sources.file.returning import continued, originals
 from tidegauge.sources.formats.protocol import Format
+from tidegauge.sources.formats.records import MAX_RECORD_BYTES
 from tidegauge.sources.protocol import Split
 
-__all__ = ["Files", "gone", "planned", "shares"]
+__all__ = ["Files", "gone", "planned", "record_at", "shares"]
 
 
 def shares(weights: Sequence[int], size: int) -> list[tuple[int, int]]:
@@ -119,6 +120,23 @@ def gone(slices: Sequence[Slice], files: Files) -> list[Slice]:
         else:
             stream.close()
     return found
+
+
+def record_at(piece: Slice, position: int, files: Files, format: Format) -> tuple[int, int] | None:
+    """Return the ends of the record that a position is inside of; see `Divided`. A whole file is one record here."""
+    line = as_line(format)
+    if line is None or int(files.bound.details[piece.partition]["whole"]):
+        return piece.lower, piece.upper
+    try:
+        _file, stream = files.open(piece)
+    except (FileGone, FileRewritten):
+        return None
+    with stream:
+        lower = line.last_boundary(stream, piece.lower, position)
+        if lower == position:
+            return None
+        upper = min(piece.upper, lower + MAX_RECORD_BYTES)
+        return lower, next(iter(line.cuts(stream, lower, upper, position - lower)), piece.upper)
 
 
 def _cut(

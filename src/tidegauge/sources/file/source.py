@@ -38,7 +38,7 @@ from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.file.found import Rules
 from tidegauge.sources.file.holding import Held
 from tidegauge.sources.file.kinds import as_line, as_whole
-from tidegauge.sources.file.planning import Files, gone, planned
+from tidegauge.sources.file.planning import Files, gone, planned, record_at
 from tidegauge.sources.file.probing import survey
 from tidegauge.sources.file.reading import FileSplit, batches
 from tidegauge.sources.formats.protocol import Format
@@ -164,6 +164,10 @@ class FileSource:
     def lost(self, slices: Sequence[Slice], bound: Bound) -> Sequence[Slice]:
         """Return the slices whose bytes are gone and that are given up, which `on_data_loss="gap"` says."""
         return [] if self.on_data_loss == "stop" else gone(slices, Files(bound, self.path, self.held))
+
+    def record_at(self, piece: Slice, position: int, bound: Bound) -> tuple[int, int] | None:
+        """Return the ends of the record that a byte of a bound slice is inside of; a whole file is one."""
+        return record_at(piece, position, Files(bound, self.path, self.held), self.format)
 
     def read(self, split: FileSplit, on_bad_record: OnBadRecord) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a split, checked against the file's fingerprint before the first and after the last.

@@ -111,13 +111,17 @@ def overtaken(client: Client, what: Survey, slices: Sequence[Slice], bound: Boun
 def planned(slices: Sequence[Slice], *, schema: pa.Schema, size: int) -> Iterator[KafkaSplit]:
     """Yield the splits of slices. A large slice is cut evenly into splits of at most `size` offsets.
 
-    Small ones of an epoch are put together, up to `SMALL` offsets or one that goes beyond.
+    Small ones of an epoch are put together, up to `SMALL` offsets or one that goes beyond. Two of one partition, with
+    records between them that are passed over, are not: a consumer is at one place of a partition.
     """
     small = min(SMALL, size)
     together: dict[int, list[Range]] = {}
     for piece in slices:
         if piece.size <= small:
             mine = together.setdefault(piece.epoch, [])
+            if any(one.partition == piece.partition for one in mine):
+                yield KafkaSplit(epoch=piece.epoch, ranges=tuple(together.pop(piece.epoch)), schema=schema)
+                mine = together.setdefault(piece.epoch, [])
             mine.append(Range(piece.partition, piece.lower, piece.upper))
             if sum(one.size for one in mine) >= small or len(mine) >= MANY:
                 yield KafkaSplit(epoch=piece.epoch, ranges=tuple(together.pop(piece.epoch)), schema=schema)
