@@ -209,6 +209,8 @@ class _Remap:
         """
         self.setup.store.record_failure(self.setup.lease, failure.source, failure.epoch, failure.error)
         self.live.discard(failure.source)
+        if self.round is not None:  # what it answers now is not heard, so nobody waits for it
+            self.round = self.round.answered(failure.source)
         self.setup.watcher.failed(failure)
 
     def settle(self, probes: Mapping[str, Probe]) -> None:
