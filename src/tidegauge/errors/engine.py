@@ -13,6 +13,7 @@ __all__ = [
     "DuplicateColumn",
     "ExpressionFailed",
     "JavaEnded",
+    "JavaLost",
     "JavaMissing",
     "JobFailed",
     "LostEpoch",
@@ -187,6 +188,19 @@ class SessionNotShared(TidegaugeError):
     remedy = (
         "make the DataFrame in the function, from its argument: df.sparkSession.table(...); or set "
         "spark.sql.session.timeZone=UTC and spark.sql.ansi.enabled=true in your session, and unset the others"
+    )
+
+
+class JavaLost(TidegaugeError):
+    """The Java of the Spark session ended while the flow ran."""
+
+    code = "TG-0593"
+    what = "Spark's Java ended under the job for the epochs {first} to {last}"
+    cause = (
+        "it was killed, by somebody or by the system for want of memory; or it crashed, which hs_err_pid*.log tells"
+    )
+    remedy = (
+        "start again, with more memory for it if it wants that: nothing of these epochs is visible, nothing is lost"
     )
 
 

@@ -130,6 +130,20 @@ def test_nothing_is_left_of_a_run_with_many_epochs(shop: Callable[[], Marked]) -
 
 
 @pytest.mark.long
+def test_a_run_whose_java_is_killed_says_so_and_ends(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(SHOP.replace("rows=100", "rate=100"))
+    run = Marked(tmp_path, "-m", "tidegauge", "run", "shop.py")
+    try:
+        eventually(lambda: "published epoch 0" in run.log.read_text(), within=90, otherwise=run.log.read_text)
+        [java] = [pid for pid, command in run.others().items() if "SparkSubmit" in command and "java" in command]
+        os.kill(java, signal.SIGKILL)
+        assert run.process.wait(60) == 1
+    finally:
+        run.end(signal.SIGKILL)
+    assert "TG-0593: Spark's Java ended under the job for the epochs " in run.log.read_text()
+
+
+@pytest.mark.long
 def test_nothing_is_left_of_a_cluster_whose_tests_are_killed(tmp_path: Path) -> None:
     tests = Marked(tmp_path, "-c", CLUSTER, str(tmp_path / "cluster"))
     eventually(lambda: tests.has("Worker"), within=90)

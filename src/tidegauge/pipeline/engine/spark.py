@@ -24,6 +24,7 @@ import bisect
 import threading
 import uuid
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -31,7 +32,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import pyarrow as pa
 
 from tidegauge.errors.base import TidegaugeError
-from tidegauge.errors.engine import ExpressionFailed, JobFailed
+from tidegauge.errors.engine import ExpressionFailed, JavaLost, JobFailed
 from tidegauge.pipeline.engine.arrowtypes import spark_schema
 from tidegauge.pipeline.engine.copied import Jobs, jobs_of
 from tidegauge.pipeline.engine.framed import framed, missing, without
@@ -40,7 +41,7 @@ from tidegauge.pipeline.engine.hops import FEED, OUT, REPORT, pack_reads, readin
 from tidegauge.pipeline.engine.parts import arrow_write, dealt, stream_schema, write_of
 from tidegauge.pipeline.engine.pushdown import Prefilter
 from tidegauge.pipeline.engine.session import create_session, interrupt, is_connect, slots, tagged
-from tidegauge.pipeline.engine.sparkerrors import carried_error, quiet, root_message, row_error
+from tidegauge.pipeline.engine.sparkerrors import carried_error, lost, quiet, root_message, row_error
 from tidegauge.pipeline.engine.spelling import packed
 from tidegauge.pipeline.engine.sqlsteps import Prepared, applied, prepare
 from tidegauge.pipeline.functions import result_schema, with_epoch, without_epoch
@@ -157,7 +158,8 @@ class SparkEngine:
         if jobs is not None:
             jobs.close()
         if self._own and session is not None:
-            session.stop()
+            with suppress(Exception):  # its JVM may be gone, and the error that ended the run is to be told
+                session.stop()
             self._session_used = None
 
     def _ready(self, plan: OutputPlan, source_schema: pa.Schema) -> Prepared:
@@ -183,6 +185,8 @@ class SparkEngine:
         except TidegaugeError:
             raise
         except Exception as error:
+            if not self._closed and lost(error):
+                raise JavaLost(first=job.lower, last=job.upper - 1) from error
             detail = "the engine was closed" if self._closed else root_message(error)
             raise JobFailed(first=job.lower, last=job.upper - 1, detail=detail) from error
 

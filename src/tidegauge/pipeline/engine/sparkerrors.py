@@ -18,7 +18,7 @@ from typing import Any, Final
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.flow import InvalidExpression, UnknownColumn
 
-__all__ = ["MARK", "analysis_error", "carried_error", "carry", "quiet", "root_message", "row_error"]
+__all__ = ["MARK", "analysis_error", "carried_error", "carry", "lost", "quiet", "root_message", "row_error"]
 
 MARK: Final = "tidegauge-error:"
 _CARRIED: Final = re.compile(MARK + r"([A-Za-z0-9+/=]+)")
@@ -44,6 +44,13 @@ def row_error(error: BaseException, *, python: bool) -> str | None:
     if any(state.startswith("22") or state == "P0001" for state in states):
         return root_message(error)
     return root_message(error) if python and "38000" in states else None
+
+
+def lost(error: BaseException) -> bool:
+    """Whether an exception of a classic session means that its JVM is no longer there."""
+    from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+
+    return isinstance(error, ConnectionError | Py4JNetworkError)
 
 
 def _of(error: BaseException, method: str) -> Any:
