@@ -12,6 +12,7 @@ holds the lock, and the next one sees what came of it. How long to wait, an addr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,7 +23,14 @@ from sqlalchemy.exc import DBAPIError
 
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.redaction import Redaction
-from tidegauge.errors.store import CorruptStore, StoreBusy, StoreFailed, StoreNotWritable, StoreUnreachable
+from tidegauge.errors.store import (
+    CorruptStore,
+    InvalidStoreUrl,
+    StoreBusy,
+    StoreFailed,
+    StoreNotWritable,
+    StoreUnreachable,
+)
 from tidegauge.remap.store.address import Server
 from tidegauge.remap.store.sending import Parcel
 
@@ -44,12 +52,16 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "tcp_user_timeout": str(1000 * PATIENCE),
 }
 _SESSION: Final = """
-    SELECT set_config(name, value, false)
+    SELECT set_config(name, value, %s)
     FROM (VALUES ('lock_timeout', '0', %s),
                  ('idle_in_transaction_session_timeout', '0', %s),
                  ('synchronous_commit', 'off', 'on')) AS wanted (name, unless, value)
     WHERE current_setting(name) = unless
 """
+_SILENCES: Final = (f"{PATIENCE}s", f"{SILENCE}s")
+_POOLED: Final = "tidegauge_pooled"
+_OPTION: Final = re.compile(r"-c\s*(\w+)=(\S+)")
+_POOLER: Final = "the pooler that it leads to does not pass on {name!r}; set it for the user (ALTER ROLE ... SET ...)"
 _ALONE: Final = int.from_bytes(b"tidegaug")
 """The number of our advisory lock, of which PostgreSQL has 2**64 in each database."""
 
@@ -77,16 +89,33 @@ class Postgres:
         )
         event.listen(engine, "do_connect", _connect)
         event.listen(engine, "connect", self._prepare)
+        event.listen(engine, "begin", _begin)
         return engine
 
-    def _prepare(self, connection: Any, _record: Any) -> None:
+    def _prepare(self, connection: Any, record: Any) -> None:
         encoding = connection.info.parameter_status("server_encoding")
         if encoding != "UTF8":
             connection.close()
             detail = f"{encoding}, its encoding, cannot hold every name; 'createdb -E UTF8 -T template0' makes one"
             raise StoreNotWritable(url=self.address.shown, detail=detail)
-        connection.execute(_SESSION, (f"{PATIENCE}s", f"{SILENCE}s"))
+        # Behind a pooler such as PgBouncer each transaction may be on another connection to the server, which the
+        # pooler tells us a number of its own of. Then nothing is kept on one: no settings, no prepared statements.
+        [(served_by,)] = connection.execute("SELECT pg_backend_pid()").fetchall()
+        if served_by != connection.info.backend_pid:
+            self._refuse_lost_options(connection)
+            connection.prepare_threshold = None
+            connection.commit()
+            record.info[_POOLED] = True
+            return
+        connection.execute(_SESSION, (False, *_SILENCES))
         connection.commit()
+
+    def _refuse_lost_options(self, connection: Any) -> None:
+        """Refuse an address whose options a pooler has passed over: the store would be made in another schema."""
+        for name, value in _OPTION.findall(self.address.settings.get("options", "")):
+            [(found,)] = connection.execute("SELECT current_setting(%s)", (name,)).fetchall()
+            if found != value:
+                raise InvalidStoreUrl(url=self.address.shown, detail=_POOLER.format(name=name))
 
     def options(self, *, writes: bool) -> Mapping[str, Any]:
         """Return what SQLAlchemy is to be told of a transaction."""
@@ -129,6 +158,8 @@ class Postgres:
         from psycopg import OperationalError
 
         state = getattr(error, "sqlstate", None) or ""
+        if "unsupported startup parameter: options" in detail:
+            return InvalidStoreUrl(url=url, detail=_POOLER.format(name="options"))
         unheard = not state and isinstance(error, OperationalError)  # the client says so, not the server
         if lost or unheard or state.startswith(_UNREACHABLE):
             return StoreUnreachable(url=url, detail=detail)
@@ -139,6 +170,13 @@ class Postgres:
         if state in _REFUSED:
             return StoreNotWritable(url=url, detail=detail)
         return StoreFailed(url=url, detail=detail)
+
+
+def _begin(connection: Connection) -> None:
+    """Set for a transaction what a connection of our own has for good."""
+    if connection.connection.info.get(_POOLED):
+        driver: Any = connection.connection.driver_connection
+        driver.execute(_SESSION, (True, *_SILENCES))
 
 
 def _connect(_dialect: Any, _record: Any, arguments: Any, settings: Any) -> Any:
