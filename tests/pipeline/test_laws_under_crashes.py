@@ -18,6 +18,7 @@ from tests.pipeline.simulation import Crash, Recorder, Run, World
 
 import tidegauge as tg
 from tidegauge.errors.command import NotPublished
+from tidegauge.errors.history import NothingToRecoverFrom
 from tidegauge.errors.kafka import BrokerUnreachable
 from tidegauge.pipeline.inspect import holds
 from tidegauge.remap.frontier import Frontier
@@ -85,6 +86,8 @@ class Laws(RuleBasedStateMachine):
         self.seen: dict[tuple[str, int], list[Any]] = {}
         self.number = 0
         self.rotated = 0
+        self.copies = 0
+        self.backup: Path | None = None
         self.stirred = False
         """Whether the driver has done anything since the laws were checked."""
 
@@ -203,6 +206,29 @@ class Laws(RuleBasedStateMachine):
         self.run = None
 
     @rule()
+    def back_up(self) -> None:
+        """Somebody takes a copy of the store, whatever the driver does."""
+        if (self.root / "flow.db").exists():
+            self.copies += 1
+            with suppress(tg.TidegaugeError):  # the flow is not registered yet
+                tg.backup(make(self.world), self.root / f"copy-{self.copies}")
+                self.backup = self.root / f"copy-{self.copies}"
+
+    @rule(lost=st.booleans())
+    def roll_back(self, lost: bool) -> None:
+        """The store is put back to the last copy, or is lost; then it is recovered from the tables."""
+        if self.run is not None:
+            self.run.abandon()
+            self.run = None
+        for path in self.root.glob("flow.db*"):
+            path.unlink()
+        if self.backup is not None and not lost:
+            shutil.copy(self.backup, self.root / "flow.db")
+        self.stirred = True
+        with suppress(NothingToRecoverFrom):
+            tg.recover(make(self.world), env=self.world.env())
+
+    @rule()
     def everything_arrives(self) -> None:
         self.world.away = set()
         run = self.life()
@@ -210,6 +236,7 @@ class Laws(RuleBasedStateMachine):
             return
         run.catch_up()
         flow, loaded = make(self.world), self.world.loaded()
+        assert tg.verify(flow).problems == ()
         for source, outputs in {"a": [("a", 1), ("a2", 2)], "b": [("b", 1)]}.items():
             complete = self.complete(source, loaded)
             for output, copies in outputs:

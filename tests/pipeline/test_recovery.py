@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from tests.pipeline.rolledback import Shop
+from tests.pipeline.upstream import Topic
 
 import tidegauge as tg
 from tidegauge.env import Env
 from tidegauge.errors.history import NothingToRecoverFrom, StoreBehindTable, TablesDisagree, TimelineLost
+from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.remap.store import Store
 
 
@@ -138,3 +142,62 @@ def incarnation(shop: Shop) -> str:
         return str(store.load("shop").flow.incarnation)
     finally:
         store.close()
+
+
+def test_a_store_and_tables_of_a_version_without_digests_go_on_and_can_be_recovered_from_then_on(
+    tmp_path: Path,
+) -> None:
+    shop = Shop(tmp_path, {"orders": "parquet"})
+    shop.run(0, 1, 2)
+    with closing(sqlite3.connect(shop.file)) as store, store:
+        store.execute("ALTER TABLE timeline DROP COLUMN digest")
+        store.execute("UPDATE store_layout SET version = 3")
+    for manifest in (tmp_path / "lake" / "orders").glob("*/_manifest.json"):
+        said = json.loads(manifest.read_text())
+        manifest.write_text(json.dumps({key: value for key, value in said.items() if key not in ("digest", "links")}))
+    shop.run(3)
+    assert shop.rows() == Counter(range(4))
+    found = tg.verify(shop.flow())
+    assert (found.problems, found.recoverable) == ((), (2, 4))
+    shop.lose()
+    done = tg.recover(shop.flow())
+    assert (done.since, done.upper) == (2, 4)
+    shop.run(4)
+    assert shop.rows() == Counter(range(5))
+
+
+def test_a_source_with_a_later_incarnation_and_a_quiet_output_come_back(tmp_path: Path) -> None:
+    topic = Topic(tmp_path / "topic")
+    topic.create("first")
+    topic.write("p0", 1, 2, 3)
+    flow = two_sources(tmp_path, topic)
+    (tmp_path / "quiet.jsonl").write_text('{"id": 7}\n')
+    flow.run("caught-up", engine=tg.LocalEngine(threads=0))
+    topic.write("p1", 4)
+    flow.run("caught-up", engine=tg.LocalEngine(threads=0))
+    topic.create("second")
+    topic.write("p0", 5)
+    with pytest.raises(UpstreamRecreated):
+        two_sources(tmp_path, topic).run("caught-up", engine=tg.LocalEngine(threads=0))
+    tg.resume(two_sources(tmp_path, topic), "numbers", new_incarnation=True)
+    two_sources(tmp_path, topic).run("caught-up", engine=tg.LocalEngine(threads=0))
+    before = tg.bindings(flow).drop_columns(["published_at"])
+    assert tg.verify(flow).problems == ()
+    for path in tmp_path.glob("flow.db*"):
+        path.unlink()
+    tg.recover(flow)
+    assert tg.bindings(flow).drop_columns(["published_at"]).equals(before)
+    topic.write("p0", 6)
+    flow = two_sources(tmp_path, topic)
+    flow.run("caught-up", engine=tg.LocalEngine(threads=0))
+    assert sorted(tg.read_arrow(flow, "numbers").column("n").to_pylist()) == [1, 2, 3, 4, 5, 6]
+    assert tg.read_arrow(flow, "quiet").column("id").to_pylist() == [7]
+    assert tg.verify(flow).problems == ()
+
+
+def two_sources(root: Path, topic: Topic) -> tg.Dataflow:
+    flow = tg.Dataflow("again", store=f"sqlite:///{root}/flow.db", tick=0.01)
+    flow.sink("numbers", flow.source("numbers", topic), tg.ParquetSink(f"{root}/numbers"))
+    quiet = flow.source("quiet", tg.FileSource(f"{root}/quiet.jsonl", format=tg.Json("id long")))
+    flow.sink("quiet", quiet, tg.DeltaSink(f"{root}/quiet"))
+    return flow

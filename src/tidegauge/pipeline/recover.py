@@ -81,7 +81,7 @@ def recover(flow: Dataflow, *, env: Env | None = None) -> Recovered:
             return Recovered(flow.name, incarnation, found.upper, found.upper, found.since, uppers, changed=False)
         stored = store.known_digests(flow.name) if own else {}
         way = _way(flow.name, incarnation, tables, stored)
-        upper, least = max(uppers.values()), min(upper for upper in uppers.values() if upper)
+        upper, least = max(uppers.values()), min(uppers.get(name, 0) for name in flow.outputs)
         store.restore(lease, way, incarnation=incarnation, upper=upper, published=least)
         leased.pop_all()  # the lease has ended with it
     lacking = tuple(_lacking(way, upper, own=own))

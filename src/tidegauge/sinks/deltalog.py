@@ -77,6 +77,7 @@ class DeltaLog:
         self._updates = 0
         self._refresh()
         self._upper = self._read_upper()
+        self._digest = self._read_digest()
 
     @property
     def upper(self) -> int:
@@ -86,8 +87,7 @@ class DeltaLog:
     @property
     def digest(self) -> str | None:
         """The first digits of the digest of the flow's history up to the upper, None where the log has none."""
-        version = None if self._table is None else self._table.transaction_version(digest_id(self._output))
-        return None if version is None else text_of(version)
+        return self._digest
 
     @property
     def schema(self) -> pa.Schema | None:
@@ -125,6 +125,7 @@ class DeltaLog:
             actions = [self._add(file, columns) for file in files]
             if self._attempt(columns, actions, properties, write):
                 self._upper = upper
+                self._digest = text_of(number(history.digest)) if history.digest else None
                 self._keep_log_short()
                 return
         raise TableBusy(table=self._folder, attempts=_ATTEMPTS)
@@ -219,8 +220,12 @@ class DeltaLog:
             )
         return int(last) + 1
 
+    def _read_digest(self) -> str | None:
+        version = None if self._table is None else self._table.transaction_version(digest_id(self._output))
+        return None if version is None else text_of(version)
+
     def _expect(self, lower: int) -> None:
-        self._upper = self._read_upper()
+        self._upper, self._digest = self._read_upper(), self._read_digest()
         if self._upper != lower:
             raise TableUpperMismatch(table=self._folder, output=str(self._output), expected=lower, actual=self._upper)
 
