@@ -51,7 +51,8 @@ def restore(
 ) -> None:
     """Make the flow's timeline that of the way, up to `upper`; see `Store.restore`."""
     flow = guard(connection, lease)
-    _cut(connection, lease.flow_id, way.cut)
+    own = incarnation == lease.incarnation
+    _cut(connection, lease.flow_id, way.cut, lost=way.cut or (way.since or 0) * own)
     if way.since is not None:
         first = way.links[0].minted_at
         rows = ({"epoch": epoch, "minted_at": first, "digest": None} for epoch in range(way.since))
@@ -83,11 +84,12 @@ def restore(
     )
 
 
-def _cut(connection: Connection, flow_id: int, cut: int) -> None:
-    """Remove what was bound from an epoch on, and what followed from it."""
+def _cut(connection: Connection, flow_id: int, cut: int, *, lost: int) -> None:
+    """Remove what was bound from an epoch on, and what followed from it; of the gaps those from `lost` on."""
     mine = select(sources.c.id).where(sources.c.flow_id == flow_id).scalar_subquery()
-    for table in (changes, source_states, seals, losses):
+    for table in (changes, source_states, seals):
         connection.execute(delete(table).where(table.c.source_id.in_(mine), table.c.epoch >= cut))
+    connection.execute(delete(losses).where(losses.c.source_id.in_(mine), losses.c.epoch >= lost))
     ended = incarnations.c.source_id.in_(mine) & (incarnations.c.began_at >= cut)
     again = select(incarnations.c.source_id).where(ended).scalar_subquery()
     connection.execute(update(sources).where(sources.c.id.in_(again)).values(identity=None))
