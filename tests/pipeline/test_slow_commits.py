@@ -20,6 +20,7 @@ from tidegauge.errors.dataflow import OperatorFailed
 from tidegauge.pipeline.runner import Runner
 from tidegauge.sinks import backlog
 from tidegauge.sinks.deltalog import DeltaLog
+from tidegauge.sinks.parquet import ParquetChain
 from tidegauge.sinks.protocol import OutputId
 
 SCHEMA = pa.schema([("k", pa.int64()), ("_epoch", pa.int64())])
@@ -151,7 +152,8 @@ def test_the_commits_of_others_ticks_and_jobs_go_on_beside_a_slow_one(shop: Shop
     assert (runner.board.published, runner.board.outputs["slow"].upper) == (0, 0)
     shop.slow.open.set()
     step(runner, lambda: runner.board.published == runner.board.upper == shop.lines)
-    assert shop.slow.spans == shop.fast.spans == [(n, n + 1) for n in range(shop.lines)], "in order, and each once"
+    assert shop.fast.spans == [(n, n + 1) for n in range(shop.lines)], "in order, and each once"
+    assert shop.slow.spans[:2] == [(0, 1), (1, 3)], "what has come meanwhile is one commit"
     runner.close()
     shop.check()
 
@@ -206,19 +208,59 @@ def test_a_run_that_ends_by_an_error_gives_its_lease_back_after_the_commits_unde
     shop.check()
 
 
-def test_nothing_more_is_staged_while_too_much_waits_for_its_commit(shop: Shop, runner: Runner) -> None:
+@pytest.mark.parametrize(("limit", "least"), [("BYTES", 1), ("PIECES", 1), ("PIECES", 2), ("SECONDS", 0.0)])
+def test_nothing_more_is_staged_for_an_output_of_which_too_much_waits_and_the_others_go_on(
+    shop: Shop, runner: Runner, limit: str, least: float
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(backlog, "LIMIT", 1)
+        patch.setattr(backlog, limit, least)
         step(runner, partial(holds, runner, "fast", 1))
-        for _ in range(2):
-            bound = runner.board.upper
+        for _ in range(4):
             shop.write()
-            step(runner, partial(is_bound, runner, bound + 1))
-        for _ in range(20):
-            runner.step(park=0.01)
-        assert shop.fast.spans == [(0, 1)]
+            step(runner, partial(holds, runner, "fast", shop.lines))
+        staged = 1 if least == 1 else 2
+        assert runner.board.expected["slow"] == staged
         shop.slow.open.set()
-        step(runner, lambda: runner.board.published == 3)
-    assert shop.slow.spans == [(0, 1), (1, 3)]
+        step(runner, lambda: runner.board.published == shop.lines)
+    assert shop.fast.spans == [(n, n + 1) for n in range(shop.lines)]
+    assert shop.slow.spans[-1] == (staged, shop.lines), "what it lacked is one span"
+    runner.close()
+    shop.check()
+
+
+def test_a_run_that_is_stopped_commits_all_that_waits_at_once(shop: Shop, runner: Runner) -> None:
+    step(runner, partial(holds, runner, "fast", 1))
+    for _ in range(20):
+        shop.write()
+        step(runner, partial(holds, runner, "fast", shop.lines))
+    runner.stop()
+    shop.slow.open.set()
+    step(runner, lambda: runner.ended(None) is not None)
+    assert shop.slow.spans == [(0, 1), (1, shop.lines)]
+    assert runner.board.published == shop.lines
+    runner.close()
+    shop.check()
+
+
+def test_a_commit_that_fails_is_tried_again_as_it_was_whatever_has_come_meanwhile(shop: Shop, runner: Runner) -> None:
+    step(runner, partial(holds, runner, "fast", 1))
+    shop.write()
+    step(runner, partial(holds, runner, "fast", 2))
+    asked: list[tuple[int, int, str]] = []
+    commit = ParquetChain.commit
+
+    def failing(self: Any, lower: int, upper: int, *given: Any, **named: Any) -> None:
+        asked.append((lower, upper, named["write"]))
+        if (lower, len(asked)) in ((1, 2), (1, 3)):
+            shop.write()
+            raise OSError("the disk is away")
+        commit(self, lower, upper, *given, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ParquetChain, "commit", failing)
+        shop.slow.open.set()
+        step(runner, lambda: runner.board.published == shop.lines == 4)
+    assert asked[1] == asked[2] == asked[3]
+    assert shop.slow.spans[:2] == [(0, 1), (1, 2)]
     runner.close()
     shop.check()

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pytest
 from deltalake import DeltaTable
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.sinks.conftest import OUTPUT, SCHEMA, stage
 
 from tidegauge.dataflow import INT, Worker
@@ -12,9 +17,11 @@ from tidegauge.env import Env
 from tidegauge.errors.sinks import UnsupportedTable
 from tidegauge.pipeline.runner import at_once
 from tidegauge.remap.history import NO_HISTORY
-from tidegauge.sinks import DeltaSink
+from tidegauge.sinks import DeltaSink, spans
 from tidegauge.sinks.backlog import Backlog
-from tidegauge.sinks.persist import Committed, Manifest, OutputFailed, PersistSetup, persist
+from tidegauge.sinks.persist import Committed, OutputFailed, PersistSetup, persist
+from tidegauge.sinks.protocol import StagedFile, Table
+from tidegauge.sinks.spans import Manifest, merged
 
 
 class Log:
@@ -39,6 +46,21 @@ class Log:
         raise AssertionError(f"{output} is refused, not stalled: {error} ({attempt})")
 
 
+def setup(table: Table, log: Log) -> PersistSetup:
+    return PersistSetup(
+        history=lambda _lower, _upper, *, whole: NO_HISTORY,
+        output="orders",
+        table=table,
+        env=Env(),
+        spawn=at_once,
+        confirm=lambda: None,
+        backoff=lambda _: 0.0,
+        backlog=Backlog(lambda: 0.0),
+        failures=log,
+        watcher=log,
+    )
+
+
 def test_after_a_refusal_nothing_is_committed_even_when_the_table_would_take_it_again(tmp_path: Path) -> None:
     """Else the next commit would cover the epochs that were refused, and say that they are empty."""
     path = str(tmp_path / "orders")
@@ -48,21 +70,7 @@ def test_after_a_refusal_nothing_is_committed_even_when_the_table_would_take_it_
     worker = Worker(monotonic=lambda: 0.0)
     with worker.dataflow("shop", order=INT) as scope:
         manifests, stream = scope.input("manifests")
-        probe = persist(
-            stream,
-            PersistSetup(
-                history=lambda _lower, _upper, *, whole: NO_HISTORY,
-                output="orders",
-                table=table,
-                env=Env(),
-                spawn=at_once,
-                confirm=lambda: None,
-                backoff=lambda _: 0.0,
-                backlog=Backlog(),
-                failures=log,
-                watcher=log,
-            ),
-        ).probe()
+        probe = persist(stream, setup(table, log)).probe()
 
     def give(epoch: int) -> None:
         files = tuple(stage(sink, [epoch]))
@@ -85,3 +93,66 @@ def test_after_a_refusal_nothing_is_committed_even_when_the_table_would_take_it_
     again = sink.open(OUTPUT)
     assert again.upper == 2
     assert len(list(Path(path).glob("*.parquet"))) == len(again.files()) == 2, "what came in vain is gone"
+
+
+def test_of_what_waits_together_the_part_that_the_table_refuses_is_found(tmp_path: Path) -> None:
+    """Spans are one commit; when that is refused, those before the one that is wrong are committed all the same."""
+    path = str(tmp_path / "orders")
+    sink, log = DeltaSink(path), Log()
+    table: Any = Refusing(sink.open(OUTPUT), 3)
+    worker = Worker(monotonic=lambda: 0.0)
+    with worker.dataflow("shop", order=INT) as scope:
+        manifests, stream = scope.input("manifests")
+        probe = persist(stream, setup(table, log)).probe()
+    manifests.send([Manifest(n, n + 1, f"{n:032x}", SCHEMA, tuple(stage(sink, [n])), 1) for n in range(5)])
+    manifests.advance_to(5)
+    while not log.failures and probe.less_than(5):
+        worker.step()
+    worker.settle()
+    assert log.done == [1, 2, 3]
+    assert [failure.epoch for failure in log.failures] == [3]
+    assert table.asked == [(0, 5), (0, 1), (1, 2), (2, 3), (3, 4)]
+    assert sink.open(OUTPUT).upper == 3
+    assert len(list(Path(path).glob("*.parquet"))) == 3, "what came in vain is gone"
+
+
+class Refusing:
+    """A table that does not take one epoch. asked: the spans that it was given."""
+
+    def __init__(self, inner: Any, epoch: int) -> None:
+        self.inner = inner
+        self.epoch = epoch
+        self.asked: list[tuple[int, int]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def commit(self, lower: int, upper: int, *given: Any, **named: Any) -> None:
+        self.asked.append((lower, upper))
+        if lower <= self.epoch < upper:
+            raise UnsupportedTable(table="orders", feature="this epoch")
+        self.inner.commit(lower, upper, *given, **named)
+
+
+manifests = st.lists(st.tuples(st.integers(1, 3), st.sampled_from(["", "a", "b"]), st.integers(0, 3)), min_size=1)
+
+
+@given(manifests, st.integers(1, 8))
+def test_spans_that_are_merged_are_the_same_epochs_and_files_in_their_order(parts: Any, files: int) -> None:
+    waiting, lower = [Manifest(0, 1, "0", SCHEMA)], 1
+    for number, (length, schema, count) in enumerate(parts, start=1):
+        staged = tuple(StagedFile(f"{number}-{n}", 1, 1, lower, lower) for n in range(count if schema else 0))
+        columns = {"": None, "a": SCHEMA, "b": pa.schema([])}[schema]
+        waiting.append(Manifest(lower, lower + length, str(number), columns, staged, len(staged)))
+        lower += length
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spans, "FILES", files)
+        count, whole = merged(waiting)
+    taken = waiting[:count]
+    assert (whole.lower, whole.upper) == (0, taken[-1].upper)
+    assert whole.files == tuple(file for part in taken for file in part.files)
+    assert whole.rows == sum(part.rows for part in taken)
+    assert whole.schema == SCHEMA
+    assert {part.schema for part in taken} <= {SCHEMA, None}
+    assert taken[-1].schema is not None
+    assert len(whole.files) <= files or count == 1

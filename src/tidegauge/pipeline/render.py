@@ -70,7 +70,7 @@ def render(
 
     output_failures = OutputFailures(flow.store, flow.lease, known=flow.outstanding, watch=board.output_failed)
 
-    backlog = Backlog()
+    backlog = Backlog(env.monotonic)
 
     def discard(output: str, files: tuple[StagedFile, ...]) -> None:
         flow.tables[output].discard(files)

@@ -45,8 +45,9 @@ from tidegauge.remap.binding import Slice
 from tidegauge.remap.round import Failed
 from tidegauge.remap.timeline import Timeline
 from tidegauge.sinks.backlog import Backlog
-from tidegauge.sinks.persist import Manifest, OutputFailed
+from tidegauge.sinks.persist import OutputFailed
 from tidegauge.sinks.protocol import StagedFile
+from tidegauge.sinks.spans import Manifest
 from tidegauge.sources.reader import Spawn
 
 __all__ = ["ATTEMPTS", "JOB_LIMITS", "StageSetup", "StageWatcher", "Staging", "stage"]
@@ -103,7 +104,8 @@ class StageSetup:
     units: what a position of each source counts. uppers: the first epoch that each output lacks. limits: outputs of
     sources that had failed before, with the epoch at which they end. failures: where the failures of outputs go, and
     which outputs have ended by one. losses: where what is lost goes. discard: forgets files staged in vain. backlog:
-    which outputs have so much to commit that nothing more is staged for them. going: whether to begin another job.
+    which outputs have so much to commit that nothing more is staged for them; the others go on. going: whether to
+    begin another job.
     """
 
     timeline: Timeline
@@ -198,9 +200,10 @@ class _Stage:
         self.groups = self.groups.joined(standing, self.readers, busy=self.jobs)
         begun = False
         full = self.setup.backlog.full
-        wanted = needs(self.groups, standing, self.readers, limits=self.limits, sealed=sealed)
+        roomy = {name: upper for name, upper in standing.items() if name not in full}
+        wanted = needs(self.groups, roomy, self.readers, limits=self.limits, sealed=sealed)
         for group, need in wanted.items():
-            if group in self.jobs or not full.isdisjoint(need.outputs):
+            if group in self.jobs:
                 continue
             if (wait := self.groups.rests(group, now=now)) > 0:
                 self.activator.activate_after(wait)

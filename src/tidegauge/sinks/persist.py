@@ -7,7 +7,8 @@ what is held durably. The table is compared, not trusted: see `decide`.
 
 A commit runs beside the worker, so one that takes long holds nobody else up. Of one output one commit is under way,
 in order, and the table is asked nothing meanwhile but to discard what is no part of it. What came of it is settled in
-the worker's thread.
+the worker's thread. What has come meanwhile is one commit (`spans`), and stays the same however often it is tried.
+When a table refuses it for good, its parts are committed one by one: so it is known which one it was.
 
 A table that refuses for good fails its output alone: the operator lets go of what it holds, on purpose, so that the
 others are published without it, and of what still comes.
@@ -37,13 +38,13 @@ from tidegauge.errors.base import Definite, TidegaugeError, Transient, brief, ca
 from tidegauge.errors.running import OutputNotWritable, SpanConflict
 from tidegauge.remap.history import History
 from tidegauge.sinks.backlog import Backlog
-from tidegauge.sinks.protocol import StagedFile, Table
+from tidegauge.sinks.protocol import Table
+from tidegauge.sinks.spans import Manifest, merged
 
 __all__ = [
     "ATTEMPTS",
     "Committed",
     "FailureLog",
-    "Manifest",
     "OutputFailed",
     "OutputWatcher",
     "PersistSetup",
@@ -53,23 +54,6 @@ __all__ = [
 
 ATTEMPTS = 8
 """How often a commit is tried before the flow stops: about half a minute."""
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """What was staged for one output for the epochs `[lower, upper)`. Without a `schema` the span is vacuous."""
-
-    lower: int
-    upper: int
-    job: str = ""
-    schema: pa.Schema | None = None
-    files: tuple[StagedFile, ...] = ()
-    rows: int = 0
-
-    @property
-    def bytes(self) -> int:
-        """How many bytes were staged."""
-        return sum(file.bytes for file in self.files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +155,11 @@ class _Persist:
         self.wake = context.sync_activator()
         self.waiting: deque[tuple[Capability, Manifest]] = deque()
         self.under_way: Future[None] | None = None
-        """The commit of the first that waits."""
+        """The commit of the first that wait."""
+        self.together = 1
+        """How many of those that wait are one commit, of the one that is tried at present."""
+        self.apart = 0
+        """How many of those that wait are to be committed one by one."""
         self.attempt = 0
         self.quiet_until = float("-inf")
         self.over = False
@@ -204,7 +192,9 @@ class _Persist:
             return
         verdict = decide(table.upper, manifest)
         if verdict == "commit":
-            self.under_way = self.setup.spawn(partial(self.commit, manifest, schema))
+            limit = self.together if self.attempt else 1 if self.apart else None
+            self.together, whole = merged([waiting for _, waiting in self.waiting], at_most=limit)
+            self.under_way = self.setup.spawn(partial(self.commit, whole, schema))
             self.under_way.add_done_callback(lambda _future: self.wake.activate())
         elif verdict == "held":
             self.settle(partial(table.discard, manifest.files), outputs)
@@ -230,10 +220,10 @@ class _Persist:
         """Settle what the commit that has ended was of."""
         future, self.under_way = self.under_way, None
         if future is not None:
-            self.settle(future.result, outputs)
+            self.settle(future.result, outputs, count=self.together)
 
-    def settle(self, outcome: Callable[[], object], outputs: list[OperatorOutput]) -> None:
-        """See what came of the first that waits: the table holds it, or it is tried again, or refused for good."""
+    def settle(self, outcome: Callable[[], object], outputs: list[OperatorOutput], *, count: int = 1) -> None:
+        """See what came of the first that wait: the table holds them, they are tried again, or refused for good."""
         setup, manifest = self.setup, self.waiting[0][1]
         try:
             outcome()
@@ -247,14 +237,18 @@ class _Persist:
             setup.watcher.stalled(setup.output, error, self.attempt)
             self.quiet_until = setup.env.monotonic() + setup.backoff(self.attempt)
         except Definite as error:
+            if count > 1:
+                self.attempt, self.apart = 0, count
+                return
             setup.failures.failed(OutputFailed(setup.output, manifest.lower, error))
             self.over = True
         else:
-            self.done(outputs)
+            for _ in range(count):
+                self.done(outputs)
 
     def done(self, outputs: list[OperatorOutput]) -> None:
         """Say that the output holds the first that waits, and let go of its capability."""
-        self.attempt = 0
+        self.attempt, self.apart = 0, max(0, self.apart - 1)
         capability, manifest = self.next()
         done = Committed(self.setup.output, manifest.upper, manifest.rows, manifest.bytes)
         self.setup.watcher.committed(done)

@@ -1,0 +1,79 @@
+"""What was staged for a span of epochs, and which spans are committed together: pure decisions.
+
+A table whose commits take longer than jobs do would have one commit for each of many small spans before it. Those
+that wait while a commit is under way are one commit, as large as a commit may be.
+
+Invariant: spans are committed in their order, each whole, and nothing between them is left out that is not vacuous: a
+merged span goes from the lower of its first to the upper of its last and has all their files.
+
+>>> waiting = [Manifest(0, 1, "a", pa.schema([]), rows=1), Manifest(1, 5), Manifest(5, 6, "b", pa.schema([]), rows=2)]
+>>> count, whole = merged(waiting)
+>>> count, whole.lower, whole.upper, whole.rows, whole.job
+(3, 0, 6, 3, 'b')
+>>> merged(waiting, at_most=1) == (1, waiting[0])
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from tidegauge.sinks.protocol import StagedFile
+
+__all__ = ["BYTES", "FILES", "ROWS", "Manifest", "merged"]
+
+FILES: Final = 1_000
+BYTES: Final = 1 << 28
+ROWS: Final = 1_000_000
+"""How much of what waits is committed together. A topic's commit is a transaction, which has a time in which it must
+end: a million rows are some seconds. A single span may be larger: it is never split."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What was staged for one output for the epochs `[lower, upper)`. Without a `schema` the span is vacuous."""
+
+    lower: int
+    upper: int
+    job: str = ""
+    schema: pa.Schema | None = None
+    files: tuple[StagedFile, ...] = ()
+    rows: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes were staged."""
+        return sum(file.bytes for file in self.files)
+
+
+def merged(waiting: Sequence[Manifest], *, at_most: int | None = None) -> tuple[int, Manifest]:
+    """Return how many of the first of what waits are committed together, and what they are as one.
+
+    The first one is not vacuous. The last one is not either: what is vacuous at the end needs no commit. at_most: no
+    more than so many.
+    """
+    first = waiting[0]
+    files, size, rows = len(first.files), first.bytes, first.rows
+    count = 1
+    for at, manifest in enumerate(waiting[1:at_most], start=2):
+        if manifest.schema is None:
+            continue
+        files, size, rows = files + len(manifest.files), size + manifest.bytes, rows + manifest.rows
+        if manifest.schema != first.schema or files > FILES or size > BYTES or rows > ROWS:
+            break
+        count = at
+    if count == 1:
+        return 1, first
+    last, parts = waiting[count - 1], waiting[:count]
+    return count, Manifest(
+        first.lower,
+        last.upper,
+        last.job,
+        first.schema,
+        tuple(file for part in parts for file in part.files),
+        sum(part.rows for part in parts),
+    )
