@@ -4,7 +4,7 @@ export PYTHON
 BIN := .venv/bin
 CODE := src tests scripts examples $(wildcard benchmarks)
 
-.PHONY: help setup postgres kafka archives demo demo-kafka test lint types unit long soak format bench docs lock clean
+.PHONY: help setup postgres kafka archives demo demo-kafka test lint types unit long oldest soak format bench docs lock clean
 help: ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
 
@@ -42,6 +42,10 @@ unit: setup postgres kafka archives ## tests and doctests, three at a time: many
 
 long: setup postgres kafka archives ## the rest: clusters of three, old versions, chaos (35 minutes at most)
 	$(BIN)/pytest -n 2 --dist loadgroup -q -m long
+	@$(MAKE) --no-print-directory oldest
+
+oldest: setup kafka ## the main job on the oldest versions that are declared, in an environment of their own
+	@$(BIN)/python scripts/oldest.py
 
 soak: kafka ## ten minutes of killed brokers and drivers; SOAK='--seed N --seconds S' sets it
 	$(BIN)/python -m tests.pipeline.kafka.soak $(SOAK)

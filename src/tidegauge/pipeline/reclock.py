@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from tidegauge.env import Env
 from tidegauge.errors.flow import ReservedColumn, UnknownColumn, UnknownName
+from tidegauge.pipeline.engine.arrowtypes import arrow_schema
 from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.inspect import opened
 from tidegauge.reclock.columns import EPOCH, epochs_of
@@ -54,7 +55,6 @@ def reclock_column(
     Raises `UnknownColumn`, `ReservedColumn` when the frame has an `_epoch`, `InvalidArgument` for columns of other
     types, `FlowNeverRan`, and `UnknownName` for a source that the flow never had.
     """
-    from pyspark.sql.pandas.types import to_arrow_type
     from pyspark.sql.types import LongType, StructField, StructType
 
     schema = df.schema
@@ -68,7 +68,8 @@ def reclock_column(
     if source not in sources:
         raise UnknownName(kind="source", name=source, known=sorted(sources))
     table = sources[source].table
-    empty: list[Any] = [pa.array([], to_arrow_type(schema[column].dataType)) for column in (partition, position)]
+    places = arrow_schema(StructType([schema[column] for column in (partition, position)]), where="the frame")
+    empty: list[Any] = [pa.array([], field.type) for field in places]
     epochs_of(table, *empty)  # refuses what the tasks would refuse
     fields = [*schema.fields, StructField(EPOCH.name, LongType())]
     return df.mapInArrow(_Reclock(table, partition, position), StructType(fields))

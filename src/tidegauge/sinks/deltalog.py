@@ -23,14 +23,14 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
 from deltalake.exceptions import DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
+from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from tidegauge.errors.sinks import (
     DeletedRows,
@@ -51,6 +51,9 @@ from tidegauge.sinks.location import inside, make_folder, synchronise, writing
 from tidegauge.sinks.protocol import OutputId, StagedFile
 from tidegauge.sinks.staging import check_span, staged_status
 from tidegauge.sinks.statistics import suited
+
+if TYPE_CHECKING:
+    from deltalake.transaction import RemoveAction  # a name that delta-rs has since 1.6.6
 
 __all__ = ["DeltaLog"]
 

@@ -11,6 +11,7 @@ n: int64
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -109,10 +110,12 @@ def arrow_schema(schema: StructType, *, where: str) -> pa.Schema:
     from pyspark.errors import PySparkTypeError
     from pyspark.sql.pandas.types import to_arrow_type
 
+    zoned = "timezone" in signature(to_arrow_type).parameters  # before Spark 4.2 there is no other than UTC
+    in_utc: dict[str, Any] = {"timezone": "UTC"} if zoned else {}
     fields = []
     for field in schema:
         try:
-            kind = to_arrow_type(field.dataType, timezone="UTC")
+            kind = to_arrow_type(field.dataType, **in_utc)
         except PySparkTypeError as error:
             kind = field.dataType.simpleString()
             raise UnsupportedType(column=field.name, where=where, type=kind) from error
