@@ -11,8 +11,9 @@ from tests.warm import Warm
 from tidegauge.testing import Endpoint
 
 HOW_TO = ROOT / "docs" / "how-to"
-ON_SPARK = [ROOT / "README.md", HOW_TO / "transform.md"]
+ON_SPARK = [HOW_TO / "transform.md"]
 LOCAL = [
+    ROOT / "README.md",
     ROOT / "docs" / "tutorial" / "first-flow.md",
     HOW_TO / "back-up-and-recover.md",
     HOW_TO / "bad-records.md",

@@ -107,7 +107,9 @@ def run(
     until: Annotated[
         str | None, typer.Option(metavar="caught-up", help="Stop when all that is upstream now is in the tables.")
     ] = None,
-    engine: Annotated[str, typer.Option(help="'spark', or 'local' for Arrow functions without Spark.")] = "spark",
+    engine: Annotated[
+        str, typer.Option(help="'spark', or 'local' for plain SQL and Arrow functions without Spark.")
+    ] = "spark",
     spark: Annotated[
         str | None, typer.Option(metavar="URL", help="A Spark master or sc:// address. [default: local\\[*]]")
     ] = None,

@@ -88,9 +88,12 @@ class NeedsSpark(TidegaugeError):
     """A step that only Spark can run, on the local engine."""
 
     code = "TG-0106"
-    what = "output {output!r} has the step {step}, which runs on Spark; the local engine has none"
-    cause = "filter, select and transform are SQL and DataFrame steps"
-    remedy = "run with the Spark engine, or write the step as map_batches"
+    what = "output {output!r} has the step {step}, which needs Spark; the local engine has none"
+    cause = (
+        "the local engine computes plain SQL alone: columns named exactly as they are, comparisons of a column with "
+        "literals, and sums, differences and products of doubles that are given a name (amount * 2 AS twice)"
+    )
+    remedy = "run with the Spark engine, or write the step plainly or as map_batches"
 
 
 class ForeignStream(TidegaugeError):

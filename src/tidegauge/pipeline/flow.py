@@ -72,13 +72,16 @@ class Stream:
         return replace(self, steps=(*self.steps, step))
 
     def filter(self, condition: str) -> Stream:
-        """Keep the rows for which a SQL expression is true. Runs on Spark."""
+        """Keep the rows for which a SQL expression is true. Runs on Spark; plain ones also without it."""
         if not isinstance(condition, str) or not condition.strip():
             raise InvalidArgument(parameter="condition", value=condition, expected="a SQL expression")
         return self._then(Filter(condition))
 
     def select(self, *expressions: str) -> Stream:
-        """Replace the columns by SQL expressions, such as `"id", "amount * 1.2 AS gross"`. Runs on Spark."""
+        """Replace the columns by SQL expressions, such as `"id", "amount * 1.2 AS gross"`.
+
+        Runs on Spark; plain ones also without it.
+        """
         if not expressions or not all(isinstance(e, str) and e.strip() for e in expressions):
             raise InvalidArgument(parameter="expressions", value=list(expressions), expected="SQL expressions")
         return self._then(Select(expressions))
@@ -208,8 +211,9 @@ class Dataflow:
     ) -> Outcome:
         """Run until interrupted, or until everything that is upstream now is in the outputs.
 
-        spark: a session to use; otherwise one is made on this machine. engine: `"local"` runs Arrow functions without
-        Spark. watch: called with the flow's board at the start, and whenever something on it may have changed.
+        spark: a session to use; otherwise one is made on this machine. engine: `"local"` runs Arrow functions and
+        plain SQL without Spark. watch: called with the flow's board at the start, and whenever something on it may
+        have changed.
 
         Raises the first definite error once the sources and outputs that it does not concern have come to rest.
         """

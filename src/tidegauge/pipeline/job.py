@@ -36,14 +36,14 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Keep the rows for which a SQL expression is true. Runs on Spark."""
+    """Keep the rows for which a SQL expression is true. Plain ones run in any task, others on Spark."""
 
     condition: str
 
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """Replace the columns by SQL expressions (`_epoch` always stays). Runs on Spark."""
+    """Replace the columns by SQL expressions (`_epoch` always stays). Plain ones run in any task."""
 
     expressions: tuple[str, ...]
 

@@ -1,7 +1,7 @@
 """The local engine: the tasks of a job in threads of this process, without Java.
 
-Invariant: it stages what the Spark engine would stage for the same job. It runs Arrow functions only, and says which
-step needs Spark.
+Invariant: it stages what the Spark engine would stage for the same job. It runs Arrow functions and plain SQL
+(`plain.py`), and says which step needs Spark.
 
 >>> engine = LocalEngine(threads=0)
 >>> engine.name, engine.parallelism
@@ -22,9 +22,10 @@ import pyarrow as pa
 
 from tidegauge.errors.engine import JobFailed
 from tidegauge.errors.flow import InvalidArgument
-from tidegauge.pipeline.engine.parts import arrow_functions, arrow_write, dealt, stream_schema
+from tidegauge.pipeline.engine.parts import dealt, stream_schema, write_of
+from tidegauge.pipeline.engine.plain import without_spark
 from tidegauge.pipeline.functions import result_schema, said, with_epoch
-from tidegauge.pipeline.job import EpochJob, JobResult, OutputPlan
+from tidegauge.pipeline.job import EpochJob, JobResult, MapBatches, OutputPlan
 from tidegauge.pipeline.report import Report, merge
 from tidegauge.pipeline.task import Read, Write, run
 
@@ -43,6 +44,7 @@ class LocalEngine:
             raise InvalidArgument(parameter="threads", value=threads, expected="a number of threads, 0 for none")
         self._threads: Final = (os.cpu_count() or 1) if threads is None else threads
         self._pools: Final[set[ThreadPoolExecutor]] = set()
+        self._plans: Final[dict[str, tuple[OutputPlan, pa.Schema, tuple[MapBatches, ...]]]] = {}
         self._lock: Final = threading.Lock()
         self._closed: Final = threading.Event()
 
@@ -57,14 +59,18 @@ class LocalEngine:
         return max(1, self._threads)
 
     def schema(self, plan: OutputPlan, source_schema: pa.Schema) -> pa.Schema:
-        """Return the columns that the plan's functions give, with `_epoch` last. Raises `NeedsSpark`."""
-        rows = result_schema(arrow_functions(plan), stream_schema(plan, source_schema), output=plan.name)
-        return with_epoch(rows)
+        """Return the columns that the plan's steps give, with `_epoch` last. Raises `NeedsSpark`."""
+        rows = stream_schema(plan, source_schema)
+        return with_epoch(result_schema(self._functions(plan, rows), rows, output=plan.name))
 
     def submit(self, job: EpochJob) -> Future[JobResult]:
         """Start the job's tasks. The future fails with `JobFailed` when the engine is closed meanwhile."""
         reads = {read.name: read for read in job.reads}
-        writes = [arrow_write(work, reads[work.plan.source]) for work in job.outputs]
+        streams = [stream_schema(work.plan, reads[work.plan.source].schema) for work in job.outputs]
+        writes = [
+            write_of(work, self._functions(work.plan, rows), rows)
+            for work, rows in zip(job.outputs, streams, strict=True)
+        ]
         names = [work.plan.name for work in job.outputs]
         done: Future[JobResult] = Future()
         done.set_running_or_notify_cancel()
@@ -112,6 +118,17 @@ class LocalEngine:
             pools = list(self._pools)
         for pool in pools:
             pool.shutdown(wait=True, cancel_futures=True)
+
+    def _functions(self, plan: OutputPlan, rows: pa.Schema) -> tuple[MapBatches, ...]:
+        """Return a plan's steps as Arrow functions, analysed once for as long as neither they nor `rows` change."""
+        with self._lock:
+            known = self._plans.get(plan.name)
+        if known is not None and known[0] == plan and known[1].equals(rows):
+            return known[2]
+        functions = without_spark(plan.steps, rows, output=plan.name)
+        with self._lock:
+            self._plans[plan.name] = (plan, rows, functions)
+        return functions
 
     def _over(self, pool: ThreadPoolExecutor) -> None:
         with self._lock:

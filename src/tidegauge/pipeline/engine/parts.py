@@ -1,4 +1,4 @@
-"""A job taken apart: the reads of each task, and the tasks' part of outputs that are Arrow functions alone.
+"""A job taken apart: the reads of each task, and the tasks' part of outputs that are staged where they are read.
 
 Invariant: every split of the job is in exactly one task.
 
@@ -10,33 +10,17 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tidegauge.errors.flow import NeedsSpark
 from tidegauge.pipeline.engine.packing import deal
 from tidegauge.pipeline.job import MapBatches, OutputPlan, OutputWork, SourceRead
 from tidegauge.pipeline.task import Read, Write
 from tidegauge.sources.protocol import BAD_RECORDS
 
-__all__ = ["arrow_functions", "arrow_write", "dealt", "stream_schema", "write_of"]
+__all__ = ["dealt", "stream_schema", "write_of"]
 
 
 def stream_schema(plan: OutputPlan, source_schema: pa.Schema) -> pa.Schema:
     """Return the columns with which an output's stream begins."""
     return BAD_RECORDS if plan.channel == "errors" else source_schema
-
-
-def arrow_functions(plan: OutputPlan) -> tuple[MapBatches, ...]:
-    """Return the steps of an output that has Arrow functions alone, or raise `NeedsSpark`."""
-    functions = []
-    for step in plan.steps:
-        if not isinstance(step, MapBatches):
-            raise NeedsSpark(output=plan.name, step=type(step).__name__.lower())
-        functions.append(step)
-    return tuple(functions)
-
-
-def arrow_write(work: OutputWork, read: SourceRead) -> Write:
-    """Return the task's part of an output of Arrow functions alone."""
-    return write_of(work, arrow_functions(work.plan), stream_schema(work.plan, read.schema))
 
 
 def write_of(work: OutputWork, functions: tuple[MapBatches, ...], rows: pa.Schema) -> Write:

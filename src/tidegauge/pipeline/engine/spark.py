@@ -38,7 +38,7 @@ from tidegauge.pipeline.engine.copied import Jobs, jobs_of
 from tidegauge.pipeline.engine.framed import framed, missing, without
 from tidegauge.pipeline.engine.guarded import guarded
 from tidegauge.pipeline.engine.hops import FEED, OUT, REPORT, pack_reads, reading, receiving, writing
-from tidegauge.pipeline.engine.parts import arrow_write, dealt, stream_schema, write_of
+from tidegauge.pipeline.engine.parts import dealt, stream_schema, write_of
 from tidegauge.pipeline.engine.pushdown import Prefilter
 from tidegauge.pipeline.engine.session import create_session, interrupt, is_connect, slots, tagged
 from tidegauge.pipeline.engine.sparkerrors import carried_error, lost, quiet, root_message, row_error
@@ -250,7 +250,7 @@ class SparkEngine:
         for work in job.outputs:
             plan, read = work.plan, reads[work.plan.source]
             if _arrow_only(plan):
-                direct.append(arrow_write(work, read))
+                direct.append(write_of(work, _functions(plan), stream_schema(plan, read.schema)))
             elif (ready := self._ready(plan, read.schema)).alone is None:
                 others.append((work, ready))
             else:
@@ -362,8 +362,8 @@ def _prefilter(branches: list[_Branch], feed: str) -> Prefilter | None:
     return Prefilter(known) if len(known) == len(kept) else None
 
 
-def _functions(plan: OutputPlan) -> list[MapBatches]:
-    return [step for step in plan.steps if isinstance(step, MapBatches)]
+def _functions(plan: OutputPlan) -> tuple[MapBatches, ...]:
+    return tuple(step for step in plan.steps if isinstance(step, MapBatches))
 
 
 def _reports(frame: DataFrame) -> list[Report]:

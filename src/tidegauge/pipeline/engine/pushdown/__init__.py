@@ -9,7 +9,7 @@ Invariant: nothing depends on how much is understood, except speed.
 """
 
 from tidegauge.pipeline.engine.pushdown.chain import Chain, chain
-from tidegauge.pipeline.engine.pushdown.parser import projected, understood
+from tidegauge.pipeline.engine.pushdown.parser import projected, understood, unknown
 from tidegauge.pipeline.engine.pushdown.prefilter import Kept, Prefilter
 
-__all__ = ["Chain", "Kept", "Prefilter", "chain", "projected", "understood"]
+__all__ = ["Chain", "Kept", "Prefilter", "chain", "projected", "understood", "unknown"]

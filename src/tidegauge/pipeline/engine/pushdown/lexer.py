@@ -33,6 +33,8 @@ _LEXICAL: Final = re.compile(
     re.VERBOSE,
 )
 _KEYWORDS: Final = frozenset({"AND", "BETWEEN", "FALSE", "IN", "IS", "LIKE", "NOT", "NULL", "OR", "TRUE"})
+_VALUES: Final = frozenset({"CURRENT_PATH"})
+"""Of all of Spark's keywords, what it takes for a value of its own even where a column has the name."""
 
 
 def lexemes(sql: str) -> list[Lexeme]:
@@ -47,6 +49,8 @@ def lexemes(sql: str) -> list[Lexeme]:
         if found is None or found.lastgroup is None:
             return [*known, ("", "", at)]
         kind, text, at = found.lastgroup, found[found.lastgroup], found.end()
+        if kind == "word" and text.upper() in _VALUES:
+            return [*known, ("", "", at)]
         if kind == "word" and text.upper() in _KEYWORDS:
             kind = text.upper()
         elif kind == "sign":

@@ -57,7 +57,7 @@ from tidegauge.pipeline.engine.pushdown.expressions import (
 )
 from tidegauge.pipeline.engine.pushdown.lexer import Lexeme, lexemes
 
-__all__ = ["projected", "understood"]
+__all__ = ["projected", "understood", "unknown"]
 
 _LONGEST: Final = 10_000
 _DEEPEST: Final = 40
@@ -126,6 +126,26 @@ def projected(expression: str, schema: pa.Schema) -> tuple[Value, str | None] | 
     except _Unknown:
         return None
     return made, name
+
+
+def unknown(sql: str, schema: pa.Schema) -> str | None:
+    """Return the column that a filter or an expression names and that is not there, if it is all that is wrong.
+
+    >>> schema = pa.schema([("amount", pa.float64())])
+    >>> unknown("amout > 900", schema), unknown("abs(amount) > 900", schema), unknown("amount AS gross", schema)
+    ('amout', None, None)
+    """
+    if _meant(sql, schema):
+        return None
+    known = {name.lower() for name in schema.names}
+    words = [text for kind, text, _ in _tokens(sql) if kind == "word" and text.lower() not in known]
+    kinds = (pa.float64(), pa.int64(), pa.string(), pa.bool_())
+    return next((word for word in words for kind in kinds if _meant(sql, schema.append(pa.field(word, kind)))), None)
+
+
+def _meant(sql: str, schema: pa.Schema) -> bool:
+    found = understood([sql], schema)
+    return projected(sql, schema) is not None or (found is not None and found[1])
 
 
 def _tokens(sql: str) -> list[Lexeme]:
