@@ -25,6 +25,7 @@ LOCAL = [
     HOW_TO / "read-back.md",
     HOW_TO / "reclock-your-own-data.md",
     HOW_TO / "run-as-batch-or-service.md",
+    HOW_TO / "run-in-a-notebook.md",
     HOW_TO / "test-a-flow.md",
     HOW_TO / "test-with-kafka.md",
     HOW_TO / "trace-a-row.md",

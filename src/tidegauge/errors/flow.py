@@ -24,6 +24,7 @@ __all__ = [
     "TableTaken",
     "UnknownColumn",
     "UnknownName",
+    "WaitsForItself",
 ]
 
 
@@ -157,3 +158,12 @@ class TableTaken(TidegaugeError):
     what = "output {output!r} would write to {path}, where output {other!r} writes already"
     cause = "two outputs were given one path; a table belongs to one output"
     remedy = "give the second one another path"
+
+
+class WaitsForItself(TidegaugeError):
+    """The thread of a run waits for the run to end."""
+
+    code = "TG-0120"
+    what = "wait() was called by the thread that runs the flow {flow!r}, which would wait for itself"
+    cause = "a function that the run calls, such as `watch`, waits for the run"
+    remedy = "call stop() there, and wait() in the thread that has started the flow"

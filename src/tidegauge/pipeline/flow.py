@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from tidegauge.pipeline.board import Board
     from tidegauge.pipeline.runner import Outcome
+    from tidegauge.pipeline.started import FlowRun
 
 __all__ = ["Dataflow", "Stream"]
 
@@ -145,6 +146,12 @@ class Dataflow:
         arrows = [f"{plan.source} -> {plan.name}" for plan in self._outputs.values()]
         return f"Dataflow({self.name!r}: {', '.join(arrows) or 'no outputs'})"
 
+    def _repr_html_(self) -> str:
+        """Return the outputs as a table, for a notebook."""
+        from tidegauge.pipeline.html import of_flow
+
+        return of_flow(self)
+
     @property
     def sources(self) -> Mapping[str, Source]:
         """The sources by name."""
@@ -227,6 +234,38 @@ class Dataflow:
             env=env or Env(),
             watch=watch,
             requests=self._requests,
+        )
+
+    def start(
+        self,
+        until: Literal["caught-up"] | None = None,
+        *,
+        spark: Any = None,
+        engine: Literal["spark", "local"] | Engine = "spark",
+        env: Env | None = None,
+        watch: Callable[[Board], None] | None = None,
+    ) -> FlowRun:
+        """Run in a thread of its own, with the arguments of `run`; return when the store and the tables are open.
+
+        The handle has `stop()`, `wait()` and `status`; as a context manager it stops the run at the end of the block,
+        and waits for it. Raises what stands in the way of opening the flow, such as another driver; what ends the run
+        later is raised by `wait()`.
+        """
+        from tidegauge.pipeline.runner import run
+        from tidegauge.pipeline.started import FlowRun
+
+        return FlowRun(
+            self,
+            lambda opened: run(
+                self,
+                until=until,
+                spark=spark,
+                engine=engine,
+                env=env or Env(),
+                watch=watch,
+                requests=self._requests,
+                opened=opened,
+            ),
         )
 
     def tick(self) -> int | None:

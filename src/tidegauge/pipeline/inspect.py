@@ -24,6 +24,7 @@ from tidegauge.errors.running import SourceUnreachable
 from tidegauge.pipeline.belonging import check
 from tidegauge.pipeline.board import OutputState, SourceState
 from tidegauge.pipeline.flow import Dataflow
+from tidegauge.pipeline.html import of_epoch, of_epochs, of_status
 from tidegauge.reclock.slices import begins, held
 from tidegauge.remap.binding import Bound, Detail, Slice
 from tidegauge.remap.checked import checked_probe
@@ -34,6 +35,7 @@ from tidegauge.sources.protocol import Acknowledged, Source, from_time_of
 
 __all__ = [
     "EpochReport",
+    "Epochs",
     "FlowReport",
     "OutputReport",
     "SliceReport",
@@ -112,6 +114,9 @@ class FlowReport:
         """The required sources that cannot say how far they are: until they do, nothing is bound."""
         return tuple(s.name for s in self.sources if s.required and s.state in ("stalled", "failed"))
 
+    def _repr_html_(self) -> str:
+        return of_status(self)
+
 
 @dataclass(frozen=True, slots=True)
 class SliceReport:
@@ -138,6 +143,16 @@ class EpochReport:
     slices: tuple[SliceReport, ...]
     rows: Mapping[str, int]
     gaps: tuple[Gap, ...] = ()
+
+    def _repr_html_(self) -> str:
+        return of_epoch(self)
+
+
+class Epochs(list[tuple[EpochRecord, Mapping[str, int]]]):
+    """Epochs in order, each with how many positions of each source it binds. A notebook shows them as a table."""
+
+    def _repr_html_(self) -> str:
+        return of_epochs(self)
 
 
 @contextmanager
@@ -275,9 +290,7 @@ def _output(flow: Dataflow, name: str, loaded: Loaded, store: Store) -> OutputRe
     )
 
 
-def epochs(
-    flow: Dataflow, *, first: int | None = None, last: int | None = None, limit: int | None = None
-) -> list[tuple[EpochRecord, Mapping[str, int]]]:
+def epochs(flow: Dataflow, *, first: int | None = None, last: int | None = None, limit: int | None = None) -> Epochs:
     """Return epochs in order, each with how many positions of each source it binds. Raises `FlowNeverRan`.
 
     The epochs that were compacted away are left out; the first one left has all that they had.
@@ -287,12 +300,12 @@ def epochs(
         first = max(loaded.flow.since, first or 0)
         records = store.epochs(flow.name, first=first, last=last, limit=limit)
     if not records:
-        return []
+        return Epochs()
     sizes: dict[int, dict[str, int]] = {record.epoch: {} for record in records}
     for name, source in loaded.sources.items():
         for piece in source.slices(records[0].epoch, records[-1].epoch + 1):
             sizes[piece.epoch][name] = sizes[piece.epoch].get(name, 0) + piece.size
-    return [(record, sizes[record.epoch]) for record in records]
+    return Epochs((record, sizes[record.epoch]) for record in records)
 
 
 def explain(flow: Dataflow, epoch: int) -> EpochReport:

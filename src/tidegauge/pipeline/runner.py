@@ -361,8 +361,9 @@ def run(
     env: Env,
     watch: Callable[[Board], None] | None,
     requests: Requests,
+    opened: Callable[[Runner], None] | None = None,
 ) -> Outcome:
-    """Run a flow in this thread; see `Dataflow.run`."""
+    """Run a flow in this thread; see `Dataflow.run`. opened: called once the store and the tables are open."""
     if until not in (None, "caught-up"):
         raise InvalidArgument(parameter="until", value=until, expected="'caught-up' or None")
     chosen, ours = _engine(engine, spark)
@@ -376,6 +377,8 @@ def run(
             flow, chosen, env=env, spawn=pool.submit, watch=watch, batch=until is not None, requests=requests
         )
         resources.callback(runner.close)
+        if opened is not None:
+            opened(runner)
         if watch is not None:
             watch(runner.board)
         with _interruptible(runner):
