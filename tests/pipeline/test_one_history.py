@@ -33,7 +33,8 @@ def test_a_store_from_a_backup_is_refused_with_both_uppers_before_anything_is_bo
     [output] = tg.status(shop.flow()).outputs
     assert isinstance(output.error, StoreBehindTable)
     assert (output.state, output.lag > 0) == ("failed", True)
-    shop.put_back(backup)
+    with pytest.raises(StoreBehindTable):  # what it calls epoch 1 may be anything
+        tg.read_arrow(shop.flow(), "orders", as_of=1)
 
 
 def test_a_store_that_was_put_back_by_hand_is_refused(shop: Shop) -> None:

@@ -24,6 +24,7 @@ from tidegauge.errors.base import brief
 from tidegauge.errors.command import NotPublished, OutputHasFailed, OutputIsBehind, RowsUnreadable
 from tidegauge.errors.flow import InvalidArgument, NeedsSpark, UnknownName
 from tidegauge.errors.store import EpochBelowSince
+from tidegauge.pipeline.belonging import check
 from tidegauge.pipeline.engine import LocalEngine
 from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.functions import with_epoch
@@ -128,9 +129,10 @@ def view_of(flow: Dataflow, output: str, as_of: AsOf) -> View:
     with opened(flow, Env()) as store:
         loaded = store.load(flow.name)
         named = _epoch(store, flow.name, loaded.flow.published, as_of)
-    if output not in loaded.outputs or source not in loaded.sources:  # planned: it has not run yet
-        raise NotPublished(as_of=f"a row of {output}", published=loaded.flow.published)
-    table = table_of(flow, output, loaded.flow.incarnation)
+        if output not in loaded.outputs or source not in loaded.sources:  # planned: it has not run yet
+            raise NotPublished(as_of=f"a row of {output}", published=loaded.flow.published)
+        table = table_of(flow, output, loaded.flow.incarnation)
+        check(store, flow.name, output, table)
     held = holds(loaded, source, table.upper)
     epoch = min(loaded.flow.published, held) - 1 if named is None else named
     _check_held(loaded, output, source, table.upper, epoch)
@@ -144,7 +146,7 @@ def read_arrow(flow: Dataflow, output: str, *, as_of: AsOf = None) -> pa.Table:
     """Return an output as an Arrow table, as of an epoch or a time. Needs no Spark.
 
     Raises `NotPublished`, `EpochBelowSince`, `OutputHasFailed`, `OutputIsBehind`, `UnknownName`, `FlowNeverRan`,
-    and `RowsUnreadable` when a data file is missing or damaged.
+    `StoreBehindTable` and `HistoriesDiffer`, and `RowsUnreadable` when a data file is missing or damaged.
     """
     view = view_of(flow, output, as_of)
     if not view.uris:

@@ -21,9 +21,9 @@ LIMIT: Final = 64 * 1024
 """Characters of links that a commit carries itself; more of them go into a file beside it."""
 
 
-def in_line(history: History) -> bool:
+def in_line(history: History, *, limit: int = LIMIT) -> bool:
     """Whether a commit carries the links of a history itself."""
-    return len(history.encode()) <= LIMIT
+    return len(history.encode()) <= limit
 
 
 def expect(table: Table, output: OutputId, history: History) -> None:

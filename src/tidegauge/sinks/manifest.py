@@ -19,7 +19,6 @@ from typing import Any, Final
 import pyarrow as pa
 
 from tidegauge.errors.sinks import DamagedManifest
-from tidegauge.remap.history import Link
 from tidegauge.sinks.protocol import OutputId, StagedFile
 
 __all__ = ["LINKS", "MANIFEST", "Manifest", "folder_name"]
@@ -39,7 +38,8 @@ def folder_name(lower: int) -> str:
 class Manifest:
     """One commit: the epochs `[lower, upper)`. `schema` is the table's, and is in its first manifest alone.
 
-    digest: of the history up to `upper`, "" where it was not known. links: of the epochs, those that are in here.
+    digest: of the history up to `upper`, "" where it was not known. links: of the epochs, those that are in here, as
+    JSON data: they are looked at only to recover a lost store.
     """
 
     output: OutputId
@@ -49,7 +49,7 @@ class Manifest:
     files: tuple[StagedFile, ...]
     schema: pa.Schema | None
     digest: str = ""
-    links: tuple[Link, ...] = ()
+    links: tuple[Any, ...] = ()
 
     def encode(self) -> bytes:
         """Return the manifest as JSON. The schema is there twice: for people, and as an Arrow IPC message."""
@@ -67,7 +67,7 @@ class Manifest:
         if self.digest:
             data["digest"] = self.digest
         if self.links:
-            data["links"] = [link.encode() for link in self.links]
+            data["links"] = list(self.links)
         if self.schema is not None:
             data["columns"] = [{"name": field.name, "type": str(field.type)} for field in self.schema]
             data["arrow_schema"] = base64.b64encode(self.schema.serialize().to_pybytes()).decode("ascii")
@@ -89,7 +89,7 @@ class Manifest:
                 files=tuple(StagedFile.decode(file) for file in data["files"]),
                 schema=None if encoded is None else pa.ipc.read_schema(pa.py_buffer(base64.b64decode(encoded))),
                 digest=str(data.get("digest", "")),
-                links=tuple(Link.decode(link) for link in data.get("links", [])),
+                links=tuple(data.get("links", [])),
             )
             found._check()
         except (ValueError, KeyError, TypeError, AttributeError, pa.ArrowException, OSError) as error:

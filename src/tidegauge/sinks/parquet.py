@@ -160,7 +160,7 @@ class ParquetChain:
         target = Path(self._folder, folder_name(lower))
         committed = tuple(replace(f, path=f"{target.name}/{f.path.rpartition('/')[2]}") for f in files)
         first = columns if self._schema is None else None
-        links = history.links if in_line(history) else ()
+        links = tuple(link.encode() for link in history.links) if in_line(history) else ()
         manifest = Manifest(self._output, lower, upper, write, committed, first, history.digest, links)
         apart = "" if links else history.encode()
         with writing(self._folder), self._gathered(files, manifest, apart) as gathered:
@@ -213,13 +213,13 @@ class ParquetChain:
         found = list[Link]()
         for lower in self._lowers:
             folder = Path(self._folder, folder_name(lower))
-            found += manifest.links if (manifest := self._read(lower)) is not None else ()
-            with suppress(FileNotFoundError):
-                try:
+            try:
+                if (manifest := self._read(lower)) is not None:
+                    found += map(Link.decode, manifest.links)
+                with suppress(FileNotFoundError):
                     found += History.decode((folder / LINKS).read_text(encoding="utf-8"))
-                except ValueError as error:
-                    path = str(folder / LINKS)
-                    raise DamagedHistory(table=self._folder, path=path, detail=str(error)) from error
+            except ValueError as error:
+                raise DamagedHistory(table=self._folder, path=str(folder), detail=str(error)) from error
         return found
 
     # -- the chain

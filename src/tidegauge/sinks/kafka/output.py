@@ -37,6 +37,7 @@ import pyarrow.compute
 
 from tidegauge.env import Env
 from tidegauge.errors.flow import InvalidArgument
+from tidegauge.errors.history import DamagedHistory
 from tidegauge.errors.kafkasink import (
     OutputIsNoTable,
     OutputTopicRecreated,
@@ -197,8 +198,12 @@ class TopicOutput:
         return None
 
     def links(self) -> list[Link]:
-        """Return the links of the last progress record."""
-        return list(self._progress.links)
+        """Return the links of the last progress record. Raises `DamagedHistory`."""
+        try:
+            return list(map(Link.decode, self._progress.links))
+        except ValueError as error:
+            topic = self._layout.topic
+            raise DamagedHistory(table=topic, path=self._progress_topic, detail=str(error)) from error
 
     # -- who may write, and what is there
 

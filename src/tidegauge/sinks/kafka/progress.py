@@ -7,7 +7,7 @@ A commit writes its messages and one such record in one transaction, so the last
 output's upper: the topic holds the epochs before `upper`, and nothing of later ones.
 
 The record also has the digest of the flow's history up to there. As the topic keeps the last record alone, that one
-says where every source stands (`remap.history.fold`), as long as this takes no more than `keeping.LIMIT` characters;
+says where every source stands (`remap.history.fold`), as long as this takes no more than `LONGEST` characters;
 otherwise it has the links of its own commit.
 
 Invariant: of one life of an output (an incarnation of its store, an incarnation of its topic) the uppers in the topic
@@ -35,10 +35,13 @@ from tidegauge.remap.history import History, Link, fold
 from tidegauge.sinks.keeping import in_line
 from tidegauge.sinks.protocol import OutputId
 
-__all__ = ["LEAST", "Progress", "Record", "key_of", "resumed", "starts", "step"]
+__all__ = ["LEAST", "LONGEST", "Progress", "Record", "key_of", "resumed", "starts", "step"]
 
 LEAST: Final = 20_000
 """The shortest end of a progress topic that is worth a look of its own, in offsets."""
+
+LONGEST: Final = 16 * 1024
+"""Characters of links in a record. Who looks for the last record of an output may have to read over many."""
 
 _VERSION: Final = 1
 _PLAIN: Final = ("flow", "output", "incarnation", "topic_id", "upper", "write", "messages", "size")
@@ -54,7 +57,8 @@ class Progress:
     """What a topic holds of an output: the epochs before `upper`, by the attempt `write`.
 
     messages, size: how many there are in all, and their bytes before compression. digest, links: of the flow's
-    history; "" and none in a record of a version without it.
+    history; "" and none in a record of a version without it. Links are JSON data, of which that of the last record
+    alone is looked at.
     """
 
     flow: str
@@ -66,20 +70,23 @@ class Progress:
     messages: int = 0
     size: int = 0
     digest: str = ""
-    links: tuple[Link, ...] = ()
+    links: tuple[Any, ...] = ()
 
     def encode(self) -> bytes:
         """Return the record's value."""
         data: dict[str, Any] = {"version": _VERSION, **{name: getattr(self, name) for name in _PLAIN}}
         if self.digest:
-            data |= {"digest": self.digest, "links": [link.encode() for link in self.links]}
+            data |= {"digest": self.digest, "links": list(self.links)}
         return json.dumps(data).encode()
 
     def after(self, upper: int, history: History, *, write: str, messages: int, size: int) -> Progress:
         """Return what the topic holds after a commit up to `upper`, of so many messages, with this history."""
-        whole = fold((*self.links, *history.links))
+        try:
+            whole = fold((*map(Link.decode, self.links), *history.links))
+        except ValueError:  # changed by hand: it is needed only to recover a lost store
+            whole = None
         known = History(() if whole is None else (whole,))
-        links = next((found.links for found in (known, history) if found.links and in_line(found)), ())
+        links = next((found.links for found in (known, history) if in_line(found, limit=LONGEST) and found.links), ())
         return replace(
             self,
             upper=upper,
@@ -87,7 +94,7 @@ class Progress:
             messages=self.messages + messages,
             size=self.size + size,
             digest=history.digest,
-            links=links,
+            links=tuple(link.encode() for link in links),
         )
 
     @staticmethod
@@ -104,7 +111,7 @@ class Progress:
                 raise ValueError("a name in it is no text")
             if not all(type(number) is int and number >= 0 for number in numbers):
                 raise ValueError("a count in it is no number from 0")
-            digest, links = str(data.get("digest", "")), tuple(map(Link.decode, data.get("links", [])))
+            digest, links = str(data.get("digest", "")), tuple(data.get("links", []))
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             detail = f"{type(error).__name__}: {error}"
             raise DamagedProgress(topic=topic, offset=offset, detail=detail) from error
