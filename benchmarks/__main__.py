@@ -28,6 +28,7 @@ BENCHMARKS: Final = (
     "reclocking",
     "resume",
     "skipping",
+    "commits",
     "epoch",
     "throughput",
     "memory",

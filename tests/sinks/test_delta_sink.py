@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
+import os
 import struct
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +24,6 @@ from tidegauge.errors import TidegaugeError
 from tidegauge.errors.sinks import (
     DeletedRows,
     ForeignTable,
-    TableUnavailable,
     TableUpperMismatch,
     UnsupportedTable,
 )
@@ -106,57 +108,126 @@ def test_a_commit_of_others_between_comparison_and_append_is_followed(
 ) -> None:
     table = delta.open()
     delta.commit(table, 0, 1)
-    real, calls = DeltaTable.create_write_transaction, []
+    real, calls = os.link, []
 
-    def interrupted(self: DeltaTable, *args: Any, **kwargs: Any) -> None:
+    def interrupted(*args: Any) -> None:
         calls.append(1)
         if len(calls) <= 3:
-            monkeypatch.setattr(DeltaTable, "create_write_transaction", real)
             others_commit(delta.path, len(calls))
-            monkeypatch.setattr(DeltaTable, "create_write_transaction", interrupted)
-        real(self, *args, **kwargs)
+        real(*args)
 
-    monkeypatch.setattr(DeltaTable, "create_write_transaction", interrupted)
+    monkeypatch.setattr(os, "link", interrupted)
     delta.commit(table, 1, 2)
     assert len(calls) == 4
     assert delta.rows() == [("ada", 0), ("ada", 1)]
 
 
-def test_an_error_after_the_entry_was_written_is_a_commit(delta: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from deltalake.exceptions import DeltaError
-
+def test_what_others_change_between_comparison_and_append_is_seen(
+    delta: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table = delta.open()
     delta.commit(table, 0, 1)
-    real = DeltaTable.create_write_transaction
+    real = os.link
 
-    def fails_late(self: DeltaTable, *args: Any, **kwargs: Any) -> None:
-        real(self, *args, **kwargs)
-        raise DeltaError("the snapshot could not be built")
+    def interrupted(*args: Any) -> None:
+        monkeypatch.setattr(os, "link", real)
+        DeltaTable(delta.path).alter.add_constraint({"positive": "amount > 0"})
+        real(*args)
 
-    monkeypatch.setattr(DeltaTable, "create_write_transaction", fails_late)
+    monkeypatch.setattr(os, "link", interrupted)
+    with pytest.raises(UnsupportedTable, match="positive"):
+        delta.commit(table, 1, 2)
+    assert delta.rows() == [("ada", 0)]
+
+
+def test_an_error_after_the_entry_was_written_is_a_commit(delta: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = delta.open()
+    delta.commit(table, 0, 1)
+    real = os.link
+
+    def fails_late(*args: Any) -> None:
+        real(*args)
+        raise OSError(errno.EIO, "the answer was lost")
+
+    monkeypatch.setattr(os, "link", fails_late)
     delta.commit(table, 1, 2)
     assert table.upper == 2
     assert delta.rows() == [("ada", 0), ("ada", 1)]
 
 
-def test_an_error_before_the_entry_was_written_is_transient_and_changes_nothing(
+def test_a_name_that_is_taken_by_our_own_entry_is_a_commit(delta: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network file system may repeat a request whose answer it has lost, and finds what it has done itself."""
+    table = delta.open()
+    delta.commit(table, 0, 1)
+    real = os.link
+
+    def repeated(*args: Any) -> None:
+        real(*args)
+        real(*args)
+
+    monkeypatch.setattr(os, "link", repeated)
+    delta.commit(table, 1, 2)
+    assert delta.rows() == [("ada", 0), ("ada", 1)]
+
+
+def test_an_error_before_the_entry_was_written_goes_through_and_changes_nothing(
     delta: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from deltalake.exceptions import DeltaError
-
     table = delta.open()
     delta.commit(table, 0, 1)
 
-    def fails(self: DeltaTable, *args: Any, **kwargs: Any) -> None:
-        raise DeltaError("no space left")
+    def fails(*_args: Any) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
 
     with monkeypatch.context() as patch:
-        patch.setattr(DeltaTable, "create_write_transaction", fails)
-        with pytest.raises(TableUnavailable, match="no space left"):
+        patch.setattr(os, "link", fails)
+        with pytest.raises(OSError, match="no space left"):
             delta.commit(table, 1, 2)
     assert table.upper == 1
+    assert not list(Path(delta.path, "_delta_log").glob("*.tmp"))
     delta.commit(table, 1, 2)
     assert delta.rows() == [("ada", 0), ("ada", 1)]
+
+
+def test_a_commit_reads_nothing_of_the_files_that_are_there(delta: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It costs the same in a table of any age: only the entries since our last one are looked at."""
+    table = delta.open()
+    delta.commit(table, 0, 1)
+    delta.commit(table, 1, 2)
+    monkeypatch.setattr("tidegauge.sinks.deltalog.DeltaTable", None)
+    monkeypatch.setattr(os, "listdir", None)
+    for epoch in range(2, 20):
+        delta.commit(table, epoch, epoch + 1)
+    monkeypatch.undo()
+    assert delta.open().upper == 20
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"minReaderVersion": 1, "minWriterVersion": 8},
+        {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": [], "writerFeatures": ["rowTracking"]},
+        {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["x"], "writerFeatures": ["x"]},
+    ],
+)
+def test_a_protocol_that_is_not_known_is_refused(delta: Any, change: dict[str, Any]) -> None:
+    table = delta.open()
+    delta.commit(table, 0, 1)
+    Path(delta.path, "_delta_log", f"{1:020d}.json").write_text(json.dumps({"protocol": change}) + "\n")
+    for opened in (table, delta.open()):
+        with pytest.raises(UnsupportedTable):
+            delta.commit(opened, 1, 2)
+    assert delta.open().upper == 1
+
+
+def test_a_table_that_others_have_partitioned_is_refused(delta: Any) -> None:
+    """The files of a commit have no partition values, and so would be rows of no partition."""
+    table = delta.open()
+    delta.commit(table, 0, 2)
+    rows = DeltaTable(delta.path).to_pyarrow_table()
+    write_deltalake(delta.path, rows, mode="overwrite", partition_by=["user"], schema_mode="overwrite")
+    with pytest.raises(UnsupportedTable, match="partitions by user"):
+        delta.commit(table, 2, 3)
 
 
 def test_after_optimize_the_files_are_still_known_by_their_epochs(delta: Any) -> None:
@@ -385,6 +456,7 @@ def test_a_task_that_only_stages_does_not_load_delta_rs(tmp_path: Path) -> None:
     """It is loaded in each worker of Spark, where memory counts."""
     stages = f"""
 import sys
+import threading
 import pyarrow as pa
 import tidegauge as tg
 rows = pa.record_batch({{"id": [1], "_epoch": [0]}})
@@ -394,3 +466,26 @@ stager.write(rows)
 sys.exit("deltalake" in sys.modules or file.rows != 1)
 """
     assert subprocess.run([sys.executable, "-c", stages], check=False).returncode == 0
+
+
+def test_another_writer_at_the_same_time_takes_versions_between_ours_and_nobody_loses_one(delta: Any) -> None:
+    """delta-rs commits as fast as it can, from another thread; it puts its entries as we do."""
+    table = delta.open()
+    delta.commit(table, 0, 1)
+    done, theirs = threading.Event(), list[int]()
+
+    def commit() -> None:
+        while not done.is_set() and len(theirs) < 200:
+            others_commit(delta.path, len(theirs))
+            theirs.append(len(theirs))
+
+    other = threading.Thread(target=commit)
+    other.start()
+    for epoch in range(1, 31):
+        delta.commit(table, epoch, epoch + 1)
+    done.set()
+    other.join()
+    seen = DeltaTable(delta.path)
+    assert seen.version() == 30 + len(theirs)
+    assert seen.transaction_version("somebody else") == len(theirs) - 1
+    assert delta.rows() == [("ada", epoch) for epoch in range(31)]

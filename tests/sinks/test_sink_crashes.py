@@ -50,7 +50,7 @@ if instant == "staged":
 before = instant.startswith("before")
 if kind == "delta":
     around(deltalog, "create_table_with_add_actions", before)
-    around(deltalog.DeltaTable, "create_write_transaction", before)
+    around(os, "link", before)
 elif instant == "gathering":
     around(pathlib.Path, "rename", False)
 else:

@@ -8,22 +8,26 @@ are ours, the first two at the last epoch in the table (upper - 1):
 - `flow:output@incarnation` says with which store. When the first is there and the second does not equal it, the
   epochs in the table are those of another timeline, and going on would skip or repeat: the table is refused.
 
-Invariant (compare-and-append): a commit is made from a snapshot whose transaction was read and equals `lower - 1`,
-and it may only become the very next version of that snapshot. If anybody committed in between, the version is taken,
-the commit fails whole, and the comparison is made again with a new snapshot. delta-rs must therefore not retry by
-itself: a writer that opened the table after the other's commit would not conflict.
+Invariant (compare-and-append): a commit is made of a head whose transaction was read and equals `lower - 1`, and it
+may only become the very next version of that head. If anybody committed in between, the version is taken, the commit
+fails whole, and the comparison is made again with the head after theirs. So what others change (columns, protocol,
+properties) is seen before each commit, and what this one cannot honour is refused.
+
+The first commit and checkpoints are delta-rs's. It replays all files of a table at each commit, so other entries are
+written here (`deltahead`, `deltaentry`).
 
 Transactions are written without a time, so that they never expire.
 """
 
 from __future__ import annotations
 
-import json
 import logging
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute
@@ -45,6 +49,8 @@ from tidegauge.errors.sinks import (
 from tidegauge.remap.history import NO_HISTORY, History, Link
 from tidegauge.sinks.columns import EPOCH, differences, rows_schema, stored
 from tidegauge.sinks.deltachain import carried, digest_id, kept_links, move_links, number, text_of
+from tidegauge.sinks.deltaentry import appending, put, was_written_by
+from tidegauge.sinks.deltahead import Head, entry, followed, newest, unsupported
 from tidegauge.sinks.deltahistory import version_of
 from tidegauge.sinks.keeping import expect
 from tidegauge.sinks.location import inside, make_folder, synchronise, writing
@@ -52,17 +58,14 @@ from tidegauge.sinks.protocol import OutputId, StagedFile
 from tidegauge.sinks.staging import check_span, staged_status
 from tidegauge.sinks.statistics import suited
 
-if TYPE_CHECKING:
-    from deltalake.transaction import RemoveAction  # a name that delta-rs has since 1.6.6
-
 __all__ = ["DeltaLog"]
 
 _ATTEMPTS: Final = 50
 _CHECKPOINT_EVERY: Final = 100
-_RENEW_EVERY: Final = 20
-"""Each incremental update leaves one more fragment in the snapshot; after a thousand, a commit takes 100 ms."""
+_CHECKPOINT_EVERY_OF_MANY: Final = 1_000
+_MANY: Final = 10_000
+"""A checkpoint has every file of the table: the more there are, the more commits one must serve."""
 _NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
-"""With its hooks, delta-rs replays all files of the table after each commit: we count the checkpoints ourselves."""
 
 pc: Final[Any] = pyarrow.compute
 _Stamp: TypeAlias = tuple[int, int]
@@ -75,10 +78,11 @@ class DeltaLog:
     def __init__(self, folder: str, output: OutputId) -> None:
         self._folder: Final = folder
         self._output: Final = output
-        self._table: DeltaTable | None = None
+        self._log: Final = Path(folder, "_delta_log")
+        self._head: Head | None = None
         self._stamp: _Stamp | None = None
-        self._updates = 0
         self._refresh()
+        self._counted = 0 if self._head is None else self._head.version
         self._upper = self._read_upper()
         self._digest = self._read_digest()
 
@@ -96,7 +100,7 @@ class DeltaLog:
     def schema(self) -> pa.Schema | None:
         """The columns of the table as it is now, None before it is there."""
         self._refresh()
-        return None if self._table is None else _columns(self._table)
+        return None if self._head is None else _columns(self._head.schema)
 
     def commit(
         self,
@@ -118,15 +122,21 @@ class DeltaLog:
         columns = rows_schema(schema)
         with writing(self._folder):
             said = carried(self._folder, history, lower=lower, upper=upper, write=write)
-        properties = self._properties(lower, upper, write, said)
+        marks = {str(self._output): upper - 1, self._life: upper - 1}
+        if said:
+            marks[digest_id(self._output)] = number(said["digest"])
+        mine = {
+            "flow": self._output.flow,
+            "output": self._output.output,
+            "lower": lower,
+            "upper": upper,
+            "write": write,
+        }
         for _ in range(_ATTEMPTS):
             self._refresh()
             self._expect(lower)
             expect(self, self._output, history)
-            if self._table is not None:
-                self._check_columns(self._table, columns)
-            actions = [self._add(file, columns) for file in files]
-            if self._attempt(columns, actions, properties, write):
+            if self._attempt(columns, files, marks, {**mine, **said}, write):
                 self._upper = upper
                 self._digest = text_of(number(history.digest)) if history.digest else None
                 self._keep_log_short()
@@ -152,13 +162,13 @@ class DeltaLog:
         A file that others have rewritten (OPTIMIZE) may hold several commits; its epochs are still known from
         the log's statistics, or from the file's own.
         """
-        self._refresh()
-        if self._table is None or self._table.transaction_version(str(self._output)) is None:
-            return []
         with self._failures():
-            if _has_deletion_vectors(self._table):
+            table = self._opened()
+            if table is None or table.transaction_version(str(self._output)) is None:
+                return []
+            if _has_deletion_vectors(table):
                 raise DeletedRows(table=self._folder)
-            found = [self._file(row) for row in _actions(self._table).to_pylist()]
+            found = [self._file(row) for row in _actions(table).to_pylist()]
         return sorted(found, key=lambda file: (file.first_epoch, file.last_epoch, file.path))
 
     def uris(self, files: Sequence[StagedFile]) -> list[str]:
@@ -168,11 +178,10 @@ class DeltaLog:
     def version_of(self, epoch: int) -> str | None:
         """Return the number of the version that brought the epoch, None when the log no longer has its entry."""
         self._refresh()
-        if self._table is None or not 0 <= epoch < self._read_upper():
+        if self._head is None or not 0 <= epoch < self._read_upper():
             return None
         try:
-            log, newest = Path(self._folder, "_delta_log"), self._table.version()
-            found = version_of(log, self._output, self._life, epoch, newest=newest)
+            found = version_of(self._log, self._output, self._life, epoch, newest=self._head.version)
         except OSError as error:
             raise TableUnavailable(table=self._folder, detail=str(error)) from error
         return None if found is None else str(found)
@@ -187,19 +196,14 @@ class DeltaLog:
     # -- the comparison
 
     def _refresh(self) -> None:
-        """Bring the snapshot up to now.
+        """Bring the head up to now.
 
-        An incremental update does not notice that the table was removed, or made anew, under the same path; the
-        log entry at which the snapshot stands tells: as long as it is the same file, the snapshot is its past.
+        Following the log does not notice that the table was removed, or made anew, under the same path; the entry at
+        which the head stands tells: as long as it is the same file, the head is its past.
         """
         with self._failures():
-            known = self._stamp is not None and self._entry_stamp() == self._stamp
-            if self._table is not None and known and self._updates < _RENEW_EVERY:
-                self._table.update_incremental()
-                self._updates += 1
-            else:
-                self._updates = 0
-                self._table = self._opened()
+            known = self._head is not None and self._stamp is not None and self._entry_stamp() == self._stamp
+            self._head = followed(self._log, self._head) if known and self._head else newest(self._log)
         self._stamp = self._entry_stamp()
 
     def _opened(self) -> DeltaTable | None:
@@ -210,21 +214,21 @@ class DeltaLog:
             return None
 
     def _read_upper(self) -> int:
-        """Return the upper that the snapshot says, having checked that the table is ours."""
-        if self._table is None:
+        """Return the upper that the head says, having checked that the table is ours."""
+        if self._head is None:
             return 0
-        last = self._table.transaction_version(str(self._output))
+        last = self._head.transactions.get(str(self._output))
         if last is None:
-            self._check_adoptable(self._table)
+            self._check_adoptable(self._head)
             return 0
-        if self._table.transaction_version(self._life) != last:
+        if self._head.transactions.get(self._life) != last:
             raise TableOfAnotherIncarnation(
                 table=self._folder, output=str(self._output), incarnation=self._output.incarnation
             )
-        return int(last) + 1
+        return last + 1
 
     def _read_digest(self) -> str | None:
-        version = None if self._table is None else self._table.transaction_version(digest_id(self._output))
+        version = None if self._head is None else self._head.transactions.get(digest_id(self._output))
         return None if version is None else text_of(version)
 
     def _expect(self, lower: int) -> None:
@@ -232,109 +236,115 @@ class DeltaLog:
         if self._upper != lower:
             raise TableUpperMismatch(table=self._folder, output=str(self._output), expected=lower, actual=self._upper)
 
-    def _check_adoptable(self, table: DeltaTable) -> None:
+    def _check_adoptable(self, head: Head) -> None:
         """A table without our transaction may have been made for us, empty; one that holds data is not ours."""
-        names = [field.name for field in table.schema().fields]
+        names = _columns(head.schema).names
         if EPOCH not in names:
             detail = f"it has no column {EPOCH}; its columns are {', '.join(names)}"
-        elif table.metadata().partition_columns:
-            detail = f"it is partitioned by {', '.join(table.metadata().partition_columns)}"
-        elif _actions(table).num_rows:
+        elif head.partitioned:
+            detail = f"it is partitioned by {', '.join(head.partitioned)}"
+        elif self._holds_data():
             detail = "it holds data, and its log has no transaction of this output"
         else:
             return
         raise ForeignTable(table=self._folder, output=str(self._output), detail=detail)
 
-    def _check_columns(self, table: DeltaTable, columns: pa.Schema) -> None:
-        config = table.metadata().configuration
-        if config.get("delta.columnMapping.mode", "none") != "none":
-            raise UnsupportedTable(table=self._folder, feature="column mapping")
-        constraint = next((key for key in config if key.startswith("delta.constraints.")), None)
-        if constraint is not None:
-            raise UnsupportedTable(table=self._folder, feature=f"the constraint {constraint.rpartition('.')[2]}")
-        detail = differences(_columns(table), columns)
+    def _holds_data(self) -> bool:
+        with self._failures():
+            table = self._opened()
+            return table is not None and bool(_actions(table).num_rows)
+
+    def _check_columns(self, head: Head, columns: pa.Schema) -> None:
+        feature = unsupported(head)
+        if feature is not None:
+            raise UnsupportedTable(table=self._folder, feature=feature)
+        detail = differences(_columns(head.schema), columns)
         if detail:
             raise TableSchemaChanged(table=self._folder, output=str(self._output), detail=detail)
 
     # -- the append
 
     def _attempt(
-        self, columns: pa.Schema, actions: Sequence[AddAction], properties: CommitProperties, write: str
+        self,
+        columns: pa.Schema,
+        files: Sequence[StagedFile],
+        marks: Mapping[str, int],
+        said: Mapping[str, Any],
+        write: str,
     ) -> bool:
-        """Commit as the snapshot's next version; return False when somebody else has taken that version."""
-        version = 0 if self._table is None else self._table.version() + 1
-        entry = self._entry(version)
-        adding: list[AddAction | RemoveAction] = list(actions)
+        """Commit as the next version of the head; return False when somebody else has taken that version.
+
+        An error is a question: whether it came before or after the entry was there, the entry knows.
+        """
+        changed = [staged_status(self._folder, file).st_mtime_ns // 1_000_000 for file in files]
+        if self._head is not None:
+            self._check_columns(self._head, columns)
+        configuration = {} if self._head is None else self._head.configuration
+        adding = [
+            (file, at, suited(file.statistics, columns, configuration))
+            for file, at in zip(files, changed, strict=True)
+        ]
+        version = 0 if self._head is None else self._head.version + 1
         try:
             with writing(self._folder):
-                if self._table is None:
-                    make_folder(Path(self._folder))
-                    create_table_with_add_actions(
-                        self._folder,
-                        Schema.from_arrow(columns),
-                        list(actions),
-                        mode="error",
-                        commit_properties=properties,
-                        post_commithook_properties=_NO_HOOKS,
-                    )
+                if self._head is None:
+                    self._create(columns, adding, marks, said)
                 else:
-                    self._table.create_write_transaction(
-                        adding,
-                        mode="append",
-                        schema=columns,
-                        commit_properties=properties,
-                        post_commithook_properties=_NO_HOOKS,
+                    now = time.time_ns() // 1_000_000
+                    text = appending(adding, marks, said, milliseconds=now)
+                    return put(self._log, version, text, mark=write) or was_written_by(
+                        entry(self._log, version), write
                     )
         except (DeltaError, OSError) as error:
-            # Whether it failed before or after the entry was there, the entry knows.
-            if not _was_written_by(entry, write):
-                if entry.exists():
+            if not was_written_by(entry(self._log, version), write):
+                if entry(self._log, version).exists():
                     return False
                 if isinstance(error, OSError):
                     raise
                 raise TableUnavailable(table=self._folder, detail=str(error)) from error
         with writing(self._folder):  # delta-rs leaves this to the operating system
-            synchronise(entry)
-            synchronise(entry.parent)
+            synchronise(entry(self._log, version))
+            synchronise(self._log)
             synchronise(self._folder)
         return True
 
-    def _add(self, file: StagedFile, columns: pa.Schema) -> AddAction:
-        changed = staged_status(self._folder, file).st_mtime_ns // 1_000_000
-        configuration = {} if self._table is None else self._table.metadata().configuration
-        stats = suited(file.statistics, columns, configuration)
-        return AddAction(file.path, file.bytes, {}, changed, True, stats)  # noqa: FBT003 - data_change
-
-    def _properties(self, lower: int, upper: int, write: str, said: Mapping[str, str]) -> CommitProperties:
-        marks = [Transaction(str(self._output), upper - 1), Transaction(self._life, upper - 1)]
-        if said:
-            marks.append(Transaction(digest_id(self._output), number(said["digest"])))
-        return CommitProperties(
-            app_transactions=marks,
-            custom_metadata={
-                "flow": self._output.flow,
-                "output": self._output.output,
-                "lower": lower,
-                "upper": upper,
-                "write": write,
-                **said,
-            },
-            max_commit_retries=0,
+    def _create(
+        self,
+        columns: pa.Schema,
+        adding: Sequence[tuple[StagedFile, int, str]],
+        marks: Mapping[str, int],
+        said: Mapping[str, Any],
+    ) -> None:
+        make_folder(Path(self._folder))
+        create_table_with_add_actions(
+            self._folder,
+            Schema.from_arrow(columns),
+            [AddAction(f.path, f.bytes, {}, at, True, text) for f, at, text in adding],  # noqa: FBT003 - data_change
+            mode="error",
+            commit_properties=CommitProperties(
+                app_transactions=[Transaction(owner, version) for owner, version in marks.items()],
+                custom_metadata=dict(said),
+                max_commit_retries=0,
+            ),
+            post_commithook_properties=_NO_HOOKS,
         )
 
     def _keep_log_short(self) -> None:
-        """Write a checkpoint at every hundredth version, so that opening the table does not replay its whole life.
+        """Write a checkpoint now and then, so that opening the table does not replay its whole life.
 
         The commit has been made, and a checkpoint is only there for speed: when it fails, the next one serves.
         """
-        if self._table is None or (self._table.version() + 1) % _CHECKPOINT_EVERY:
+        version = 0 if self._head is None else self._head.version + 1
+        every = _CHECKPOINT_EVERY if version < _MANY else _CHECKPOINT_EVERY_OF_MANY
+        due, self._counted = version // every > self._counted // every, version
+        if not due:
             return
         try:
-            self._refresh()
             move_links(self._folder, self._output)
-            self._table.create_checkpoint()
-            if self._table.metadata().configuration.get("delta.enableExpiredLogCleanup", "true") != "false":
-                self._table.cleanup_metadata()
+            table = DeltaTable(self._folder)
+            table.create_checkpoint()
+            if table.metadata().configuration.get("delta.enableExpiredLogCleanup", "true") != "false":
+                table.cleanup_metadata()
         except (DeltaError, OSError, TableUnavailable) as error:
             _log.warning("no checkpoint of the table %s: %s", self._folder, error)
 
@@ -344,14 +354,11 @@ class DeltaLog:
     def _life(self) -> str:
         return f"{self._output}@{self._output.incarnation}"
 
-    def _entry(self, version: int) -> Path:
-        return Path(self._folder, "_delta_log", f"{version:020d}.json")
-
     def _entry_stamp(self) -> _Stamp | None:
-        """Return what distinguishes the log entry of the snapshot from another file of its name."""
-        if self._table is not None:
+        """Return what distinguishes the log entry of the head from another file of its name."""
+        if self._head is not None:
             with suppress(FileNotFoundError):
-                status = self._entry(self._table.version()).stat()
+                status = entry(self._log, self._head.version).stat()
                 return status.st_ino, status.st_mtime_ns
         return None
 
@@ -366,16 +373,21 @@ class DeltaLog:
     def _failures(self) -> Iterator[None]:
         try:
             yield
-        except DeltaError as error:
+        except (DeltaError, OSError, ValueError) as error:
             raise TableUnavailable(table=self._folder, detail=str(error)) from error
 
 
-def _columns(table: DeltaTable) -> pa.Schema:
-    return stored(pa.schema(table.schema().to_arrow()))
+@lru_cache(maxsize=64)
+def _columns(schema: str) -> pa.Schema:
+    """Return columns that are given in Delta's JSON."""
+    return stored(pa.schema(Schema.from_json(schema).to_arrow()))
 
 
 def _actions(table: DeltaTable) -> Any:
-    return pa.table(table.get_add_actions(flatten=True))
+    """Return what the table says of its files, and of the columns that we ask for: a wide table says much."""
+    wanted = {"path", "size_bytes", "num_records", f"min.{EPOCH}", f"max.{EPOCH}"}
+    actions = pa.table(table.get_add_actions(flatten=True))
+    return actions.select([name for name in actions.schema.names if name in wanted])
 
 
 def _has_deletion_vectors(table: DeltaTable) -> bool:
@@ -390,12 +402,3 @@ def _footer(path: Path) -> tuple[int, int, int]:
         epochs = file.read(columns=[EPOCH]).column(EPOCH)
     ends = pc.min_max(epochs).as_py()
     return len(epochs), ends["min"] or 0, ends["max"] or 0
-
-
-def _was_written_by(entry: Path, write: str) -> bool:
-    """Whether the log entry is there and is the one of this attempt."""
-    try:
-        lines = entry.read_text(encoding="utf-8").splitlines()
-        return any(json.loads(line).get("commitInfo", {}).get("write") == write for line in lines)
-    except (FileNotFoundError, ValueError):
-        return False

@@ -1,0 +1,78 @@
+"""An entry of a Delta table's log: what it says, and how it gets there if and only if nobody else's is there.
+
+Invariant: an entry is in the log whole, or its name is free: it is written and synchronised beside it, and then
+linked to its name, which the file system refuses when that is taken.
+
+>>> import tempfile
+>>> with tempfile.TemporaryDirectory() as folder:
+...     print(put(Path(folder), 7, "ours", mark="1"), put(Path(folder), 7, "theirs", mark="2"))
+...     print(sorted(os.listdir(folder)), entry(Path(folder), 7).read_text())
+True False
+['00000000000000000007.json'] ours
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tidegauge.sinks.deltahead import actions_of, entry
+from tidegauge.sinks.location import synchronise, write_durably
+from tidegauge.sinks.protocol import StagedFile
+
+__all__ = ["appending", "put", "was_written_by"]
+
+
+def appending(
+    files: Iterable[tuple[StagedFile, int, str]],
+    transactions: Mapping[str, int],
+    said: Mapping[str, Any],
+    *,
+    milliseconds: int,
+) -> str:
+    """Return an entry that appends files, each with the time of its last change and its statistics.
+
+    said: what `commitInfo` has for people and for us. milliseconds: the time of the commit.
+    """
+    about = {"timestamp": milliseconds, "operation": "WRITE", "operationParameters": {"mode": "Append"}}
+    actions: list[dict[str, Any]] = [{"commitInfo": {**about, "engineInfo": "Tidegauge", **said}}]
+    actions += [{"txn": {"appId": owner, "version": version}} for owner, version in transactions.items()]
+    actions += [
+        {
+            "add": {
+                "path": file.path,
+                "partitionValues": {},
+                "size": file.bytes,
+                "modificationTime": changed,
+                "dataChange": True,
+                "stats": statistics,
+            }
+        }
+        for file, changed, statistics in files
+    ]
+    return "".join(f"{json.dumps(action, ensure_ascii=False, separators=(',', ':'))}\n" for action in actions)
+
+
+def put(log: Path, version: int, text: str, *, mark: str) -> bool:
+    """Make `text` the entry of a version, durably; False when the version has one. `mark` names the attempt."""
+    beside = log / f"_commit_{mark}.json.tmp"
+    try:
+        write_durably(beside, text.encode())
+        os.link(beside, entry(log, version))
+    except FileExistsError:
+        return False
+    finally:
+        beside.unlink(missing_ok=True)
+    synchronise(log)
+    return True
+
+
+def was_written_by(path: Path, write: str) -> bool:
+    """Whether an entry is there and is the one of this attempt."""
+    try:
+        return any(action.get("commitInfo", {}).get("write") == write for action in actions_of(path))
+    except (FileNotFoundError, ValueError, AttributeError):
+        return False

@@ -1,0 +1,203 @@
+"""What a commit to a Delta table must know of it, followed entry by entry, so that it costs the same at any age.
+
+A snapshot is every file of a table, and costs what they are. To append, none of them has to be known: only which
+version is the newest, under which protocol and metadata, and how far each application is.
+
+Invariant: `follow` over the entries of a log from its beginning, or from any checkpoint on, gives the same head; an
+entry is taken in once, in the order of the versions, and none is left out.
+
+>>> head = follow(NOTHING, [{"protocol": {"minWriterVersion": 2}}, {"metaData": {"schemaString": "{}"}}])
+>>> head = follow(head, [{"txn": {"appId": "shop:orders", "version": 7}}, {"add": {"path": "a.parquet"}}])
+>>> head.version, head.transactions
+(1, {'shop:orders': 7})
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+import pyarrow.parquet
+
+__all__ = ["NOTHING", "Head", "actions_of", "entry", "follow", "followed", "newest", "unsupported"]
+
+pq: Final[Any] = pyarrow.parquet
+
+Action: TypeAlias = Mapping[str, Any]
+
+_ENTRY: Final = re.compile(r"(\d{20})\.json", re.ASCII)
+_CHECKPOINT: Final = re.compile(
+    r"(?P<version>\d{20})\.checkpoint\.((?P<part>\d{10})\.(?P<parts>\d{10})\.parquet|parquet|[0-9a-f-]{36}\.(parquet|json))",
+    re.ASCII,
+)
+"""In one file, in several, or with a name of its own (and its files elsewhere, which do not matter here)."""
+_KNOWN: Final = frozenset(
+    {
+        "appendOnly", "changeDataFeed", "checkConstraints", "columnMapping", "deletionVectors", "domainMetadata",
+        "generatedColumns", "identityColumns", "invariants", "timestampNtz", "typeWidening", "v2Checkpoint",
+        "vacuumProtocolCheck",
+    }
+)  # fmt: skip
+"""Writer features under which files may be appended, as long as a table only may use them; `unsupported` says when
+it does."""
+_LISTS_FEATURES: Final = 7
+_OF_COLUMNS: Final = {
+    "delta.invariants": "invariants",
+    "delta.generationExpression": "generated columns",
+    "delta.identity.start": "identity columns",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A table at a version. The transactions are of all applications."""
+
+    version: int = -1
+    protocol: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    transactions: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def configuration(self) -> Mapping[str, str]:
+        """The table's properties."""
+        return self.metadata.get("configuration") or {}
+
+    @property
+    def partitioned(self) -> list[str]:
+        """The columns by which the table is partitioned."""
+        return list(self.metadata.get("partitionColumns") or ())
+
+    @property
+    def schema(self) -> str:
+        """The table's columns in Delta's JSON."""
+        return str(self.metadata["schemaString"])
+
+
+NOTHING: Final = Head()
+
+
+def follow(head: Head, actions: Iterable[Action]) -> Head:
+    """Return the head after the next version's entry."""
+    return replace(_with(head, actions), version=head.version + 1)
+
+
+def _with(head: Head, actions: Iterable[Action]) -> Head:
+    protocol, metadata, transactions = head.protocol, head.metadata, dict(head.transactions)
+    for action in actions:
+        match action:
+            case {"txn": {"appId": str() as owner, "version": int() as version}}:
+                transactions[owner] = version
+            case {"protocol": {} as protocol}:
+                continue
+            case {"metaData": {} as metadata}:
+                continue
+            case _:
+                continue
+    return replace(head, protocol=protocol, metadata=metadata, transactions=transactions)
+
+
+def unsupported(head: Head) -> str | None:
+    """Return what a table uses that an append of files cannot honour, None when there is nothing.
+
+    >>> unsupported(Head(protocol={"minWriterVersion": 7, "writerFeatures": ["rowTracking"]}))
+    'the writer feature rowTracking'
+    """
+    version = head.protocol.get("minWriterVersion", 0)
+    if version > _LISTS_FEATURES:
+        return f"version {version} of the protocol for writers"
+    if strange := sorted(set(head.protocol.get("writerFeatures") or ()) - _KNOWN):
+        return f"the writer feature {strange[0]}"
+    if head.configuration.get("delta.columnMapping.mode", "none") != "none":
+        return "column mapping"
+    for name in head.configuration:
+        if name.startswith("delta.constraints."):
+            return f"the constraint {name.rpartition('.')[2]}"
+    if head.partitioned:
+        return f"partitions by {', '.join(head.partitioned)}"
+    columns = head.metadata.get("schemaString", "")
+    return next((said for key, said in _OF_COLUMNS.items() if re.search(rf'"{re.escape(key)}"\s*:', columns)), None)
+
+
+# -- the log's files
+
+
+def entry(log: Path, version: int) -> Path:
+    """Return where the entry of a version is."""
+    return log / f"{version:020d}.json"
+
+
+def actions_of(path: Path) -> list[Action]:
+    """Return the actions of an entry. Raises `OSError`, and `ValueError` for what is none."""
+    try:
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+    except RecursionError as error:
+        raise ValueError(f"{path.name} is nested too deeply") from error
+
+
+def followed(log: Path, head: Head) -> Head:
+    """Return the head after all entries that came after this one. Raises `OSError` and `ValueError`."""
+    with suppress(FileNotFoundError):
+        while True:
+            head = follow(head, actions_of(entry(log, head.version + 1)))
+    return head
+
+
+def newest(log: Path) -> Head | None:
+    """Return the head of a log, None where there is no table.
+
+    Raises `OSError`; `ValueError` where entries are missing or cannot be read.
+    """
+    try:
+        names = os.listdir(log)
+    except FileNotFoundError:
+        return None
+    versions = sorted(int(found[1]) for name in names if (found := _ENTRY.fullmatch(name)))
+    checkpoint, parts = _last_checkpoint(names)
+    if not versions and not parts:
+        return None
+    head = replace(_with(NOTHING, _said(log, parts)), version=checkpoint)
+    head = followed(log, head)
+    if versions and head.version < versions[-1]:
+        raise ValueError(f"{entry(log, head.version + 1).name} is not there, and later entries are")
+    return head
+
+
+def _last_checkpoint(names: Iterable[str]) -> tuple[int, list[str]]:
+    """Return the version of the last checkpoint that is there whole, and its files; -1 and none without one."""
+    found: dict[int, list[str]] = {}
+    for name in names:
+        if match := _CHECKPOINT.fullmatch(name):
+            alone = found.setdefault(int(match["version"]), [])
+            if match["part"] is None:
+                alone[:] = [name]
+            elif not any(_parts(other) == 1 for other in alone):
+                alone.append(name)
+    whole = [version for version, files in found.items() if len(files) == _parts(files[0])]
+    return (max(whole), found[max(whole)]) if whole else (-1, [])
+
+
+def _parts(name: str) -> int:
+    match = _CHECKPOINT.fullmatch(name)
+    return int(match["parts"] or 1) if match else 1
+
+
+def _said(log: Path, files: Iterable[str]) -> Iterator[Action]:
+    """Yield what the files of a checkpoint say of anything but files, which are in other columns."""
+    for name in files:
+        if name.endswith(".json"):
+            yield from actions_of(log / name)
+            continue
+        try:
+            rows = pq.read_table(log / name, columns=["txn", "protocol", "metaData"])
+        except pa.ArrowException as error:
+            raise ValueError(f"{name} cannot be read: {error}") from error
+        for column in rows.schema.names:
+            for value in rows.column(column).drop_null().to_pylist(maps_as_pydicts="lossy"):
+                yield {column: {key: found for key, found in value.items() if found is not None}}
