@@ -14,7 +14,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegauge.sinks.deltahead import Head, followed, newest, unsupported
+from tidegauge.sinks.deltahead import Head, newer, newest, unsupported
 
 SCHEMA = pa.schema([("n", pa.int64())])
 STEP = st.one_of(
@@ -39,6 +39,10 @@ def do(path: str, step: tuple[str, str, Any]) -> None:
         if last.exists():
             for version in range(json.loads(last.read_text())["version"]):
                 Path(path, "_delta_log", f"{version:020d}.json").unlink(missing_ok=True)
+
+
+def followed(log: Path, head: Head) -> Head:
+    return next((found for found, _ in reversed(list(newer(log, head)))), head)
 
 
 def agrees(head: Head | None, path: str) -> None:

@@ -224,8 +224,7 @@ def test_a_table_that_others_have_partitioned_is_refused(delta: Any) -> None:
     """The files of a commit have no partition values, and so would be rows of no partition."""
     table = delta.open()
     delta.commit(table, 0, 2)
-    rows = DeltaTable(delta.path).to_pyarrow_table()
-    write_deltalake(delta.path, rows, mode="overwrite", partition_by=["user"], schema_mode="overwrite")
+    _alter(delta.path, {}, [], partitioned=["user"])
     with pytest.raises(UnsupportedTable, match="partitions by user"):
         delta.commit(table, 2, 3)
 
@@ -327,11 +326,11 @@ def _append_to_log(path: str, actions: list[dict[str, Any]]) -> None:
     Path(path, "_delta_log", f"{version:020d}.json").write_text(lines)
 
 
-def _alter(path: str, configuration: dict[str, str], features: list[str]) -> None:
+def _alter(path: str, configuration: dict[str, str], features: list[str], partitioned: Any = ()) -> None:
     """Switch a feature on as another program would, by an entry of the log."""
     first = Path(path, "_delta_log", f"{0:020d}.json").read_text().splitlines()
     [metadata] = [json.loads(line)["metaData"] for line in first if "metaData" in json.loads(line)]
-    metadata["configuration"] = configuration
+    metadata |= {"configuration": configuration, "partitionColumns": list(partitioned)}
     versions = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": features, "writerFeatures": features}
     if "columnMapping" in features:
         schema = json.loads(metadata["schemaString"])
@@ -354,7 +353,8 @@ def _delete_first_row(path: str, file: Any) -> None:
     base = {"path": file.path, "partitionValues": {}, "size": file.bytes, "dataChange": True}
     stats = json.dumps({"numRecords": file.rows, "minValues": {"_epoch": 0}, "maxValues": {"_epoch": 2}})
     add = base | {"modificationTime": 0, "stats": stats, "deletionVector": vector}
-    _append_to_log(path, [{"remove": base | {"deletionTimestamp": 0}}, {"add": add}])
+    told = {"commitInfo": {"operation": "DELETE"}}
+    _append_to_log(path, [told, {"remove": base | {"deletionTimestamp": 0}}, {"add": add}])
 
 
 def test_a_checkpoint_is_written_every_hundred_versions(delta: Any) -> None:

@@ -22,6 +22,7 @@ __all__ = [
     "StagedFileMissing",
     "StagingElsewhere",
     "TableBusy",
+    "TableChangedByOthers",
     "TableNotWritable",
     "TableOfAnotherIncarnation",
     "TableSchemaChanged",
@@ -218,3 +219,15 @@ class UnsupportedTable(Definite):
     what = "the table {table} uses {feature}, which commits from Tidegauge cannot honour"
     cause = "the feature was switched on by another program"
     remedy = "switch it off, or write to a path of its own and copy from there"
+
+
+class TableChangedByOthers(Definite):
+    """A table that others have written to, so that it does not hold what its commits say."""
+
+    code = "TG-0420"
+    what = "the table {table} is not what {output!r} has written up to epoch {upper} (exclusive): {detail}"
+    cause = "another program appended to the table, updated or replaced rows of it, or restored an older version"
+    remedy = (
+        "RESTORE the table to the version before that one; where that has been cleaned up, write the output to a "
+        "new path. Nothing is read or written here until then"
+    )

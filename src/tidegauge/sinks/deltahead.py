@@ -26,7 +26,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet
 
-__all__ = ["NOTHING", "Head", "actions_of", "entry", "follow", "followed", "newest", "unsupported"]
+__all__ = ["NOTHING", "Head", "actions_of", "entry", "follow", "newer", "newest", "unsupported"]
 
 pq: Final[Any] = pyarrow.parquet
 
@@ -141,12 +141,13 @@ def actions_of(path: Path) -> list[Action]:
         raise ValueError(f"{path.name} is nested too deeply") from error
 
 
-def followed(log: Path, head: Head) -> Head:
-    """Return the head after all entries that came after this one. Raises `OSError` and `ValueError`."""
+def newer(log: Path, head: Head) -> Iterator[tuple[Head, list[Action]]]:
+    """Yield the head after each entry that came after this one, with what it says. Raises `OSError`, `ValueError`."""
     with suppress(FileNotFoundError):
         while True:
-            head = follow(head, actions_of(entry(log, head.version + 1)))
-    return head
+            actions = actions_of(entry(log, head.version + 1))
+            head = follow(head, actions)
+            yield head, actions
 
 
 def newest(log: Path) -> Head | None:
@@ -163,7 +164,8 @@ def newest(log: Path) -> Head | None:
     if not versions and not parts:
         return None
     head = replace(_with(NOTHING, _said(log, parts)), version=checkpoint)
-    head = followed(log, head)
+    for later, _ in newer(log, head):
+        head = later
     if versions and head.version < versions[-1]:
         raise ValueError(f"{entry(log, head.version + 1).name} is not there, and later entries are")
     return head

@@ -3,7 +3,8 @@
 The log of a Delta table keeps, for each application id, the last version that the application committed. Three ids
 are ours, the first two at the last epoch in the table (upper - 1):
 
-- `flow:output` says how far the output is;
+- `flow:output` says how far the output is; it is believed when nobody else has added or taken rows since
+  (`deltaaccount`);
 - `flow:output#digest` says with which history (`deltachain`);
 - `flow:output@incarnation` says with which store. When the first is there and the second does not equal it, the
   epochs in the table are those of another timeline, and going on would skip or repeat: the table is refused.
@@ -30,16 +31,14 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute
-import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from tidegauge.errors.sinks import (
-    DeletedRows,
     ForeignTable,
     TableBusy,
+    TableChangedByOthers,
     TableOfAnotherIncarnation,
     TableSchemaChanged,
     TableUnavailable,
@@ -48,13 +47,15 @@ from tidegauge.errors.sinks import (
 )
 from tidegauge.remap.history import NO_HISTORY, History, Link
 from tidegauge.sinks.columns import EPOCH, differences, rows_schema, stored
+from tidegauge.sinks.deltaaccount import CLEAR, Mine, since_ours, then
 from tidegauge.sinks.deltachain import carried, digest_id, kept_links, move_links, number, text_of
 from tidegauge.sinks.deltaentry import appending, put, was_written_by
-from tidegauge.sinks.deltahead import Head, entry, followed, newest, unsupported
+from tidegauge.sinks.deltafiles import files_of, paths_of
+from tidegauge.sinks.deltahead import Head, entry, newer, newest, unsupported
 from tidegauge.sinks.deltahistory import version_of
 from tidegauge.sinks.keeping import expect
 from tidegauge.sinks.location import inside, make_folder, synchronise, writing
-from tidegauge.sinks.protocol import OutputId, StagedFile
+from tidegauge.sinks.protocol import OutputId, StagedFile, job_mark
 from tidegauge.sinks.staging import check_span, staged_status
 from tidegauge.sinks.statistics import suited
 
@@ -67,7 +68,6 @@ _MANY: Final = 10_000
 """A checkpoint has every file of the table: the more there are, the more commits one must serve."""
 _NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
-pc: Final[Any] = pyarrow.compute
 _Stamp: TypeAlias = tuple[int, int]
 _log: Final = logging.getLogger(__name__)
 
@@ -81,6 +81,8 @@ class DeltaLog:
         self._log: Final = Path(folder, "_delta_log")
         self._head: Head | None = None
         self._stamp: _Stamp | None = None
+        self._mine: Final = Mine(self._life, f"part-{job_mark(output.incarnation)}")
+        self._account = CLEAR
         self._refresh()
         self._counted = 0 if self._head is None else self._head.version
         self._upper = self._read_upper()
@@ -150,7 +152,7 @@ class DeltaLog:
         """
         with self._failures():
             table = self._opened()
-            named = set() if table is None else {str(path) for path in _actions(table)["path"].to_pylist()}
+            named = set() if table is None else paths_of(table)
         with writing(self._folder):
             for file in files:
                 if file.path not in named:
@@ -166,10 +168,7 @@ class DeltaLog:
             table = self._opened()
             if table is None or table.transaction_version(str(self._output)) is None:
                 return []
-            if _has_deletion_vectors(table):
-                raise DeletedRows(table=self._folder)
-            found = [self._file(row) for row in _actions(table).to_pylist()]
-        return sorted(found, key=lambda file: (file.first_epoch, file.last_epoch, file.path))
+            return files_of(table, self._folder)
 
     def uris(self, files: Sequence[StagedFile]) -> list[str]:
         """Return absolute paths of the files."""
@@ -203,7 +202,12 @@ class DeltaLog:
         """
         with self._failures():
             known = self._head is not None and self._stamp is not None and self._entry_stamp() == self._stamp
-            self._head = followed(self._log, self._head) if known and self._head else newest(self._log)
+            if known and self._head is not None:
+                for head, actions in newer(self._log, self._head):
+                    self._head, self._account = head, then(self._account, actions, head.version, self._mine)
+            else:
+                self._head = newest(self._log)
+                self._account = CLEAR if self._head is None else since_ours(self._log, self._head.version, self._mine)
         self._stamp = self._entry_stamp()
 
     def _opened(self) -> DeltaTable | None:
@@ -224,6 +228,10 @@ class DeltaLog:
         if self._head.transactions.get(self._life) != last:
             raise TableOfAnotherIncarnation(
                 table=self._folder, output=str(self._output), incarnation=self._output.incarnation
+            )
+        if self._account != CLEAR:
+            raise TableChangedByOthers(
+                table=self._folder, output=str(self._output), detail=self._account.summary, upper=last + 1
             )
         return last + 1
 
@@ -252,7 +260,7 @@ class DeltaLog:
     def _holds_data(self) -> bool:
         with self._failures():
             table = self._opened()
-            return table is not None and bool(_actions(table).num_rows)
+            return table is not None and bool(paths_of(table))
 
     def _check_columns(self, head: Head, columns: pa.Schema) -> None:
         feature = unsupported(head)
@@ -362,13 +370,6 @@ class DeltaLog:
                 return status.st_ino, status.st_mtime_ns
         return None
 
-    def _file(self, row: dict[str, Any]) -> StagedFile:
-        path, rows = row["path"], row.get("num_records")
-        first, last = row.get(f"min.{EPOCH}"), row.get(f"max.{EPOCH}")
-        if rows is None or first is None or last is None:  # rewritten by a writer that keeps no such statistics
-            rows, first, last = _footer(inside(self._folder, path))
-        return StagedFile(path=path, rows=rows, bytes=row["size_bytes"], first_epoch=first, last_epoch=last)
-
     @contextmanager
     def _failures(self) -> Iterator[None]:
         try:
@@ -381,24 +382,3 @@ class DeltaLog:
 def _columns(schema: str) -> pa.Schema:
     """Return columns that are given in Delta's JSON."""
     return stored(pa.schema(Schema.from_json(schema).to_arrow()))
-
-
-def _actions(table: DeltaTable) -> Any:
-    """Return what the table says of its files, and of the columns that we ask for: a wide table says much."""
-    wanted = {"path", "size_bytes", "num_records", f"min.{EPOCH}", f"max.{EPOCH}"}
-    actions = pa.table(table.get_add_actions(flatten=True))
-    return actions.select([name for name in actions.schema.names if name in wanted])
-
-
-def _has_deletion_vectors(table: DeltaTable) -> bool:
-    if "deletionVectors" not in (table.protocol().reader_features or []):
-        return False
-    return bool(pa.table(table.deletion_vectors()).num_rows)
-
-
-def _footer(path: Path) -> tuple[int, int, int]:
-    """Return rows, first and last epoch of a data file, read from the file itself."""
-    with pq.ParquetFile(path) as file:
-        epochs = file.read(columns=[EPOCH]).column(EPOCH)
-    ends = pc.min_max(epochs).as_py()
-    return len(epochs), ends["min"] or 0, ends["max"] or 0

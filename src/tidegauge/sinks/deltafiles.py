@@ -1,0 +1,65 @@
+"""The data files of a Delta table, each with its epochs, as delta-rs's snapshot of the table has them.
+
+Invariant: what is said of a file is so of all its rows: where the log does not say, the file itself is asked.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from tidegauge.errors.sinks import DeletedRows
+from tidegauge.sinks.columns import EPOCH
+from tidegauge.sinks.location import inside
+from tidegauge.sinks.protocol import StagedFile
+
+__all__ = ["files_of", "paths_of"]
+
+pc: Final[Any] = pyarrow.compute
+
+
+def files_of(table: DeltaTable, folder: str) -> list[StagedFile]:
+    """Return the files in the order of their epochs. Raises `DeletedRows` for deletion vectors."""
+    if _has_deletion_vectors(table):
+        raise DeletedRows(table=folder)
+    found = [_file(row, folder) for row in _actions(table).to_pylist()]
+    return sorted(found, key=lambda file: (file.first_epoch, file.last_epoch, file.path))
+
+
+def paths_of(table: DeltaTable) -> set[str]:
+    """Return the files' paths, relative to the table."""
+    return {str(path) for path in _actions(table)["path"].to_pylist()}
+
+
+def _actions(table: DeltaTable) -> Any:
+    """Return what the table says of its files, and of the columns that we ask for: a wide table says much."""
+    wanted = {"path", "size_bytes", "num_records", f"min.{EPOCH}", f"max.{EPOCH}"}
+    actions = pa.table(table.get_add_actions(flatten=True))
+    return actions.select([name for name in actions.schema.names if name in wanted])
+
+
+def _has_deletion_vectors(table: DeltaTable) -> bool:
+    if "deletionVectors" not in (table.protocol().reader_features or []):
+        return False
+    return bool(pa.table(table.deletion_vectors()).num_rows)
+
+
+def _file(row: dict[str, Any], folder: str) -> StagedFile:
+    path, rows = row["path"], row.get("num_records")
+    first, last = row.get(f"min.{EPOCH}"), row.get(f"max.{EPOCH}")
+    if rows is None or first is None or last is None:  # a file with a NaN, or rewritten without such statistics
+        rows, first, last = _footer(inside(folder, path))
+    return StagedFile(path=path, rows=rows, bytes=row["size_bytes"], first_epoch=first, last_epoch=last)
+
+
+def _footer(path: Path) -> tuple[int, int, int]:
+    """Return rows, first and last epoch of a data file, read from the file itself."""
+    with pq.ParquetFile(path) as file:
+        epochs = file.read(columns=[EPOCH]).column(EPOCH)
+    ends = pc.min_max(epochs).as_py()
+    return len(epochs), ends["min"] or 0, ends["max"] or 0

@@ -1,0 +1,156 @@
+"""What others do to a Delta table of a flow: it passes unharmed, or it is said and nothing is read or written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from tests.sinks.spark_delta import delta_spark
+
+import tidegauge as tg
+from tidegauge.errors.sinks import TableChangedByOthers
+
+
+class Shop:
+    """A flow over a file that grows, and its table."""
+
+    def __init__(self, folder: Path) -> None:
+        self.landing, self.lake, self.lines = folder / "orders.jsonl", str(folder / "lake"), 0
+        self.flow = tg.Dataflow("shop", store=f"sqlite:///{folder}/store.db")
+        orders = self.flow.source("orders", tg.FileSource(str(self.landing), format=tg.Json("n long, user string")))
+        self.flow.sink("orders", orders, tg.DeltaSink(self.lake))
+
+    def run(self) -> None:
+        """Bring one more record, as an epoch of its own."""
+        with self.landing.open("a") as file:
+            file.write(f'{{"n": {self.lines}, "user": "ada"}}\n')
+        self.lines += 1
+        self.flow.run(engine="local", until="caught-up")
+
+    def read(self) -> list[int]:
+        return sorted(tg.read_arrow(self.flow, "orders")["n"].to_pylist())
+
+    def table(self) -> DeltaTable:
+        return DeltaTable(self.lake)
+
+    def rows(self, *numbers: int) -> Any:
+        columns = {"n": list(numbers), "user": ["eve"] * len(numbers), "_epoch": [0] * len(numbers)}
+        return pa.table(columns, schema=pa.schema([("n", pa.int64()), ("user", pa.string()), ("_epoch", pa.int64())]))
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    made = Shop(tmp_path)
+    for _ in range(3):
+        made.run()
+    return made
+
+
+HARMLESS: dict[str, Callable[[Shop], object]] = {
+    "optimize": lambda shop: shop.table().optimize.compact(),
+    "z-order": lambda shop: shop.table().optimize.z_order(["n"]),
+    "vacuum": lambda shop: shop.table().vacuum(
+        retention_hours=0, dry_run=False, enforce_retention_duration=False, full=True
+    ),
+    "properties": lambda shop: shop.table().alter.set_table_properties({"delta.appendOnly": "true"}),
+    "checkpoint": lambda shop: shop.table().create_checkpoint(),
+}
+
+
+@pytest.mark.parametrize("what", HARMLESS)
+def test_what_changes_no_rows_passes_unharmed(shop: Shop, what: str) -> None:
+    HARMLESS[what](shop)
+    assert shop.read() == [0, 1, 2]
+    shop.run()
+    HARMLESS[what](shop)
+    assert shop.read() == [0, 1, 2, 3]
+    [output] = tg.status(shop.flow).outputs
+    assert (output.state, output.rows, output.error) == ("live", 4, None)
+
+
+def test_rows_that_somebody_deletes_stay_deleted(shop: Shop) -> None:
+    shop.table().delete("n = 1")
+    assert shop.read() == [0, 2]
+    shop.run()
+    assert shop.read() == [0, 2, 3]
+
+
+HARMFUL: dict[str, tuple[str, Callable[[Shop], object]]] = {
+    "restore": ("1 of its files was taken away (RESTORE, version 3)", lambda shop: shop.table().restore(1)),
+    "append": (
+        "1 file holds rows of another writer (WRITE, version 3)",
+        lambda shop: write_deltalake(shop.lake, shop.rows(9), mode="append"),
+    ),
+    "overwrite": (
+        "3 of its files were taken away (WRITE, version 3), and 1 file holds rows of another",
+        lambda shop: write_deltalake(shop.lake, shop.rows(0, 1, 2), mode="overwrite"),
+    ),
+    "partitioned": (
+        "3 of its files were taken away",
+        lambda shop: write_deltalake(
+            shop.lake, shop.rows(0, 1, 2), mode="overwrite", partition_by=["user"], schema_mode="overwrite"
+        ),
+    ),
+    "update": (
+        "1 of its files was taken away",
+        lambda shop: shop.table().update(updates={"user": "'eve'"}, predicate="n = 1"),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", HARMFUL)
+def test_what_changes_rows_is_said_and_nothing_is_read_or_written_until_it_is_taken_back(
+    shop: Shop, what: str
+) -> None:
+    said, do = HARMFUL[what]
+    before = shop.table().version()
+    do(shop)
+    after = shop.table().version()
+    [output] = tg.status(shop.flow).outputs
+    assert output.state == "failed"
+    assert isinstance(output.error, TableChangedByOthers)
+    assert said in str(output.error)
+    with pytest.raises(TableChangedByOthers):
+        shop.read()
+    with pytest.raises(TableChangedByOthers):
+        shop.run()
+    assert shop.table().version() == after
+    shop.table().restore(before)
+    assert shop.read() == [0, 1, 2]
+    shop.flow.run(engine="local", until="caught-up")
+    assert shop.read() == [0, 1, 2, 3]
+    assert tg.status(shop.flow).outputs[0].state == "live"
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_spark_reads_what_we_commit_and_what_it_does_is_judged_alike(shop: Shop) -> None:
+    table = f"delta.`{shop.lake}`"
+    with delta_spark() as spark:
+
+        def seen() -> list[int]:
+            return [row[0] for row in spark.sql(f"select n from {table} order by n")]
+
+        assert seen() == shop.read() == [0, 1, 2]
+        for harmless in (f"optimize {table}", f"vacuum {table} retain 0 hours", f"delete from {table} where n = 1"):
+            spark.sql(harmless)
+            shop.run()
+            assert seen() == shop.read()
+        good = shop.table().version()
+        for harmful in (
+            f"insert into {table} values (9, 'eve', 0)",
+            f"restore table {table} to version as of {good - 1}",
+            f"update {table} set user = 'eve' where n = 2",
+            f"insert overwrite {table} values (9, 'eve', 0)",
+        ):
+            spark.sql(harmful)
+            with pytest.raises(TableChangedByOthers):
+                shop.read()
+            spark.sql(f"restore table {table} to version as of {good}")
+            assert seen() == shop.read() == [0, 2, 3, 4, 5]
+        shop.run()
+        assert seen() == shop.read() == [0, 2, 3, 4, 5, 6]
