@@ -25,7 +25,7 @@ from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.engine import JobFailed, ReadFailed
 from tidegauge.errors.kafka import BrokerUnreachable
 from tidegauge.errors.running import JobGaveUp
-from tidegauge.pipeline.apart import Groups, needs
+from tidegauge.pipeline.apart import Apart, Group, Groups, needs
 from tidegauge.pipeline.engine.packing import TINY
 from tidegauge.pipeline.runner import Runner
 from tidegauge.remap.binding import Bound, Slice
@@ -270,21 +270,22 @@ def test_a_batch_run_has_not_caught_up_while_what_is_bound_is_unread(coast: Coas
 # The decisions.
 
 SOURCES = ("a", "b", "c")
-GROUP = st.sampled_from([None, *SOURCES])
+OUTPUTS = {f"{source}{n}": source for source in SOURCES for n in (1, 2)}
+GROUPS = (None, *map(Apart, SOURCES), *(Apart(source, output) for output, source in OUTPUTS.items()))
+GROUP = st.sampled_from(GROUPS)
 
 
 @given(
     events=st.lists(st.tuples(GROUP, st.sampled_from(["failed", "passed", "joined"])), max_size=20),
-    uppers=st.fixed_dictionaries({f"{s}{n}": st.integers(0, 6) for s in SOURCES for n in (1, 2)}),
+    uppers=st.fixed_dictionaries({output: st.integers(0, 6) for output in OUTPUTS}),
     busy=st.sets(GROUP),
 )
-def test_an_output_is_in_one_group_and_only_a_source_that_is_level_joins_the_others(
-    events: list[tuple[str | None, str]], uppers: dict[str, int], busy: set[str | None]
+def test_an_output_is_in_one_group_and_only_who_is_level_joins_the_others(
+    events: list[tuple[Group, str]], uppers: dict[str, int], busy: set[Group]
 ) -> None:
-    readers = {output: output[0] for output in uppers}
-    groups, now = Groups(), 0.0
+    groups, now, a = Groups(), 0.0, Apart("a")
     error = JobFailed(first=0, last=0, detail="")
-    for group, event in [*events, ("a", "failed"), ("a", "passed"), (None, "joined")]:
+    for group, event in [*events, (a, "failed"), (a, "passed"), (None, "joined")]:
         now += 1
         before = groups
         if event == "failed":
@@ -294,20 +295,21 @@ def test_an_output_is_in_one_group_and_only_a_source_that_is_level_joins_the_oth
         elif event == "passed":
             groups = groups.passed(group)
         else:
-            groups = groups.joined(uppers, readers, busy=busy)
-            foremost = min((u for o, u in uppers.items() if before.group(o[0]) is None), default=0)
-            for source in SOURCES:
-                if before.group(source) == source and groups.group(source) is None:
-                    assert source not in busy
-                    assert before.trouble(source).attempt == 0
-                    assert all(upper >= foremost for output, upper in uppers.items() if output[0] == source)
-        for other in {None, *SOURCES} - {group}:
+            groups = groups.joined(uppers, OUTPUTS, busy=busy)
+            foremost = min((u for o, u in uppers.items() if before.group(o, OUTPUTS[o]) is None), default=0)
+            for output, source in OUTPUTS.items():
+                was = before.group(output, source)
+                if was is not None and groups.group(output, source) is None:
+                    assert was not in busy
+                    assert before.trouble(was).attempt == 0
+                    assert uppers[output] >= foremost
+        for other in {*GROUPS} - {group}:
             assert event == "joined" or groups.trouble(other) == before.trouble(other), "each for itself"
-    found = needs(groups, uppers, readers, limits={}, sealed=7)
+    found = needs(groups, uppers, OUTPUTS, limits={}, sealed=7)
     wanted = [output for need in found.values() for output in need.outputs]
     assert len(wanted) == len(set(wanted))
     for group, need in found.items():
-        assert {groups.group(readers[output]) for output in need.outputs} == {group}
-        rest = [uppers[o] for o in uppers if groups.group(readers[o]) == group]
+        assert {groups.group(output, OUTPUTS[output]) for output in need.outputs} == {group}
+        rest = [uppers[o] for o in uppers if groups.group(o, OUTPUTS[o]) == group]
         assert need.lower == min(rest), "nobody waits for another group"
-    assert {groups.group(source) for source in SOURCES} == found.keys()
+    assert {groups.group(output, source) for output, source in OUTPUTS.items()} == found.keys()

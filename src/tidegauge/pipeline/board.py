@@ -83,7 +83,7 @@ class SourceStatus:
 
 @dataclass(slots=True)
 class OutputStatus:
-    """An output as it stands. lag: how many published epochs it lacks. rows, bytes: what this run has committed.
+    """An output as it stands. lag: how many bound epochs it lacks. rows, bytes: what this run has committed.
 
     rate: rows a second over the last commits.
     """
@@ -142,7 +142,7 @@ class Board:
         self.outputs = {name: OutputStatus(name, plan.source) for name, plan in plans.items()}
         for output in self.outputs.values():
             self._place(output, held(timeline.tables[output.source], uppers[output.name]))
-            output.state = "catching_up" if output.lag or output.name in retried else "live"
+            output.state = "catching_up" if output.upper < published or output.name in retried else "live"
         self._changed = changed
         for source in self.sources.values():
             source.bound = source.end = timeline.tables[source.name].frontier
@@ -187,7 +187,7 @@ class Board:
 
     def _place(self, status: OutputStatus, upper: int) -> None:
         status.upper = upper
-        status.lag = max(0, self.published - upper)
+        status.lag = max(0, self.upper - upper)
 
     def _shown(self, status: SourceStatus) -> Frontier:
         """Return how far a source is published: from the epoch at which it failed on, no further."""
@@ -222,6 +222,8 @@ class Board:
             status.bound = self.timeline.tables[status.name].frontier
             if status.bound.sealed and status.state != "failed":
                 status.state = "sealed"
+        for output in self.outputs.values():
+            self._place(output, output.upper)
         self._changed(self)
 
     def failed(self, failure: Failed) -> None:
@@ -296,7 +298,7 @@ class Board:
         status.bytes += committed.bytes
         status.commits.append((self.env.monotonic(), committed.rows))
         if status.state != "failed":
-            status.state = "catching_up" if status.lag else "live"
+            status.state = "catching_up" if status.upper < self.published else "live"
             status.error, status.attempt = None, 0
         self._changed(self)
 

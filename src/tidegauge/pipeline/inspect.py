@@ -78,7 +78,7 @@ class SourceReport:
 
 @dataclass(frozen=True, slots=True)
 class OutputReport:
-    """An output: its state, the first epoch it lacks, how many published epochs that is behind, what it holds."""
+    """An output: its state, the first epoch it lacks, how many bound epochs that is behind, what it holds."""
 
     name: str
     source: str
@@ -267,14 +267,14 @@ def _output(flow: Dataflow, name: str, loaded: Loaded, store: Store) -> OutputRe
     plan = flow.outputs[name]
     published = loaded.flow.published
     if name not in loaded.outputs or plan.source not in loaded.sources:  # new in the flow, which has not run since
-        return OutputReport(name, plan.source, "planned", 0, published, 0, 0, 0, None)
+        return OutputReport(name, plan.source, "planned", 0, loaded.flow.upper, 0, 0, 0, None)
     try:
         table = table_of(flow, name, loaded.flow.incarnation)
         check(store, flow.name, name, table)
         files = table.files()
     except TidegaugeError as refused:  # one table that cannot be read does not hide the others
         state: OutputState = "stalled" if isinstance(refused, Transient) else "failed"
-        return OutputReport(name, plan.source, state, 0, published, 0, 0, 0, refused)
+        return OutputReport(name, plan.source, state, 0, loaded.flow.upper, 0, 0, 0, refused)
     failure = loaded.sources[plan.source].failure or loaded.outputs[name].outstanding(table.upper)
     upper = holds(loaded, plan.source, table.upper)
     return OutputReport(
@@ -282,7 +282,7 @@ def _output(flow: Dataflow, name: str, loaded: Loaded, store: Store) -> OutputRe
         source=plan.source,
         state="failed" if failure is not None else "live" if upper >= published else "catching_up",
         upper=upper,
-        lag=max(0, published - upper),
+        lag=max(0, loaded.flow.upper - upper),
         rows=sum(file.rows for file in files),
         bytes=sum(file.bytes for file in files),
         files=len(files),

@@ -67,9 +67,10 @@ def at_once(function: Callable[[], Any]) -> Future[Any]:
 def threads(flow: Dataflow) -> ThreadPoolExecutor:
     """Return the threads beside the worker, so many that nobody waits for somebody else's work.
 
-    A probe of each source, and its job where it is staged apart; a commit of each output; the others' job.
+    A probe of each source; a job of each source and output that is staged apart; a commit of each output; the others'
+    job.
     """
-    return ThreadPoolExecutor(2 * len(flow.sources) + len(flow.outputs) + 1, thread_name_prefix="tidegauge")
+    return ThreadPoolExecutor(2 * (len(flow.sources) + len(flow.outputs)) + 1, thread_name_prefix="tidegauge")
 
 
 class Runner:
@@ -227,7 +228,9 @@ class Runner:
         outputs = [o for o in board.outputs.values() if o.state != "failed"]
         held = min([board.upper, *(o.upper for o in outputs)])
         if self.stopping:
-            at_rest = not board.jobs and all(o.upper >= board.expected[o.name] for o in outputs)
+            # What cannot be committed at present may not be for long; it is staged once more by the next run.
+            well = [o for o in outputs if o.state != "stalled"]
+            at_rest = not board.jobs and all(o.upper >= board.expected[o.name] for o in well)
             return "stopped" if at_rest and board.published >= held else None
         held = min(held, board.published)  # an output that was added late may hold less than is published
         over = not outputs or all(s.state in ("sealed", "failed") for s in board.sources.values())

@@ -3,15 +3,15 @@
 Invariants. An epoch is staged only when the frontier has passed it, that is when its binding is durable and final.
 For each output the operator holds the capability of the first epoch that the output lacks, also while a job is under
 way beside the worker; a job that fails leaves it where it is. A job reads each slice once, however many outputs want
-it. An output is in one job at a time: one is under way for all that is well, and one for each source that is staged
-apart (`apart.py`), however long that one takes to say that upstream is still away.
+it. An output is in one job at a time: one is under way for all that is well, and one for each source or output that
+is staged apart (`apart.py`), however long that one takes to say that upstream, or a disk, is still away.
 
 What a failure does (`verdict.py`):
 
     transient error of a source         -> its outputs again, apart from the others, after a growing delay
-    engine failure, transient error     -> the whole job again, after a growing delay
-    of an output
-    either, `ATTEMPTS` times in a row   -> the flow stops; but what is `patient` is waited for as long as it takes
+    transient error of an output        -> that output again, apart from the others, after a growing delay
+    engine failure                      -> the whole job again, after a growing delay
+    any, `ATTEMPTS` times in a row      -> the flow stops; but what is `waited_out` may take as long as it takes
     definite error of a source at e     -> `Failed(source, e)`; its outputs get `[lower, e)` and no more
     definite error of one output at e   -> noted durably; that output gets `[lower, e)` and no more; the others go on
 
@@ -32,7 +32,7 @@ from tidegauge.dataflow import OperatorBuilder, OperatorContext, OperatorInput, 
 from tidegauge.env import Env
 from tidegauge.errors.base import Transient, brief, cause_of
 from tidegauge.errors.running import JobGaveUp
-from tidegauge.pipeline.apart import Group, Groups, needs
+from tidegauge.pipeline.apart import Apart, Group, Groups, needs
 from tidegauge.pipeline.failures import OutputFailures
 from tidegauge.pipeline.job import Failure, OutputPlan
 from tidegauge.pipeline.losses import Losses
@@ -259,14 +259,15 @@ class _Stage:
         for name, staged in performed.result.staged.items():
             if name not in kept:
                 self.setup.discard(name, staged.files)
-        if verdict.error is None and group not in verdict.away:
+        away = {Apart(source): error for source, error in verdict.away.items()}
+        stuck = {Apart(self.readers[name], name): error for name, error in verdict.stuck.items()}
+        if group not in away and group not in stuck:
             self.groups = self.groups.passed(group)
-        for source, error in verdict.away.items():
-            self.again(source, need, [o for o in need.outputs if self.readers[o] == source], error, source=source)
-        if verdict.error is not None:
-            rest = [name for name in need.outputs if self.readers[name] not in verdict.away]
-            self.again(group, need, rest, verdict.error)
-            return
+        for apart, error in away.items():
+            read = [name for name in need.outputs if self.readers[name] == apart.source]
+            self.again(apart, need, read, error, source=apart.source)
+        for apart, error in stuck.items():
+            self.again(apart, need, [name for name in need.outputs if name == apart.output], error)
         lost = [hole for hole in performed.lost if hole.source not in verdict.away]
         losers = {hole.source for hole in lost}
         self.setup.losses.note(lost, [name for name in need.outputs if self.readers[name] in losers])

@@ -1,7 +1,7 @@
 """What a job's result means for each of its outputs: a pure decision.
 
     transient error of a source         -> `away`: its outputs are staged again, apart; nothing of theirs is kept
-    transient error of one output       -> `error`: the outputs of all other sources are staged again, too
+    transient error of one output       -> `stuck`: it alone is staged again, apart; nothing of its own is kept
     definite error of a source or an    -> `ends`: the outputs concerned get the epochs before it, and no more
     output, at an epoch
     everything else                     -> `kept`: the output gets what was staged for it
@@ -14,8 +14,8 @@ a failure of the output, or of its source, is in the result; so what is kept doe
 >>> failures = (Failure("orders", None, 7, ReadFailed(source="orders", place="orders-0", detail="timed out")),)
 >>> result = JobResult({"all": Staged((), 3), "clicks": Staged((), 2)}, failures)
 >>> found = judge(("all", "clicks"), result, {"all": "orders", "clicks": "clicks"})
->>> found.kept, sorted(found.away), found.error, found.ends
-(('clicks',), ['orders'], None, {})
+>>> found.kept, sorted(found.away), sorted(found.stuck), found.ends
+(('clicks',), ['orders'], [], {})
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ __all__ = ["Verdict", "endings", "judge"]
 class Verdict:
     """What becomes of the outputs of a job.
 
-    kept: those that get what was staged. away: sources that cannot be read at present. error: why all that is neither
-    of these is staged again. ends: the epoch at which outputs end that a definite failure concerns. failures: these
+    kept: those that get what was staged. away: sources that cannot be read at present. stuck: outputs that cannot be
+    written at present. ends: the epoch at which outputs end that a definite failure concerns. failures: these
     failures.
     """
 
     kept: tuple[str, ...]
     away: Mapping[str, TidegaugeError]
-    error: TidegaugeError | None
+    stuck: Mapping[str, TidegaugeError]
     ends: Mapping[str, int]
     failures: tuple[Failure, ...]
 
@@ -62,9 +62,11 @@ def judge(outputs: Sequence[str], result: JobResult, readers: Mapping[str, str])
         if failure.output is None and isinstance(failure.error, Transient):
             away.setdefault(failure.source, failure.error)
     rest = tuple(failure for failure in result.failures if failure.source not in away)
-    error = next((failure.error for failure in rest if isinstance(failure.error, Transient)), None)
-    if error is not None:
-        return Verdict((), away, error, {}, ())
-    ends = endings(rest, readers)
-    kept = tuple(name for name in outputs if readers[name] not in away and name not in ends)
-    return Verdict(kept, away, None, ends, rest)
+    stuck: dict[str, TidegaugeError] = {}
+    for failure in rest:
+        if failure.output is not None and isinstance(failure.error, Transient):
+            stuck.setdefault(failure.output, failure.error)
+    definite = tuple(failure for failure in rest if failure.output not in stuck)
+    ends = {name: epoch for name, epoch in endings(definite, readers).items() if name not in stuck}
+    kept = tuple(name for name in outputs if readers[name] not in away and name not in ends and name not in stuck)
+    return Verdict(kept, away, stuck, ends, definite)

@@ -35,6 +35,7 @@ import pyarrow as pa
 from tidegauge.dataflow import Capability, OperatorBuilder, OperatorContext, OperatorInput, OperatorOutput, Stream
 from tidegauge.env import Env, Spawn
 from tidegauge.errors.base import Definite, TidegaugeError, Transient, brief, cause_of
+from tidegauge.errors.patience import waited_out
 from tidegauge.errors.running import OutputNotWritable, SpanConflict
 from tidegauge.remap.history import History
 from tidegauge.sinks.backlog import Backlog
@@ -53,7 +54,7 @@ __all__ = [
 ]
 
 ATTEMPTS = 8
-"""How often a commit is tried before the flow stops: about half a minute."""
+"""How often a commit is tried before the flow stops, about half a minute. A full disk is waited for without end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +162,8 @@ class _Persist:
         self.apart = 0
         """How many of those that wait are to be committed one by one."""
         self.attempt = 0
+        self.counted = 0
+        """How many of the attempts failed for a reason that is not waited out."""
         self.quiet_until = float("-inf")
         self.over = False
 
@@ -230,7 +233,8 @@ class _Persist:
             setup.failures.passed(setup.output, setup.table.upper)
         except (OSError, Transient) as error:
             self.attempt += 1
-            if self.attempt >= ATTEMPTS:
+            self.counted += not waited_out(error)
+            if self.counted >= ATTEMPTS:
                 raise OutputNotWritable(
                     output=setup.output, attempts=self.attempt, detail=brief(error), cause=cause_of(error)
                 ) from error
@@ -238,7 +242,7 @@ class _Persist:
             self.quiet_until = setup.env.monotonic() + setup.backoff(self.attempt)
         except Definite as error:
             if count > 1:
-                self.attempt, self.apart = 0, count
+                self.attempt, self.counted, self.apart = 0, 0, count
                 return
             setup.failures.failed(OutputFailed(setup.output, manifest.lower, error))
             self.over = True
@@ -248,7 +252,8 @@ class _Persist:
 
     def done(self, outputs: list[OperatorOutput]) -> None:
         """Say that the output holds the first that waits, and let go of its capability."""
-        self.attempt, self.apart = 0, max(0, self.apart - 1)
+        self.attempt = self.counted = 0
+        self.apart = max(0, self.apart - 1)
         capability, manifest = self.next()
         done = Committed(self.setup.output, manifest.upper, manifest.rows, manifest.bytes)
         self.setup.watcher.committed(done)
