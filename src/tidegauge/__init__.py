@@ -11,77 +11,27 @@ writes every epoch to every output exactly once.
 `flow.run()` runs it; `tg.read` and `tg.read_arrow` give its tables back, all at one epoch.
 """
 
-from tidegauge.env import Env
-from tidegauge.errors import TidegaugeError
-from tidegauge.pipeline.backup import backup
-from tidegauge.pipeline.bindings import bindings
-from tidegauge.pipeline.compact import compact, hold, release
-from tidegauge.pipeline.engine import LocalEngine, SparkEngine
-from tidegauge.pipeline.flow import Dataflow, Stream
-from tidegauge.pipeline.inspect import epochs, explain, status
-from tidegauge.pipeline.locate import locate, origin
-from tidegauge.pipeline.read import read, read_arrow
-from tidegauge.pipeline.reclock import reclock_column
-from tidegauge.pipeline.recover import recover
-from tidegauge.pipeline.resume import resume
-from tidegauge.pipeline.skip import skip
-from tidegauge.pipeline.verify import verify
-from tidegauge.remap.policy import Every, Manual
-from tidegauge.sinks import DeltaSink, KafkaSink, ParquetSink
-from tidegauge.sources import (
-    Avro,
-    Csv,
-    FileSource,
-    GeneratorSource,
-    Json,
-    KafkaSource,
-    Parquet,
-    Protobuf,
-    Raw,
-    Registry,
-    Text,
-    Topics,
-)
+from __future__ import annotations
 
-__all__ = [
-    "Avro",
-    "Csv",
-    "Dataflow",
-    "DeltaSink",
-    "Env",
-    "Every",
-    "FileSource",
-    "GeneratorSource",
-    "Json",
-    "KafkaSink",
-    "KafkaSource",
-    "LocalEngine",
-    "Manual",
-    "Parquet",
-    "ParquetSink",
-    "Protobuf",
-    "Raw",
-    "Registry",
-    "SparkEngine",
-    "Stream",
-    "Text",
-    "TidegaugeError",
-    "Topics",
-    "backup",
-    "bindings",
-    "compact",
-    "epochs",
-    "explain",
-    "hold",
-    "locate",
-    "origin",
-    "read",
-    "read_arrow",
-    "reclock_column",
-    "recover",
-    "release",
-    "resume",
-    "skip",
-    "status",
-    "verify",
-]
+import sys
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tidegauge.api import *  # noqa: F403
+
+
+def __getattr__(name: str) -> Any:
+    """Return a part of the package, or a public name; all of these are loaded with the first."""
+    if find_spec(f"{__name__}.{name}") is not None:
+        return import_module(f"{__name__}.{name}")
+    public = vars(import_module(f"{__name__}.api"))
+    if name not in public:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+    return globals().setdefault(name, public[name])
+
+
+def __dir__() -> list[str]:
+    """Return the public names."""
+    return import_module(f"{__name__}.api").__all__  # type: ignore[no-any-return]

@@ -113,6 +113,15 @@ def test_an_exception_that_is_none_of_ours_is_not_called_a_newer_versions(shop: 
     assert "newer version" not in done.err
 
 
+def test_an_interrupt_while_the_program_is_loaded_ends_it_in_one_line(shop: Shop) -> None:
+    run = shop.start("run", "shop.py", options=("-X", "importtime"))
+    run.until(lambda: "| " in run.err() and "tidegauge.cli" in run.err(), "the first modules")
+    run.interrupt()
+    assert run.ended() == 1
+    said = [line for line in run.err().splitlines() if not line.startswith("import time:")]
+    assert said == ["Stopped before anything was done."]
+
+
 def stopped_twice(shop: Shop, run: Under) -> None:
     run.until(shop.held, "an epoch under way")
     run.interrupt()
