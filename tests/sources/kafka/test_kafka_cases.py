@@ -238,6 +238,12 @@ class Message:
     def key(self) -> None:
         return None
 
+    def __len__(self) -> int:
+        return len(self.value())
+
+    def headers(self) -> None:
+        return None
+
     def timestamp(self) -> tuple[int, int]:
         return (1, 0)
 

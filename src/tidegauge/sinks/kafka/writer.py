@@ -8,7 +8,7 @@ Without a transactional id messages are visible as they come, and `commit` waits
 before it writes what it is given last.
 
 Memory is bounded by the client's queue (`queue.buffering.max.kbytes`, 64 MiB unless set): where it is full, sending
-waits.
+waits. The client counts values alone there; so it waits also where keys and headers on the way have `ASIDE` bytes.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute
 
 from tidegauge.env import Env
 from tidegauge.errors.base import TidegaugeError
@@ -39,11 +40,16 @@ __all__ = ["EPOCH_HEADER", "PATIENCE", "TRANSACTION_MS", "Writer"]
 EPOCH_HEADER: Final = f"{MARK}epoch"
 """The header that says of which epoch a message is, in decimal digits."""
 
+pc: Final[Any] = pyarrow.compute  # its functions are made at run time, which type checkers cannot see
+
 PATIENCE: Final = 30.0
 """Seconds in which the broker has to take or answer something, or the commit is given up, to be tried again."""
 
 TRANSACTION_MS: Final = 300_000
 """How long a transaction may take, unless the user says otherwise. Readers wait so long for one whose driver died."""
+
+ASIDE: Final = 64 << 20
+"""About how many bytes of keys and headers may be on the way."""
 
 _LOGGER: Final = logging.getLogger("tidegauge.kafka")
 _LOGGER.addHandler(logging.NullHandler())  # the client would otherwise write to the terminal
@@ -122,6 +128,10 @@ class Writer:
                     more["timestamp"] = timestamp
                 self._produce(self._layout.topic, epoch, key, value, more)
         self._serve(lambda: self._handle.poll(0))
+        aside = messages.column("headers").nbytes + (pc.sum(pc.binary_length(messages.column("key"))).as_py() or 0)
+        most = ASIDE * messages.num_rows // max(1, aside)
+        while (waiting := len(self._handle)) > most:
+            self._wait(waiting, lambda: self._handle.poll(0.05))
 
     def commit(self, topic: str, key: bytes, value: bytes) -> None:
         """Write a last message into partition 0 of a topic, and commit. See the module for what an error means."""

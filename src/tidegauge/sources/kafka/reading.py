@@ -7,13 +7,16 @@ or, where nothing follows, with the broker's word that the consumer is at the en
 Invariant (law 2): every record of `[lower, upper)` that the broker has is in a batch, once and in order, or the read
 raises. A record below the place that was reached is a replay after a reconnection, and is dropped.
 
-Memory: a consumer keeps at most `QUEUE_KB` ahead, and a batch has about `BATCH_BYTES`, whatever the range.
+Memory: a batch has at most about `BATCH_BYTES` and one gulp, whatever messages follow each other; values, keys and
+headers are weighed as they come, and a gulp grows by what the last ones weighed. What the client keeps ahead has at
+most `QUEUE_KB` of values, and it counts these alone. So reading begins with a client that keeps no more than a few
+messages ahead. Once a batch was light it is one that keeps many, until keys or headers turn out to be heavy.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
@@ -35,14 +38,27 @@ GULP: Final = 500
 """Messages taken from the consumer at once, and forgotten before the next. Python's garbage collector looks at young
 objects when there are 700 more of them: below that it has nothing to do, above it messages cost twice as much."""
 BATCH_BYTES: Final = 4 << 20
-"""About how many bytes a batch has, at most; the first batch is small, and finds out what messages weigh."""
+"""When a batch is full, by the bytes of its messages."""
+GULP_BYTES: Final = 1 << 20
+"""About how many bytes a gulp has, if its messages are like those of the one before."""
+FEW: Final = 50
+"""Messages of a partition after which a consumer fetches no more ahead."""
+AHEAD: Final = 2000
+"""The same where keys and headers are light."""
+HEAVY: Final = 16 << 10
+"""Bytes of a message beside its value, on average, from which on they are heavy."""
+FAR: Final = 20_000
+"""Offsets that have to be left for another consumer to be worth it."""
 QUEUE_KB: Final = 8 << 10
 """Kilobytes that a consumer keeps ahead."""
 PATIENCE: Final = 30.0
 """Seconds without any progress after which a read is given up, to be tried again."""
 _DOWN: Final = 5.0
 _TIME: Final = itemgetter(1)
-_FIRST: Final = 256
+_FIRST: Final = 16
+_FASTER: Final = 4
+_HEADER: Final = 200
+"""Bytes that a header takes beside its name and its value."""
 _WAIT: Final = 0.02
 _SHOWN: Final = 100
 
@@ -51,12 +67,11 @@ _LIMIT: Final = "receive.message.max.bytes"
 
 OURS: Final[dict[str, Value]] = {
     "queued_max_messages_kbytes": QUEUE_KB,
-    "queued_min_messages": 50_000,
     "fetch_wait_max_ms": 20,
     "fetch_error_backoff_ms": 100,
-    "fetch_queue_backoff_ms": 10,
-    "fetch_max_bytes": 8 << 20,
-    "max_partition_fetch_bytes": 1 << 20,
+    "fetch_queue_backoff_ms": 1,
+    "fetch_max_bytes": 4 << 20,
+    "max_partition_fetch_bytes": 512 << 10,
     "reconnect_backoff_max_ms": 1000,
 }
 """How a consumer is set up, unless the user says otherwise."""
@@ -80,8 +95,9 @@ class Range:
 class Bulk:
     """Some messages, by columns; those of one partition are in order.
 
-    runs: the partition of so many messages that follow each other. times: milliseconds since 1970, -1 where there is
-    none. headers: empty unless they are wanted; of a message whose headers the client cannot show, why it cannot.
+    bytes: about what they take. aside: what their keys and headers take with the client, by some of these. runs: the
+    partition of so many messages that follow each other. times: milliseconds since 1970, -1 where there is none.
+    headers: empty unless they are wanted; of a message whose headers the client cannot show, why it cannot.
     """
 
     runs: list[tuple[str, int]] = field(default_factory=list)
@@ -90,6 +106,8 @@ class Bulk:
     keys: list[bytes | None] = field(default_factory=list)
     times: list[int] = field(default_factory=list)
     headers: list[Any] = field(default_factory=list)
+    bytes: int = 0
+    aside: int = 0
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -97,13 +115,19 @@ class Bulk:
     def add(self, partition: str, good: list[Any], offsets: list[int], *, headers: bool) -> None:
         """Take what is wanted out of messages, which are then forgotten: no Python frame for any of them."""
         kind = type(good[0])
+        keys = list(map(kind.key, good))
         self.runs.append((partition, len(good)))
         self.offsets += offsets
         self.values += map(kind.value, good)
-        self.keys += map(kind.key, good)
+        self.keys += keys
         self.times += map(_TIME, map(kind.timestamp, good))
+        aside = sum(map(len, filter(None, keys)))
+        told = headers_of(good if headers else good[:1])
+        weight = sum(map(_weight, filter(None, told)))
         if headers:
-            self.headers += headers_of(good)
+            self.headers += told
+        self.aside += aside + (weight if headers else weight * len(good))
+        self.bytes += aside + (weight if headers else 0) + len(good) + sum(map(len, good))
 
 
 def headers_of(messages: Sequence[Any]) -> list[Any]:
@@ -127,20 +151,27 @@ def headers_of(messages: Sequence[Any]) -> list[Any]:
 
 def messages(
     settings: Settings, group: str, wanted: Sequence[Range], what: Survey, *, headers: bool = False
-) -> Iterator[Bulk]:
+) -> Generator[Bulk]:
     """Yield the messages of ranges, each of a partition of its own.
 
     Raises what `outrun` returns, and what `tidegauge.kafka` raises.
     """
-    start = {piece.partition: piece.lower for piece in wanted}
-    with consumer(settings, group, at=start, **OURS) as client:
-        if client.place != start:
-            place = kafka().TopicPartition
-            client.handle.assign([place(*cluster.split(name), offset) for name, offset in start.items()])
-        reader = _Reader(client, settings, wanted, what, headers=headers)
-        yield from reader.read()
-        # The next ranges often begin where these ended: then the consumer goes on, with what it has fetched ahead.
-        client.place = {piece.partition: piece.upper for piece in wanted} if reader.exact else None
+    ahead = FEW
+    while wanted:
+        start = {piece.partition: piece.lower for piece in wanted}
+        with consumer(settings, group, at=start, **OURS, queued_min_messages=ahead) as client:
+            if client.place != start:
+                place = kafka().TopicPartition
+                client.handle.assign([place(*cluster.split(name), offset) for name, offset in start.items()])
+            client.place = None
+            reader = _Reader(client, settings, wanted, what, headers=headers, far=ahead == AHEAD)
+            yield from reader.read()
+            if (rest := reader.rest()) or ahead == AHEAD:
+                client.handle.unassign()  # with what it has fetched ahead
+            elif reader.exact:
+                # The next ranges often begin where these ended: then it goes on, with what it has fetched ahead.
+                client.place = {piece.partition: piece.upper for piece in wanted}
+            wanted, ahead = rest, FEW if ahead == AHEAD else AHEAD
 
 
 @dataclass(slots=True)
@@ -156,7 +187,14 @@ class _Reader:
     """The state of one read. exact: whether nothing beyond the ranges was taken from the consumer."""
 
     def __init__(
-        self, client: Client, settings: Settings, wanted: Sequence[Range], what: Survey, *, headers: bool
+        self,
+        client: Client,
+        settings: Settings,
+        wanted: Sequence[Range],
+        what: Survey,
+        *,
+        headers: bool,
+        far: bool = False,
     ) -> None:
         self.client = client
         self.settings = settings
@@ -164,27 +202,40 @@ class _Reader:
         self.headers = headers
         self.places = {cluster.split(one.partition): _Place(one.partition, one.lower, one.upper) for one in wanted}
         self.exact = True
-        self.size = _FIRST
+        self.gulp = _FIRST
+        self.far = far
 
     def read(self) -> Iterator[Bulk]:
-        """Yield until the ranges are over."""
+        """Yield until the ranges are over, or another consumer is to go on: one that keeps more ahead, or less."""
         held = Bulk()
         moved = time.monotonic()
         left = self._left()
         while left:
             # No more is asked for than a range can have, so that what follows it stays with the consumer.
-            got = self.client.handle.consume(min(GULP, self.size - len(held), left), _WAIT)
-            before, left = left, (self._take(got, held) if got else left)
+            got = self.client.handle.consume(min(self.gulp, BATCH - len(held), left), _WAIT)
+            before, weight, aside = left, held.bytes, held.aside
+            if got:
+                left = self._take(got, held)
+                self.gulp = _sized(self.gulp, len(got), held.bytes - weight)
+                if self.far and held.aside - aside > HEAVY * len(got):
+                    self.client.handle.unassign()  # now: nobody knows how long what is yielded takes
+                    break
             if left < before:
                 moved = time.monotonic()
             else:
                 self._look(time.monotonic() - moved)
-            if len(held) >= self.size or (held and not got):
-                self.size = _sized(held)
+            if len(held) >= BATCH or held.bytes >= BATCH_BYTES or (held and not got):
+                light = held.aside <= HEAVY * len(held)
                 yield held
                 held = Bulk()
+                if light and not self.far and left > FAR:
+                    break
         if held:
             yield held
+
+    def rest(self) -> list[Range]:
+        """Return what is left of the ranges."""
+        return [Range(one.partition, one.at, one.upper) for one in self.places.values() if one.at < one.upper]
 
     def _left(self) -> int:
         return sum(place.upper - place.at for place in self.places.values())
@@ -283,8 +334,21 @@ def _sifted(place: _Place, good: list[Any]) -> tuple[list[Any], list[int]]:
     return kept, offsets
 
 
-def _sized(held: Bulk) -> int:
-    """Return how many messages like these make a batch, guessed from some of them."""
-    some = held.values[:: 1 + len(held) // 64]
-    weight = sum(len(value) for value in some if value is not None) + len(some)
-    return max(1, min(BATCH, BATCH_BYTES * len(some) // weight))
+def _sized(gulp: int, count: int, weight: int) -> int:
+    """Return how many messages to ask for after a gulp of so many, which weighed so much.
+
+    It grows step by step, since what follows may be heavier, and shrinks at once.
+
+    >>> _sized(16, 16, 1600), _sized(500, 500, 50_000), _sized(64, 64, 64 << 20), _sized(4, 0, 0)
+    (64, 500, 1, 4)
+    """
+    if not count:
+        return gulp
+    return max(1, min(GULP, gulp * _FASTER, GULP_BYTES * count // max(1, weight)))
+
+
+def _weight(headers: list[tuple[str, bytes | None]] | str) -> int:
+    """Return about what the headers of a message take."""
+    if isinstance(headers, str):
+        return len(headers)
+    return sum(_HEADER + len(name) + len(value or b"") for name, value in headers)

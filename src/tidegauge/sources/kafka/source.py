@@ -17,6 +17,7 @@ reaches to the last one that no open transaction comes before.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, Literal
@@ -40,7 +41,7 @@ from tidegauge.sources.kafka.decoding import Decoder
 from tidegauge.sources.kafka.framing import Piece, beyond, bulk_of, frame, missing, received
 from tidegauge.sources.kafka.planning import KafkaSplit, begun, overtaken, planned
 from tidegauge.sources.kafka.probing import Survey, survey
-from tidegauge.sources.kafka.reading import Range, messages
+from tidegauge.sources.kafka.reading import Bulk, Range, messages
 from tidegauge.sources.kafka.start import Given, Start
 from tidegauge.sources.kafka.topics import Topics, named
 from tidegauge.sources.protocol import OnBadRecord, Split
@@ -48,7 +49,9 @@ from tidegauge.sources.protocol import OnBadRecord, Split
 __all__ = ["KafkaSource"]
 
 SAMPLE: Final = 1000
-"""Messages from which columns are inferred."""
+"""Messages from which columns are inferred, at most."""
+SAMPLE_BYTES: Final = 16 << 20
+"""As many of them as have so many bytes together."""
 
 
 @dataclass(frozen=True)
@@ -301,7 +304,7 @@ class KafkaSource:
             upper = min(end, listing.lows[partition] + SAMPLE)
             if listing.lows[partition] < upper:
                 wanted = Range(partition, listing.lows[partition], upper)
-                found = list(messages(self.connection, self._group, [wanted], what))
+                found = self._sample(wanted, what)
                 try:
                     values = _told(self.format.schema, self.format, [v for bulk in found for v in bulk.values])
                     keys = _told(self._keys, self.key, [k for bulk in found for k in bulk.keys])
@@ -314,6 +317,16 @@ class KafkaSource:
         if not listing.ends or all(listing.lows[p] == end for p, end in listing.ends.items()):
             return None  # nothing is bound before there is a message; the next probe looks again
         raise wrong or NothingToInfer(topics=sorted(listing.ids))
+
+    def _sample(self, wanted: Range, what: Survey) -> list[Bulk]:
+        """Return the first messages of a range."""
+        found: list[Bulk] = []
+        with closing(messages(self.connection, self._group, [wanted], what)) as bulks:
+            for bulk in bulks:
+                found.append(bulk)
+                if sum(one.bytes for one in found) >= SAMPLE_BYTES:
+                    break
+        return found
 
 
 def _told(
