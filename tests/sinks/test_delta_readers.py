@@ -55,6 +55,7 @@ def test_so_it_does_where_there_are_nan_and_two_zeros(odd: str, reader: str) -> 
 
 @pytest.mark.long
 @pytest.mark.spark
+@pytest.mark.timeout(900)
 def test_spark_with_the_jar_of_delta_agrees_as_well(every: str, odd: str) -> None:
     with delta_spark() as spark:
         for path, columns in ((every, EVERY), (odd, ODD)):

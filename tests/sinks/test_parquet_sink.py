@@ -13,7 +13,14 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
-from tidegauge.errors.sinks import BrokenChain, DamagedManifest, ForeignTable, StagingElsewhere, TableNotWritable
+from tidegauge.errors.sinks import (
+    BrokenChain,
+    DamagedManifest,
+    FilesChangedByOthers,
+    ForeignTable,
+    StagingElsewhere,
+    TableNotWritable,
+)
 from tidegauge.sinks import OutputId
 from tidegauge.sinks.location import writing
 
@@ -196,3 +203,24 @@ def test_the_name_of_a_write_never_leads_out_of_the_folder(parquet: Any) -> None
         with pytest.raises(InvalidArgument):
             table.commit(0, 1, SCHEMA, [], write=write)
     assert table.upper == 0
+
+
+def test_a_file_that_is_missing_or_of_no_commit_is_said_until_it_is_put_right(tmp_path: Path, kinds: Any) -> None:
+    """A reader of the folder would see other rows than those that the commits name."""
+    bench = kinds("parquet", str(tmp_path / "t"))
+    table = bench.open()
+    for epoch in range(3):
+        bench.commit(table, epoch, epoch + 1)
+    [first, second, third] = [Path(uri) for uri in table.uris(table.files())]
+    second.rename(tmp_path / second.name)
+    foreign = first.with_name("more.parquet")
+    foreign.write_bytes(third.read_bytes())
+    (first.parent / "_SUCCESS").touch()
+    with pytest.raises(FilesChangedByOthers) as raised:
+        bench.open()
+    assert second.name in str(raised.value)
+    assert "more.parquet" in str(raised.value)
+    (tmp_path / second.name).rename(second)
+    foreign.unlink()
+    bench.commit(bench.open(), 3, 4)
+    assert bench.rows() == [("ada", epoch) for epoch in range(4)]

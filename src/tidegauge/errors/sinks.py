@@ -16,6 +16,7 @@ __all__ = [
     "DamagedManifest",
     "DeletedRows",
     "EpochColumnMissing",
+    "FilesChangedByOthers",
     "ForeignTable",
     "InvalidColumnName",
     "MisplacedRows",
@@ -231,3 +232,15 @@ class TableChangedByOthers(Definite):
         "RESTORE the table to the version before that one; where that has been cleaned up, write the output to a "
         "new path. Nothing is read or written here until then"
     )
+
+
+class FilesChangedByOthers(Definite):
+    """A Parquet table whose folders do not hold the files that its commits name."""
+
+    code = "TG-0421"
+    what = (
+        "the table {table} is not what {output!r} has written up to epoch {upper} (exclusive): "
+        "missing are {missing}, and of no commit are {foreign}"
+    )
+    cause = "another program, or a person, put files into folders of the table or removed some"
+    remedy = "bring the missing files back and move the others away; nothing is read or written here until then"

@@ -30,7 +30,7 @@ import errno
 import os
 import shutil
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -43,6 +43,7 @@ from tidegauge.errors.history import DamagedHistory
 from tidegauge.errors.sinks import (
     BrokenChain,
     DamagedManifest,
+    FilesChangedByOthers,
     ForeignTable,
     TableOfAnotherIncarnation,
     TableSchemaChanged,
@@ -97,7 +98,7 @@ class ParquetSink:
         """Return the table as it is now.
 
         Raises `TableOfAnotherIncarnation`, `ForeignTable` for a folder that this output did not write, `BrokenChain`
-        when a commit is missing, `DamagedManifest`.
+        when a commit is missing, `FilesChangedByOthers` when files are or do not belong to one, `DamagedManifest`.
         """
         return ParquetChain(self.path, output)
 
@@ -242,6 +243,7 @@ class ParquetChain:
             stray = [name for name in listed if name not in reached and name != end]
             if stray:
                 raise BrokenChain(table=self._folder, folder=stray[0], reached=end)
+            self._account(reached)
         else:
             self._walk()
 
@@ -260,6 +262,21 @@ class ParquetChain:
             stamp = _stamp(path)
             self._last = None if stamp is None else (path, stamp)
         return reached
+
+    def _account(self, folders: Iterable[str]) -> None:
+        """Raise unless the commits' folders hold their files and no others that a reader would take for rows."""
+        there = {
+            f"{folder}/{entry.name}"
+            for folder in folders
+            for entry in os.scandir(Path(self._folder, folder))
+            if not entry.name.startswith(("_", "."))
+        }
+        wanted = {file.path for file in self._files}
+        if there != wanted:
+            missing, foreign = sorted(wanted - there), sorted(there - wanted)
+            raise FilesChangedByOthers(
+                table=self._folder, output=str(self._output), upper=self._upper, missing=missing, foreign=foreign
+            )
 
     def _list(self) -> list[str]:
         """Return the names of the commits' folders, sorted, or raise for a folder that holds other things."""
