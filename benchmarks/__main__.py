@@ -30,6 +30,7 @@ BENCHMARKS: Final = (
     "skipping",
     "commits",
     "epoch",
+    "wide",
     "throughput",
     "memory",
     "formats",

@@ -141,6 +141,7 @@ class Dataflow:
         self._sources: dict[str, Source] = {}
         self._required: set[str] = set()
         self._outputs: dict[str, OutputPlan] = {}
+        self._places: dict[str, str] = {}
 
     def __repr__(self) -> str:
         arrows = [f"{plan.source} -> {plan.name}" for plan in self._outputs.values()]
@@ -202,9 +203,8 @@ class Dataflow:
             raise ForeignStream(stream=repr(stream), owner=stream.flow.name, flow=self.name)
         if not isinstance(sink, Sink):
             raise InvalidArgument(parameter="sink", value=sink, expected="a sink such as tg.DeltaSink(...)")
-        for other in self._outputs.values():
-            if (path := _place(sink)) and path == _place(other.sink):
-                raise TableTaken(output=name, path=path, other=other.name)
+        if (path := _place(sink)) and (other := self._places.setdefault(path, name)) != name:
+            raise TableTaken(output=name, path=path, other=other)
         self._outputs[name] = OutputPlan(name, stream.source, stream.channel, stream.steps, sink)
 
     def run(

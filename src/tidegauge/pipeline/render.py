@@ -23,6 +23,7 @@ from tidegauge.pipeline.away import waited_for
 from tidegauge.pipeline.board import Board
 from tidegauge.pipeline.failures import OutputFailures
 from tidegauge.pipeline.losses import Losses
+from tidegauge.pipeline.once import OncePerSpan
 from tidegauge.pipeline.opening import Opened
 from tidegauge.pipeline.perform import Performer
 from tidegauge.pipeline.stage import StageSetup, stage
@@ -71,6 +72,7 @@ def render(
     output_failures = OutputFailures(flow.store, flow.lease, known=flow.outstanding, watch=board.output_failed)
 
     backlog = Backlog(env.monotonic)
+    history = OncePerSpan(partial(flow.store.history, flow.name))
 
     def discard(output: str, files: tuple[StagedFile, ...]) -> None:
         flow.tables[output].discard(files)
@@ -137,7 +139,7 @@ def render(
                 PersistSetup(
                     output=name,
                     table=flow.tables[name],
-                    history=partial(flow.store.history, flow.name),
+                    history=history,
                     env=env,
                     spawn=commit,
                     confirm=flow.lease.confirm,

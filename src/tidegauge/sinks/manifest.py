@@ -66,12 +66,14 @@ class Manifest:
         }
         if self.digest:
             data["digest"] = self.digest
-        if self.links:
-            data["links"] = list(self.links)
         if self.schema is not None:
             data["columns"] = [{"name": field.name, "type": str(field.type)} for field in self.schema]
             data["arrow_schema"] = base64.b64encode(self.schema.serialize().to_pybytes()).decode("ascii")
-        return f"{json.dumps(data, indent=1)}\n".encode()
+        text = json.dumps(data, indent=1)
+        if self.links:  # a line each: indented by the standard library they would cost more than all the rest
+            lines = ",\n".join(f"  {json.dumps(link)}" for link in self.links)
+            text = f'{text[:-2]},\n "links": [\n{lines}\n ]\n}}'
+        return f"{text}\n".encode()
 
     @staticmethod
     def decode(text: bytes, *, path: str) -> Manifest:

@@ -21,6 +21,7 @@ import re
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 
 __all__ = ["Listing", "entries", "listed", "literally", "printable"]
 
@@ -65,6 +66,7 @@ def entries(folder: str) -> Iterator[os.DirEntry[str]]:
         yield from found
 
 
+@cache
 def _matcher(segment: str) -> Callable[[str], bool]:
     match = re.compile(fnmatch.translate(segment)).match
     shown = segment[:1] if segment[:1] in {".", "_"} else ""
@@ -76,18 +78,28 @@ def _matcher(segment: str) -> Callable[[str], bool]:
     return matches
 
 
+@cache
 def _segments(pattern: str) -> tuple[str, ...]:
     parts = [part for part in pattern.split("/") if part]
     kept = [part for i, part in enumerate(parts) if part != "**" or parts[i - 1 : i] != ["**"]]
     return (*kept, "*") if kept[-1:] == ["**"] else tuple(kept)
 
 
+@cache
+def _tests(pattern: str) -> tuple[tuple[Callable[[str], bool] | None, ...], tuple[str, int]]:
+    """Return for each segment how names are told to match, None where one name does; and where to begin."""
+    segments = _segments(pattern)
+    tests = tuple(None if part == "**" or not _MAGIC.search(part) else _matcher(part) for part in segments)
+    plain = next((i for i, part in enumerate(segments) if tests[i] or part == "**"), len(segments) - 1)
+    return tests, ("/" + "/".join(segments[:plain]), plain)
+
+
 def _paths(pattern: str) -> set[str]:
     segments = _segments(pattern)
-    tests = [None if part == "**" or not _MAGIC.search(part) else _matcher(part) for part in segments]
+    tests, start = _tests(pattern)
     visible = _matcher("*")
     found: set[str] = set()
-    todo = [("/", 0)]
+    todo = [start]
     while todo:
         folder, at = todo.pop()
         last = at + 1 == len(segments)

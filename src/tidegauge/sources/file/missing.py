@@ -32,6 +32,8 @@ def unread(found: Survey) -> dict[str, Detail]:
 
 def give_up(missing: Mapping[str, Detail], rules: Rules, found: Survey) -> None:
     """Bind files that are gone to their end. Raises `FolderAway`, and `FileGone` where nothing can be bound yet."""
+    if not missing:
+        return
     _refuse_away(missing, found)
     for key, detail in missing.items():
         path, lower, upper = str(detail["path"]), found.positions.get(key, 0), int(detail["size"])

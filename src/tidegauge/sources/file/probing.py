@@ -90,6 +90,8 @@ def _once(pattern: str, rules: Rules, found: Survey) -> Survey:
             strangers.append(candidate)
     for key in unread(found):
         _look_at_held(key, rules, found)
+    if not strangers and not unread(found) and not found.anew:
+        return found
     relations = Relations.of(found)
     for candidate in (*strangers, *_others(relations, strangers, found)):
         _look_at_stranger(candidate, relations, rules, found)
@@ -113,7 +115,7 @@ def _candidates(pattern: str, found: Survey) -> Iterator[_Candidate]:
     lost: defaultdict[str, set[int]] = defaultdict(set)
     for detail in found.known.values():
         if detail["ino"] and (detail["dev"], detail["ino"]) not in seen:
-            lost[str(Path(str(detail["path"])).parent)].add(int(detail["ino"]))
+            lost[os.path.dirname(str(detail["path"]))].add(int(detail["ino"]))  # noqa: PTH120 - of ten thousand files
     for folder in sorted(lost):
         for path, status in siblings(folder, lost[folder]):
             if (status.st_dev, status.st_ino) not in seen:

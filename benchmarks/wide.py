@@ -1,0 +1,115 @@
+"""A flow of many sources and outputs: opening it, a tick in which nothing is new, an epoch, and `status`.
+
+All figures are seconds of the process's own time, in one thread, so that other programs count less. An epoch of many
+outputs stands beside an epoch of one, and a tick of all the sources beside a tick of a tenth of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+import tidegauge as tg
+from benchmarks.figures import Figure
+from benchmarks.room import Room
+from tidegauge.pipeline.runner import Runner, at_once
+
+__all__ = ["measure"]
+
+
+class _Wide:
+    """A flow of so many sources, of which the first ones have an output each."""
+
+    def __init__(self, folder: Path, *, sources: int, outputs: int) -> None:
+        self.folder, self.count, self.outputs, self.files = folder, sources, outputs, 0
+        for n in range(sources):
+            (folder / "in" / str(n)).mkdir(parents=True)
+        self.land(sources)
+
+    def land(self, sources: int) -> None:
+        """Put a line into each of the first sources."""
+        self.files += 1
+        for n in range(sources):
+            (self.folder / "in" / str(n) / f"{self.files}.jsonl").write_text('{"n": 1}\n')
+
+    def flow(self) -> tg.Dataflow:
+        made = tg.Dataflow("wide", store=f"sqlite:///{self.folder}/flow.db", tick=tg.Manual())
+        for n in range(self.count):
+            source = tg.FileSource(f"{self.folder}/in/{n}/*.jsonl", format=tg.Json("n long"))
+            stream = made.source(f"s{n}", source)
+            if n < self.outputs:
+                made.sink(f"o{n}", stream, tg.ParquetSink(f"{self.folder}/lake/{n}"))
+        return made
+
+    def open(self) -> Runner:
+        return Runner(self.flow(), tg.LocalEngine(threads=0), env=tg.Env(), spawn=at_once, batch=True)
+
+
+def _taken(work: Callable[[], object]) -> float:
+    begun = time.process_time()
+    work()
+    return time.process_time() - begun
+
+
+def _until(runner: Runner, published: int) -> None:
+    while runner.board.published < published:
+        runner.step()
+
+
+def _tick(runner: Runner) -> None:
+    """Let all sources be asked once, and answer."""
+    future = runner.requests.ask()
+    while not future.done():
+        runner.step()
+
+
+def _epoch(runner: Runner, upper: int) -> None:
+    """Bind what has landed, and bring it into the tables."""
+    _tick(runner)
+    _until(runner, upper)
+
+
+def _measured(room: Room, name: str, *, sources: int, outputs: int) -> dict[str, tuple[float, ...]]:
+    room.say(f"{sources:,} sources, {outputs} outputs")
+    wide = _Wide(room.folder / name, sources=sources, outputs=outputs)
+    first = wide.open()
+    _tick(first)
+    _until(first, 1)
+    first.close()
+    held: list[Runner] = []
+    opening = _taken(lambda: held.append(wide.open()))
+    [runner] = held
+    idle = tuple(_taken(lambda: _tick(runner)) for _ in range(room.size(9, 3)))
+    epochs = []
+    for published in range(2, 2 + room.size(7, 3)):
+        wide.land(outputs)
+        epochs.append(_taken(partial(_epoch, runner, published)))
+    runner.close()
+    status = tuple(_taken(lambda: tg.status(wide.flow())) for _ in range(3))
+    return {"open": (opening,), "idle": idle, "epoch": tuple(epochs[1:]), "status": status}
+
+
+def measure(room: Room) -> list[Figure]:
+    """Measure a flow of many sources, one of many outputs, and for comparison small ones."""
+    many, few = room.size(1_000, 50), room.size(50, 5)
+    sources = _measured(room, "sources", sources=many, outputs=1)
+    tenth = _measured(room, "tenth", sources=many // 10, outputs=1)
+    outputs = _measured(room, "outputs", sources=few, outputs=few)
+    one = _measured(room, "one", sources=1, outputs=1)
+    small = f"{many // 10:,} sources"
+    return [
+        Figure(f"opening {many:,} sources", "s", ours=sources["open"], peer=tenth["open"], peer_name=small),
+        Figure(f"an idle tick of {many:,} sources", "s", ours=sources["idle"], peer=tenth["idle"], peer_name=small),
+        Figure(f"an epoch of {few} outputs", "s", ours=outputs["epoch"], peer=one["epoch"], peer_name="one output"),
+        Figure(
+            f"status of {few} outputs",
+            "s",
+            ours=outputs["status"],
+            peer=one["status"],
+            peer_name="one output",
+            note=f"median {median(outputs['status']) / few * 1000:.1f} ms an output",
+        ),
+    ]
