@@ -260,6 +260,23 @@ def test_a_run_until_caught_up_waits_for_a_compressed_file_to_settle(world: Worl
     assert numbers(two(world), "a") == [1, 2, 3]
 
 
+def test_a_compressed_file_that_is_cut_off_is_waited_for_and_read_when_the_whole_one_is_there(world: World) -> None:
+    path, whole = world.root / "a" / "2.jsonl.gz", gzip.compress(lines(3).encode())
+    now = int(world.clock.now().timestamp() * 1e9)
+    for content in (whole[:-4], whole):
+        part = world.root / "part"
+        part.write_bytes(content)
+        os.utime(part, ns=(now - 10**10, now - 10**10))
+        part.rename(path)
+        write(world.root / "b" / "1.jsonl", lines(102))
+        finish(world)
+        shown = report(world).sources[0]
+        assert (shown.state, shown.error) == ("idle", None)
+        assert shown.lag == (len(content) if content is not whole else 0)
+        assert numbers(two(world), "a") == ([1, 2] if content is not whole else [1, 2, 3])
+    assert numbers(two(world), "b") == [101, 102, 102]
+
+
 def test_a_schema_is_inferred_once_and_kept(tmp_path: Path) -> None:
     def make(world: World) -> tg.Dataflow:
         flow = tg.Dataflow("inferred", store=world.store)

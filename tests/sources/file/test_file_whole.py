@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,9 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tidegauge.errors.sources import FileOvertaken, FileRewritten, TruncatedFile, UnreadableFile
+from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.sources import CorruptFile, FileOvertaken, FileRewritten, TruncatedFile, UnreadableFile
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources import Csv, FileSource, Json, Parquet
+from tidegauge.sources.file import unfinished
 
 Drive = Callable[[FileSource], Any]
 WRITTEN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -142,6 +145,75 @@ def test_a_compressed_file_that_was_cut_off_is_named(landing: Path, drive: Drive
         flow.catch_up()
     assert str(path) in str(caught.value)
     assert caught.value.evidence["problem"] == TruncatedFile.code
+
+
+ROWS = [{"n": n} for n in range(3000)]
+
+
+@pytest.mark.parametrize("flaw", ["cut off", "not written yet"])
+@pytest.mark.parametrize("repair", ["in place", "moved over it"])
+def test_a_compressed_file_that_is_not_whole_is_waited_for_and_read_when_it_is(
+    landing: Path, drive: Drive, flaw: str, repair: str
+) -> None:
+    path = landing / "a.gz"
+    write_gzip(path, *range(3000))
+    content = path.read_bytes()
+    half = len(content) // 2
+    path.write_bytes(content[:half] + (bytes(len(content) - half) if flaw == "not written yet" else b""))
+    settle(path)
+    write_gzip(landing / "b.gz", -1)
+    flow = drive(FileSource(f"{landing}/*.gz", format=Json("n long")))
+    flow.tick(SETTLED)
+    assert flow.catch_up() == [{"n": -1}], "it holds up no other file"
+    waiting = SETTLED + timedelta(minutes=50)
+    assert flow.tick(waiting) == []
+    assert flow.last.note.startswith(f"{path} is not complete: ")
+    assert not flow.last.more
+    assert flow.last.end.distance(flow.bound.frontier) == path.stat().st_size, "it is what the source lags by"
+    if repair == "moved over it":
+        (landing / ".part").write_bytes(content)
+        (landing / ".part").rename(path)
+    else:
+        path.write_bytes(content)
+    settle(path, waiting)
+    assert flow.tick(waiting) == []
+    flow.tick(waiting + timedelta(seconds=2))
+    assert flow.catch_up() == ROWS
+
+
+def test_a_compressed_file_that_does_not_change_is_looked_through_once(
+    landing: Path, drive: Drive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[object] = []
+
+    def flaw(stream: object) -> str:
+        looked.append(stream)
+        return "cut off"
+
+    monkeypatch.setattr(unfinished, "flaw", flaw)
+    write_gzip(landing / "a.gz", 1)
+    flow = drive(FileSource(f"{landing}/*.gz", format=Json("n long")))
+    for _ in range(3):
+        assert flow.tick(SETTLED) == []
+    assert len(looked) == 1
+
+
+@pytest.mark.parametrize("flaw", [TruncatedFile, CorruptFile])
+def test_a_compressed_file_that_does_not_become_whole_fails_its_source_at_last(
+    landing: Path, drive: Drive, flaw: type[TidegaugeError]
+) -> None:
+    path = landing / "a.gz"
+    write_gzip(path, *range(3000))
+    content = path.read_bytes()
+    path.write_bytes(content[:-8] + (bytes(8) if flaw is CorruptFile else b""))
+    settle(path)
+    flow = drive(FileSource(f"{landing}/*.gz", format=Json("n long")))
+    assert flow.tick(WRITTEN + timedelta(minutes=59)) == []
+    [piece] = flow.tick(WRITTEN + timedelta(minutes=60))
+    assert (piece.lower, piece.upper) == (0, path.stat().st_size)
+    with pytest.raises(UnreadableFile, match=re.escape(str(path))) as caught:
+        flow.catch_up()
+    assert caught.value.evidence["problem"] == flaw.code
 
 
 def test_a_csv_file_grows_like_any_other(landing: Path, drive: Drive) -> None:

@@ -14,6 +14,7 @@ from tidegauge.sources.file.found import Rules, Survey
 from tidegauge.sources.file.identity import HEAD, FileFacts, Seen, fingerprint, partition_key, tail
 from tidegauge.sources.file.kinds import as_whole, is_whole
 from tidegauge.sources.file.listing import printable
+from tidegauge.sources.file.unfinished import awaited
 from tidegauge.sources.formats.protocol import LineFormat
 
 __all__ = ["enter", "grow", "put_off"]
@@ -153,6 +154,9 @@ def _admit_whole(stream: BinaryIO, seen: Seen, rules: Rules, found: Survey) -> i
         return 0
     if found.full or (found.taken > 0 and found.taken + seen.size > rules.limit):
         found.full = found.more = True
+        return 0
+    if whole is None and (why := awaited(seen, now=rules.now)):
+        found.notes.append(f"{printable(seen.path)} is not complete: {why}")
         return 0
     return seen.size
 
