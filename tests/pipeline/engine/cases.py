@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -112,7 +114,8 @@ def closed_while_running(engine: Engine, folder: Path) -> BaseException | None:
     return future.exception(timeout=60)
 
 
-def session_at(url: str) -> Any:
+def session_at(url: str, *, more: Mapping[str, str] = MappingProxyType({})) -> Any:
+    """Return a session on the Spark at a URL; a classic one with more settings."""
     from pyspark.sql import SparkSession
 
     if url.startswith("sc://"):
@@ -128,6 +131,7 @@ def session_at(url: str) -> Any:
         "spark.sql.session.timeZone": "America/New_York",
         "spark.sql.shuffle.partitions": "4",
         "spark.log.level": "ERROR",
+        **more,
     }
     for name, value in settings.items():
         builder = builder.config(name, value)

@@ -9,9 +9,10 @@ import socket
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 import pyspark
 from tests.waiting import eventually
@@ -46,13 +47,13 @@ def until(condition: Callable[[], bool], kept: Kept) -> None:
 
 
 @contextmanager
-def java(folder: Path, *arguments: str) -> Iterator[Kept]:
+def java(folder: Path, *arguments: str, host: str = "127.0.0.1") -> Iterator[Kept]:
     """Run a class of Spark's in a process of its own until the block ends, or this process does."""
     folder.mkdir(parents=True, exist_ok=True)
     environ = {
         "SPARK_HOME": str(SPARK_HOME),
         "PYSPARK_PYTHON": sys.executable,
-        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_IP": host,
         "SPARK_LOCAL_DIRS": str(folder),
         "SPARK_WORKER_DIR": str(folder / "work"),
         "PYTHONPATH": os.pathsep.join([str(SPARK_HOME.parent), os.environ.get("PYTHONPATH", "")]),
@@ -68,8 +69,8 @@ def java(folder: Path, *arguments: str) -> Iterator[Kept]:
 
 
 @contextmanager
-def standalone(folder: Path, *, workers: int = 2) -> Iterator[str]:
-    """A standalone cluster with workers of one core each. Gives the master's URL."""
+def standalone(folder: Path, *, hosts: Sequence[str] = ("127.0.0.1", "127.0.0.1")) -> Iterator[str]:
+    """A standalone cluster with a worker of one core on each host. Gives the master's URL."""
     port, page = free_port(), free_port()
 
     def alive() -> int:
@@ -84,16 +85,19 @@ def standalone(folder: Path, *, workers: int = 2) -> Iterator[str]:
         where = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", str(page)]
         master = stack.enter_context(java(folder, f"{deploy}.master.Master", *where))
         until(lambda: alive() >= 0, master)
-        size = ["--host", "127.0.0.1", "--cores", "1", "--memory", "1g", "--webui-port", "0"]
-        for _number in range(workers):
-            stack.enter_context(java(folder, f"{deploy}.worker.Worker", *size, f"spark://127.0.0.1:{port}"))
-        until(lambda: alive() == workers, master)
+        size = ["--cores", "1", "--memory", "1g", "--webui-port", "0"]
+        for host in hosts:
+            named = [f"{deploy}.worker.Worker", "--host", host, *size, f"spark://127.0.0.1:{port}"]
+            stack.enter_context(java(folder, *named, host=host))
+        until(lambda: alive() == len(hosts), master)
         yield f"spark://127.0.0.1:{port}"
 
 
 @contextmanager
-def connect_server(folder: Path, *, master: str = "local[2]") -> Iterator[str]:
-    """A Spark Connect server. Gives its URL."""
+def connect_server(
+    folder: Path, *, master: str = "local[2]", more: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[str]:
+    """A Spark Connect server, with more settings. Gives its URL."""
     port = free_port()
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
@@ -101,6 +105,7 @@ def connect_server(folder: Path, *, master: str = "local[2]") -> Iterator[str]:
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        **more,
     }
     options = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
     submit = ["org.apache.spark.deploy.SparkSubmit", "--master", master, *options]

@@ -36,7 +36,7 @@ CLUSTER = """
 import sys
 from pathlib import Path
 from tests.pipeline.engine import clusters
-with clusters.standalone(Path(sys.argv[1]), workers=1) as url:
+with clusters.standalone(Path(sys.argv[1]), hosts=["127.0.0.1"]) as url:
     print(url, flush=True)
     sys.stdin.read()
 """
