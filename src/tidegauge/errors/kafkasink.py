@@ -90,6 +90,7 @@ class ProgressUnreadable(Transient):
     """A progress topic that could not be read to its end."""
 
     code = "TG-0865"
+    patient = True
     what = "the progress topic {topic!r} could not be read from {position} to its end, {end}, in {seconds:g} s"
     cause = "the broker is slow or away, or another output's transaction is open there"
     remedy = "nothing, if it passes: it is tried again. Without it nobody knows what the output holds"
@@ -186,6 +187,7 @@ class TransactionFailed(Transient):
     """A commit to Kafka that failed, or whose outcome is not known."""
 
     code = "TG-0875"
+    patient = True
     what = "the commit to the topic {topic!r} failed: {detail}"
     cause = "the broker is away, or its partitions moved"
     remedy = "nothing, if it passes: what the topic holds is read from the progress topic, and the rest is sent again"
