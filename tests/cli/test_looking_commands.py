@@ -165,7 +165,7 @@ def test_a_flow_that_never_ran_is_no_flow_yet_and_looking_makes_no_store(shop: S
 def test_status_shows_a_failed_source_with_what_to_do(shop: Shop) -> None:
     shop.write(1, 2)
     shop.catch_up()
-    Path(shop.root / "in" / "1.jsonl").write_text('{"id": 9}\n', encoding="utf-8")
+    Path(shop.root / "in" / "1.jsonl").write_text('{"id": 9}\n' * 9, encoding="utf-8")
     run = shop("run", "shop.py", "--until", "caught-up", "--engine", "local")
     assert run.code == 1
     assert "Traceback" not in run.err

@@ -95,7 +95,7 @@ def test_a_run_that_is_stopped_with_a_failed_source_says_so_by_its_exit_code(sho
     (shop.root / "shop.py").write_text(f"{text}\n{more}\n")
     shop.write(1)
     assert shop(*CATCH_UP).code == 0
-    (shop.root / "in" / "1.jsonl").write_text("no more\n")
+    (shop.root / "in" / "1.jsonl").write_text("no more\n" * 9)
     run = shop.start("run", "shop.py", "--engine", "local")
     run.says("source orders: failed")
     run.interrupt()

@@ -36,8 +36,8 @@ _Flows: TypeAlias = Mapping[int, tuple[str, int, int, int]]
 _Identity: TypeAlias = tuple[int, int]
 _COUNTS: Final = ("upper", "published", "since")
 _FLOWS: Final = f"SELECT id, incarnation, {', '.join(f'CAST({name} AS INTEGER)' for name in _COUNTS)} FROM flows"  # noqa: S608
-_LOOKS: Final = 5
-"""How often a file that cannot be read is looked at: a checkpoint may be under way."""
+_PATIENCE: Final = 10.0
+"""Seconds for which a file that does not fit is looked at again: it may be a checkpoint that is seen half done."""
 
 
 def follows(earlier: _Flows, later: _Flows) -> bool:
@@ -102,13 +102,8 @@ class StoreFile:
             self._companions = beside  # SQLite makes them with the first transaction
         with self._lock:
             fits = not writes or follows(self._seen, seen)
-            if stamp != self._stamp:
-                schema, flows = self._on_disk()
-                fits = fits and follows(self._flows, flows)
-                if writes:  # nobody writes beside us: the file lies between what it was and what is seen now
-                    known = connection.execute("PRAGMA schema_version").fetchone()[0]
-                    fits = fits and schema in (self._schema, known) and follows(flows, seen)
-                    self._stamp, self._schema, self._flows = stamp, schema, flows
+            if fits and stamp != self._stamp:
+                fits = self._accounted_for(stamp, connection, seen if writes else None)
             if not fits:
                 self.lost = True
                 raise self._replaced("something else was written into it")
@@ -125,18 +120,37 @@ class StoreFile:
             raise self._replaced("another file is at its path")
         return found.st_mtime_ns, found.st_size
 
+    def _accounted_for(self, stamp: tuple[int, int], connection: sqlite3.Connection, seen: _Flows | None) -> bool:
+        """Whether what the file says without its -wal is what a checkpoint may have made of it.
+
+        seen: what a transaction that writes sees. Nobody else writes then, so the file lies between what it was and
+        that. But the checkpoint of another connection may be under way: its pages come one after another.
+        """
+        known = None if seen is None else connection.execute("PRAGMA schema_version").fetchone()[0]
+        until = time.monotonic() + _PATIENCE
+        while True:
+            schema, flows = self._on_disk()
+            if follows(self._flows, flows) and (
+                seen is None or (schema in (self._schema, known) and follows(flows, seen))
+            ):
+                if seen is not None:
+                    self._stamp, self._schema, self._flows = stamp, schema, flows
+                return True
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.02)
+
     def _on_disk(self) -> tuple[int, _Flows]:
-        """Return the number of the schema, and the flows, as the file says without its -wal.
+        """Return the number of the schema, and the flows, as the file says without its -wal; -1 and none where it
+        cannot be read.
 
         Not through a descriptor of our own: to close one lets go of all locks that this process has on the file.
         """
-        for _ in range(_LOOKS):
-            try:
-                with closing(sqlite3.connect(f"{self.path.as_uri()}?immutable=1", uri=True)) as connection:
-                    return connection.execute("PRAGMA schema_version").fetchone()[0], _flows(connection)
-            except (sqlite3.Error, UnicodeDecodeError):
-                time.sleep(0.02)
-        return -1, {}
+        try:
+            with closing(sqlite3.connect(f"{self.path.as_uri()}?immutable=1", uri=True)) as connection:
+                return connection.execute("PRAGMA schema_version").fetchone()[0], _flows(connection)
+        except (sqlite3.Error, UnicodeDecodeError):
+            return -1, {}
 
     def _replaced(self, detail: str) -> StoreReplaced:
         return StoreReplaced(url=self._url, detail=detail)
