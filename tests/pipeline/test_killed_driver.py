@@ -206,7 +206,7 @@ def test_killed_at_a_named_point(
     assert states(tmp_path, scene) == expected.states
 
 
-@pytest.mark.parametrize("fifth", range(5))
+@pytest.mark.parametrize("fifth", [0, *(pytest.param(n, marks=pytest.mark.long) for n in range(1, 5))])
 def test_killed_again_and_again_at_random_instants(
     fifth: int, drivers: Drivers, undisturbed: dict[Scene, Undisturbed], tmp_path: Path
 ) -> None:

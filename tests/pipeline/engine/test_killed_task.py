@@ -45,6 +45,7 @@ def test_a_flow_whose_task_is_killed_once_loses_and_doubles_nothing(spark: Spark
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds the executor by /proc")
+@pytest.mark.long
 def test_a_flow_on_a_cluster_goes_on_without_an_executor_that_is_killed(cluster: Found) -> None:
     ids = {output: sorted(json.loads(row)["id"] for row in rows) for output, rows in cluster.survivors.items()}
     orders = [json.loads(row) for row in cluster.rows["orders"]]

@@ -58,5 +58,6 @@ def test_a_connect_session_gives_what_a_classic_one_gives(expected: dict[str, An
     assert connect.cases == expected
 
 
+@pytest.mark.long
 def test_two_standalone_workers_give_what_one_process_gives(expected: dict[str, Any], cluster: Found) -> None:
     assert cluster.cases == expected

@@ -59,5 +59,6 @@ def test_a_flow_on_a_connect_session(local: Rows, connect: Found) -> None:
     check(connect.rows, local)
 
 
+@pytest.mark.long
 def test_a_flow_on_a_cluster_of_two_workers(local: Rows, cluster: Found) -> None:
     check(cluster.rows, local)

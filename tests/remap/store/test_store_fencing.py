@@ -19,6 +19,7 @@ from tidegauge.errors.flow import NameTaken
 from tidegauge.errors.store import LeaseLost
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import Frontier
+from tidegauge.remap.rebuilding import Way
 from tidegauge.remap.store import EXPIRY, Gap, Holder, Lease, OutputSpec, SourceSpec, Store
 
 WHY = NameTaken(flow="shop", kind="source", name="orders")
@@ -56,8 +57,12 @@ WRITES: list[tuple[str, Callable[[Store, Lease, Env], object]]] = [
     ("pass_over", lambda store, lease, env: store.pass_over(
         lease, "orders", [Gap("orders", 0, "p0", 1, 2, env.now(), "TG-0640", "by hand")], lift=True)),
     ("renew", lambda _, lease, __: lease.renew()),
+    ("restore", lambda store, lease, _: store.restore(
+        lease, Way(1, ()), incarnation=lease.incarnation, upper=1, published=1)),
 ]  # fmt: skip
-"""Every way to write with a lease, each of which finds something to change when those before it were done."""
+"""Every way to write with a lease, each of which finds something to change when those before it were done. The last
+one ends the lease.
+"""
 
 
 def test_no_way_to_write_is_left_out() -> None:
