@@ -47,6 +47,8 @@ AHEAD: Final = 2000
 """The same where keys and headers are light."""
 HEAVY: Final = 16 << 10
 """Bytes of a message beside its value, on average, from which on they are heavy."""
+SOME: Final = 32
+"""Messages whose headers are copied at once where it is not known how heavy they are."""
 FAR: Final = 20_000
 """Offsets that have to be left for another consumer to be worth it."""
 QUEUE_KB: Final = 8 << 10
@@ -215,9 +217,14 @@ class _Reader:
             got = self.client.handle.consume(min(self.gulp, BATCH - len(held), left), _WAIT)
             before, weight, aside = left, held.bytes, held.aside
             if got:
-                left = self._take(got, held)
+                # Headers that turn out to be heavy are not all copied: what is not taken is read anew.
+                some = SOME if self.far and self.headers else len(got)
+                for first in range(0, len(got), some):
+                    left = self._take(got[first : first + some], held)
+                    if heavy := self.far and held.aside - aside > HEAVY * min(first + some, len(got)):
+                        break
                 self.gulp = _sized(self.gulp, len(got), held.bytes - weight)
-                if self.far and held.aside - aside > HEAVY * len(got):
+                if heavy:
                     self.client.handle.unassign()  # now: nobody knows how long what is yielded takes
                     break
             if left < before:
