@@ -218,12 +218,12 @@ class _Reader:
             before, weight, aside = left, held.bytes, held.aside
             if got:
                 # Headers that turn out to be heavy are not all copied: what is not taken is read anew.
-                some = SOME if self.far and self.headers else len(got)
-                for first in range(0, len(got), some):
-                    left = self._take(got[first : first + some], held)
-                    if heavy := self.far and held.aside - aside > HEAVY * min(first + some, len(got)):
-                        break
-                self.gulp = _sized(self.gulp, len(got), held.bytes - weight)
+                heavy, taken, some = False, 0, SOME if self.far and self.headers else len(got)
+                while taken < len(got) and not heavy:
+                    left = self._take(got[taken : taken + some], held)
+                    taken = min(taken + some, len(got))
+                    heavy = self.far and held.aside - aside > HEAVY * taken
+                self.gulp = _sized(self.gulp, taken, held.bytes - weight)
                 if heavy:
                     self.client.handle.unassign()  # now: nobody knows how long what is yielded takes
                     break
