@@ -22,6 +22,7 @@ from tidegauge.errors.sinks import (
     TableNotWritable,
 )
 from tidegauge.sinks import OutputId
+from tidegauge.sinks import parquet as module
 from tidegauge.sinks.location import writing
 
 OUTPUT = OutputId("shop", "orders", "a" * 32)
@@ -224,3 +225,21 @@ def test_a_file_that_is_missing_or_of_no_commit_is_said_until_it_is_put_right(tm
     foreign.unlink()
     bench.commit(bench.open(), 3, 4)
     assert bench.rows() == [("ada", epoch) for epoch in range(4)]
+
+
+def test_a_commit_that_comes_between_two_looks_at_its_folder_is_no_damage(
+    parquet: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parquet.commit(parquet.open(), 0, 1)
+    folder, elsewhere = manifest_of(parquet, 0).parent, tmp_path / "not yet"
+    folder.rename(elsewhere)
+    look = module._bytes
+
+    def first_look(manifest: Path) -> bytes | None:
+        found = look(manifest)
+        if elsewhere.exists():
+            elsewhere.rename(folder)
+        return found
+
+    monkeypatch.setattr(module, "_bytes", first_look)
+    assert parquet.open().upper == 1

@@ -294,11 +294,12 @@ class ParquetChain:
     def _read(self, lower: int) -> Manifest | None:
         """Return the manifest of the commit that begins at `lower`, checked to be ours; None when there is none."""
         path = Path(self._folder, folder_name(lower), MANIFEST)
-        try:
-            text = path.read_bytes()
-        except FileNotFoundError:
-            if path.parent.is_dir() and any(path.parent.iterdir()):
-                raise DamagedManifest(path=str(path), detail="it is missing") from None
+        text = _bytes(path)
+        if text is None and path.parent.is_dir() and any(path.parent.iterdir()):
+            text = _bytes(path)  # a commit is one rename: it may have come between the two looks
+            if text is None:
+                raise DamagedManifest(path=str(path), detail="it is missing")
+        if text is None:
             return None
         manifest = Manifest.decode(text, path=str(path))
         if manifest.lower != lower:
@@ -353,6 +354,13 @@ class ParquetChain:
         for folder in {inside(self._folder, file.path).parent for file in files}:
             with suppress(OSError):
                 folder.rmdir()
+
+
+def _bytes(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
 
 
 def _is_commit(name: str) -> bool:
