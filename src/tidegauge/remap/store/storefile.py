@@ -7,6 +7,10 @@ copy that is written into the same file changes none of that, but the file's tim
 checkpoints. Then the file is asked what it says of its flows without its -wal: what a checkpoint wrote lies between
 what was there before and what the transaction sees. And what that sees never goes back.
 
+A checkpoint that runs beside readers leaves out each page that has changed since one of them began, and leaves the
+file so until the next one: it is not whole by itself, cannot be read or shows what never was, and proves nothing.
+What somebody copies over it is whole.
+
 Invariant: a driver whose store is not the one at its path begins no transaction on it, and so does nothing that needs
 one: it binds nothing, publishes nothing, and commits no output.
 
@@ -37,7 +41,7 @@ _Identity: TypeAlias = tuple[int, int]
 _COUNTS: Final = ("upper", "published", "since")
 _FLOWS: Final = f"SELECT id, incarnation, {', '.join(f'CAST({name} AS INTEGER)' for name in _COUNTS)} FROM flows"  # noqa: S608
 _PATIENCE: Final = 10.0
-"""Seconds for which a file that does not fit is looked at again: it may be a checkpoint that is seen half done."""
+"""Seconds for which a whole file that does not fit is looked at again: a checkpoint may come between two looks."""
 
 
 def follows(earlier: _Flows, later: _Flows) -> bool:
@@ -130,13 +134,13 @@ class StoreFile:
         until = time.monotonic() + _PATIENCE
         while True:
             schema, flows = self._on_disk()
-            if schema < 0:  # half of a checkpoint: it says nothing, and the next look is at the whole
-                return True
             if follows(self._flows, flows) and (
                 seen is None or (schema in (self._schema, known) and follows(flows, seen))
             ):
                 if seen is not None:
                     self._stamp, self._schema, self._flows = stamp, schema, flows
+                return True
+            if not self._whole():
                 return True
             if time.monotonic() > until:
                 return False
@@ -144,15 +148,27 @@ class StoreFile:
 
     def _on_disk(self) -> tuple[int, _Flows]:
         """Return the number of the schema, and the flows, as the file says without its -wal; -1 and none where it
-        cannot be read.
-
-        Not through a descriptor of our own: to close one lets go of all locks that this process has on the file.
-        """
+        cannot be read."""
         try:
-            with closing(sqlite3.connect(f"{self.path.as_uri()}?immutable=1", uri=True)) as connection:
+            with closing(self._alone()) as connection:
                 return connection.execute("PRAGMA schema_version").fetchone()[0], _flows(connection)
         except (sqlite3.Error, UnicodeDecodeError):
             return -1, {}
+
+    def _whole(self) -> bool:
+        """Whether the file is a database without its -wal."""
+        try:
+            with closing(self._alone()) as connection:
+                return bool(connection.execute("PRAGMA quick_check(1)").fetchone() == ("ok",))
+        except (sqlite3.Error, UnicodeDecodeError):
+            return False
+
+    def _alone(self) -> sqlite3.Connection:
+        """Open the file without its -wal.
+
+        Not through a descriptor of our own: to close one lets go of all locks that this process has on the file.
+        """
+        return sqlite3.connect(f"{self.path.as_uri()}?immutable=1", uri=True)
 
     def _replaced(self, detail: str) -> StoreReplaced:
         return StoreReplaced(url=self._url, detail=detail)
