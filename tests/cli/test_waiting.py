@@ -1,9 +1,13 @@
-"""`run --until caught-up` says what it waits for; `explain` takes a negative number for what it is."""
+"""`run` says what it waits for, and ends when it is interrupted; `explain` takes a negative number for what it is."""
 
 from __future__ import annotations
 
+import re
+from functools import partial
+
 import pytest
-from tests.cli.conftest import Shop
+from tests.cli.conftest import Shop, Under
+from tests.disks import fill, make_room, small_disk
 
 FAR = """
 from pathlib import Path
@@ -30,6 +34,32 @@ def test_a_run_until_caught_up_says_that_it_waits_for_a_source_that_cannot_be_as
     assert run.ended() == 0
     assert run.err().count("not caught up") == 1
     assert run.err().endswith("far: stopped; epoch 0 is the last published\n")
+
+
+def _said(run: Under, what: re.Pattern[str]) -> bool:
+    return what.search(run.err()) is not None
+
+
+def test_a_run_whose_store_is_full_says_so_and_ends_at_once_when_it_is_interrupted(shop: Shop) -> None:
+    text = (shop.root / "shop.py").read_text()
+    (shop.root / "shop.py").write_text(text.replace("/shop.db", "/small/shop.db"))
+    shop.write(0)
+    with small_disk(shop.root / "small", size="512k") as disk:
+        run = shop.start("run", "shop.py", "--engine", "local")
+        run.says("published epoch 0")
+        fill(disk)
+        count = 1
+        while "store: stalled (the store" not in run.err():
+            shop.write(count)
+            run.until(partial(_said, run, re.compile(f"published epoch {count}|stalled")), "an epoch")
+            count += 1
+        run.says("has no room left: database or disk is full)")
+        run.interrupt()
+        assert run.ended(10.0) == 0
+        assert "shop: stopped; epoch " in run.err()
+        make_room(disk)
+        shop.catch_up()
+        assert [number for number, _ in shop.rows("orders")] == list(range(count))
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])

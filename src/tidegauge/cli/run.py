@@ -18,7 +18,7 @@ from rich.text import Text
 from tidegauge.cli.load import send_by_value
 from tidegauge.cli.show import amount, span, state_text
 from tidegauge.errors.running import TickHeld
-from tidegauge.pipeline.board import Board, OutputStatus, SourceStatus
+from tidegauge.pipeline.board import Board, OutputStatus, SourceStatus, StoreStatus
 from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.job import Engine
 from tidegauge.pipeline.runner import Outcome
@@ -65,6 +65,7 @@ class Progress:
             lag = ", ".join(f"{s.name} {amount(s.lag, s.unit)} behind" for s in board.sources.values())
             rows = ", ".join(f"{o.name} {o.rows:,} rows" for o in board.outputs.values())
             self._say("published", f"published epoch {board.published - 1}: {rows}; {lag}", key=str(board.published))
+        self._say("store", _store(board))
         self._say("held", _held(board))
         if self.ends:
             self._say("awaited", _awaited(board))
@@ -87,16 +88,21 @@ class Progress:
         self.console.print(Text(f"{outcome.flow}: {outcome.why}; {last}"), soft_wrap=True)
 
 
-def _reason(status: SourceStatus | OutputStatus) -> str:
+def _reason(status: SourceStatus | OutputStatus | StoreStatus) -> str:
     """Return what keeps a source or an output, "" where nothing does."""
     if status.error is not None:
         return str(getattr(status.error, "summary", status.error))
     return str(getattr(status, "note", ""))
 
 
-def _why(status: SourceStatus | OutputStatus) -> str:
+def _why(status: SourceStatus | OutputStatus | StoreStatus) -> str:
     reason = _reason(status)
     return f" ({reason})" if reason else ""
+
+
+def _store(board: Board) -> str:
+    """Return why the store cannot be written, "" where it can."""
+    return f"store: stalled{_why(board.store)}" if board.store.error is not None else ""
 
 
 def _held(board: Board) -> str:
@@ -106,6 +112,8 @@ def _held(board: Board) -> str:
 
 def _awaited(board: Board) -> str:
     """Return what keeps a run from having caught up although nothing is under way, "" where nothing does."""
+    if board.store.error is not None:
+        return "not caught up: waiting for the store, which cannot be written"
     unread = [s.name for s in board.sources.values() if s.unread is not None]
     if unread:
         return f"not caught up: waiting for {', '.join(unread)}, which cannot be read"
@@ -143,6 +151,8 @@ def view(board: Board, *, ends: bool = False) -> RenderableType:
         )
     troubles = [Text(f"{s.name}: {why}", style="yellow") for s in board.sources.values() if (why := _reason(s))]
     troubles += [Text(f"{o.name}: {why}", style="red") for o in board.outputs.values() if (why := _reason(o))]
+    if store := _store(board):
+        troubles.append(Text(store, style="red"))
     if held := _held(board):
         troubles.append(Text(held, style="yellow"))
     if ends and (awaited := _awaited(board)):

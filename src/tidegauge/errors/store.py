@@ -36,6 +36,7 @@ __all__ = [
     "StoreBusy",
     "StoreDriverMissing",
     "StoreFailed",
+    "StoreFull",
     "StoreNotWritable",
     "StoreReplaced",
     "StoreTooNew",
@@ -147,8 +148,18 @@ class StoreNotWritable(TidegaugeError):
 
     code = "TG-0211"
     what = "the store {url} cannot be written: {detail}"
-    cause = "the folder is read-only or no folder, the disk is full, or this user may not write to the database"
-    remedy = "make room, or choose a place that this user may write to; the flow goes on from what is durable"
+    cause = "the folder is read-only or no folder, or this user may not write to the database"
+    remedy = "choose a place that this user may write to; the flow goes on from what is durable"
+
+
+class StoreFull(Transient):
+    """A store whose disk has no room left."""
+
+    code = "TG-0255"
+    patient = True
+    what = "the store {url} has no room left: {detail}"
+    cause = "its disk is full, or a quota or a limit on the size of files is reached"
+    remedy = "make room; a running flow goes on by itself, other commands can be given again"
 
 
 class SchemaChanged(TidegaugeError):
@@ -231,9 +242,10 @@ class StoreUnreachable(Transient):
     """The database server does not answer, or lets nobody of this name in."""
 
     code = "TG-0220"
+    patient = True
     what = "the store {url} cannot be reached: {detail}"
     cause = "the server is down or far away, refuses the user or the password, or has no such database"
-    remedy = "try the same address with psql, and start again: the flow goes on from what is durable"
+    remedy = "try the same address with psql; a running flow goes on by itself, other commands can be given again"
 
 
 class CorruptStore(TidegaugeError):

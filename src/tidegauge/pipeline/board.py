@@ -28,7 +28,7 @@ from tidegauge.remap.round import Answer, Failed
 from tidegauge.remap.timeline import Timeline
 from tidegauge.sinks.persist import Committed, OutputFailed
 
-__all__ = ["Board", "OutputState", "OutputStatus", "SourceState", "SourceStatus"]
+__all__ = ["Board", "OutputState", "OutputStatus", "SourceState", "SourceStatus", "StoreStatus"]
 
 SourceState = Literal["starting", "running", "idle", "stalled", "failed", "sealed"]
 OutputState = Literal["planned", "catching_up", "live", "stalled", "failed"]
@@ -105,6 +105,18 @@ class OutputStatus:
         return sum(rows for _at, rows in recent) / max(1.0, now - recent[0][0]) if recent else 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class StoreStatus:
+    """The store as it stands. error: why it cannot be written at present, None where it can.
+
+    since: from when on, and attempt: how often it was tried in a row.
+    """
+
+    error: Exception | None = None
+    since: datetime | None = None
+    attempt: int = 0
+
+
 class Board:
     """The sources, outputs and epochs of a flow as they stand. `changed` is called after each change.
 
@@ -135,6 +147,7 @@ class Board:
         self.awaited: tuple[str, ...] = ()
         """Required sources that did not answer in the last tick, without which nothing is bound."""
         self.stopping = False
+        self.store = StoreStatus()
         self.jobs: set[Need] = set()
         """What is being staged at present."""
         self.sources = {name: SourceStatus(name, unit) for name, unit in units.items()}
@@ -238,6 +251,18 @@ class Board:
         if (caught_up or arrived) and self.reached is None:
             self.reached = self.upper
         self._changed(self)
+
+    def store_away(self, error: Exception, *, since: datetime | None, attempt: int) -> None:
+        """The store cannot be written at present."""
+        if attempt != self.store.attempt:
+            self.store = StoreStatus(self.redaction.error(error), since, attempt)
+            self._changed(self)
+
+    def store_back(self) -> None:
+        """The store is as it should be."""
+        if self.store.error is not None:
+            self.store = StoreStatus()
+            self._changed(self)
 
     def stop(self) -> None:
         """The runner was asked to stop: it finishes what is under way."""

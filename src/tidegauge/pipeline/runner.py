@@ -6,29 +6,30 @@ and the tables and comes to the same rows.
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal
 
 from tidegauge.dataflow import Worker
 from tidegauge.env import Env
-from tidegauge.errors.base import TidegaugeError, Transient
+from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.dataflow import OperatorFailed
 from tidegauge.errors.flow import EmptyFlow, InvalidArgument
 from tidegauge.errors.redaction import Redaction
 from tidegauge.errors.running import SpanConflict
 from tidegauge.errors.sinks import TableUpperMismatch, TableWentBack
+from tidegauge.errors.store import StoreFull, StoreUnreachable
 from tidegauge.pipeline.away import Absent
 from tidegauge.pipeline.board import Board
+from tidegauge.pipeline.interrupts import interruptible
 from tidegauge.pipeline.job import Engine
 from tidegauge.pipeline.opening import opened, register
+from tidegauge.pipeline.outage import Outage
 from tidegauge.pipeline.perform import output_schema, performer
 from tidegauge.pipeline.render import render
+from tidegauge.pipeline.renewing import renewing
 from tidegauge.remap.requests import Requests
 from tidegauge.remap.store import Holder, Lease, Store, secrets
 from tidegauge.sinks.protocol import job_mark
@@ -39,10 +40,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Outcome", "Runner", "at_once", "run", "threads"]
 
+
 RENEW_EVERY = 5.0
 """Seconds between two renewals of the lease."""
-
-_TO_END = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +117,7 @@ class Runner:
             self._resources.callback(self.requests.close)  # not before the lease is ours: another run may have them
             register(flow, self._store, self.lease)
             self._absent = Absent(flow, self.lease, env=env, spawn=spawn)
+            self._outage = Outage(self.lease.renew, env=env, spawn=spawn)
             self._begin()
         except BaseException:
             self._resources.close()
@@ -144,6 +145,7 @@ class Runner:
             changed=self._watch,
         )
         self._absent.note(found.away, self.board.stalled)
+        self._show_outage()
         self._worker = Worker(monotonic=env.monotonic)
         render(
             found,
@@ -160,8 +162,25 @@ class Runner:
     def step(self, *, park: float = 0.0) -> None:
         """Run what can run; when nothing can, wait at most `park` seconds for something to happen.
 
-        An error with a code of its own that an operator raised is raised as it is.
+        An error with a code of its own that an operator raised is raised as it is, but that of a store which has no
+        room or is away: it is waited for (`outage`).
         """
+        try:
+            self._step(park)
+        except (StoreFull, StoreUnreachable) as error:
+            self._outage.begin(error, at=self._reached)
+            self._show_outage()
+
+    def _step(self, park: float) -> None:
+        if self._outage.waiting:
+            if wait(self._commits, timeout=park).not_done:
+                return
+            if not self._outage.back():
+                self._show_outage()
+                if park:
+                    self.env.sleep(park)
+                return
+            self._anew = True
         if self._anew:
             if not wait(self._commits, timeout=park).not_done:
                 self._anew = False
@@ -182,6 +201,20 @@ class Runner:
                 raise error from error.__cause__
             else:
                 raise
+        else:
+            if self._outage.away is not None and not self._outage.lasts(at=self._reached):
+                self._show_outage()
+
+    @property
+    def _reached(self) -> tuple[int, int]:
+        return self.board.upper, self.board.published
+
+    def _show_outage(self) -> None:
+        away = self._outage.away
+        if away is None:
+            self.board.store_back()
+        else:
+            self.board.store_away(away.error, since=self._outage.since, attempt=away.attempt)
 
     def _commit(self, work: Callable[[], Any]) -> Future[Any]:
         """Run a commit beside the worker, and know of it as long as it is under way."""
@@ -223,6 +256,8 @@ class Runner:
     def ended(self, until: Literal["caught-up"] | None) -> Literal["caught up", "sealed", "stopped"] | None:
         """Say why the run is over, or None while it is not."""
         board = self.board
+        if self._outage.waiting:
+            return "stopped" if self.stopping else None
         if self._absent.errors and not self.stopping:
             return None
         outputs = [o for o in board.outputs.values() if o.state != "failed"]
@@ -241,7 +276,7 @@ class Runner:
 
     def run(self, until: Literal["caught-up"] | None) -> Outcome:
         """Step until the run is over. Raises the first definite error of a source or an output, at the end."""
-        with _renewing(self.lease) as lost, self._seen_through():
+        with renewing(self.lease, every=RENEW_EVERY) as lost, self._seen_through():
             while (why := self.ended(until)) is None:
                 if lost:
                     raise lost[0]
@@ -256,7 +291,7 @@ class Runner:
     def _tell_upstream(self) -> None:
         """Acknowledge what was published last, which nobody waits for while the flow goes on. Once, as ever."""
         self.stopping = True
-        while not self._worker.idle:
+        while not self._worker.idle and not self._outage.waiting:
             self.step()
 
     def close(self) -> None:
@@ -272,58 +307,6 @@ def _give_back(lease: Lease) -> None:
 
 def _unwatched(_board: Board) -> None:
     return None
-
-
-@contextmanager
-def _renewing(lease: Lease) -> Iterator[list[Exception]]:
-    """Renew the lease beside the caller. What makes that impossible is appended to the list."""
-    lost: list[Exception] = []
-    over = threading.Event()
-
-    def renew() -> None:
-        while not over.wait(RENEW_EVERY):
-            try:
-                lease.renew()
-            except Transient:
-                continue  # the next renewal, or the driver's next write, will tell
-            except Exception as error:  # noqa: BLE001 - raised by the runner's own thread
-                lost.append(error)
-                return
-
-    thread = threading.Thread(target=renew, name="tidegauge-lease", daemon=True)
-    thread.start()
-    try:
-        yield lost
-    finally:
-        over.set()
-        thread.join()
-
-
-@contextmanager
-def _interruptible(runner: Runner) -> Iterator[None]:
-    """Make the first signal to end stop the runner after what is under way; a second one interrupts at once.
-
-    A signal that the process was started to ignore stays ignored, as SIGHUP is under nohup.
-    """
-
-    def interrupted(_number: int, _frame: FrameType | None) -> None:
-        if runner.stopping:
-            raise KeyboardInterrupt
-        runner.stop()
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before: Mapping[int, Any] = {
-        number: signal.signal(number, interrupted)
-        for number in _TO_END
-        if signal.getsignal(number) is not signal.SIG_IGN
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager
@@ -384,5 +367,5 @@ def run(
             opened(runner)
         if watch is not None:
             watch(runner.board)
-        with _interruptible(runner):
+        with interruptible(runner):
             return runner.run(until)

@@ -20,7 +20,7 @@ from tests.remap.store.test_store_crashes import drive, world
 
 from tidegauge.env import Env
 from tidegauge.errors.base import TidegaugeError
-from tidegauge.errors.store import CorruptStore, NotAStore, StoreNotWritable, StoreTooNew
+from tidegauge.errors.store import CorruptStore, NotAStore, StoreFull, StoreNotWritable, StoreTooNew
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.store import Holder, SourceSpec, Store
@@ -261,7 +261,7 @@ def test_on_a_full_disk_what_was_bound_stays_bound_and_the_next_run_goes_on(
     small: Callable[[str], Path], tmp_path: Path
 ) -> None:
     url = f"sqlite:///{small('size=1m')}/store.db"
-    with pytest.raises(StoreNotWritable, match=r"full|I/O"):
+    with pytest.raises(StoreFull, match=r"full|I/O"):
         fill(url, 1000)
     small_enough = tmp_path / "roomy.db"
     for part in (tmp_path / "small").iterdir():
@@ -277,7 +277,7 @@ def test_a_disk_that_is_full_from_the_start_is_said_to_be(small: Callable[[str],
     with suppress(OSError), (place / "ballast").open("wb", buffering=0) as ballast:
         while ballast.write(bytes(4096)):
             pass
-    with pytest.raises(StoreNotWritable):
+    with pytest.raises(StoreFull):
         fill(f"sqlite:///{place}/store.db", 2)
 
 
@@ -294,10 +294,9 @@ def test_a_store_on_a_disk_that_may_only_be_read_stays_as_it_is(small: Callable[
 def test_where_no_file_may_grow_what_was_bound_stays_bound(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     run = [sys.executable, "-c", FULL, str(path), "limit"]
-    done = subprocess.run(
-        run, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(Path.cwd())}
-    )
-    assert done.stdout == "StoreNotWritable\n", done.stderr
+    here = os.pathsep.join([str(Path.cwd()), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(run, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": here})
+    assert done.stdout == "StoreFull\n", done.stderr
     assert 0 < whole_up_to_its_upper(f"sqlite:///{path}") < 100
     assert dump(f"sqlite:///{path}")["store_layout"]
 

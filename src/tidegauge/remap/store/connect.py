@@ -7,7 +7,7 @@ SQLite and PostgreSQL do each in their own way for it is in `sqlite` and `postgr
 A transaction that cannot begin, because somebody holds the lock or the server does not answer, is begun again after
 growing pauses: nothing of it was done. One whose server goes away later may be done or not, when the answer to its
 commit was on the way; `write` tries it again, and tells it so. A database that gave no answer the last time is not
-waited for.
+waited for. Nor is one that has no room left: whoever needs it knows better how long to wait.
 
 >>> import tempfile
 >>> folder = tempfile.TemporaryDirectory()
@@ -32,7 +32,7 @@ from sqlalchemy.exc import DBAPIError, StatementError
 from tidegauge.env import Env
 from tidegauge.errors.base import TidegaugeError, Transient
 from tidegauge.errors.redaction import Redaction
-from tidegauge.errors.store import StoreBusy, StoreNotWritable, StoreUnreachable
+from tidegauge.errors.store import StoreBusy, StoreFull, StoreUnreachable
 from tidegauge.remap.store.address import File, Server, parse
 from tidegauge.remap.store.postgres import Postgres
 from tidegauge.remap.store.schema import Unreadable
@@ -65,7 +65,7 @@ class Database:
         address = parse(address) if isinstance(address, str) else address
         self.url: Final = address.shown
         self.redaction: Final = Redaction(address.secrets)
-        self.refused: StoreNotWritable | None = None
+        self.refused: TidegaugeError | None = None
         """Why nothing can be written, where nothing can: it is raised instead of writing."""
         self._backend: Final[Backend] = Sqlite(address) if isinstance(address, File) else Postgres(address)
         self._engine: Final = self._backend.engine()
@@ -132,6 +132,8 @@ class Database:
                     if alone:
                         self._backend.be_alone(connection)
                     opened.push(begun.pop_all())
+            except StoreFull:
+                raise
             except Transient:
                 if not self._wait(pauses):
                     raise

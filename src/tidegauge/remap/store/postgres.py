@@ -28,6 +28,7 @@ from tidegauge.errors.store import (
     InvalidStoreUrl,
     StoreBusy,
     StoreFailed,
+    StoreFull,
     StoreNotWritable,
     StoreUnreachable,
 )
@@ -68,7 +69,8 @@ _ALONE: Final = int.from_bytes(b"tidegaug")
 _UNREACHABLE: Final = ("08", "57P01", "57P02", "57P03", "53300", "25P03")
 _BUSY: Final = ("55P03", "40001", "40P01", "57014")
 _DAMAGED: Final = ("XX001", "XX002")
-_REFUSED: Final = ("53100", "25006", "42501", "3F000")
+_FULL: Final = ("53100",)
+_REFUSED: Final = ("25006", "42501", "3F000")
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +169,8 @@ class Postgres:
             return StoreBusy(url=url, detail=detail)
         if state in _DAMAGED or isinstance(error, ValueError):
             return CorruptStore(url=url, detail=detail, intact="the server knows which can be read")
+        if state in _FULL:
+            return StoreFull(url=url, detail=detail)
         if state in _REFUSED:
             return StoreNotWritable(url=url, detail=detail)
         return StoreFailed(url=url, detail=detail)

@@ -23,6 +23,7 @@ from tidegauge.errors.store import (
     NotAStore,
     StoreBusy,
     StoreFailed,
+    StoreFull,
     StoreNotWritable,
     StoreTooNew,
 )
@@ -41,9 +42,9 @@ _WRITES: Final = "tidegauge_writes"
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _DAMAGED: Final = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 _STRANGE: Final = ("Could not decode to UTF-8", "no such table", "no such column")
-_REFUSED: Final = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL, sqlite3.SQLITE_PERM)
-_NO_ROOM: Final = (sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
-"""What a quota, a limit on the size of files, and a disk that is full from the start look like."""
+_REFUSED: Final = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
+_NO_ROOM: Final = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
+"""What a full disk, a quota or a limit on the size of files, and a disk that is full from the start look like."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,9 @@ class Sqlite:
             return StoreBusy(url=url, detail=detail)
         if primary in _DAMAGED or isinstance(error, ValueError) or detail.startswith(_STRANGE):
             return self._damaged(detail)
-        if primary in _REFUSED or code in _NO_ROOM:
+        if code in _NO_ROOM:
+            return StoreFull(url=url, detail=detail)
+        if primary in _REFUSED:
             return StoreNotWritable(url=url, detail=detail)
         return StoreFailed(url=url, detail=detail)
 

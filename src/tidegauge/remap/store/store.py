@@ -35,7 +35,7 @@ from sqlalchemy import Connection
 
 from tidegauge.env import Effect, Env
 from tidegauge.errors.base import TidegaugeError
-from tidegauge.errors.store import StoreNotWritable
+from tidegauge.errors.store import StoreFull, StoreNotWritable
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.fromtime.state import SourceState
 from tidegauge.remap.history import History, Link
@@ -73,14 +73,14 @@ class Store:
     def open(url: str, *, env: Env) -> Store:
         """Open the store at `sqlite:///PATH` or `postgresql://...`; a new one is made, a SQLite file with its folder.
 
-        A file that cannot be written is read from a copy; then what writes raises `StoreNotWritable`. Raises
-        `InvalidStoreUrl`, `StoreNotWritable`, `NotAStore`, `StoreTooNew`, `CorruptStore`, `StoreDriverMissing`, or
-        one of the transient `StoreBusy`, `StoreUnreachable` and `StoreFailed`.
+        A file that cannot be written is read from a copy; then what writes raises `StoreNotWritable` or `StoreFull`.
+        Raises `InvalidStoreUrl`, `StoreNotWritable`, `NotAStore`, `StoreTooNew`, `CorruptStore`,
+        `StoreDriverMissing`, or one of the transient `StoreFull`, `StoreBusy`, `StoreUnreachable`, `StoreFailed`.
         """
         address = parse(url)
         try:
             return Store(_opened(address, env), env)
-        except StoreNotWritable as refused:
+        except (StoreNotWritable, StoreFull) as refused:
             if not isinstance(address, File) or not address.path.is_file():
                 raise
             return _copied(address, env, refused)
@@ -370,7 +370,7 @@ def _opened(address: File | Server, env: Env) -> Database:
     return database
 
 
-def _copied(address: File, env: Env, refused: StoreNotWritable) -> Store:
+def _copied(address: File, env: Env, refused: TidegaugeError) -> Store:
     """Open a copy of a file that cannot be written: also what an older version wrote can be read from it."""
     try:
         folder = TemporaryDirectory(prefix="tidegauge-")

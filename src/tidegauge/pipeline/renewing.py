@@ -1,0 +1,41 @@
+"""The lease of a run is renewed beside it, for as long as the run goes on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tidegauge.errors.base import Transient
+from tidegauge.remap.store import Lease
+
+__all__ = ["renewing"]
+
+_FAREWELL = 1.0
+"""Seconds for which a renewal under way is waited for in the end. One of a store that is away may take longer, and
+does no harm then: a lease that was given back is not renewed."""
+
+
+@contextmanager
+def renewing(lease: Lease, *, every: float) -> Iterator[list[Exception]]:
+    """Renew the lease every so many seconds, beside the caller. What makes that impossible is added to the list."""
+    lost: list[Exception] = []
+    over = threading.Event()
+
+    def renew() -> None:
+        while not over.wait(every):
+            try:
+                lease.renew()
+            except Transient:
+                continue  # the next renewal, or the driver's next write, will tell
+            except Exception as error:  # noqa: BLE001 - raised by the runner's own thread
+                lost.append(error)
+                return
+
+    thread = threading.Thread(target=renew, name="tidegauge-lease", daemon=True)
+    thread.start()
+    try:
+        yield lost
+    finally:
+        over.set()
+        thread.join(_FAREWELL)
