@@ -2,6 +2,8 @@
 PYTHON ?= python3
 export PYTHON
 BIN := .venv/bin
+# What is in one group runs in one process. A process that dies ends the run, which says which test was under way.
+SPREAD := --dist loadgroup --max-worker-restart=0 -q
 CODE := src tests scripts examples $(wildcard benchmarks)
 
 .PHONY: help setup postgres kafka archives demo demo-kafka test lint types unit long oldest soak format bench docs lock clean
@@ -38,10 +40,10 @@ archives: setup kafka ## archive the classes that the tests' JVMs load, so that 
 	@$(BIN)/python scripts/archives.py
 
 unit: setup postgres kafka archives ## tests and doctests, three at a time: many of them wait for a disk, a server or a process
-	$(BIN)/pytest -n 3 --dist loadgroup -q -m "not long"
+	$(BIN)/pytest -n 3 $(SPREAD) -m "not long"
 
 long: setup postgres kafka archives ## the rest: clusters of three, old versions, chaos (35 minutes at most)
-	$(BIN)/pytest -n 2 --dist loadgroup -q -m long
+	TIDEGAUGE_DEEP=1 $(BIN)/pytest -n 2 $(SPREAD) -m "long or deep"
 	@$(MAKE) --no-print-directory oldest
 
 oldest: setup kafka ## the main job on the oldest versions that are declared, in an environment of their own

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -36,6 +37,13 @@ if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 4 << 30:
 os.environ.setdefault("SPARK_SUBMIT_OPTS", java.SPARK)
 os.environ.setdefault("SPARK_DAEMON_JAVA_OPTS", java.SPARK)
 os.environ.setdefault("KAFKA_OPTS", java.KAFKA)
+
+
+# Who runs the tests may ignore signals, as nohup and a shell's background do, and what is ignored stays so in every
+# process that is started. Tests send them.
+for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -71,6 +71,7 @@ def test_functions_of_the_file_and_beside_it_reach_the_tasks_and_an_expression_t
     assert users == {"asked": ["u1?", "u2?"], "large": ["u2?"]}
 
 
+@pytest.mark.long
 def test_a_signal_to_the_whole_process_group_finishes_the_epoch_under_way(shop: Shop) -> None:
     shop.write(1)
     shop.hold()

@@ -234,6 +234,7 @@ def test_a_terminal_shows_one_live_line_a_source_and_an_output_and_its_ctrl_c_st
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_a_second_interrupt_stops_a_job_of_spark_s_at_once(shop: Shop) -> None:
     shop.write(1)
     shop.catch_up()

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.depth import examples
 
 from tidegauge.dataflow import (
     Capability,
@@ -272,10 +273,11 @@ def play(seed: int, peers: int, mail: type[ShuffledMail] = ShuffledMail) -> None
     assert all(probe.done() for probe in probes)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("peers", [1, 2, 3])
 def test_c76_no_frontier_is_premature_and_nothing_hangs(peers: int) -> None:
     @settings(
-        max_examples=60 // peers,
+        max_examples=examples(60 // peers),
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
@@ -325,19 +327,19 @@ def outcome(seed: int, peers: int, mail: type[ShuffledMail]) -> str:
     return "clean"
 
 
-@pytest.mark.parametrize("peers", [1, 3])
+@pytest.mark.parametrize("peers", [1, pytest.param(3, marks=pytest.mark.long)])
 def test_c76_a_late_increment_is_seen(monkeypatch: pytest.MonkeyPatch, peers: int) -> None:
     deferring(monkeypatch, lambda graph, change: change[2] > 0)
     assert outcomes(12, peers).count("premature") >= 10
 
 
-@pytest.mark.parametrize("peers", [1, 3])
+@pytest.mark.parametrize("peers", [1, pytest.param(3, marks=pytest.mark.long)])
 def test_c76_a_late_produced_is_seen(monkeypatch: pytest.MonkeyPatch, peers: int) -> None:
     deferring(monkeypatch, lambda graph, change: change[2] > 0 and graph.tracker.graph.is_target[change[0]])
     assert outcomes(12, peers).count("premature") >= 10
 
 
-@pytest.mark.parametrize("peers", [1, 3])
+@pytest.mark.parametrize("peers", [1, pytest.param(3, marks=pytest.mark.long)])
 def test_c76_a_late_decrement_is_harmless(monkeypatch: pytest.MonkeyPatch, peers: int) -> None:
     deferring(monkeypatch, lambda graph, change: change[2] < 0)
     assert set(outcomes(12, peers)) == {"clean"}
@@ -382,12 +384,12 @@ class Reordering(ShuffledMail):
         self._random.shuffle(self._lanes[to][sender, address])
 
 
-@pytest.mark.parametrize("peers", [2, 3])
+@pytest.mark.parametrize("peers", [2, pytest.param(3, marks=pytest.mark.long)])
 def test_c76_progress_sent_in_pieces_is_seen(peers: int) -> None:
     assert outcomes(12, peers, Splitting).count("premature") >= 10
 
 
-@pytest.mark.parametrize("peers", [2, 3])
+@pytest.mark.parametrize("peers", [2, pytest.param(3, marks=pytest.mark.long)])
 def test_c76_progress_sent_twice_is_seen(peers: int) -> None:
     assert outcomes(8, peers, Doubling).count("clean") < 4
 

@@ -41,8 +41,16 @@ SCENES: dict[Effect, Scene] = {
 OFTEN: dict[Effect, tuple[int, ...]] = {"append bindings": (1, 5), "commit output": (1, 5), "stage": (1,)}
 """At which other times than the first some effects are struck."""
 
+SOON = {"after append bindings", "before commit output", "after commit output", "before publish"}
+"""Where `make test` strikes; `make long` does so everywhere."""
+
 STRIKES = [
-    pytest.param(f"{side} {effect}", nth, id=f"{side} {effect} {nth}")
+    pytest.param(
+        f"{side} {effect}",
+        nth,
+        id=f"{side} {effect} {nth}",
+        marks=() if nth == 0 and f"{side} {effect}" in SOON else pytest.mark.long,
+    )
     for effect in EFFECTS
     for side in ("before", "after")
     for nth in (0, *OFTEN.get(effect, ()))
@@ -206,7 +214,8 @@ def test_killed_at_a_named_point(
     assert states(tmp_path, scene) == expected.states
 
 
-@pytest.mark.parametrize("fifth", [0, *(pytest.param(n, marks=pytest.mark.long) for n in range(1, 5))])
+@pytest.mark.long
+@pytest.mark.parametrize("fifth", range(5))
 def test_killed_again_and_again_at_random_instants(
     fifth: int, drivers: Drivers, undisturbed: dict[Scene, Undisturbed], tmp_path: Path
 ) -> None:

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.depth import examples
 from tests.pipeline.simulation import Crash, Recorder, Run, World
 
 import tidegauge as tg
@@ -334,9 +336,9 @@ class Laws(RuleBasedStateMachine):
         assert epochs == list(range(loaded.flow.upper)), "an epoch without a binding, or none at 0"
 
 
-TestLaws = Laws.TestCase
+TestLaws = pytest.mark.deep(Laws.TestCase)
 TestLaws.settings = settings(
-    max_examples=25,
+    max_examples=examples(25),
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],

@@ -128,8 +128,10 @@ def test_a_flow_runs_is_killed_and_goes_on_with_its_store_on_a_server(shop: Path
     ("point", "nth", "refused"),
     [
         ("before append bindings", 2, [LeaseLost]),
-        ("before commit output", 2, [TableUpperMismatch, SpanConflict, LeaseLost]),
-        ("before publish", 1, [LeaseLost]),
+        pytest.param(
+            "before commit output", 2, [TableUpperMismatch, SpanConflict, LeaseLost], marks=pytest.mark.long
+        ),
+        pytest.param("before publish", 1, [LeaseLost], marks=pytest.mark.long),
     ],
 )
 def test_a_flow_that_was_stopped_past_its_lease_and_taken_over_from_writes_nothing_any_more(

@@ -130,9 +130,9 @@ class Written:
     ("point", "nth", "woken"),
     [
         ("before commit output", 1, "before commit output"),
-        ("before commit output", 2, "before publish"),
-        ("before publish", 1, "after register"),
-        ("before acknowledge", 1, "after register"),
+        pytest.param("before commit output", 2, "before publish", marks=pytest.mark.long),
+        pytest.param("before publish", 1, "after register", marks=pytest.mark.long),
+        pytest.param("before acknowledge", 1, "after register", marks=pytest.mark.long),
     ],
 )
 def test_a_driver_that_wakes_up_while_another_drives_stops_and_has_done_nothing(
@@ -168,7 +168,7 @@ def test_a_driver_that_wakes_up_while_another_drives_stops_and_has_done_nothing(
 
 
 @pytest.mark.parametrize("woken", ["before stage", "before commit output"])
-@pytest.mark.parametrize("nth", [1, 2])
+@pytest.mark.parametrize("nth", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_a_driver_that_wakes_up_right_before_its_commit_makes_it_and_its_successor_goes_on_behind_it(
     shop: Path, nth: int, woken: str
 ) -> None:

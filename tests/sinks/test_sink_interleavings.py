@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.depth import deep
 
 from tidegauge.errors.sinks import TableUpperMismatch
 from tidegauge.sinks import DeltaSink, OutputId, ParquetSink
@@ -49,7 +50,7 @@ class Driver:
 
 
 @pytest.mark.parametrize("kind", sorted(SINKS))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@deep(60)
 @given(actions=st.lists(ACTION, max_size=25))
 def test_rows_are_exactly_those_of_the_commits_that_won(kind: str, actions: list[tuple[str, int, int]]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -13,8 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.depth import deep
 
 from tidegauge.errors.flow import InvalidArgument, ReservedColumn
 from tidegauge.remap.binding import Bound, Slice
@@ -55,7 +56,7 @@ def test_it_is_a_source_and_a_value() -> None:
     assert source.describe()["rows"] == 5
 
 
-@settings(max_examples=25, deadline=None)
+@deep(25)
 @given(cuts=st.sets(st.integers(1, 199_999), max_size=5), seed=st.integers(-5, 2**70), shard=st.integers(0, 9))
 def test_any_range_read_alone_is_that_part_of_the_whole(cuts: set[int], seed: int, shard: int) -> None:
     source = GeneratorSource(columns="n long, s string, w decimal(30,2)", seed=seed, shards=10, metadata=True)

@@ -57,6 +57,7 @@ def users(tmp_path: Path) -> Iterator[Callable[[], tuple[subprocess.Popen[str], 
         yield start
 
 
+@pytest.mark.long
 def test_a_broker_goes_with_the_last_that_uses_it_and_not_before(
     users: Callable[[], tuple[subprocess.Popen[str], str]], tmp_path: Path
 ) -> None:

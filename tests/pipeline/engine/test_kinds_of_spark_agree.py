@@ -54,6 +54,7 @@ def test_the_local_engine_gives_what_spark_gives(
         assert run_case(local, folder, case, plans) == expected[case]
 
 
+@pytest.mark.long
 def test_a_connect_session_gives_what_a_classic_one_gives(expected: dict[str, Any], connect: Found) -> None:
     assert connect.cases == expected
 

@@ -24,7 +24,7 @@ from tidegauge.sources.kafka.reading import Range
 from tidegauge.testing import Endpoint
 from tidegauge.testing.jars import CONNECTOR, class_path
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 LAST = 253_402_300_799_999
 STAMP = int(time.time()) * 1000 - 60_123

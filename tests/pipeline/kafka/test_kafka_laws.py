@@ -486,6 +486,7 @@ def drivers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drivers]:
         yield started
 
 
+@pytest.mark.long
 def test_the_laws_hold_on_a_broker_whatever_happens_to_it_and_to_drivers(
     own_broker: KafkaBroker, drivers: Drivers
 ) -> None:

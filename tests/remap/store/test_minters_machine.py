@@ -21,6 +21,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from tests.depth import examples
 from tests.postgres import Server
 from tests.remap.store.minters import WELL, Crash, Fate, Harbour, Intruder, Minter, Model, Stored, Verdict, harbour
 
@@ -300,13 +301,14 @@ def epoch_of(table: RemapTable, partition: str, position: int) -> int | None:
         return None
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(900)  # a failure is made smaller first, which Hypothesis gives five minutes
-@pytest.mark.parametrize(("kind", "examples"), [("sqlite", 40), ("postgresql", 15)])  # a lost line takes time to mend
+@pytest.mark.parametrize(("kind", "count"), [("sqlite", 40), ("postgresql", 15)])  # a lost line takes time to mend
 def test_minters_that_crash_and_come_back_make_one_timeline(
-    kind: str, examples: int, request: pytest.FixtureRequest, tmp_path: Path
+    kind: str, count: int, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     server: Server | None = request.getfixturevalue("postgres") if kind == "postgresql" else None
     url = server.place() if server else f"sqlite:///{tmp_path}/store.db"
     with harbour(url, server, hosts=HOSTS) as here:
         machine = cast("type[Minters]", partial(Minters, here))  # what makes one is all that is asked of it
-        run_state_machine_as_test(machine, settings=settings(max_examples=examples, stateful_step_count=30))
+        run_state_machine_as_test(machine, settings=settings(max_examples=examples(count), stateful_step_count=30))

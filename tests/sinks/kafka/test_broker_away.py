@@ -22,6 +22,7 @@ from tidegauge.sinks.kafka.messages import Layout
 from tidegauge.testing import KafkaBroker
 
 
+@pytest.mark.long
 def test_a_commit_that_the_broker_does_not_answer_is_transient_and_seen_once(
     own_broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,6 +29,7 @@ STRIKES = [
 ]
 
 
+@pytest.mark.long
 def test_t63_a_driver_killed_around_its_commits_writes_every_message_once(
     kafka_broker: Endpoint, topic_name: str, tmp_path: Path
 ) -> None:

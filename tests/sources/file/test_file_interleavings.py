@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from tests.depth import examples
 
 from tidegauge.sources import FileSource, Json
 
@@ -201,11 +202,12 @@ class Interleaved(RuleBasedStateMachine):
 
 
 @pytest.mark.slow
+@pytest.mark.deep
 def test_every_complete_line_is_read_once_in_every_interleaving(drive: Any) -> None:
     Interleaved.driver_class = drive
     run_state_machine_as_test(
         Interleaved,
         settings=settings(
-            max_examples=300, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=examples(300), stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )

@@ -11,8 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.depth import deep
 
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.sources import AmbiguousHeader, CorruptFile, HeaderMismatch, UnsupportedType
@@ -69,7 +70,7 @@ RECORDS = st.lists(
 
 
 @given(RECORDS, st.booleans(), st.booleans(), st.sampled_from([{}, {"size": 1}, {"size": 40}]))
-@settings(max_examples=300, deadline=None)
+@deep(300)
 def test_a_file_is_its_good_rows_and_its_bad_records_in_place(
     read: Any, records: list[Any], unended: bool, mark: bool, sizes: dict[str, int]
 ) -> None:
@@ -85,7 +86,7 @@ def test_a_file_is_its_good_rows_and_its_bad_records_in_place(
 
 
 @given(RECORDS, st.data())
-@settings(max_examples=150, deadline=None)
+@deep(150)
 def test_it_does_not_matter_where_a_range_is_cut(read: Any, records: list[Any], data: st.DataObject) -> None:
     text, boundaries = HEADER, [0, len(HEADER)]
     for (_, record), end in records:
@@ -108,7 +109,7 @@ def test_it_does_not_matter_where_a_range_is_cut(read: Any, records: list[Any], 
 
 
 @given(RECORDS, st.integers(1, 9))
-@settings(max_examples=100, deadline=None)
+@deep(100)
 def test_a_scan_finds_the_same_boundaries_whatever_it_reads_at_once(records: list[Any], size: int) -> None:
     text = b"".join(record + end for (_, record), end in records)
     found = FORMAT._boundaries.ends(text).tolist()
@@ -119,7 +120,7 @@ def test_a_scan_finds_the_same_boundaries_whatever_it_reads_at_once(records: lis
 
 
 @given(st.lists(st.lists(TEXT, min_size=3, max_size=3).map(tuple), max_size=6))
-@settings(max_examples=100, deadline=None)
+@deep(100)
 def test_what_pythons_csv_module_writes_is_read_as_it_reads_it(read: Any, rows: list[tuple[str, ...]]) -> None:
     file = io.StringIO(newline="")
     csv.writer(file, quoting=csv.QUOTE_ALL).writerows(rows)
@@ -131,7 +132,7 @@ def test_what_pythons_csv_module_writes_is_read_as_it_reads_it(read: Any, rows: 
 
 @given(st.binary(max_size=60) | st.text(alphabet='",\r\n1a ;\0', max_size=60).map(str.encode), st.booleans())
 @example(b'a,"b\n', False)
-@settings(max_examples=400, deadline=None)
+@deep(400)
 def test_any_bytes_are_rows_and_bad_records(read: Any, data: bytes, quoting: bool) -> None:
     fmt = Csv("more string, note string, id long", header=False, quote='"' if quoting else None)
     rows, bad = read(fmt, data)

@@ -12,8 +12,9 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.depth import deep
 
 import tidegauge as tg
 from tidegauge.sources.formats.boundaries import Boundaries
@@ -58,7 +59,7 @@ def merged(found: Any) -> list[Any]:
     return sorted([*found[0], *found[1]], key=lambda told: told[0])
 
 
-@settings(max_examples=250, deadline=None)
+@deep(250)
 @given(CASES, st.sampled_from([{}, {"size": 1}, {"size": 5}]))
 @example((QUOTES, b"", b"a\n" + BOM + b"b\n"), {}).via("found: a mark was stripped at the beginning of a piece")
 @example((QUOTES, BOM, BOM), {"size": 1}).via("found: the same, of the second of two marks")
@@ -79,7 +80,7 @@ def test_the_rows_of_a_range_are_those_of_its_records_one_by_one(
         assert whole == (first[0] + second[0], first[1] + second[1])
 
 
-@settings(max_examples=60, deadline=None)
+@deep(60)
 @given(CASES, st.lists(st.integers(0, 60), max_size=3))
 def test_a_compressed_file_is_the_text_in_it_wherever_its_members_end(
     read: Any, case: tuple[Any, bytes, bytes], cuts: list[int]
@@ -106,7 +107,7 @@ def test_a_compressed_file_is_the_text_in_it_wherever_its_members_end(
     assert (rows, bad) == read(fmt, text)
 
 
-@settings(max_examples=100, deadline=None)
+@deep(100)
 @given(CASES)
 def test_a_mark_at_the_beginning_of_a_file_is_no_data(read: Any, case: tuple[Any, bytes, bytes]) -> None:
     fmt, header, rest = case

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.depth import deep
 
 from tidegauge.errors.flow import InvalidArgument, ReservedColumn
 from tidegauge.sources.ddl import parse_ddl
@@ -98,7 +99,7 @@ LINES = st.lists(
 
 
 @given(LINES, st.booleans(), st.booleans(), st.sampled_from([{}, {"size": 1}, {"size": 40}]))
-@settings(max_examples=250, deadline=None)
+@deep(250)
 def test_a_file_is_its_good_rows_and_its_bad_records_in_place(
     read: Any, lines: list[tuple[tuple[str, bytes], bytes]], unended: bool, mark: bool, sizes: dict[str, int]
 ) -> None:
@@ -138,7 +139,7 @@ def _check_file(
 
 
 @given(LINES, st.data())
-@settings(max_examples=100, deadline=None)
+@deep(100)
 def test_it_does_not_matter_where_a_range_is_cut(
     read: Any, lines: list[tuple[tuple[str, bytes], bytes]], data: st.DataObject
 ) -> None:
@@ -156,7 +157,7 @@ def test_it_does_not_matter_where_a_range_is_cut(
 @given(st.binary(max_size=60) | st.text(alphabet='{}[]":,null1e \n\r\\u', max_size=60).map(str.encode), st.booleans())
 @example(b"null\n", False)
 @example(b"\nnull", True)
-@settings(max_examples=400, deadline=None)
+@deep(400)
 def test_any_bytes_are_rows_and_bad_records(read: Any, data: bytes, with_maps: bool) -> None:
     schema = parse_ddl("a long, n string, m map<string,long>" if with_maps else "a long, n string")
     rows, bad = read(FORMAT, data, schema=schema)

@@ -6,8 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.depth import deep
 
 import tidegauge as tg
 from tidegauge.sources.formats.records import BLOCK_RECORDS
@@ -104,7 +105,7 @@ def expected(line: str, *, mapped: bool) -> dict[str, Any] | None:
         return None
 
 
-@settings(max_examples=200, deadline=None)
+@deep(200)
 @given(st.lists(LINES, min_size=1, max_size=5))
 @example(['{"m":{},"m":{"k":{"x":1}}}']).via("found: the first was lost")
 @example(['{"a":1,"other":"\\ud800"}']).via("found: a bad record, and so is the next")

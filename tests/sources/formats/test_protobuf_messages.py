@@ -14,8 +14,9 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, struct_pb2, timestamp_pb2
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.depth import deep
 from tests.sources.formats.registry import serving
 
 import tidegauge as tg
@@ -197,7 +198,7 @@ def test_each_type_has_its_column() -> None:
     )
 
 
-@settings(max_examples=40)
+@deep(40)
 @given(st.lists(MESSAGES, max_size=5))
 def test_what_protobuf_writes_is_read_back(decode: Any, given: list[dict[str, Any]]) -> None:
     rows, bad = decode(FORMAT, [made(fields).SerializeToString() for fields in given])
@@ -205,7 +206,7 @@ def test_what_protobuf_writes_is_read_back(decode: Any, given: list[dict[str, An
     assert [sorted_maps(row) for _, row in rows] == [expected(fields) for fields in given]
 
 
-@settings(max_examples=40)
+@deep(40)
 @given(st.lists(MESSAGES.map(lambda fields: made(fields).SerializeToString()), max_size=5), st.data())
 def test_a_corrupt_message_changes_no_other(decode: Any, good: list[bytes], data: st.DataObject) -> None:
     values: list[bytes | None] = [*good]

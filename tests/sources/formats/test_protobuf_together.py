@@ -18,8 +18,9 @@ from google.protobuf import (
     timestamp_pb2,
     wrappers_pb2,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.depth import deep
 
 import tidegauge as tg
 from tidegauge.sources.formats.protobuf import _one_by_one, vectors
@@ -217,7 +218,7 @@ def told(part: Any) -> dict[int, str]:
 
 
 @pytest.mark.parametrize("syntax", ["proto2", "proto3"])
-@settings(max_examples=60, deadline=None)
+@deep(60)
 @given(seed=st.integers(0, 2**32), chance=st.randoms(use_true_random=False))
 def test_together_or_alone_the_rows_are_the_same(syntax: str, seed: int, chance: random.Random) -> None:
     name, files, writer = made(seed, syntax)

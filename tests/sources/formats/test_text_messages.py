@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.depth import deep
 from tests.sources.formats import test_csv_records as records
 from tests.sources.formats import test_json_lines as lines
 
@@ -30,7 +31,7 @@ TEXT = st.text(max_size=4).map(lambda text: text.encode("utf-8", "surrogatepass"
 FORMATS = [JSON, tg.Json("id long, name string"), CSV, tg.Csv("a string, b string", quote=None), tg.Text(), tg.Raw()]
 
 
-@settings(max_examples=50)
+@deep(50)
 @given(JSON_MESSAGES)
 def test_the_messages_of_json_are_the_lines_of_a_file(read: Any, decode: Any, values: list[bytes]) -> None:
     rows, bad = decode(JSON, values)
@@ -39,7 +40,7 @@ def test_the_messages_of_json_are_the_lines_of_a_file(read: Any, decode: Any, va
     assert [values[i].removesuffix(b"\r") for i, _, _ in bad] == [raw.removesuffix(b"\r") for _, raw in refused]
 
 
-@settings(max_examples=50)
+@deep(50)
 @given(CSV_MESSAGES)
 def test_the_messages_of_csv_are_the_records_of_a_file(read: Any, decode: Any, values: list[bytes]) -> None:
     rows, bad = decode(CSV, values)
@@ -116,7 +117,7 @@ def test_an_empty_message_is_called_so(decode: Any) -> None:
 
 
 @pytest.mark.parametrize("made", FORMATS)
-@settings(max_examples=60)
+@deep(60)
 @given(values=st.lists(st.none() | ANY, max_size=8), data=st.data())
 @example(values=[b'"', b'1,"a",2'], data=None)
 def test_it_does_not_matter_how_values_are_batched(
