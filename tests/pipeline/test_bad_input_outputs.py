@@ -21,7 +21,6 @@ from tidegauge.errors.command import OutputHasFailed
 from tidegauge.errors.engine import SchemaUnknown
 from tidegauge.errors.flow import BatchFunctionFailed
 from tidegauge.errors.running import JobGaveUp
-from tidegauge.errors.sinks import TableWentBack
 from tidegauge.pipeline.stage import ATTEMPTS
 from tidegauge.remap.store import EXPIRY
 
@@ -253,22 +252,6 @@ def test_a_table_that_cannot_be_written_is_tried_again_then_stops_the_flow(tmp_p
     disk.allow()
     finish(world)
     assert visible(world) == [1, 2]
-
-
-def test_a_folder_that_is_removed_under_a_running_flow_is_not_called_another_drivers_commit(tmp_path: Path) -> None:
-    world = World(tmp_path, two)
-    path = write(tmp_path / "a" / "1.jsonl", lines(1))
-    run = begin(world)
-    try:
-        run.catch_up()
-        write(path, lines(2))
-        (tmp_path / "lake" / "a").rename(tmp_path / "lake" / "moved")
-        with pytest.raises(TableWentBack, match="held the epochs of 'two:a' before 1, and now holds those before 0"):
-            run.catch_up()
-    finally:
-        run.abandon()
-    finish(world)
-    assert visible(world) == [1, 2], "what the table lacked was read once more"
 
 
 @dataclass

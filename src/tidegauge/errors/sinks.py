@@ -99,15 +99,16 @@ class TableUpperMismatch(TidegaugeError):
     remedy = "stop the other driver; this one goes on from what the table holds when it starts again"
 
 
-class TableWentBack(TidegaugeError):
+class TableWentBack(Transient):
     """The table holds less than it did: nothing was changed."""
 
     code = "TG-0435"
+    patient = True
     what = "the table {table} held the epochs of {output!r} before {expected}, and now holds those before {actual}"
-    cause = "it was removed, moved away, or put back to an older state while the flow ran"
+    cause = "its disk is not mounted, or it was removed, moved away, or put back to an older state while the flow ran"
     remedy = (
-        "bring it back as it was and start again; or start again without it: the next run reads what it lacks once "
-        "more, as far as upstream still has it"
+        "bring it back as it was, and the flow goes on with it; if it is gone for good, stop the flow and start it "
+        "again: the next run writes what it lacks once more, as far as upstream still has it"
     )
 
 

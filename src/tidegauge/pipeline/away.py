@@ -2,11 +2,13 @@
 
 A table that is away when a flow begins is no reason not to begin: its broker elects a leader, its mount comes back.
 So the flow is rendered without the output, which is `stalled`. Beside the worker it is tried again after growing
-delays; once it is open, the flow is rendered anew, with it.
+delays; once it is open, the flow is rendered anew, with it. So it is with a table that vanishes while the flow runs,
+as when its disk is unmounted.
 
 Invariants. While an output is away nothing is published, as its upper is not known, and nothing is acknowledged that
 it may lack. What is tried beside the worker removes nothing that this driver has staged: a table is swept only where
-no other output stages into the same place.
+no other output stages into the same place. A table that holds less than it did in this run is away, whatever is in
+its place: nothing is written anew of what it had.
 
 >>> away = Away.first(OSError("no route"), now=8.0)
 >>> away.attempt, away.due(8.1), away.due(8.3), round(away.again(OSError("no route"), now=8.5).until, 1)
@@ -24,15 +26,16 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from tidegauge.dataflow import OperatorBuilder, Scope, Stream
 from tidegauge.env import Env, Spawn
 from tidegauge.errors.base import Transient
+from tidegauge.errors.sinks import TableWentBack
 from tidegauge.remap.store import Lease
 from tidegauge.sinks.persist import Committed
-from tidegauge.sinks.protocol import OutputId, Sink, Sweeping
+from tidegauge.sinks.protocol import OutputId, Sink, Sweeping, Table
 from tidegauge.sources.reader import backoff
 
 if TYPE_CHECKING:
     from tidegauge.pipeline.flow import Dataflow
 
-__all__ = ["Absent", "Away", "waited_for"]
+__all__ = ["Absent", "Away", "place_of", "waited_for", "whole"]
 
 Told: TypeAlias = Callable[[str, Exception, int], None]
 """Is told an output that is away, why, and how often it was tried in a row."""
@@ -70,6 +73,8 @@ class Absent:
         self._spawn: Final = spawn
         self._away: dict[str, Away] = {}
         self._attempts: dict[str, Future[None]] = {}
+        self.least: Final[dict[str, int]] = {}
+        """How far the table of each output was when it was seen last in this run."""
 
     @property
     def errors(self) -> dict[str, Exception]:
@@ -83,6 +88,16 @@ class Absent:
             self._away[name] = Away.first(found[name], now=now)
         for name, away in self._away.items():
             tell(name, away.error, away.attempt)
+
+    def seen(self, tables: Mapping[str, Table]) -> None:
+        """Take note of how far tables are."""
+        for name, table in tables.items():
+            self.least[name] = max(table.upper, self.least.get(name, 0))
+
+    def vanished(self, name: str, error: TableWentBack) -> None:
+        """Take note of a table that is not there any more, or not as it was."""
+        self.least[name] = max(error.evidence["expected"], self.least.get(name, 0))
+        self._away[name] = Away.first(error, now=self._env.monotonic())
 
     def back(self, tell: Told) -> bool:
         """Try again what is due, hear of what was tried, and say whether an output is there again.
@@ -110,10 +125,18 @@ class Absent:
     def _reopen(self, name: str) -> None:
         """Open an output to see whether it is there."""
         outputs = self._flow.outputs
-        table = outputs[name].sink.open(OutputId(self._flow.name, name, self._lease.incarnation))
-        places = [_place(plan.sink) for plan in outputs.values()]
-        if isinstance(table, Sweeping) and places.count(_place(outputs[name].sink)) == 1:
+        output = OutputId(self._flow.name, name, self._lease.incarnation)
+        table = outputs[name].sink.open(output)
+        whole(table, output, place_of(outputs[name].sink), least=self.least.get(name, 0))
+        places = [place_of(plan.sink) for plan in outputs.values()]
+        if isinstance(table, Sweeping) and places.count(place_of(outputs[name].sink)) == 1:
             table.sweep(self._lease.renew)
+
+
+def whole(table: Table, output: OutputId, place: object, *, least: int) -> None:
+    """Raise `TableWentBack` for a table, found in a place, that is not as far as it was."""
+    if table.upper < least:
+        raise TableWentBack(table=place, output=str(output), expected=least, actual=table.upper)
 
 
 def waited_for(scope: Scope) -> Stream[Committed]:
@@ -124,7 +147,7 @@ def waited_for(scope: Scope) -> Stream[Committed]:
     return commits
 
 
-def _place(sink: Sink) -> object:
+def place_of(sink: Sink) -> object:
     """Return what two sinks have in common that may stage into one place."""
     told = sink.describe()
     return told.get("topic", told.get("path"))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from tidegauge.errors.base import Transient
 from tidegauge.errors.engine import RecordUnparsable
 from tidegauge.errors.store import OutputBelowSince
+from tidegauge.pipeline.away import place_of, whole
 from tidegauge.pipeline.belonging import check
 from tidegauge.pipeline.job import OutputPlan
 from tidegauge.pipeline.losses import passed
@@ -78,18 +79,25 @@ def register(flow: Dataflow, store: Store, lease: Lease) -> None:
 
 
 def opened(
-    flow: Dataflow, store: Store, lease: Lease, *, batch: bool = False, known: Mapping[str, Exception]
+    flow: Dataflow,
+    store: Store,
+    lease: Lease,
+    *,
+    batch: bool = False,
+    known: Mapping[str, Exception],
+    least: Mapping[str, int],
 ) -> Opened:
     """Open a flow that is registered. batch: whether every look at its sources is a tick.
 
-    known: outputs of which is known that they are away, and why; they are not tried.
+    known: outputs of which is known that they are away, and why; they are not tried. least: how far tables were in
+    this run; one that is not as far is away.
 
     Raises `OutputBelowSince`, `StoreBehindTable`, `HistoriesDiffer`, and what `Sink.open` raises of a table that is
     not this output's.
     """
     loaded = store.load(flow.name)
     failed = _failed(flow, loaded, store, lease)
-    tables, away = _tables(flow, loaded, lease, known)
+    tables, away = _tables(flow, loaded, lease, known, least)
     for name, table in tables.items():
         check(store, flow.name, name, table)
     plans = {name: plan for name, plan in flow.outputs.items() if name in tables}
@@ -124,7 +132,7 @@ def opened(
 
 
 def _tables(
-    flow: Dataflow, loaded: Loaded, lease: Lease, known: Mapping[str, Exception]
+    flow: Dataflow, loaded: Loaded, lease: Lease, known: Mapping[str, Exception], least: Mapping[str, int]
 ) -> tuple[dict[str, Table], dict[str, Exception]]:
     """Return the tables of the outputs that can be opened, and why the others cannot be, at present."""
     tables: dict[str, Table] = {}
@@ -133,7 +141,9 @@ def _tables(
         if name in away:
             continue
         try:
-            table = plan.sink.open(OutputId(flow.name, name, loaded.flow.incarnation))
+            output = OutputId(flow.name, name, loaded.flow.incarnation)
+            table = plan.sink.open(output)
+            whole(table, output, place_of(plan.sink), least=least.get(name, 0))
             if isinstance(table, Sweeping):  # before its upper counts: it may see what earlier drivers committed
                 table.sweep(lease.renew)
         except (OSError, Transient) as error:

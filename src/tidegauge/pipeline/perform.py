@@ -20,6 +20,7 @@ from tidegauge.pipeline.job import Engine, EpochJob, Failure, JobResult, OutputP
 from tidegauge.pipeline.losses import without
 from tidegauge.pipeline.need import Need
 from tidegauge.remap.binding import Bound, Slice
+from tidegauge.sinks.protocol import Standing, Table
 from tidegauge.sources.protocol import GoingOn, Source, Split
 
 __all__ = ["Order", "Performed", "Performer", "performer"]
@@ -58,10 +59,12 @@ def performer(
     *,
     mark: str,
     passed: Mapping[str, Sequence[Slice]],
+    tables: Mapping[str, Table],
 ) -> Performer:
     """Return the function that performs orders with these sources on this engine. Names of jobs begin with `mark`.
 
     passed: what is read by nobody any more, by source. An epoch of which nothing is left is committed all the same.
+    tables: of the outputs. Nothing is staged for one that has vanished: `TableUpperMismatch` is raised.
     Schemas of outputs are asked of the engine once: a source's schema never changes.
     """
     schemas: dict[str, pa.Schema] = {}
@@ -95,6 +98,10 @@ def performer(
             except TidegaugeError as error:  # steps that do not fit columns which were inferred just now
                 failures.append(Failure(plans[name].source, name, need.lower, error))
         result = JobResult({})
+        for work in works:
+            table = tables[work.plan.name]
+            if isinstance(table, Standing):
+                table.stand()
         if works:
             with env.effect("stage"):
                 epoch_job = EpochJob(job, need.lower, need.upper, tuple(reads), tuple(works))

@@ -6,7 +6,7 @@ and the tables and comes to the same rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ from tidegauge.pipeline.render import render
 from tidegauge.pipeline.renewing import renewing
 from tidegauge.remap.requests import Requests
 from tidegauge.remap.store import Holder, Lease, Store, secrets
-from tidegauge.sinks.protocol import job_mark
+from tidegauge.sinks.protocol import Table, job_mark
 from tidegauge.sources.reader import Spawn
 
 if TYPE_CHECKING:
@@ -107,6 +107,7 @@ class Runner:
         self._watch = watch or _unwatched
         self._overtaken: set[str] = set()
         self._anew = False
+        self._tables: Mapping[str, Table] = {}
         self._commits: list[Future[Any]] = []
         self._resources = ExitStack()
         try:
@@ -130,7 +131,16 @@ class Runner:
         nobody commits anything.
         """
         flow, env = self.flow, self.env
-        found = opened(flow, self._store, self.lease, batch=self.batch, known=self._absent.errors)
+        self._absent.seen(self._tables)
+        found = opened(
+            flow,
+            self._store,
+            self.lease,
+            batch=self.batch,
+            known=self._absent.errors,
+            least=self._absent.least,
+        )
+        self._tables = found.tables
         mark = job_mark(self.lease.incarnation)
         self.board = Board(
             found.timeline,
@@ -150,7 +160,9 @@ class Runner:
         render(
             found,
             self._worker,
-            perform=performer(flow.outputs, flow.sources, self.engine, env, mark=mark, passed=found.passed),
+            perform=performer(
+                flow.outputs, flow.sources, self.engine, env, mark=mark, passed=found.passed, tables=found.tables
+            ),
             board=self.board,
             env=env,
             spawn=self._spawn,
@@ -196,7 +208,8 @@ class Runner:
             if isinstance(error, TableUpperMismatch | SpanConflict) and self._was_overtaken(error):
                 self._anew = True  # not before the commits under way are over: opening looks at the tables
             elif isinstance(error, TableUpperMismatch) and error.evidence["actual"] < error.evidence["expected"]:
-                raise TableWentBack(**error.evidence) from error.__cause__
+                self._absent.vanished(self._output_of(error), TableWentBack(**error.evidence))
+                self._anew = True
             elif isinstance(error, TidegaugeError):
                 raise error from error.__cause__
             else:
@@ -241,13 +254,16 @@ class Runner:
         a table that is found ahead again is changed by somebody else. Raises `LeaseLost` when it is this driver that
         slept.
         """
-        output = str(error.evidence["output"]).removeprefix(f"{self.flow.name}:")
+        output = self._output_of(error)
         expected, actual = error.evidence.get("expected", error.evidence.get("lower")), error.evidence["actual"]
         self.lease.renew()
         if output in self._overtaken or not expected < actual <= self.board.upper:
             return False
         self._overtaken.add(output)
         return True
+
+    def _output_of(self, error: TableUpperMismatch | SpanConflict) -> str:
+        return str(error.evidence["output"]).removeprefix(f"{self.flow.name}:")
 
     def stop(self) -> None:
         """Bind and stage nothing more. What is under way is finished by the steps that follow."""

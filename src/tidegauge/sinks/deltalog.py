@@ -54,7 +54,7 @@ from tidegauge.sinks.deltafiles import files_of, paths_of
 from tidegauge.sinks.deltahead import Head, entry, newer, newest, unsupported
 from tidegauge.sinks.deltahistory import version_of
 from tidegauge.sinks.keeping import expect
-from tidegauge.sinks.location import inside, make_folder, synchronise, writing
+from tidegauge.sinks.location import gone, inside, make_folder, synchronise, writing
 from tidegauge.sinks.protocol import OutputId, StagedFile, job_mark
 from tidegauge.sinks.staging import check_span, staged_status
 from tidegauge.sinks.statistics import suited
@@ -157,6 +157,11 @@ class DeltaLog:
             for file in files:
                 if file.path not in named:
                     inside(self._folder, file.path).unlink(missing_ok=True)
+
+    def stand(self) -> None:
+        """Raise `TableUpperMismatch` where nothing is left of the table."""
+        if (upper := self._upper) and gone(self._log):
+            raise TableUpperMismatch(table=self._folder, output=str(self._output), expected=upper, actual=0)
 
     def files(self) -> list[StagedFile]:
         """Return the table's data files in the order of their epochs. Raises `DeletedRows` for deletion vectors.

@@ -21,7 +21,7 @@ from urllib.parse import unquote, urlsplit
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.sinks import StagingElsewhere, TableNotWritable, UnsupportedLocation
 
-__all__ = ["inside", "local_folder", "make_folder", "synchronise", "write_durably", "writing"]
+__all__ = ["gone", "inside", "local_folder", "make_folder", "synchronise", "write_durably", "writing"]
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 
@@ -50,6 +50,17 @@ def inside(folder: str, relative: str) -> Path:
     if not parts or relative.startswith("/") or "\\" in relative or "\0" in relative or ".." in parts:
         raise InvalidArgument(parameter="path", value=relative, expected="a path inside the table")
     return Path(folder, *parts)
+
+
+def gone(path: Path) -> bool:
+    """Whether nothing is at a path. What cannot be looked at is not known to be gone."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def synchronise(path: str | os.PathLike[str]) -> None:

@@ -53,7 +53,7 @@ from tidegauge.remap.history import NO_HISTORY, History, Link
 from tidegauge.sinks.columns import differences, rows_schema
 from tidegauge.sinks.keeping import expect, in_line
 from tidegauge.sinks.litter import sweep
-from tidegauge.sinks.location import inside, local_folder, make_folder, synchronise, write_durably, writing
+from tidegauge.sinks.location import gone, inside, local_folder, make_folder, synchronise, write_durably, writing
 from tidegauge.sinks.manifest import LINKS, MANIFEST, Manifest, folder_name
 from tidegauge.sinks.protocol import OutputId, StagedFile, job_mark
 from tidegauge.sinks.staging import ParquetStager, check_span, staged_status
@@ -187,6 +187,11 @@ class ParquetChain:
                     raise InvalidArgument(parameter="files", value=file.path, expected="files that were staged")
                 path.unlink(missing_ok=True)
         self._remove_empty(files)
+
+    def stand(self) -> None:
+        """Raise `TableUpperMismatch` where nothing is left of the table."""
+        if (upper := self._upper) and gone(Path(self._folder, folder_name(0))):
+            raise TableUpperMismatch(table=self._folder, output=str(self._output), expected=upper, actual=0)
 
     def sweep(self, confirm: Callable[[], None]) -> None:
         """Remove what earlier drivers of this flow staged and did not commit; `litter` has the argument."""

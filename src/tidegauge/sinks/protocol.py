@@ -174,6 +174,18 @@ class Sweeping(Protocol):
 
 
 @runtime_checkable
+class Standing(Protocol):
+    """A `Table` in a place that may be moved away, or be of a disk that is not mounted any more."""
+
+    def stand(self) -> None:
+        """Raise `TableUpperMismatch` where nothing is left of a table that had commits.
+
+        Asked before anything is staged, which would make its folders anew in the place where it was. In any thread.
+        """
+        ...
+
+
+@runtime_checkable
 class Recoverable(Protocol):
     """A `Sink` from whose table a store can be recovered."""
 
