@@ -420,6 +420,7 @@ def test_a_broker_that_is_killed_stalls_the_source_which_recovers_by_itself(
     assert found(flow) == [0, 1, 2, 3, 4, 5]
 
 
+@pytest.mark.long
 def test_a_job_waits_for_a_broker_that_is_away_as_long_as_it_takes_and_no_other_source_waits_for_it(
     tmp_path: Path, own_broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -118,7 +118,7 @@ def _race(kind: str, path: str, name: str, gate: Any, results: Any) -> None:
     results.put(None)
 
 
-@pytest.mark.parametrize("kind", ["delta", "parquet"])
+@pytest.mark.parametrize("kind", ["delta", pytest.param("parquet", marks=pytest.mark.long)])
 def test_of_processes_that_commit_at_one_instant_one_wins_each_epoch(kind: str, tmp_path: Path, kinds: Any) -> None:
     bench = kinds(kind, str(tmp_path / "t"))
     spawn = multiprocessing.get_context("spawn")

@@ -72,6 +72,7 @@ def test_mallory_may_do_what_a_rule_lets_her(kafka_broker: Endpoint, topic: str)
     assert consume(kafka_broker.servers, topic, 1) == [b"two"]
 
 
+@pytest.mark.long
 def test_a_restart_keeps_records_and_ports(own_broker: KafkaBroker, topic_name: str) -> None:
     own_broker.create_topic(topic_name)
     servers, process = own_broker.servers, own_broker.pid
@@ -82,6 +83,7 @@ def test_a_restart_keeps_records_and_ports(own_broker: KafkaBroker, topic_name: 
     assert consume(servers, topic_name, 2) == [b"one", b"two"]
 
 
+@pytest.mark.long
 def test_a_killed_broker_has_what_it_acknowledged(own_broker: KafkaBroker, topic_name: str) -> None:
     own_broker.create_topic(topic_name)
     assert produce(own_broker.servers, topic_name, b"one") == [None]

@@ -82,6 +82,7 @@ def test_a_function_that_raises_fails_its_output_alone_wherever_it_stands(spark:
     assert ids(rows_of(job, result, "fine")) == ids(rows_of(job, result, "plain")) == list(range(40))
 
 
+@pytest.mark.long
 def test_a_row_that_an_expression_cannot_take_fails_that_output_at_its_epoch(
     spark: SparkEngine, tmp_path: Path
 ) -> None:

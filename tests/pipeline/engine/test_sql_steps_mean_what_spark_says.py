@@ -9,8 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from tests.depth import deep
 from tests.pipeline.engine.cases import ROWS
 from tests.pipeline.engine.kit import RowSource, job_of, plan_of, read_of, sorted_rows, staged_table
 
@@ -145,7 +146,7 @@ PICKS = [
 CHAIN = st.lists(st.one_of(st.sampled_from(CONDITIONS).map(Filter), st.sampled_from(PICKS).map(Select)), max_size=4)
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@deep(6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(chains=st.lists(CHAIN, min_size=1, max_size=3))
 def test_any_chains_together_give_what_they_give_apart(spark: SparkEngine, chains: list[list[Step]]) -> None:
     with tempfile.TemporaryDirectory() as folder:

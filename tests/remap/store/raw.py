@@ -6,6 +6,7 @@ import sqlite3
 from contextlib import closing
 from typing import Any
 
+import psycopg
 from tests.postgres import query
 
 from tidegauge.remap.store import schema
@@ -30,5 +31,13 @@ def script(url: str, statements: str) -> None:
 
 
 def dump(url: str) -> dict[str, list[tuple[Any, ...]]]:
-    """Every row of every table."""
-    return {name: sorted(sql(url, f"SELECT * FROM {name}"), key=repr) for name in schema.metadata.tables}
+    """Every row of every table, by one connection."""
+    if url.startswith("sqlite:///"):
+        opened: Any = closing(sqlite3.connect(url.removeprefix("sqlite:///")))
+    else:
+        opened = psycopg.connect(url, autocommit=True)
+    with opened as connection:
+        return {
+            name: sorted(connection.execute(f"SELECT * FROM {name}").fetchall(), key=repr)
+            for name in schema.metadata.tables
+        }

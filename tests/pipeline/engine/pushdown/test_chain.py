@@ -9,9 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, given
 from hypothesis import strategies as st
 from pyspark.errors import AnalysisException
+from tests.depth import deep
 from tests.pipeline.engine.cases import ROWS, double, only_ids
 from tests.pipeline.engine.kit import FileSink, RowSource, job_of, plan_of, read_of, rows_of
 from tests.pipeline.engine.pushdown.texts import ANY, COLUMNS, DATA, DECIMALS, PLAIN, SLOW, WHOLE_NUMBERS
@@ -75,7 +76,7 @@ STEP = st.one_of(
 
 
 @pytest.mark.spark
-@settings(max_examples=6, phases=[Phase.generate], deadline=None, suppress_health_check=SLOW)
+@deep(6, phases=[Phase.generate], suppress_health_check=SLOW)
 @given(many=st.lists(st.lists(STEP, min_size=1, max_size=4), min_size=30, max_size=40), ansi=st.booleans())
 def test_any_chain_that_is_understood_gives_what_spark_gives(
     classic: Any, many: list[list[Filter | Select]], *, ansi: bool
