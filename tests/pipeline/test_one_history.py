@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
+from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
 from tests.pipeline.rolledback import Shop
+from tests.remap.store.raw import dump
 
 import tidegauge as tg
 from tidegauge.errors.history import HistoriesDiffer, StoreBehindTable
+
+
+def skip(flow: tg.Dataflow) -> object:
+    last = tg.bindings(flow).to_pylist()[-1]
+    return tg.skip(flow, "orders", last["partition"], last["lower"], last["position"])
 
 
 @pytest.fixture(params=["delta", "parquet"])
@@ -65,6 +73,21 @@ def test_a_store_that_was_put_back_and_has_caught_up_with_other_data_is_refused(
     report = {output.name: output for output in tg.status(shop.flow()).outputs}
     assert isinstance(report["orders"].error, HistoriesDiffer)
     assert report["elsewhere"].state == "live"
+
+
+@pytest.mark.parametrize("change", [partial(tg.compact, before=1), partial(tg.resume, source="orders"), skip])
+def test_a_store_from_a_backup_is_not_changed_by_hand_either(
+    change: Callable[[tg.Dataflow], object], shop: Shop
+) -> None:
+    shop.run(0, 1, 2)
+    backup = shop.copy()
+    shop.run(3)
+    shop.put_back(backup)
+    before = dump(shop.store)
+    with pytest.raises(StoreBehindTable):
+        change(shop.flow())
+    assert dump(shop.store)["losses"] == before["losses"]
+    assert dump(shop.store)["flows"] == before["flows"]
 
 
 def test_a_store_that_is_its_own_is_never_refused(shop: Shop) -> None:

@@ -162,7 +162,10 @@ class UnreadableFile(Definite):
     code = "TG-0324"
     what = "{path} cannot be read: {detail} ({problem})"
     cause = "{reason}"
-    remedy = "{advice}. " + ANEW
+    remedy = (
+        "{advice}. To pass over what is bound of it: tidegauge skip FLOW SOURCE {path} FROM TO, with the range that "
+        "tidegauge explain FLOW EPOCH shows. " + ANEW
+    )
 
 
 class UnknownColumns(Definite):

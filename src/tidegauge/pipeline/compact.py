@@ -15,6 +15,7 @@ from datetime import datetime
 
 from tidegauge.env import Env
 from tidegauge.errors.flow import InvalidArgument
+from tidegauge.pipeline.belonging import check_all
 from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.inspect import holds, opened, table_of
 from tidegauge.pipeline.read import instant
@@ -40,7 +41,7 @@ def compact(flow: Dataflow, *, before: int | str | datetime, env: Env | None = N
     """Let the epochs before one go, or before the last one published by a time; a time without a zone is UTC.
 
     It goes as far as it may; see `Compacted`. Takes the flow's lease: raises `FlowAlreadyRunning` with who runs it,
-    and `FlowNeverRan`.
+    `FlowNeverRan`, and as a run does where the store and the tables have not one history.
     """
     env = env or Env()
     if isinstance(before, bool) or not isinstance(before, int | str | datetime):
@@ -51,6 +52,7 @@ def compact(flow: Dataflow, *, before: int | str | datetime, env: Env | None = N
         lease = store.acquire(flow.name, holder=Holder.current(env))
         try:
             loaded = store.load(flow.name)
+            check_all(flow, store, loaded)
             wanted = before if isinstance(before, int) else store.epoch_at(flow.name, instant(before)) or 0
             furthest, why = _furthest(flow, store, loaded)
             since = max(loaded.flow.since, min(wanted, furthest))

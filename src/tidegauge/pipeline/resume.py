@@ -20,6 +20,7 @@ from tidegauge.env import Env
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.flow import InvalidArgument, UnknownName
 from tidegauge.errors.running import LossNotAccepted, NothingToResume, UpstreamRecreated
+from tidegauge.pipeline.belonging import check_all
 from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.inspect import opened, table_of
 from tidegauge.reclock.slices import begins
@@ -51,7 +52,8 @@ def resume(
     new_incarnation: begin with what is upstream now, from its beginning. accept_loss: also when some output lacks
     what was bound of the old upstream.
 
-    Raises `NothingToResume`, `LossNotAccepted`, `FlowAlreadyRunning`, `FlowNeverRan`, `UnknownName`.
+    Raises `NothingToResume`, `LossNotAccepted`, `FlowAlreadyRunning`, `FlowNeverRan`, `UnknownName`, and
+    what a run does where the store and the tables have not one history.
     """
     if accept_loss and not new_incarnation:
         raise InvalidArgument(parameter="accept_loss", value=True, expected="it together with new_incarnation")
@@ -60,6 +62,7 @@ def resume(
     env = env or Env()
     with opened(flow, env) as store, leased(store, flow.name, env) as lease:
         loaded = store.load(flow.name)
+        check_all(flow, store, loaded)
         error = _failure(loaded, source)
         if not new_incarnation:
             store.clear_failure(lease, source)

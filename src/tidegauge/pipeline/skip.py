@@ -17,6 +17,7 @@ from tidegauge.env import Env
 from tidegauge.errors.command import InsideRecord, PassedOver, RangeNotBound
 from tidegauge.errors.flow import InvalidArgument, UnknownName
 from tidegauge.errors.running import NothingToResume
+from tidegauge.pipeline.belonging import check_all
 from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.inspect import opened
 from tidegauge.pipeline.locate import key_of
@@ -56,6 +57,7 @@ def skip(flow: Dataflow, source: str, partition: str, lower: int, upper: int, *,
         loaded = store.load(flow.name)
         if source not in loaded.sources:
             raise NothingToResume(source=source, how="", state="it has not run yet")
+        check_all(flow, store, loaded)
         key = key_of(loaded.sources[source], source, partition)
         whole = _slices(loaded, source, key, lower, upper)
         cut = [replace(piece, lower=max(lower, piece.lower), upper=min(upper, piece.upper)) for piece in whole]

@@ -38,7 +38,7 @@ listen_addr = 127.0.0.1
 listen_port = {port}
 unix_socket_dir =
 auth_type = any
-pool_mode = transaction
+pool_mode = {mode}
 default_pool_size = 3
 {more}
 """
@@ -62,12 +62,12 @@ class Bouncer:
 
 
 @contextmanager
-def bouncing(program: str, server: Server, *, more: str = "") -> Iterator[Bouncer]:
+def bouncing(program: str, server: Server, *, mode: str = "transaction", more: str = "") -> Iterator[Bouncer]:
     """Run a PgBouncer until the block ends."""
     made = Bouncer(free_port())
     folder = server.folder / f"bouncer-{made.port}"
     folder.mkdir()
-    (folder / "pgbouncer.ini").write_text(CONFIG.format(server=server, port=made.port, more=more))
+    (folder / "pgbouncer.ini").write_text(CONFIG.format(server=server, port=made.port, mode=mode, more=more))
     who: dict[str, Any] = {}
     if os.geteuid() == 0:  # it refuses to run as root
         name = next(name for name in UNPRIVILEGED if name in {found.pw_name for found in pwd.getpwall()})
@@ -151,6 +151,13 @@ def test_a_flow_runs_on_it_and_can_be_looked_at(url: str, tmp_path: Path) -> Non
     flow.run("caught-up", engine=tg.LocalEngine(threads=1))
     assert tg.read_arrow(flow, "rows").num_rows == 500
     assert tg.status(flow).published >= 25
+
+
+def test_statement_mode_is_refused_with_what_to_set(program: str, postgres: Server) -> None:
+    with bouncing(program, postgres, mode="statement") as hasty, pytest.raises(InvalidStoreUrl) as refused:
+        Store.open(hasty.address("postgres"), env=Env())
+    assert "is in statement mode, and a store needs transactions: set pool_mode = transaction" in str(refused.value)
+    assert postgres.query("SELECT 1 FROM pg_tables WHERE schemaname = 'public'") == []
 
 
 @pytest.mark.parametrize("more", ["", "ignore_startup_parameters = options"])

@@ -63,6 +63,9 @@ _SILENCES: Final = (f"{PATIENCE}s", f"{SILENCE}s")
 _POOLED: Final = "tidegauge_pooled"
 _OPTION: Final = re.compile(r"-c\s*(\w+)=(\S+)")
 _POOLER: Final = "the pooler that it leads to does not pass on {name!r}; set it for the user (ALTER ROLE ... SET ...)"
+_STATEMENTS: Final = (
+    "the pooler that it leads to is in statement mode, and a store needs transactions: set pool_mode = transaction"
+)
 _ALONE: Final = int.from_bytes(b"tidegaug")
 """The number of our advisory lock, of which PostgreSQL has 2**64 in each database."""
 
@@ -162,6 +165,8 @@ class Postgres:
         state = getattr(error, "sqlstate", None) or ""
         if "unsupported startup parameter: options" in detail:
             return InvalidStoreUrl(url=url, detail=_POOLER.format(name="options"))
+        if "statement pooling mode" in detail:
+            return InvalidStoreUrl(url=url, detail=_STATEMENTS)
         unheard = not state and isinstance(error, OperationalError)  # the client says so, not the server
         if lost or unheard or state.startswith(_UNREACHABLE):
             return StoreUnreachable(url=url, detail=detail)
