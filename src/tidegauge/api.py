@@ -16,6 +16,7 @@ from tidegauge.pipeline.locate import locate, origin
 from tidegauge.pipeline.read import read, read_arrow
 from tidegauge.pipeline.reclock import reclock_column
 from tidegauge.pipeline.recover import recover
+from tidegauge.pipeline.repair import repair
 from tidegauge.pipeline.resume import resume
 from tidegauge.pipeline.skip import skip
 from tidegauge.pipeline.verify import verify
@@ -73,6 +74,7 @@ __all__ = [
     "reclock_column",
     "recover",
     "release",
+    "repair",
     "resume",
     "skip",
     "status",

@@ -1,4 +1,4 @@
-"""`backup`, `recover` and `verify`: what they print, as lines and as data, and how they end."""
+"""`backup`, `recover`, `repair` and `verify`: what they print, as lines and as data, and how they end."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 
 import pytest
+from deltalake import DeltaTable
 from tests.cli.conftest import Shop
 from typer.testing import CliRunner, Result
 
@@ -41,3 +42,34 @@ def test_a_store_is_backed_up_verified_and_recovered(shop: Shop, ask: Ask) -> No
     done = ask("recover", "shop.py")
     assert (done.exit_code, "one history" in done.stdout) == (0, True)
     assert ask("verify", "shop.py").exit_code == 0
+
+
+def test_a_table_is_repaired_and_says_what_was_written_anew(shop: Shop, ask: Ask) -> None:
+    for number in range(3):
+        shop.write(number)
+        shop.catch_up()
+    local = ("repair", "shop.py", "orders", "--engine", "local")
+    assert ask(*local).stdout == "shop: output orders lacks nothing; nothing was changed\n"
+    table = DeltaTable(shop.root / "lake" / "orders")
+    table.restore(1)
+    table.update(updates={"user": "'eve'"}, predicate="id = 0")
+    refused = ask(*local)
+    assert (refused.exit_code, "TG-0422" in refused.stderr, "UPDATE, version 4" in refused.stderr) == (1, True, True)
+    done = ask(*local, "--remove-foreign")
+    first, again, *taken = done.stdout.splitlines()
+    assert first == "shop: output orders is repaired, and holds the epochs before 3"
+    assert again == "written anew: the epochs 0, 2, 2 rows"
+    assert [said.startswith("taken out: part-") for said in taken] == [True]
+    assert shop.rows("orders") == [(0, 0), (1, 1), (2, 2)]
+    done = json.loads(ask(*local, "--from", "1", "--json").stdout)
+    assert (done["changed"], done["epochs"], done["rows"], done["upper"]) == (True, [[1, 2]], 2, 3)
+    assert shop.rows("orders") == [(0, 0), (1, 1), (2, 2)]
+
+
+def test_a_repair_that_cannot_be_is_refused(shop: Shop, ask: Ask) -> None:
+    assert "TG-0605" in ask("repair", "shop.py", "orders", "--engine", "local").stderr
+    shop.write(1)
+    shop.catch_up()
+    assert "TG-0104" in ask("repair", "shop.py", "nobody", "--engine", "local").stderr
+    assert "before 1, which the table holds" in ask("repair", "shop.py", "orders", "--from", "1").stderr
+    assert ask("repair", "shop.py", "orders", "--engine", "other").exit_code == 2

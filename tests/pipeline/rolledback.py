@@ -31,7 +31,7 @@ class Shop:
 
     def __post_init__(self) -> None:
         self.store = self.store or f"sqlite:///{self.root}/shop.db"
-        (self.root / "in").mkdir(exist_ok=True)
+        (self.root / "in").mkdir(exist_ok=True, parents=True)
 
     def flow(self, *only: str) -> tg.Dataflow:
         flow = tg.Dataflow("shop", store=self.store, tick=0.01)

@@ -35,7 +35,7 @@ def test_a_store_from_a_backup_is_refused_with_both_uppers_before_anything_is_bo
     shop.write(5)
     with pytest.raises(StoreBehindTable) as caught:
         shop.again()
-    assert caught.value.evidence == {"flow": "shop", "output": "orders", "store": 2, "table": 5}
+    assert caught.value.evidence == {"flow": "shop", "output": "orders", "store": 2, "table": 5, "parted": 2}
     assert "tidegauge recover" in caught.value.next_step
     assert [record.epoch for record, _ in tg.epochs(shop.flow())] == [0, 1]
     [output] = tg.status(shop.flow()).outputs
@@ -69,7 +69,7 @@ def test_a_store_that_was_put_back_and_has_caught_up_with_other_data_is_refused(
     shop.outputs["orders"] = "delta" if (shop.root / "lake" / "orders" / "_delta_log").exists() else "parquet"
     with pytest.raises(HistoriesDiffer) as caught:
         shop.again()
-    assert (caught.value.evidence["store"], caught.value.evidence["table"]) == (4, 4)
+    assert [caught.value.evidence[name] for name in ("store", "table", "parted")] == [4, 4, 2]
     report = {output.name: output for output in tg.status(shop.flow()).outputs}
     assert isinstance(report["orders"].error, HistoriesDiffer)
     assert report["elsewhere"].state == "live"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from tidegauge.sinks.manifest import MANIFEST, folder_name
 
@@ -93,6 +94,70 @@ def test_killed_at(kind: str, instant: str, committed: bool, base: int, tmp_path
         assert list(Path(path).glob("_staged/*")) == []
     bench.commit(table, table.upper, table.upper + 1, "again")  # and the table goes on
     assert bench.rows() == sorted([*old, *new, ("again", base + committed)])
+
+
+MENDING = """
+import os, pathlib, signal, sys
+import pyarrow as pa
+from deltalake import DeltaTable
+from tidegauge.remap.history import NO_HISTORY
+from tidegauge.sinks import DeltaSink, OutputId, ParquetSink
+
+kind, path, dies = sys.argv[1], sys.argv[2], int(sys.argv[3])
+schema = pa.schema([("user", pa.string()), ("amount", pa.float64()), ("_epoch", pa.int64())])
+steps = 0
+
+def step(*_):
+    global steps
+    steps += 1
+    if steps == dies:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def around(owner, name):
+    real = getattr(owner, name)
+    def wrapped(*a, **k):
+        step()
+        result = real(*a, **k)
+        step()
+        return result
+    setattr(owner, name, wrapped)
+
+sink = {"delta": DeltaSink, "parquet": ParquetSink}[kind](path)
+table = sink.mend(OutputId("shop", "orders", "a" * 32))
+epochs = table.whole(table.damage.epochs)
+files = []
+for one in epochs:
+    stager = sink.stage(schema, job="a" * 16 + f"{one.start:016x}", task=0)
+    stager.write(pa.record_batch([["ada"] * len(one), [1.5] * len(one), list(one)], schema=schema))
+    files += stager.close()
+around(os, "link")
+around(pathlib.Path, "rename")
+write, told = "a" * 16 + "d" * 16, lambda lower, upper: NO_HISTORY
+table.replace(epochs, table.upper, schema, files, write=write, told=told)
+"""
+
+
+@pytest.mark.parametrize("kind", ["delta"])
+def test_killed_while_a_table_is_mended_it_is_as_it_was_or_whole(kind: str, tmp_path: Path, kinds: Any) -> None:
+    bench = kinds(kind, str(tmp_path / "t"))
+    table = bench.open()
+    for epoch in range(4):
+        bench.commit(table, epoch, epoch + 1)
+    DeltaTable(bench.path).restore(2)
+    damaged, whole = [("ada", epoch) for epoch in range(3)], [("ada", epoch) for epoch in range(4)]
+    seen, dies = [bench.rows()], 0
+    while seen[-1] != whole:
+        dies += 1
+        result = subprocess.run(
+            [sys.executable, "-c", MENDING, kind, bench.path, str(dies)], check=False, capture_output=True
+        )
+        assert result.returncode in (0, -signal.SIGKILL), result.stderr.decode()
+        seen.append(bench.rows())
+    assert seen == [damaged] * dies + [whole]
+    assert dies > 1
+    table = bench.open()
+    bench.commit(table, 4, 5)
+    assert bench.rows() == [*whole, ("ada", 4)]
 
 
 def _race(kind: str, path: str, name: str, gate: Any, results: Any) -> None:

@@ -1,38 +1,37 @@
-"""The commands, and what they have in common: how errors leave the program.
-
-Invariant: every command ends with an exit code that means the same everywhere, and with an error's code and remedy in
-sight.
-"""
+"""The program and its commands; what they have in common is in `frame`."""
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.text import Text
 from typer.core import TyperCommand
 
-from tidegauge.cli import history, show
 from tidegauge.cli import locate as places
+from tidegauge.cli import show, tables
+from tidegauge.cli.frame import (
+    Debug,
+    EngineName,
+    Json,
+    SparkUrl,
+    Target,
+    at_once,
+    check_engine,
+    errors_said,
+    print_json,
+    print_view,
+)
 from tidegauge.cli.load import load_flow, parse_target
 from tidegauge.cli.run import Progress, make_engine, run_flow
-from tidegauge.errors.base import TidegaugeError, Unexpected, brief
-from tidegauge.pipeline import backup as backups
 from tidegauge.pipeline import clocks, inspect
 from tidegauge.pipeline import compact as compaction
 from tidegauge.pipeline import locate as locating
-from tidegauge.pipeline import recover as recovering
 from tidegauge.pipeline import resume as resuming
 from tidegauge.pipeline import skip as skipping
 from tidegauge.pipeline import trace as tracing
-from tidegauge.pipeline import verify as verifying
 
 __all__ = ["app"]
 
@@ -50,54 +49,8 @@ leases = typer.Typer(
 )
 app.add_typer(leases)
 
-STOPPED_AT_ONCE = "Stopped at once. Nothing is lost or doubled: the next run goes on from what is published."
-
 TRACED = 20
 """How many rows `trace` shows."""
-
-Target = Annotated[
-    str, typer.Argument(metavar="FLOW", help="The file that makes the flow: shop.py, or shop.py:flow.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
-
-
-@contextmanager
-def _errors(*, debug: bool, as_json: bool = False) -> Iterator[None]:
-    """Turn an error into its text and the exit code 1."""
-    try:
-        yield
-    except (typer.Exit, typer.Abort):
-        raise
-    except Exception as raised:
-        if debug:
-            raise
-        error = raised if isinstance(raised, TidegaugeError) else Unexpected(message=brief(raised))
-        if as_json:
-            print(json.dumps({"error": show.error_json(error)}))
-        Console(stderr=True).print(show.error_text(error), soft_wrap=True)
-        raise typer.Exit(1) from None
-
-
-@contextmanager
-def _at_once() -> Iterator[None]:
-    """End the process on the second Ctrl-C: its threads are not waited for, as what they do is not durable."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        Console(stderr=True).print(Text(STOPPED_AT_ONCE), soft_wrap=True)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(1)
-
-
-def _print(value: Any) -> None:
-    print(json.dumps(value, indent=2))
-
-
-def _show(view: RenderableType) -> None:
-    """Print for people; for a pipe or a file in lines of any length."""
-    Console(width=None if sys.stdout.isatty() else 1000).print(view)
 
 
 @app.command()
@@ -107,22 +60,15 @@ def run(
     until: Annotated[
         str | None, typer.Option(metavar="caught-up", help="Stop when all that is upstream now is in the tables.")
     ] = None,
-    engine: Annotated[
-        str, typer.Option(help="'spark', or 'local' for plain SQL and Arrow functions without Spark.")
-    ] = "spark",
-    spark: Annotated[
-        str | None, typer.Option(metavar="URL", help="A Spark master or sc:// address. [default: local\\[*]]")
-    ] = None,
+    engine: EngineName = "spark",
+    spark: SparkUrl = None,
     debug: Debug = False,
 ) -> None:
     """Run a flow until it is interrupted. Ctrl-C finishes the epoch under way; a second one stops at once."""
     if until not in (None, "caught-up"):
         raise typer.BadParameter(f"{until!r} is not 'caught-up'", param_hint="--until")
-    if engine not in ("spark", "local"):
-        raise typer.BadParameter(f"{engine!r} is neither 'spark' nor 'local'", param_hint="--engine")
-    if spark is not None and engine == "local":
-        raise typer.BadParameter("goes with --engine spark", param_hint="--spark")
-    with _at_once(), _errors(debug=debug):
+    check_engine(engine, spark)
+    with at_once(), errors_said(debug=debug):
         flow = load_flow(target)
         chosen = make_engine(engine, spark, folder=parse_target(target)[0].parent)
         run_flow(flow, until=until, engine=chosen, progress=Progress(Console(stderr=True), ends=until is not None))
@@ -131,12 +77,12 @@ def run(
 @app.command()
 def status(target: Target, *, as_json: Json = False, debug: Debug = False) -> None:
     """Show where a flow stands: states, positions, lag, epochs."""
-    with _errors(debug=debug, as_json=as_json):
+    with errors_said(debug=debug, as_json=as_json):
         report = inspect.status(load_flow(target))
         if as_json:
-            _print(show.status_json(report))
+            print_json(show.status_json(report))
         else:
-            _show(show.status_view(report))
+            print_view(show.status_view(report))
 
 
 @app.command()
@@ -148,14 +94,14 @@ def epochs(
     debug: Debug = False,
 ) -> None:
     """Show the timeline: the newest epochs, with how much of each source they bind."""
-    with _errors(debug=debug, as_json=as_json):
+    with errors_said(debug=debug, as_json=as_json):
         flow = load_flow(target)
         found = inspect.epochs(flow, limit=limit)
         units = {name: source.unit for name, source in flow.sources.items()}
         if as_json:
-            _print(show.epochs_json(found))
+            print_json(show.epochs_json(found))
         else:
-            _show(show.epochs_view(found, units))
+            print_view(show.epochs_view(found, units))
 
 
 class _WithNumbers(TyperCommand):
@@ -177,12 +123,12 @@ def explain(
     """Show what is in an epoch, where it came from and where it went."""
     if epoch < 0:
         raise typer.BadParameter(f"there is no epoch {epoch}: they are counted from 0", param_hint="EPOCH")
-    with _errors(debug=debug, as_json=as_json):
+    with errors_said(debug=debug, as_json=as_json):
         report = inspect.explain(load_flow(target), epoch)
         if as_json:
-            _print(show.explain_json(report))
+            print_json(show.explain_json(report))
         else:
-            _show(show.explain_view(report))
+            print_view(show.explain_view(report))
 
 
 @app.command(cls=_WithNumbers)
@@ -203,12 +149,12 @@ def compact(
     epoch = int(before) if re.fullmatch(r"-?\d{1,18}", before) else None
     if epoch is not None and epoch < 0:
         raise typer.BadParameter(f"there is no epoch {epoch}: they are counted from 0", param_hint="EPOCH|TIME")
-    with _errors(debug=debug, as_json=as_json):
+    with errors_said(debug=debug, as_json=as_json):
         done = compaction.compact(load_flow(target), before=before if epoch is None else epoch)
         if as_json:
-            _print(show.compacted_json(done))
+            print_json(show.compacted_json(done))
         else:
-            _show(show.compacted_view(done))
+            print_view(show.compacted_view(done))
 
 
 @app.command()
@@ -229,13 +175,13 @@ def resume(
     """Let a source that has failed go on with the next run: as it was, or as a new incarnation."""
     if accept_loss and not new_incarnation:
         raise typer.BadParameter("goes with --new-incarnation", param_hint="--accept-loss")
-    with _errors(debug=debug, as_json=as_json):
+    with errors_said(debug=debug, as_json=as_json):
         flow = load_flow(target)
         done = resuming.resume(flow, source, new_incarnation=new_incarnation, accept_loss=accept_loss)
         if as_json:
-            _print(show.resumed_json(done))
+            print_json(show.resumed_json(done))
         else:
-            _show(show.resumed_view(done, flow.sources[source].unit))
+            print_view(show.resumed_view(done, flow.sources[source].unit))
 
 
 @leases.command("break")
@@ -247,25 +193,25 @@ def break_lease(
     debug: Debug = False,
 ) -> None:
     """Take the lease of a flow from a driver that is gone, and say who had it. A driver that lives stops by it."""
-    with _errors(debug=debug, as_json=as_json):
+    with errors_said(debug=debug, as_json=as_json):
         flow = load_flow(target)
         holder = clocks.break_lease(flow, force=force)
         if as_json:
-            _print({"flow": flow.name, "holder": holder})
+            print_json({"flow": flow.name, "holder": holder})
         else:
-            _show(Text(f"{flow.name}: the lease was held by {holder}; nobody holds it now"))
+            print_view(Text(f"{flow.name}: the lease was held by {holder}; nobody holds it now"))
 
 
 @app.command()
 def retime(target: Target, *, as_json: Json = False, debug: Debug = False) -> None:
     """Take the times of epochs back to now that a clock which was ahead has put into the future."""
-    with _errors(debug=debug, as_json=as_json):
+    with errors_said(debug=debug, as_json=as_json):
         flow = load_flow(target)
         count = clocks.retime(flow)
         if as_json:
-            _print({"flow": flow.name, "epochs": count})
+            print_json({"flow": flow.name, "epochs": count})
         else:
-            _show(Text(f"{flow.name}: {count} epochs had times in the future, and are of now"))
+            print_view(Text(f"{flow.name}: {count} epochs had times in the future, and are of now"))
 
 
 @app.command(cls=_WithNumbers)
@@ -282,13 +228,13 @@ def skip(
     """Go on past a range of records that cannot be read: it becomes a row of `gaps`. Not while the flow runs."""
     if not 0 <= lower < upper:
         raise typer.BadParameter("FROM and TO are positions, the lesser first", param_hint="FROM TO")
-    with _errors(debug=debug, as_json=as_json):
+    with errors_said(debug=debug, as_json=as_json):
         flow = load_flow(target)
         done = skipping.skip(flow, source, partition, lower, upper)
         if as_json:
-            _print(show.skipped_json(done))
+            print_json(show.skipped_json(done))
         else:
-            _show(show.skipped_view(done, flow.sources[source].unit))
+            print_view(show.skipped_view(done, flow.sources[source].unit))
 
 
 @app.command(cls=_WithNumbers)
@@ -304,13 +250,13 @@ def locate(
     """Show where a record went: its epoch, and which version of each table has it."""
     if position < 0:
         raise typer.BadParameter("positions are counted from 0", param_hint="POSITION")
-    with _errors(debug=debug, as_json=as_json):
+    with errors_said(debug=debug, as_json=as_json):
         flow = load_flow(target)
         place = locating.locate(flow, source, partition, position)
         if as_json:
-            _print(places.place_json(place))
+            print_json(places.place_json(place))
         else:
-            _show(places.place_view(place, inspect.unit_of(flow, source)))
+            print_view(places.place_view(place, inspect.unit_of(flow, source)))
 
 
 @app.command()
@@ -324,50 +270,13 @@ def trace(
 ) -> None:
     """Show where rows come from: their epoch, and the record upstream; at most 20 of those with the values."""
     asked = places.conditions(values)
-    with _errors(debug=debug, as_json=as_json):
+    with errors_said(debug=debug, as_json=as_json):
         found = tracing.trace(load_flow(target), output, asked, limit=TRACED)
         if as_json:
-            _print(places.trace_json(found))
+            print_json(places.trace_json(found))
         else:
-            _show(places.trace_view(found, asked))
+            print_view(places.trace_view(found, asked))
 
 
-@app.command()
-def backup(
-    target: Target,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Where the copy goes: a file that is not there yet.")],
-    *,
-    as_json: Json = False,
-    debug: Debug = False,
-) -> None:
-    """Copy the flow's store into a file, as it is at one instant; the flow may be running."""
-    with _errors(debug=debug, as_json=as_json):
-        done = backups.backup(load_flow(target), file)
-        if as_json:
-            _print(history.backed_up_json(done))
-        else:
-            _show(history.backed_up_view(done))
-
-
-@app.command()
-def recover(target: Target, *, as_json: Json = False, debug: Debug = False) -> None:
-    """Bring back a store that is lost, or older than the tables, from the tables. Not while the flow runs."""
-    with _errors(debug=debug, as_json=as_json):
-        done = recovering.recover(load_flow(target))
-        if as_json:
-            _print(history.recovered_json(done))
-        else:
-            _show(history.recovered_view(done))
-
-
-@app.command()
-def verify(target: Target, *, as_json: Json = False, debug: Debug = False) -> None:
-    """Check the store and the tables against each other. Ends with 1 when something is wrong."""
-    with _errors(debug=debug, as_json=as_json):
-        found = verifying.verify(load_flow(target))
-        if as_json:
-            _print(history.verified_json(found))
-        else:
-            _show(history.verified_view(found))
-        if found.problems:
-            raise typer.Exit(1)
+for command in (tables.backup, tables.recover, tables.repair, tables.verify):
+    app.command()(command)

@@ -1,4 +1,4 @@
-"""How backups, recoveries and verifications are shown: as lines for people, as data for programs."""
+"""How backups, recoveries, repairs and verifications are shown: as lines for people, as data for programs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from rich.text import Text
 
 from tidegauge.pipeline.backup import BackedUp
 from tidegauge.pipeline.recover import Recovered
+from tidegauge.pipeline.repair import Repaired
+from tidegauge.pipeline.rereading import listed
 from tidegauge.pipeline.verify import Verified
 
 __all__ = [
@@ -16,6 +18,8 @@ __all__ = [
     "backed_up_view",
     "recovered_json",
     "recovered_view",
+    "repaired_json",
+    "repaired_view",
     "verified_json",
     "verified_view",
 ]
@@ -54,6 +58,31 @@ def recovered_json(done: Recovered) -> dict[str, Any]:
         "since": done.since,
         "outputs": dict(done.outputs),
         "lacking": list(done.lacking),
+    }
+
+
+def repaired_view(done: Repaired) -> RenderableType:
+    """Return what a repair came to as lines."""
+    if not done.changed:
+        return Text(f"{done.flow}: output {done.output} lacks nothing; nothing was changed")
+    lines = [f"{done.flow}: output {done.output} is repaired, and holds the epochs before {done.upper}"]
+    if done.epochs:
+        said = listed(range(first, last + 1) for first, last in done.epochs)
+        lines.append(f"written anew: the epochs {said}, {done.rows:,} rows")
+    lines += [f"taken out: {path}" for path in done.removed]
+    return Text("\n".join(lines))
+
+
+def repaired_json(done: Repaired) -> dict[str, Any]:
+    """Return what a repair came to as data."""
+    return {
+        "flow": done.flow,
+        "output": done.output,
+        "changed": done.changed,
+        "epochs": [list(one) for one in done.epochs],
+        "rows": done.rows,
+        "removed": list(done.removed),
+        "upper": done.upper,
     }
 
 

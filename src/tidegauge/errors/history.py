@@ -1,9 +1,10 @@
 """TG-024x and TG-043x: the one history that a store and its tables have.
 
->>> print(StoreBehindTable(flow="shop", output="orders", store=5, table=9))
+>>> print(StoreBehindTable(flow="shop", output="orders", store=5, table=9, parted=5))
 TG-0240: the store of flow 'shop' is older than the table of output 'orders': it has bound 5 epochs, the table holds 9
   likely cause: the store was restored from a backup, or put back to an older copy
-  what to do:   tidegauge recover brings the timeline back from the tables; nothing was bound or written
+  what to do:   tidegauge recover brings the timeline back from the tables; \
+or tidegauge repair FLOW orders --from 5 writes the table anew from where the two part. Nothing was bound or written
 """
 
 from __future__ import annotations
@@ -33,7 +34,11 @@ class StoreBehindTable(TidegaugeError):
         "it has bound {store} epochs, the table holds {table}"
     )
     cause = "the store was restored from a backup, or put back to an older copy"
-    remedy = "tidegauge recover brings the timeline back from the tables; nothing was bound or written"
+    remedy = (
+        "tidegauge recover brings the timeline back from the tables; "
+        "or tidegauge repair FLOW {output} --from {parted} writes the table anew from where the two part. "
+        "Nothing was bound or written"
+    )
 
 
 class HistoriesDiffer(TidegaugeError):
@@ -48,7 +53,11 @@ class HistoriesDiffer(TidegaugeError):
         "the store was put back to an older copy and has bound other data since, "
         "or a copy of it drives the same tables"
     )
-    remedy = "tidegauge recover brings the timeline back from the tables; nothing was bound or written"
+    remedy = (
+        "tidegauge recover brings the timeline back from the tables; "
+        "or tidegauge repair FLOW {output} --from {parted} writes the table anew from where the two part. "
+        "Nothing was bound or written"
+    )
 
 
 class NothingToRecoverFrom(TidegaugeError):

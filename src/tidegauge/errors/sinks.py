@@ -230,8 +230,9 @@ class TableChangedByOthers(Definite):
     what = "the table {table} is not what {output!r} has written up to epoch {upper} (exclusive): {detail}"
     cause = "another program appended to the table, updated or replaced rows of it, or restored an older version"
     remedy = (
-        "RESTORE the table to the version before that one; where that has been cleaned up, write the output to a "
-        "new path. Nothing is read or written here until then"
+        "tidegauge repair reads the epochs that are missing once more and puts them in, and takes out the rows of "
+        "others with --remove-foreign; or RESTORE the table to the version before that one. "
+        "Nothing is read or written here until then"
     )
 
 

@@ -10,42 +10,82 @@ meanwhile is no contradiction.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tidegauge.errors.base import Transient
-from tidegauge.errors.history import HistoriesDiffer, StoreBehindTable
-from tidegauge.remap.history import agree
+from tidegauge.errors.history import DamagedHistory, HistoriesDiffer, StoreBehindTable
+from tidegauge.errors.sinks import FilesChangedByOthers, TableChangedByOthers
+from tidegauge.remap.history import Link, agree
+from tidegauge.remap.rebuilding import pooled, way_to
 from tidegauge.remap.store import Loaded, Store
-from tidegauge.sinks.protocol import OutputId, Table
+from tidegauge.sinks.mending import Mendable
+from tidegauge.sinks.protocol import OutputId
 
 if TYPE_CHECKING:
     from tidegauge.pipeline.flow import Dataflow
+    from tidegauge.pipeline.job import OutputPlan
 
-__all__ = ["check", "check_all"]
+__all__ = ["Witness", "agreed", "check", "check_all"]
 
 
 def check_all(flow: Dataflow, store: Store, loaded: Loaded) -> None:
     """Raise what a run would, unless the store and the tables of all outputs that have run have one history.
 
     For what changes a store by hand: in one that is older than its tables, epochs have another meaning than there.
-    A table that is away at present is left out, as by a run.
+    A table that is away at present is left out, as by a run; one that others have damaged has its history still.
     """
     for name, plan in flow.outputs.items():
         if name in loaded.outputs:
             try:
-                table = plan.sink.open(OutputId(flow.name, name, loaded.flow.incarnation))
+                table = _witness(plan, OutputId(flow.name, name, loaded.flow.incarnation))
             except (OSError, Transient):
                 continue
             check(store, flow.name, name, table)
 
 
-def check(store: Store, flow: str, output: str, table: Table) -> None:
+def _witness(plan: OutputPlan, output: OutputId) -> Witness:
+    try:
+        return plan.sink.open(output)
+    except (TableChangedByOthers, FilesChangedByOthers):
+        if not isinstance(plan.sink, Mendable):
+            raise
+        return plan.sink.mend(output)
+
+
+class Witness(Protocol):
+    """What a table says of the flow's history."""
+
+    @property
+    def upper(self) -> int: ...  # noqa: D102
+    @property
+    def digest(self) -> str | None: ...  # noqa: D102
+    def links(self) -> list[Link]: ...  # noqa: D102
+
+
+def check(store: Store, flow: str, output: str, table: Witness) -> None:
     """Raise `StoreBehindTable` or `HistoriesDiffer` unless the store and an output's table have one history."""
     upper, kept = table.upper, table.digest
     bound = store.digests(flow, [upper])
-    if upper not in bound:
+    if upper in bound and (kept is None or not bound[upper] or agree(kept, bound[upper])):
+        return
+    found = store.flow(flow)
+    known = 0 if found is None else found.upper
+    error = HistoriesDiffer if upper in bound else StoreBehindTable
+    raise error(flow=flow, output=output, store=known, table=upper, parted=agreed(store, flow, table))
+
+
+def agreed(store: Store, flow: str, table: Witness) -> int:
+    """Return the epoch before which a table and the store have one history, as far as it can be proven; 0 if at all.
+
+    The links that lead to the table's digest are followed back to the first that the store has, too.
+    """
+    upper, kept = table.upper, table.digest
+    if kept is None:  # a version without digests has written it
         found = store.flow(flow)
-        raise StoreBehindTable(flow=flow, output=output, store=0 if found is None else found.upper, table=upper)
-    if kept is not None and bound[upper] and not agree(kept, bound[upper]):
-        found = store.flow(flow)
-        raise HistoriesDiffer(flow=flow, output=output, store=upper if found is None else found.upper, table=upper)
+        return 0 if found is None else min(upper, found.upper)
+    try:
+        links = table.links()
+    except DamagedHistory:
+        return 0
+    way = way_to(pooled(links), upper, kept, stored=store.known_digests(flow), origin="")
+    return 0 if way is None or way.since is not None else way.cut

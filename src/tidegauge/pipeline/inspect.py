@@ -26,7 +26,7 @@ from tidegauge.pipeline.board import OutputState, SourceState
 from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.html import of_epoch, of_epochs, of_status
 from tidegauge.reclock.slices import begins, held
-from tidegauge.remap.binding import Bound, Detail, Slice
+from tidegauge.remap.binding import Detail, Slice
 from tidegauge.remap.checked import checked_probe
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.store import EpochRecord, Gap, HoldRecord, Loaded, LoadedSource, Store, shown
@@ -226,15 +226,7 @@ def _source(
     state: SourceState = "failed" if error is not None else "sealed" if bound.sealed else healthy
     if state == healthy:
         try:
-            known = Bound(
-                frontier=bound,
-                details=found.details,
-                schema=found.schema,
-                identity=found.identity,
-                state=found.state,
-                incarnation=found.incarnation,
-            )
-            probe = checked_probe(name, from_time_of(source), known, source.probe(known, now=env.now()))
+            probe = checked_probe(name, from_time_of(source), found.bound, source.probe(found.bound, now=env.now()))
         except TidegaugeError as raised:
             state, error = ("failed" if isinstance(raised, Definite) else "stalled"), raised
         except OSError as raised:

@@ -20,7 +20,7 @@ from tidegauge.pipeline.job import Engine, EpochJob, Failure, JobResult, OutputP
 from tidegauge.pipeline.losses import without
 from tidegauge.pipeline.need import Need
 from tidegauge.remap.binding import Bound, Slice
-from tidegauge.sinks.protocol import Standing, Table
+from tidegauge.sinks.protocol import Standing
 from tidegauge.sources.protocol import GoingOn, Source, Split
 
 __all__ = ["Order", "Performed", "Performer", "performer"]
@@ -59,7 +59,7 @@ def performer(
     *,
     mark: str,
     passed: Mapping[str, Sequence[Slice]],
-    tables: Mapping[str, Table],
+    tables: Mapping[str, object],
 ) -> Performer:
     """Return the function that performs orders with these sources on this engine. Names of jobs begin with `mark`.
 

@@ -20,6 +20,7 @@ from tidegauge.env import Env
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.flow import InvalidArgument, UnknownName
 from tidegauge.errors.running import LossNotAccepted, NothingToResume, UpstreamRecreated
+from tidegauge.errors.sinks import FilesChangedByOthers, TableChangedByOthers
 from tidegauge.pipeline.belonging import check_all
 from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.inspect import opened, table_of
@@ -112,7 +113,7 @@ def lacking(flow: Dataflow, loaded: Loaded, source: str) -> list[tuple[Slice, li
     lowers: dict[str, int] = {}
     for name, plan in flow.outputs.items():
         if plan.source == source:
-            ends = table_of(flow, name, loaded.flow.incarnation).upper if name in loaded.outputs else 0
+            ends = _upper(flow, name, loaded) if name in loaded.outputs else 0
             begin = begins(ends, since=since, folded=found.folded)
             lowers[name] = since if begin is None else begin
     upper = found.table.upper
@@ -120,6 +121,14 @@ def lacking(flow: Dataflow, loaded: Loaded, source: str) -> list[tuple[Slice, li
         (piece, sorted(name for name, lower in lowers.items() if lower <= piece.epoch))
         for piece in found.table.slices(min([upper, *lowers.values()]), upper)
     ]
+
+
+def _upper(flow: Dataflow, output: str, loaded: Loaded) -> int:
+    """Return the first epoch that a table lacks; 0 for one that others have damaged, which may lack any."""
+    try:
+        return table_of(flow, output, loaded.flow.incarnation).upper
+    except (TableChangedByOthers, FilesChangedByOthers):
+        return 0
 
 
 def _gap(piece: Slice, outputs: list[str], error: TidegaugeError, at: datetime) -> Gap:

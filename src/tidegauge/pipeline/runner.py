@@ -38,7 +38,7 @@ from tidegauge.sources.reader import Spawn
 if TYPE_CHECKING:
     from tidegauge.pipeline.flow import Dataflow
 
-__all__ = ["Outcome", "Runner", "at_once", "run", "threads"]
+__all__ = ["RENEW_EVERY", "Outcome", "Runner", "at_once", "chosen", "run", "threads"]
 
 
 RENEW_EVERY = 5.0
@@ -337,7 +337,7 @@ def _without(known: Sequence[str]) -> Iterator[None]:
         raise redacted from None
 
 
-def _engine(engine: Literal["spark", "local"] | Engine, spark: Any) -> tuple[Engine, bool]:
+def chosen(engine: Literal["spark", "local"] | Engine, spark: Any) -> tuple[Engine, bool]:
     """Return the engine to use, and whether it is ours to close."""
     if engine == "local":
         from tidegauge.pipeline.engine.local import LocalEngine
@@ -368,15 +368,15 @@ def run(
     """Run a flow in this thread; see `Dataflow.run`. opened: called once the store and the tables are open."""
     if until not in (None, "caught-up"):
         raise InvalidArgument(parameter="until", value=until, expected="'caught-up' or None")
-    chosen, ours = _engine(engine, spark)
+    picked, ours = chosen(engine, spark)
     with ExitStack() as resources:
         resources.enter_context(_without(secrets(flow.store)))
         if ours:
-            resources.callback(chosen.close)
+            resources.callback(picked.close)
         pool = threads(flow)
         resources.callback(pool.shutdown, wait=False, cancel_futures=True)
         runner = Runner(
-            flow, chosen, env=env, spawn=pool.submit, watch=watch, batch=until is not None, requests=requests
+            flow, picked, env=env, spawn=pool.submit, watch=watch, batch=until is not None, requests=requests
         )
         resources.callback(runner.close)
         if opened is not None:

@@ -23,7 +23,7 @@ from tidegauge.pipeline.inspect import opened
 from tidegauge.pipeline.locate import key_of
 from tidegauge.pipeline.losses import passed, without
 from tidegauge.pipeline.resume import lacking, leased
-from tidegauge.remap.binding import Bound, Slice
+from tidegauge.remap.binding import Slice
 from tidegauge.remap.store import Gap, Loaded
 from tidegauge.sources.protocol import Divided, Source
 
@@ -100,7 +100,7 @@ def _check_records(source: Source, loaded: Loaded, pieces: Sequence[Slice], ends
     if not isinstance(source, Divided):
         return
     found = loaded.sources[pieces[0].source]
-    bound = Bound(frontier=found.table.frontier, details=found.details, schema=found.schema, identity=found.identity)
+    bound = found.bound
     for piece in pieces:
         for position in ends:
             if piece.lower < position < piece.upper and (record := source.record_at(piece, position, bound)):

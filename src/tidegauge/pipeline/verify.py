@@ -1,7 +1,7 @@
 """Verifying that a flow's store and its tables have one history, by everything that they keep of it.
 
     the store     each epoch's digest follows from the one before it and from what is bound
-    each table    its upper is bound, its digest is the store's; what it keeps of the history is the store's
+    each table    its upper is bound, and its digest, which takes in all epochs before it, is the store's
     its files     are there, as large as they were committed, and hold epochs that the table has
 
 Invariant: looking changes nothing, and the flow may be running.
@@ -57,9 +57,7 @@ def verify(flow: Dataflow) -> Verified:
             try:
                 table = tables[name] = table_of(flow, name, loaded.flow.incarnation)
                 check(store, flow.name, name, table)
-                kept = table.links()
-                links += kept
-                problems += _foreign(store, flow.name, name, kept)
+                links += table.links()
                 found = list(_files(name, table))
             except TidegaugeError as error:
                 problems.append(f"output {name}: {brief(error)}")
@@ -89,13 +87,6 @@ def _chain(store: Store, loaded: Loaded) -> tuple[list[str], int]:
         wrong.add(expected)
     said = [f"store: what is bound in epoch {epoch} is not what its digest says" for epoch in sorted(wrong)]
     return said, counted
-
-
-def _foreign(store: Store, flow: str, output: str, links: list[Link]) -> Iterator[str]:
-    """Yield which links of a table are not those of the store."""
-    stored = store.digests(flow, sorted({link.epoch + 1 for link in links}))
-    for epoch in sorted({link.epoch for link in links if stored.get(link.epoch + 1, "") not in ("", link.digest)}):
-        yield f"output {output}: it keeps another history of epoch {epoch} than the store"
 
 
 def _files(output: str, table: Table) -> Iterator[str]:

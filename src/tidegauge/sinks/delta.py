@@ -31,6 +31,7 @@ from tidegauge.sinks.staging import ParquetStager
 
 if TYPE_CHECKING:
     from tidegauge.sinks.deltalog import DeltaLog
+    from tidegauge.sinks.deltamend import DeltaMending
 
 __all__ = ["DeltaSink"]
 
@@ -70,6 +71,12 @@ class DeltaSink:
         from tidegauge.sinks.deltalog import DeltaLog  # delta-rs: tasks only stage, and do without its 16 MB
 
         return DeltaLog(self.path, output)
+
+    def mend(self, output: OutputId) -> DeltaMending:
+        """Return the table as it is now, whatever others have done to it, to be mended."""
+        from tidegauge.sinks.deltamend import DeltaMending
+
+        return DeltaMending(self.path, output)
 
     def stage(self, schema: pa.Schema, *, job: str, task: int) -> ParquetStager:
         """Return a writer for one task of one job. `job` is 32 hex digits, `task` counts from 0."""

@@ -78,15 +78,18 @@ def then(account: Account, actions: Sequence[Action], version: int, mine: Mine) 
     what = f"{operation}, version {version}"
     allowed = operation in _DELETING or not any(file.get("dataChange", True) for file in (*added, *removed))
     if allowed:
-        mixed = [name for file in removed if (name := foreign.pop(file["path"], None))]
-        if mixed:
-            foreign |= {file["path"]: mixed[0] for file in added}
+        mixed = {file["path"]: said for file in removed if (said := foreign.pop(file["path"], None))}
+        if mixed:  # rows of the output are in one file with those of others now
+            said = next(iter(mixed.values()))
+            foreign |= {file["path"]: said for file in added}
+            missing |= {file["path"]: said for file in removed if added and file["path"] not in mixed}
         return Account(missing, foreign)
     for file in removed:
         if foreign.pop(file["path"], None) is None:
             missing[file["path"]] = what
     for file in added:
-        if missing.pop(file["path"], None) is None and not file["path"].startswith(mine.files):
+        back = file.get("deletionVector") is None and missing.pop(file["path"], None) is not None
+        if not back and not file["path"].startswith(mine.files):
             foreign[file["path"]] = what
     return Account(missing, foreign)
 

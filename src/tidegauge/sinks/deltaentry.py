@@ -23,7 +23,7 @@ from tidegauge.sinks.deltahead import actions_of, entry
 from tidegauge.sinks.location import synchronise, write_durably
 from tidegauge.sinks.protocol import StagedFile
 
-__all__ = ["appending", "put", "was_written_by"]
+__all__ = ["appending", "put", "replacing", "was_written_by"]
 
 
 def appending(
@@ -37,7 +37,34 @@ def appending(
 
     said: what `commitInfo` has for people and for us. milliseconds: the time of the commit.
     """
-    about = {"timestamp": milliseconds, "operation": "WRITE", "operationParameters": {"mode": "Append"}}
+    return _text(_actions(files, transactions, said, mode="Append", milliseconds=milliseconds))
+
+
+def replacing(
+    gone: Mapping[str, int],
+    files: Iterable[tuple[StagedFile, int, str]],
+    transactions: Mapping[str, int],
+    said: Mapping[str, Any],
+    *,
+    milliseconds: int,
+) -> str:
+    """Return an entry that takes files out, each given by its path with its size, and appends others."""
+    about = {"dataChange": True, "deletionTimestamp": milliseconds, "extendedFileMetadata": True}
+    removed = [
+        {"remove": {"path": path, **about, "partitionValues": {}, "size": size}} for path, size in gone.items()
+    ]
+    return _text([*_actions(files, transactions, said, mode="Overwrite", milliseconds=milliseconds), *removed])
+
+
+def _actions(
+    files: Iterable[tuple[StagedFile, int, str]],
+    transactions: Mapping[str, int],
+    said: Mapping[str, Any],
+    *,
+    mode: str,
+    milliseconds: int,
+) -> list[dict[str, Any]]:
+    about = {"timestamp": milliseconds, "operation": "WRITE", "operationParameters": {"mode": mode}}
     actions: list[dict[str, Any]] = [{"commitInfo": {**about, "engineInfo": "Tidegauge", **said}}]
     actions += [{"txn": {"appId": owner, "version": version}} for owner, version in transactions.items()]
     actions += [
@@ -53,6 +80,10 @@ def appending(
         }
         for file, changed, statistics in files
     ]
+    return actions
+
+
+def _text(actions: Iterable[Mapping[str, Any]]) -> str:
     return "".join(f"{json.dumps(action, ensure_ascii=False, separators=(',', ':'))}\n" for action in actions)
 
 

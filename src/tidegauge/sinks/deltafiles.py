@@ -5,6 +5,7 @@ Invariant: what is said of a file is so of all its rows: where the log does not 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,9 +19,11 @@ from tidegauge.sinks.columns import EPOCH
 from tidegauge.sinks.location import inside
 from tidegauge.sinks.protocol import StagedFile
 
-__all__ = ["files_of", "paths_of"]
+__all__ = ["LiveFile", "epochs_in", "files_of", "live", "paths_of"]
 
 pc: Final[Any] = pyarrow.compute
+
+_UNREADABLE: Final = (OSError, KeyError, pa.ArrowException)
 
 
 def files_of(table: DeltaTable, folder: str) -> list[StagedFile]:
@@ -29,6 +32,36 @@ def files_of(table: DeltaTable, folder: str) -> list[StagedFile]:
         raise DeletedRows(table=folder)
     found = [_file(row, folder) for row in _actions(table).to_pylist()]
     return sorted(found, key=lambda file: (file.first_epoch, file.last_epoch, file.path))
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFile:
+    """A file that the log names. known: what it holds, None where nobody knows. sound: whether it is as it was."""
+
+    path: str
+    known: StagedFile | None
+    sound: bool
+
+    @property
+    def epochs(self) -> range | None:
+        """From its first to its last."""
+        return None if self.known is None else range(self.known.first_epoch, self.known.last_epoch + 1)
+
+
+def live(table: DeltaTable, folder: str) -> list[LiveFile]:
+    """Return the files that the log names. Raises `DeletedRows` for deletion vectors."""
+    if _has_deletion_vectors(table):
+        raise DeletedRows(table=folder)
+    return [_live(row, folder) for row in _actions(table).to_pylist()]
+
+
+def epochs_in(path: Path) -> range | None:
+    """Return the epochs from a data file's first to its last, read from the file; None where it cannot be read."""
+    try:
+        rows, first, last = _footer(path)
+    except _UNREADABLE:
+        return None
+    return range(first, last + 1) if rows else range(0)
 
 
 def paths_of(table: DeltaTable) -> set[str]:
@@ -55,6 +88,19 @@ def _file(row: dict[str, Any], folder: str) -> StagedFile:
     if rows is None or first is None or last is None:  # a file with a NaN, or rewritten without such statistics
         rows, first, last = _footer(inside(folder, path))
     return StagedFile(path=path, rows=rows, bytes=row["size_bytes"], first_epoch=first, last_epoch=last)
+
+
+def _live(row: dict[str, Any], folder: str) -> LiveFile:
+    path = str(row["path"])
+    try:
+        file = _file(row, folder)
+    except _UNREADABLE:
+        return LiveFile(path, None, sound=False)
+    try:
+        size = inside(folder, path).stat().st_size
+    except OSError:
+        return LiveFile(path, file, sound=False)
+    return LiveFile(path, file, sound=size == file.bytes)
 
 
 def _footer(path: Path) -> tuple[int, int, int]:

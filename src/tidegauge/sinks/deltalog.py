@@ -26,7 +26,6 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -40,18 +39,17 @@ from tidegauge.errors.sinks import (
     TableBusy,
     TableChangedByOthers,
     TableOfAnotherIncarnation,
-    TableSchemaChanged,
     TableUnavailable,
     TableUpperMismatch,
-    UnsupportedTable,
 )
 from tidegauge.remap.history import NO_HISTORY, History, Link
-from tidegauge.sinks.columns import EPOCH, differences, rows_schema, stored
+from tidegauge.sinks.columns import EPOCH, rows_schema
 from tidegauge.sinks.deltaaccount import CLEAR, Mine, since_ours, then
 from tidegauge.sinks.deltachain import carried, digest_id, kept_links, move_links, number, text_of
+from tidegauge.sinks.deltacolumns import check_columns, columns_of
 from tidegauge.sinks.deltaentry import appending, put, was_written_by
 from tidegauge.sinks.deltafiles import files_of, paths_of
-from tidegauge.sinks.deltahead import Head, entry, newer, newest, unsupported
+from tidegauge.sinks.deltahead import Head, entry, newer, newest
 from tidegauge.sinks.deltahistory import version_of
 from tidegauge.sinks.keeping import expect
 from tidegauge.sinks.location import gone, inside, make_folder, synchronise, writing
@@ -102,7 +100,7 @@ class DeltaLog:
     def schema(self) -> pa.Schema | None:
         """The columns of the table as it is now, None before it is there."""
         self._refresh()
-        return None if self._head is None else _columns(self._head.schema)
+        return None if self._head is None else columns_of(self._head.schema)
 
     def commit(
         self,
@@ -251,7 +249,7 @@ class DeltaLog:
 
     def _check_adoptable(self, head: Head) -> None:
         """A table without our transaction may have been made for us, empty; one that holds data is not ours."""
-        names = _columns(head.schema).names
+        names = columns_of(head.schema).names
         if EPOCH not in names:
             detail = f"it has no column {EPOCH}; its columns are {', '.join(names)}"
         elif head.partitioned:
@@ -266,14 +264,6 @@ class DeltaLog:
         with self._failures():
             table = self._opened()
             return table is not None and bool(paths_of(table))
-
-    def _check_columns(self, head: Head, columns: pa.Schema) -> None:
-        feature = unsupported(head)
-        if feature is not None:
-            raise UnsupportedTable(table=self._folder, feature=feature)
-        detail = differences(_columns(head.schema), columns)
-        if detail:
-            raise TableSchemaChanged(table=self._folder, output=str(self._output), detail=detail)
 
     # -- the append
 
@@ -291,7 +281,7 @@ class DeltaLog:
         """
         changed = [staged_status(self._folder, file).st_mtime_ns // 1_000_000 for file in files]
         if self._head is not None:
-            self._check_columns(self._head, columns)
+            check_columns(self._folder, self._output, self._head, columns)
         configuration = {} if self._head is None else self._head.configuration
         adding = [
             (file, at, suited(file.statistics, columns, configuration))
@@ -381,9 +371,3 @@ class DeltaLog:
             yield
         except (DeltaError, OSError, ValueError) as error:
             raise TableUnavailable(table=self._folder, detail=str(error)) from error
-
-
-@lru_cache(maxsize=64)
-def _columns(schema: str) -> pa.Schema:
-    """Return columns that are given in Delta's JSON."""
-    return stored(pa.schema(Schema.from_json(schema).to_arrow()))

@@ -30,4 +30,5 @@ def expect(table: Table, output: OutputId, history: History) -> None:
     """Raise `HistoriesDiffer` when the table was committed with another history than that before this one."""
     kept = table.digest
     if kept is not None and history.before and not agree(kept, history.before):
-        raise HistoriesDiffer(flow=output.flow, output=output.output, store=table.upper, table=table.upper)
+        at = table.upper
+        raise HistoriesDiffer(flow=output.flow, output=output.output, store=at, table=at, parted="EPOCH")

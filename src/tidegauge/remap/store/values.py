@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidegauge.errors.base import TidegaugeError
-from tidegauge.remap.binding import Detail, Slice
+from tidegauge.remap.binding import Bound, Detail, Slice
 from tidegauge.remap.fromtime.partitioned import PARTITIONS
 from tidegauge.remap.fromtime.state import SourceState
 from tidegauge.remap.table import RemapTable
@@ -132,6 +132,18 @@ class LoadedSource:
     def began_at(self) -> int:
         """The epoch at which the present incarnation began."""
         return self.incarnations[-1].began_at if self.incarnations else 0
+
+    @property
+    def bound(self) -> Bound:
+        """What is bound of it by now."""
+        return Bound(
+            frontier=self.table.frontier,
+            details=self.details,
+            schema=self.schema,
+            identity=self.identity,
+            state=self.state,
+            incarnation=self.incarnation,
+        )
 
     def slices(self, lower: int, upper: int) -> list[Slice]:
         """Return what the epochs `[lower, upper)` bind of any incarnation, sorted by epoch, then partition.

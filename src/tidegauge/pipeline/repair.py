@@ -1,0 +1,153 @@
+"""Repairing an output's table: the epochs that others have damaged are read once more and replaced, in one commit.
+
+By law 1 an epoch's rows are a function of its bindings, which the store has. So what was lost is not guessed and not
+merged: damaged epochs are taken out with what is left of them, and put in whole. The same piece writes all epochs
+from one on anew, where somebody asks for it, or where the table's history parts from the store's.
+
+Invariant: before the commit nothing is changed but for staged files; after it the table is what the flow would have
+written. What cannot be had, of one epoch even, is said, and nothing is begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+from tidegauge.env import Env
+from tidegauge.errors.flow import InvalidArgument, UnknownName
+from tidegauge.errors.repair import (
+    EpochsUnknown,
+    ForeignRows,
+    HistoriesPart,
+    OnlyAppended,
+)
+from tidegauge.pipeline.belonging import agreed, check
+from tidegauge.pipeline.flow import Dataflow
+from tidegauge.pipeline.inspect import opened
+from tidegauge.pipeline.job import Engine
+from tidegauge.pipeline.renewing import renewing
+from tidegauge.pipeline.rereading import Rereading
+from tidegauge.pipeline.resume import leased
+from tidegauge.pipeline.runner import RENEW_EVERY, chosen
+from tidegauge.remap.store import Loaded, Store
+from tidegauge.sinks.mending import Damage, Mendable, Mending, Ranges, joined
+from tidegauge.sinks.protocol import OutputId, StagedFile
+
+__all__ = ["Repaired", "repair"]
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """What a repair came to.
+
+    epochs: those that were written anew, each range from its first to its last. rows: how many were written. removed:
+    files of others that were taken out. upper: the first epoch that the table does not hold now. changed: whether
+    anything was.
+    """
+
+    flow: str
+    output: str
+    epochs: tuple[tuple[int, int], ...]
+    rows: int
+    removed: tuple[str, ...]
+    upper: int
+    changed: bool = True
+
+
+def repair(
+    flow: Dataflow,
+    output: str,
+    *,
+    from_epoch: int | None = None,
+    remove_foreign: bool = False,
+    engine: Literal["spark", "local"] | Engine = "spark",
+    spark: Any = None,
+    env: Env | None = None,
+) -> Repaired:
+    """Write the epochs of an output anew that its table lacks, and no others; see the module.
+
+    Not while the flow runs. from_epoch: also all epochs from this one on. remove_foreign: take out the files that
+    others have written; without it a table that has any is refused. engine, spark: as of `Dataflow.run`.
+
+    Raises `ForeignRows`, `EpochsGone`, `EpochsCompacted`, `EpochsUnknown`, `HistoriesPart`, `OnlyAppended`;
+    `StoreBehindTable` and `HistoriesDiffer` where the table has another history and no epoch is given;
+    `FlowAlreadyRunning`, `FlowNeverRan`, `UnknownName`, and what running the flow raises of the source and the steps.
+    """
+    if output not in flow.outputs:
+        raise UnknownName(kind="output", name=output, known=sorted(flow.outputs))
+    sink = flow.outputs[output].sink
+    if not isinstance(sink, Mendable):
+        raise OnlyAppended(output=output)
+    if from_epoch is not None and (type(from_epoch) is not int or from_epoch < 0):
+        raise InvalidArgument(parameter="from_epoch", value=from_epoch, expected="an epoch, counted from 0")
+    env = env or Env()
+    picked, ours = chosen(engine, spark)
+    with ExitStack() as resources:
+        if ours:
+            resources.callback(picked.close)
+        store = resources.enter_context(opened(flow, env))
+        lease = resources.enter_context(leased(store, flow.name, env))
+        lost = resources.enter_context(renewing(lease, every=RENEW_EVERY))
+        loaded = store.load(flow.name)
+        table = sink.mend(OutputId(flow.name, output, loaded.flow.incarnation))
+        damage, epochs, upper = _wanted(flow, output, table, store, loaded, from_epoch)
+        if damage.foreign and not remove_foreign:
+            raise ForeignRows(
+                table=_place(flow, output), output=f"{flow.name}:{output}", files=_files(damage.foreign)
+            )
+        removed = tuple(sorted(damage.foreign))
+        if not epochs and not removed:
+            return Repaired(flow.name, output, (), 0, (), upper, changed=False)
+        rereading = Rereading(flow, output, table, store, loaded, picked, env)
+        plan = rereading.plan(epochs, upper)
+        files: list[StagedFile] = []
+        try:
+            rows = rereading.stage(plan, files)
+            if lost:
+                raise lost[0]
+            with env.effect("commit output"):
+                lease.confirm()  # a table knows nothing of who may write
+                table.replace(
+                    epochs,
+                    upper,
+                    rereading.schema,
+                    files,
+                    write=rereading.mark + env.unique()[-16:],
+                    told=partial(store.history, flow.name, whole=False),
+                )
+        except BaseException:
+            table.discard(files)
+            raise
+        anew = tuple((one.start, min(one.stop, upper) - 1) for one in epochs if one.start < upper)
+        return Repaired(flow.name, output, anew, rows, removed, upper)
+
+
+def _wanted(
+    flow: Dataflow, output: str, table: Mending, store: Store, loaded: Loaded, from_epoch: int | None
+) -> tuple[Damage, Ranges, int]:
+    """Return what is wrong with a table, the epochs that are replaced for it, and those that it then holds."""
+    damage, epochs, upper = table.damage, table.damage.epochs, table.upper
+    if damage.unknown and from_epoch != 0:
+        raise EpochsUnknown(table=_place(flow, output), output=f"{flow.name}:{output}", files=damage.unknown)
+    if from_epoch is None:
+        check(store, flow.name, output, table)
+    elif from_epoch >= upper:
+        expected = f"one of the epochs before {upper}, which the table holds"
+        raise InvalidArgument(parameter="from_epoch", value=from_epoch, expected=expected)
+    else:
+        parted = agreed(store, flow.name, table)
+        if from_epoch > parted:
+            raise HistoriesPart(output=output, epoch=from_epoch, parted=parted)
+        epochs, upper = joined([*epochs, range(from_epoch, upper)]), min(upper, loaded.flow.upper)
+    return damage, table.whole(epochs), upper
+
+
+def _files(files: Mapping[str, str]) -> str:
+    return ", ".join(f"{path} ({what})" for path, what in sorted(files.items()))
+
+
+def _place(flow: Dataflow, output: str) -> str:
+    return str(flow.outputs[output].sink.describe().get("path", output))
