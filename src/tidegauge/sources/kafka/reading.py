@@ -7,10 +7,12 @@ or, where nothing follows, with the broker's word that the consumer is at the en
 Invariant (law 2): every record of `[lower, upper)` that the broker has is in a batch, once and in order, or the read
 raises. A record below the place that was reached is a replay after a reconnection, and is dropped.
 
-Memory: a batch has at most about `BATCH_BYTES` and one gulp, whatever messages follow each other; values, keys and
-headers are weighed as they come, and a gulp grows by what the last ones weighed. What the client keeps ahead has at
-most `QUEUE_KB` of values, and it counts these alone. So reading begins with a client that keeps no more than a few
-messages ahead. Once a batch was light it is one that keeps many, until keys or headers turn out to be heavy.
+Memory: whatever messages follow each other, a batch has at most about `BATCH_BYTES` and one gulp, and the client
+keeps at most `FEW` messages and one answer of each broker, of `FETCH` bytes. It weighs values alone, so nothing but
+their number bounds keys and headers. And a gulp is what is there: nobody waits for more of it.
+
+Throughput: a client that keeps so few asks for more only when it is nearly empty. So a batch is over when the client
+is empty, if it is worth it: the next answer comes while this one is decoded.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from tidegauge.kafka.settings import Settings, Value
 from tidegauge.sources.kafka.outrun import outrun
 from tidegauge.sources.kafka.probing import Survey
 
-__all__ = ["BATCH", "GULP", "QUEUE_KB", "Bulk", "Range", "headers_of", "messages"]
+__all__ = ["BATCH", "GULP", "Bulk", "Range", "headers_of", "messages"]
 
 BATCH: Final = 10_000
 """Messages in a batch, at most."""
@@ -41,18 +43,16 @@ BATCH_BYTES: Final = 4 << 20
 """When a batch is full, by the bytes of its messages."""
 GULP_BYTES: Final = 1 << 20
 """About how many bytes a gulp has, if its messages are like those of the one before."""
-FEW: Final = 50
-"""Messages of a partition after which a consumer fetches no more ahead."""
-AHEAD: Final = 2000
-"""The same where keys and headers are light."""
-HEAVY: Final = 16 << 10
-"""Bytes of a message beside its value, on average, from which on they are heavy."""
-SOME: Final = 32
-"""Messages whose headers are copied at once where it is not known how heavy they are."""
-FAR: Final = 20_000
-"""Offsets that have to be left for another consumer to be worth it."""
+WORTH: Final = 2_500
+"""Messages that are worth a batch when no more are there."""
+WORTH_BYTES: Final = 512 << 10
+"""The same by their bytes."""
+FEW: Final = 8
+"""Messages after which a consumer fetches no more ahead."""
 QUEUE_KB: Final = 8 << 10
-"""Kilobytes that a consumer keeps ahead."""
+"""Kilobytes of values after which it does not, either."""
+FETCH: Final = 1 << 20
+"""Bytes that a broker is asked for at once; of one message it gives all."""
 PATIENCE: Final = 30.0
 """Seconds without any progress after which a read is given up, to be tried again."""
 _DOWN: Final = 5.0
@@ -68,12 +68,13 @@ _EOF, _OUT_OF_RANGE, _TOO_LARGE = -191, frozenset({1, -140}), 10
 _LIMIT: Final = "receive.message.max.bytes"
 
 OURS: Final[dict[str, Value]] = {
+    "queued_min_messages": FEW,
     "queued_max_messages_kbytes": QUEUE_KB,
     "fetch_wait_max_ms": 20,
     "fetch_error_backoff_ms": 100,
     "fetch_queue_backoff_ms": 1,
-    "fetch_max_bytes": 4 << 20,
-    "max_partition_fetch_bytes": 512 << 10,
+    "fetch_max_bytes": FETCH,
+    "max_partition_fetch_bytes": FETCH,
     "reconnect_backoff_max_ms": 1000,
 }
 """How a consumer is set up, unless the user says otherwise."""
@@ -97,9 +98,9 @@ class Range:
 class Bulk:
     """Some messages, by columns; those of one partition are in order.
 
-    bytes: about what they take. aside: what their keys and headers take with the client, by some of these. runs: the
-    partition of so many messages that follow each other. times: milliseconds since 1970, -1 where there is none.
-    headers: empty unless they are wanted; of a message whose headers the client cannot show, why it cannot.
+    bytes: about what they take. runs: the partition of so many messages that follow each other. times: milliseconds
+    since 1970, -1 where there is none. headers: empty unless they are wanted; of a message whose headers the client
+    cannot show, why it cannot.
     """
 
     runs: list[tuple[str, int]] = field(default_factory=list)
@@ -109,10 +110,14 @@ class Bulk:
     times: list[int] = field(default_factory=list)
     headers: list[Any] = field(default_factory=list)
     bytes: int = 0
-    aside: int = 0
 
     def __len__(self) -> int:
         return len(self.offsets)
+
+    @property
+    def worth(self) -> bool:
+        """Whether it is worth a batch."""
+        return len(self) >= WORTH or self.bytes >= WORTH_BYTES
 
     def add(self, partition: str, good: list[Any], offsets: list[int], *, headers: bool) -> None:
         """Take what is wanted out of messages, which are then forgotten: no Python frame for any of them."""
@@ -123,13 +128,11 @@ class Bulk:
         self.values += map(kind.value, good)
         self.keys += keys
         self.times += map(_TIME, map(kind.timestamp, good))
-        aside = sum(map(len, filter(None, keys)))
-        told = headers_of(good if headers else good[:1])
-        weight = sum(map(_weight, filter(None, told)))
+        self.bytes += len(good) + sum(map(len, good)) + sum(map(len, filter(None, keys)))
         if headers:
+            told = headers_of(good)
             self.headers += told
-        self.aside += aside + (weight if headers else weight * len(good))
-        self.bytes += aside + (weight if headers else 0) + len(good) + sum(map(len, good))
+            self.bytes += sum(map(_weight, filter(None, told)))
 
 
 def headers_of(messages: Sequence[Any]) -> list[Any]:
@@ -158,22 +161,19 @@ def messages(
 
     Raises what `outrun` returns, and what `tidegauge.kafka` raises.
     """
-    ahead = FEW
-    while wanted:
-        start = {piece.partition: piece.lower for piece in wanted}
-        with consumer(settings, group, at=start, **OURS, queued_min_messages=ahead) as client:
-            if client.place != start:
-                place = kafka().TopicPartition
-                client.handle.assign([place(*cluster.split(name), offset) for name, offset in start.items()])
-            client.place = None
-            reader = _Reader(client, settings, wanted, what, headers=headers, far=ahead == AHEAD)
-            yield from reader.read()
-            if (rest := reader.rest()) or ahead == AHEAD:
-                client.handle.unassign()  # with what it has fetched ahead
-            elif reader.exact:
-                # The next ranges often begin where these ended: then it goes on, with what it has fetched ahead.
-                client.place = {piece.partition: piece.upper for piece in wanted}
-            wanted, ahead = rest, FEW if ahead == AHEAD else AHEAD
+    start = {piece.partition: piece.lower for piece in wanted}
+    with consumer(settings, group, at=start, **OURS) as client:
+        if client.place != start:
+            place = kafka().TopicPartition
+            client.handle.assign([place(*cluster.split(name), offset) for name, offset in start.items()])
+        client.place = None
+        reader = _Reader(client, settings, wanted, what, headers=headers)
+        yield from reader.read()
+        if reader.exact:
+            # The next ranges often begin where these ended: then it goes on, with what it has fetched ahead.
+            client.place = {piece.partition: piece.upper for piece in wanted}
+        else:
+            client.handle.unassign()  # with what it has fetched ahead
 
 
 @dataclass(slots=True)
@@ -196,7 +196,6 @@ class _Reader:
         what: Survey,
         *,
         headers: bool,
-        far: bool = False,
     ) -> None:
         self.client = client
         self.settings = settings
@@ -205,44 +204,32 @@ class _Reader:
         self.places = {cluster.split(one.partition): _Place(one.partition, one.lower, one.upper) for one in wanted}
         self.exact = True
         self.gulp = _FIRST
-        self.far = far
 
     def read(self) -> Iterator[Bulk]:
-        """Yield until the ranges are over, or another consumer is to go on: one that keeps more ahead, or less."""
-        held = Bulk()
-        moved = time.monotonic()
-        left = self._left()
+        """Yield until the ranges are over."""
+        held, moved, left = Bulk(), time.monotonic(), self._left()
         while left:
             # No more is asked for than a range can have, so that what follows it stays with the consumer.
-            got = self.client.handle.consume(min(self.gulp, BATCH - len(held), left), _WAIT)
-            before, weight, aside = left, held.bytes, held.aside
+            got = self._gulp(min(self.gulp, BATCH - len(held), left), wait=not held.worth)
+            before, weight = left, held.bytes
             if got:
-                # Headers that turn out to be heavy are not all copied: what is not taken is read anew.
-                heavy, taken, some = False, 0, SOME if self.far and self.headers else len(got)
-                while taken < len(got) and not heavy:
-                    left = self._take(got[taken : taken + some], held)
-                    taken = min(taken + some, len(got))
-                    heavy = self.far and held.aside - aside > HEAVY * taken
-                self.gulp = _sized(self.gulp, taken, held.bytes - weight)
-                if heavy:
-                    self.client.handle.unassign()  # now: nobody knows how long what is yielded takes
-                    break
+                left = self._take(got, held)
+                self.gulp = _sized(self.gulp, len(got), held.bytes - weight)
             if left < before:
                 moved = time.monotonic()
             else:
                 self._look(time.monotonic() - moved)
             if len(held) >= BATCH or held.bytes >= BATCH_BYTES or (held and not got):
-                light = held.aside <= HEAVY * len(held)
                 yield held
-                held = Bulk()
-                if light and not self.far and left > FAR:
-                    break
+                held, moved = Bulk(), time.monotonic()  # nobody knows how long what is yielded takes
         if held:
             yield held
 
-    def rest(self) -> list[Range]:
-        """Return what is left of the ranges."""
-        return [Range(one.partition, one.at, one.upper) for one in self.places.values() if one.at < one.upper]
+    def _gulp(self, most: int, *, wait: bool) -> list[Any]:
+        """Return what the consumer has. wait: where that is nothing, the next one, if it comes soon."""
+        handle = self.client.handle
+        got: list[Any] = handle.consume(most, 0) or (handle.consume(1, _WAIT) if wait else [])
+        return got
 
     def _left(self) -> int:
         return sum(place.upper - place.at for place in self.places.values())
