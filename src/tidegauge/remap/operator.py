@@ -187,7 +187,7 @@ class _Remap:
         self.setup.watcher.answered(answer)
         self.answers[answer.source] = answer
         if self.round is not None and answer.tick == self.round.number:
-            self.round = self.round.answered(answer.source)
+            self.round.answered(answer.source)
         error = answer.error
         if answer.probe is not None:
             self.note(answer.source, answer.probe)
@@ -210,7 +210,7 @@ class _Remap:
         self.setup.store.record_failure(self.setup.lease, failure.source, failure.epoch, failure.error)
         self.live.discard(failure.source)
         if self.round is not None:  # what it answers now is not heard, so nobody waits for it
-            self.round = self.round.answered(failure.source)
+            self.round.answered(failure.source)
         self.setup.watcher.failed(failure)
 
     def settle(self, probes: Mapping[str, Probe]) -> None:
@@ -266,8 +266,8 @@ class _Remap:
         if self.announced < self.timeline.upper:
             output.give(self.capability, [Span(self.announced, self.timeline.upper)])
             self.announced = self.timeline.upper
-        for held in (self.capability, *self.tick_capabilities.values()):
-            held.downgrade(self.timeline.upper)
+            for held in (self.capability, *self.tick_capabilities.values()):
+                held.downgrade(self.announced)
 
     def tick(self, outputs: list[OperatorOutput], now: float) -> None:
         """Ask every live source, when it is time; otherwise come back then."""
@@ -288,7 +288,7 @@ class _Remap:
             self.hurry = False
             self.answers = {s: answer for s, answer in self.answers.items() if s in self.live and _last(answer)}
             asked = self.live - self.answers.keys() - ahead
-            self.round = Round(self.number, now + PATIENCE, frozenset(asked))
+            self.round = Round(self.number, now + PATIENCE, asked)
             for source in sorted(asked):
                 tick = Tick(self.number, self.timeline.bound(source))
                 outputs[self.ports[source]].give(self.tick_capabilities[source], [tick])

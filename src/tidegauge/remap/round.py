@@ -1,17 +1,20 @@
 """One tick of the flow: every source is asked once how far it is, and answers once.
 
 Invariant: a round ends when every source that was asked has answered, or at its deadline; a source that did not
-answer keeps its frontier and the others go on.
+answer keeps its frontier and the others go on. An answer costs the same, however many sources there are.
 
->>> tick = Round(number=1, deadline=10.0, asked=frozenset({"orders", "clicks"}))
->>> tick = tick.answered("orders")
->>> tick.over(now=3.0), tick.over(now=10.0), tick.answered("clicks").over(now=3.0)
-(False, True, True)
+>>> tick = Round(number=1, deadline=10.0, awaited={"orders", "clicks"})
+>>> tick.answered("orders")
+>>> tick.over(now=3.0), tick.over(now=10.0)
+(False, True)
+>>> tick.answered("clicks")
+>>> tick.over(now=3.0)
+True
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.remap.binding import Bound, Probe
@@ -47,18 +50,18 @@ class Failed:
     error: TidegaugeError
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Round:
-    """Who was asked in a tick, and who has not answered yet."""
+    """One tick and who has not answered to it yet; the set is the round's own."""
 
     number: int
     deadline: float
-    asked: frozenset[str]
+    awaited: set[str]
 
-    def answered(self, source: str) -> Round:
-        """Return the round without this source among those to wait for."""
-        return replace(self, asked=self.asked - {source})
+    def answered(self, source: str) -> None:
+        """Wait for this source no more."""
+        self.awaited.discard(source)
 
     def over(self, *, now: float) -> bool:
         """Whether there is nobody left to wait for."""
-        return not self.asked or now >= self.deadline
+        return not self.awaited or now >= self.deadline
