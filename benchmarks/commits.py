@@ -1,8 +1,9 @@
 """What one more commit to a Delta table costs, in a young table and in one of 100,000 epochs; and opening it.
 
-The tables have one file and one entry of the log for each epoch, written as the sink writes them, and a checkpoint
-where the sink makes one. Each age gets the same commits of one staged row, on the disk, synchronised. The peer is
-delta-rs's own append (`write_deltalake`) of that row, to a copy of the table; it does not synchronise.
+The tables have one file and one entry of the log for each epoch, written as the sink writes them, and one checkpoint.
+Each age gets the same commits of one staged row, on the disk, synchronised, of which one begins a checkpoint beside
+those that follow. Then the output is opened and asked how much it holds, as `status` does. The peer is delta-rs's own
+append (`write_deltalake`) of that row, to a copy of the table; it does not synchronise.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from benchmarks.figures import Figure
 from benchmarks.room import Room
 from tidegauge.sinks import DeltaSink, OutputId, StagedFile
 from tidegauge.sinks.deltaentry import appending
+from tidegauge.sinks.deltavolume import holding
+from tidegauge.sinks.protocol import Volume
 
 __all__ = ["measure"]
 
@@ -42,15 +45,16 @@ def _grown(path: str, epochs: int) -> None:
     files = _staged(path, 0)
     DeltaSink(path).open(_OUTPUT).commit(0, 1, _SCHEMA, files, write="0")
     owners = str(_OUTPUT), f"{_OUTPUT}@{_OUTPUT.incarnation}"
-    every = 100 if epochs <= 10_000 else 1_000
+    volume = Volume.of(files)
     for epoch in range(1, epochs):
         file = StagedFile(f"part-{epoch:032x}-00000-000.parquet", 1, files[0].bytes, epoch, epoch)
         said = files[0].statistics.replace('"_epoch":0', f'"_epoch":{epoch}')
+        volume += Volume.of([file])
         about = {"flow": "bench", "output": "orders", "lower": epoch, "upper": epoch + 1, "write": str(epoch)}
+        about |= holding(volume)
         text = appending([(file, 0, said)], dict.fromkeys(owners, epoch), about, milliseconds=0)
         Path(path, "_delta_log", f"{epoch:020d}.json").write_text(text)
-        if epoch == (epochs - 1) // every * every:
-            DeltaTable(path).create_checkpoint()
+    DeltaTable(path).create_checkpoint()
 
 
 def _timed(run: Callable[[], object]) -> float:
@@ -59,12 +63,13 @@ def _timed(run: Callable[[], object]) -> float:
     return (time.perf_counter() - begun) * 1000
 
 
-def _commits(path: str, epochs: int, count: int) -> list[float]:
+def _commits(path: str, epochs: int, count: int) -> tuple[list[float], float]:
+    """Return the milliseconds of each commit, and those that were waited for a checkpoint in the end."""
     table, taken = DeltaSink(path).open(_OUTPUT), []
     for epoch in range(epochs, epochs + count):
         files = _staged(path, epoch)
         taken.append(_timed(lambda: table.commit(epoch, epoch + 1, _SCHEMA, files, write=str(epoch))))  # noqa: B023
-    return taken
+    return taken, _timed(table.end)
 
 
 def _appends(path: str, epochs: int, count: int) -> list[float]:
@@ -82,14 +87,27 @@ def measure(room: Room) -> list[Figure]:
         ours, peers = str(room.folder / f"ours{epochs}"), str(room.folder / f"peer{epochs}")
         _grown(ours, epochs)
         shutil.copytree(ours, peers)
-        opening = [_timed(lambda: DeltaSink(ours).open(_OUTPUT)) for _ in range(7)]  # noqa: B023
-        whole = [_timed(lambda: DeltaTable(ours)) for _ in range(3)]  # noqa: B023
-        commits = _commits(ours, epochs, count)
+        commits, ending = _commits(ours, epochs, max(count, epochs // 100 + 20))
+        opening = [_timed(lambda: DeltaSink(ours).open(_OUTPUT).volume()) for _ in range(7)]  # noqa: B023
+        whole = [_timed(lambda: DeltaTable(ours).get_add_actions()) for _ in range(3)]  # noqa: B023
         appends = _appends(peers, epochs, room.size(12, 4))
         note = f"{epochs:,} epochs"
         figures += [
-            Figure(f"one more commit after {note}", "ms", tuple(commits), tuple(appends), "write_deltalake"),
-            Figure(f"opening an output after {note}", "ms", tuple(opening), tuple(whole), "DeltaTable()"),
+            Figure(
+                f"one more commit after {note}",
+                "ms",
+                tuple(commits),
+                tuple(appends),
+                "write_deltalake",
+                note=f"then {ending:.0f} ms for a checkpoint",
+            ),
+            Figure(
+                f"opening an output after {note}, and what it holds",
+                "ms",
+                tuple(opening),
+                tuple(whole),
+                "DeltaTable().get_add_actions()",
+            ),
         ]
         shutil.rmtree(ours)
         shutil.rmtree(peers)

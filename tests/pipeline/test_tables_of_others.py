@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +14,8 @@ from tests.sinks.spark_delta import delta_spark
 
 import tidegauge as tg
 from tidegauge.errors.sinks import TableChangedByOthers
+from tidegauge.sinks import deltacheckpoints
+from tidegauge.sinks.deltalog import DeltaLog
 
 
 class Shop:
@@ -124,6 +127,25 @@ def test_what_changes_rows_is_said_and_nothing_is_read_or_written_until_it_is_ta
     shop.flow.run(engine="local", until="caught-up")
     assert shop.read() == [0, 1, 2, 3]
     assert tg.status(shop.flow).outputs[0].state == "live"
+
+
+def test_a_run_ends_after_the_checkpoint_that_it_began(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    create, end, ending = DeltaTable.create_checkpoint, DeltaLog.end, Event()
+
+    def slow(table: DeltaTable) -> None:
+        assert ending.wait(60)
+        create(table)
+
+    def ended(table: DeltaLog) -> None:
+        ending.set()
+        end(table)
+
+    monkeypatch.setattr(deltacheckpoints, "_LEAST", 3)
+    monkeypatch.setattr(DeltaTable, "create_checkpoint", slow)
+    monkeypatch.setattr(DeltaLog, "end", ended)
+    shop.run()
+    assert [path.name[:20] for path in Path(shop.lake, "_delta_log").glob("*.checkpoint.parquet")] == [f"{3:020d}"]
+    assert tg.status(shop.flow).outputs[0].rows == 4
 
 
 @pytest.mark.long

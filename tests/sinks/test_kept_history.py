@@ -13,7 +13,7 @@ from tests.sinks.conftest import SCHEMA
 
 from tidegauge.errors.history import DamagedHistory, HistoriesDiffer
 from tidegauge.remap.history import NO_HISTORY, History, Link, Moves, agree, follow, origin
-from tidegauge.sinks import deltalog
+from tidegauge.sinks import deltacheckpoints
 from tidegauge.sinks.keeping import LIMIT
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -94,15 +94,17 @@ def delta(kinds: Any, tmp_path: Path) -> Any:
 def test_a_delta_table_keeps_its_history_when_its_log_is_cleaned_up_and_vacuumed(
     delta: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deltalog, "_CHECKPOINT_EVERY", 10)
+    monkeypatch.setattr(deltacheckpoints, "_LEAST", 10)
     links, table = chain(25), delta.open()
     commit(delta, table, links, 0, 1)
     log = Path(delta.path, "_delta_log")
     for epoch in range(1, 25):
         table.commit(epoch, epoch + 1, SCHEMA, [], write=f"{epoch:032x}", history=told(links, epoch, epoch + 1))
         if epoch == 15:  # what is in the log is older than it may become; the next checkpoint cleans it up
+            table.end()
             for path in log.iterdir():
                 os.utime(path, (0, 0))
+    table.end()
     stranger = DeltaTable(delta.path)
     stranger.create_checkpoint()
     stranger.cleanup_metadata()

@@ -190,6 +190,7 @@ def test_the_commits_that_a_checkpoint_let_go_are_no_longer_known_and_the_others
     DeltaTable(delta.path).alter.set_table_properties({"delta.logRetentionDuration": "interval 0 days"})
     for epoch in range(1, 100):
         table.commit(epoch, epoch + 1, SCHEMA, [], write=str(epoch))
+    table.end()
     kept = sorted(int(path.name[:20]) for path in Path(delta.path, "_delta_log").glob("*.json"))
     assert len(kept) < 50
     known = [epoch for epoch in range(100) if table.version_of(epoch) is not None]

@@ -263,7 +263,7 @@ def _output(flow: Dataflow, name: str, loaded: Loaded, store: Store) -> OutputRe
     try:
         table = table_of(flow, name, loaded.flow.incarnation)
         check(store, flow.name, name, table)
-        files = table.files()
+        volume = table.volume()
     except TidegaugeError as refused:  # one table that cannot be read does not hide the others
         state: OutputState = "stalled" if isinstance(refused, Transient) else "failed"
         return OutputReport(name, plan.source, state, 0, loaded.flow.upper, 0, 0, 0, refused)
@@ -275,9 +275,9 @@ def _output(flow: Dataflow, name: str, loaded: Loaded, store: Store) -> OutputRe
         state="failed" if failure is not None else "live" if upper >= published else "catching_up",
         upper=upper,
         lag=max(0, loaded.flow.upper - upper),
-        rows=sum(file.rows for file in files),
-        bytes=sum(file.bytes for file in files),
-        files=len(files),
+        rows=volume.rows,
+        bytes=volume.bytes,
+        files=volume.files,
         error=None if failure is None else failure[1],
     )
 

@@ -32,7 +32,7 @@ from tidegauge.pipeline.render import render
 from tidegauge.pipeline.renewing import renewing
 from tidegauge.remap.requests import Requests
 from tidegauge.remap.store import Holder, Lease, Store, secrets
-from tidegauge.sinks.protocol import Table, job_mark
+from tidegauge.sinks.protocol import Ending, Table, job_mark
 from tidegauge.sources.reader import Spawn
 
 if TYPE_CHECKING:
@@ -116,6 +116,7 @@ class Runner:
             self.lease: Lease = self._store.acquire(flow.name, holder=Holder.current(env))
             self._resources.callback(_give_back, self.lease)
             self._resources.callback(self.requests.close)  # not before the lease is ours: another run may have them
+            self._resources.callback(self._end_tables)
             register(flow, self._store, self.lease)
             self._absent = Absent(flow, self.lease, env=env, spawn=spawn)
             self._outage = Outage(self.lease.renew, env=env, spawn=spawn)
@@ -131,6 +132,7 @@ class Runner:
         nobody commits anything.
         """
         flow, env = self.flow, self.env
+        self._end_tables()
         self._absent.seen(self._tables)
         found = opened(
             flow,
@@ -309,6 +311,12 @@ class Runner:
         self.stopping = True
         while not self._worker.idle and not self._outage.waiting:
             self.step()
+
+    def _end_tables(self) -> None:
+        """Wait for what the tables do beside their commits."""
+        for table in self._tables.values():
+            if isinstance(table, Ending):
+                table.end()
 
     def close(self) -> None:
         """Release the lease and close the store. Operators are abandoned as they are: that releases no capability."""

@@ -26,7 +26,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet
 
-__all__ = ["NOTHING", "Head", "actions_of", "entry", "follow", "newer", "newest", "unsupported"]
+__all__ = ["NOTHING", "Head", "actions_of", "entry", "follow", "hinted", "newer", "newest", "unsupported"]
 
 pq: Final[Any] = pyarrow.parquet
 
@@ -169,6 +169,17 @@ def newest(log: Path) -> Head | None:
     if versions and head.version < versions[-1]:
         raise ValueError(f"{entry(log, head.version + 1).name} is not there, and later entries are")
     return head
+
+
+def hinted(log: Path) -> int:
+    """Return the version of the last checkpoint, as the log's own hint has it; -1 where it has none."""
+    with suppress(OSError, ValueError, RecursionError):
+        match json.loads((log / "_last_checkpoint").read_text(encoding="utf-8")):
+            case {"version": int(version)}:
+                return version
+            case _:
+                return -1
+    return -1
 
 
 def _last_checkpoint(names: Iterable[str]) -> tuple[int, list[str]]:

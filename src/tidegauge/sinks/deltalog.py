@@ -22,12 +22,11 @@ Transactions are written without a time, so that they never expire.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
@@ -44,30 +43,26 @@ from tidegauge.errors.sinks import (
 )
 from tidegauge.remap.history import NO_HISTORY, History, Link
 from tidegauge.sinks.columns import EPOCH, rows_schema
-from tidegauge.sinks.deltaaccount import CLEAR, Mine, since_ours, then
-from tidegauge.sinks.deltachain import carried, digest_id, kept_links, move_links, number, text_of
+from tidegauge.sinks.deltaaccount import CLEAR, Mine
+from tidegauge.sinks.deltachain import carried, digest_id, kept_links, number, text_of
+from tidegauge.sinks.deltacheckpoints import Checkpoints
 from tidegauge.sinks.deltacolumns import check_columns, columns_of
 from tidegauge.sinks.deltaentry import appending, put, was_written_by
 from tidegauge.sinks.deltafiles import files_of, paths_of
-from tidegauge.sinks.deltahead import Head, entry, newer, newest
+from tidegauge.sinks.deltahead import Head, entry
 from tidegauge.sinks.deltahistory import version_of
+from tidegauge.sinks.deltaview import LogView
+from tidegauge.sinks.deltavolume import holding
 from tidegauge.sinks.keeping import expect
 from tidegauge.sinks.location import gone, inside, make_folder, synchronise, writing
-from tidegauge.sinks.protocol import OutputId, StagedFile, job_mark
+from tidegauge.sinks.protocol import OutputId, StagedFile, Volume, job_mark
 from tidegauge.sinks.staging import check_span, staged_status
 from tidegauge.sinks.statistics import suited
 
 __all__ = ["DeltaLog"]
 
 _ATTEMPTS: Final = 50
-_CHECKPOINT_EVERY: Final = 100
-_CHECKPOINT_EVERY_OF_MANY: Final = 1_000
-_MANY: Final = 10_000
-"""A checkpoint has every file of the table: the more there are, the more commits one must serve."""
 _NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
-
-_Stamp: TypeAlias = tuple[int, int]
-_log: Final = logging.getLogger(__name__)
 
 
 class DeltaLog:
@@ -77,12 +72,9 @@ class DeltaLog:
         self._folder: Final = folder
         self._output: Final = output
         self._log: Final = Path(folder, "_delta_log")
-        self._head: Head | None = None
-        self._stamp: _Stamp | None = None
-        self._mine: Final = Mine(self._life, f"part-{job_mark(output.incarnation)}")
-        self._account = CLEAR
+        self._view: Final = LogView(folder, Mine(self._life, f"part-{job_mark(output.incarnation)}"))
+        self._checkpoints: Final = Checkpoints(folder, output)
         self._refresh()
-        self._counted = 0 if self._head is None else self._head.version
         self._upper = self._read_upper()
         self._digest = self._read_digest()
 
@@ -121,10 +113,10 @@ class DeltaLog:
         check_span(lower, upper, files)
         columns = rows_schema(schema)
         with writing(self._folder):
-            said = carried(self._folder, history, lower=lower, upper=upper, write=write)
+            chain = carried(self._folder, history, lower=lower, upper=upper, write=write)
         marks = {str(self._output): upper - 1, self._life: upper - 1}
-        if said:
-            marks[digest_id(self._output)] = number(said["digest"])
+        if chain:
+            marks[digest_id(self._output)] = number(chain["digest"])
         mine = {
             "flow": self._output.flow,
             "output": self._output.output,
@@ -136,10 +128,13 @@ class DeltaLog:
             self._refresh()
             self._expect(lower)
             expect(self, self._output, history)
-            if self._attempt(columns, files, marks, {**mine, **said}, write):
+            if self._upper:
+                self._view.keep()
+            volume = self._volume_with(files)
+            if self._attempt(columns, files, marks, {**mine, **chain, **holding(volume)}, write):
                 self._upper = upper
                 self._digest = text_of(number(history.digest)) if history.digest else None
-                self._keep_log_short()
+                self._checkpoints.after(0 if self._head is None else self._head.version + 1, volume)
                 return
         raise TableBusy(table=self._folder, attempts=_ATTEMPTS)
 
@@ -173,6 +168,15 @@ class DeltaLog:
                 return []
             return files_of(table, self._folder)
 
+    def volume(self) -> Volume:
+        """Return how much the table holds; its files are listed only where others have changed some of them."""
+        known = self._view.volume if self._upper else Volume()
+        return Volume.of(self.files()) if known is None else known
+
+    def end(self) -> None:
+        """Wait for the checkpoint under way."""
+        self._checkpoints.end()
+
     def uris(self, files: Sequence[StagedFile]) -> list[str]:
         """Return absolute paths of the files."""
         return [str(inside(self._folder, file.path)) for file in files]
@@ -198,20 +202,13 @@ class DeltaLog:
     # -- the comparison
 
     def _refresh(self) -> None:
-        """Bring the head up to now.
-
-        Following the log does not notice that the table was removed, or made anew, under the same path; the entry at
-        which the head stands tells: as long as it is the same file, the head is its past.
-        """
+        """Bring what is known of the log up to now."""
         with self._failures():
-            known = self._head is not None and self._stamp is not None and self._entry_stamp() == self._stamp
-            if known and self._head is not None:
-                for head, actions in newer(self._log, self._head):
-                    self._head, self._account = head, then(self._account, actions, head.version, self._mine)
-            else:
-                self._head = newest(self._log)
-                self._account = CLEAR if self._head is None else since_ours(self._log, self._head.version, self._mine)
-        self._stamp = self._entry_stamp()
+            self._view.refresh()
+
+    @property
+    def _head(self) -> Head | None:
+        return self._view.head
 
     def _opened(self) -> DeltaTable | None:
         """Return a snapshot of the table as it is now, None where there is none."""
@@ -232,15 +229,23 @@ class DeltaLog:
             raise TableOfAnotherIncarnation(
                 table=self._folder, output=str(self._output), incarnation=self._output.incarnation
             )
-        if self._account != CLEAR:
-            raise TableChangedByOthers(
-                table=self._folder, output=str(self._output), detail=self._account.summary, upper=last + 1
-            )
+        if self._view.account != CLEAR:
+            detail = self._view.account.summary
+            raise TableChangedByOthers(table=self._folder, output=str(self._output), detail=detail, upper=last + 1)
         return last + 1
 
     def _read_digest(self) -> str | None:
         version = None if self._head is None else self._head.transactions.get(digest_id(self._output))
         return None if version is None else text_of(version)
+
+    def _volume_with(self, files: Sequence[StagedFile]) -> Volume | None:
+        """Return what the table will hold with the files, None where that is not known."""
+        if self._head is None or not self._upper:
+            return Volume.of(files)
+        if self._view.volume is None and self._checkpoints.counted is not None:
+            with self._failures():
+                self._view.count(*self._checkpoints.counted)
+        return None if self._view.volume is None else self._view.volume + Volume.of(files)
 
     def _expect(self, lower: int) -> None:
         self._upper, self._digest = self._read_upper(), self._read_digest()
@@ -332,38 +337,11 @@ class DeltaLog:
             post_commithook_properties=_NO_HOOKS,
         )
 
-    def _keep_log_short(self) -> None:
-        """Write a checkpoint now and then, so that opening the table does not replay its whole life.
-
-        The commit has been made, and a checkpoint is only there for speed: when it fails, the next one serves.
-        """
-        version = 0 if self._head is None else self._head.version + 1
-        every = _CHECKPOINT_EVERY if version < _MANY else _CHECKPOINT_EVERY_OF_MANY
-        due, self._counted = version // every > self._counted // every, version
-        if not due:
-            return
-        try:
-            move_links(self._folder, self._output)
-            table = DeltaTable(self._folder)
-            table.create_checkpoint()
-            if table.metadata().configuration.get("delta.enableExpiredLogCleanup", "true") != "false":
-                table.cleanup_metadata()
-        except (DeltaError, OSError, TableUnavailable) as error:
-            _log.warning("no checkpoint of the table %s: %s", self._folder, error)
-
     # -- the log's files
 
     @property
     def _life(self) -> str:
         return f"{self._output}@{self._output.incarnation}"
-
-    def _entry_stamp(self) -> _Stamp | None:
-        """Return what distinguishes the log entry of the head from another file of its name."""
-        if self._head is not None:
-            with suppress(FileNotFoundError):
-                status = entry(self._log, self._head.version).stat()
-                return status.st_ino, status.st_mtime_ns
-        return None
 
     @contextmanager
     def _failures(self) -> Iterator[None]:

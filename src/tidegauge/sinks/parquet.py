@@ -55,7 +55,7 @@ from tidegauge.sinks.keeping import expect, in_line
 from tidegauge.sinks.litter import sweep
 from tidegauge.sinks.location import gone, inside, local_folder, make_folder, synchronise, write_durably, writing
 from tidegauge.sinks.manifest import LINKS, MANIFEST, Manifest, folder_name
-from tidegauge.sinks.protocol import OutputId, StagedFile, job_mark
+from tidegauge.sinks.protocol import OutputId, StagedFile, Volume, job_mark
 from tidegauge.sinks.staging import ParquetStager, check_span, staged_status
 
 __all__ = ["ParquetChain", "ParquetSink"]
@@ -201,6 +201,10 @@ class ParquetChain:
         """Return the committed files in commit order."""
         self._follow()
         return list(self._files)
+
+    def volume(self) -> Volume:
+        """Return how much the committed files come to."""
+        return Volume.of(self.files())
 
     def uris(self, files: Sequence[StagedFile]) -> list[str]:
         """Return absolute paths of the files."""

@@ -17,7 +17,19 @@ import pyarrow as pa
 
 from tidegauge.remap.history import NO_HISTORY, History, Link
 
-__all__ = ["OutputId", "Recoverable", "Sink", "StagedFile", "Stager", "Sweeping", "Table", "job_mark"]
+__all__ = [
+    "Ending",
+    "OutputId",
+    "Recoverable",
+    "Sink",
+    "StagedFile",
+    "Stager",
+    "Standing",
+    "Sweeping",
+    "Table",
+    "Volume",
+    "job_mark",
+]
 
 
 def job_mark(incarnation: str) -> str:
@@ -66,6 +78,23 @@ class StagedFile:
             last_epoch=int(data["last_epoch"]),
             statistics=str(data.get("statistics", "")),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """How much a table holds."""
+
+    files: int = 0
+    rows: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: Volume) -> Volume:
+        return Volume(self.files + other.files, self.rows + other.rows, self.bytes + other.bytes)
+
+    @staticmethod
+    def of(files: Sequence[StagedFile]) -> Volume:
+        """Return what data files hold together."""
+        return Volume(len(files), sum(file.rows for file in files), sum(file.bytes for file in files))
 
 
 class Stager(Protocol):
@@ -139,6 +168,10 @@ class Table(Protocol):
         """Return the committed data files of this output, in commit order."""
         ...
 
+    def volume(self) -> Volume:
+        """Return how much `files` come to, without a list of them where the table knows it."""
+        ...
+
     def uris(self, files: Sequence[StagedFile]) -> list[str]:
         """Return full paths or URIs of the given files, for a reader."""
         ...
@@ -182,6 +215,15 @@ class Standing(Protocol):
 
         Asked before anything is staged, which would make its folders anew in the place where it was. In any thread.
         """
+        ...
+
+
+@runtime_checkable
+class Ending(Protocol):
+    """A `Table` that does something beside the commits, which ends with the run."""
+
+    def end(self) -> None:
+        """Wait for what is under way. No commit comes after it."""
         ...
 
 

@@ -62,7 +62,7 @@ from tidegauge.sinks.kafka.writer import Writer
 from tidegauge.sinks.keeping import expect
 from tidegauge.sinks.litter import sweep
 from tidegauge.sinks.location import inside, writing
-from tidegauge.sinks.protocol import OutputId, StagedFile, job_mark
+from tidegauge.sinks.protocol import OutputId, StagedFile, Volume, job_mark
 from tidegauge.sinks.staging import check_span, staged_status
 
 __all__ = ["TopicOutput", "transactional_id"]
@@ -188,6 +188,10 @@ class TopicOutput:
         if not held.upper:
             return []
         return [StagedFile(self._layout.topic, held.messages, held.size, 0, held.upper - 1)]
+
+    def volume(self) -> Volume:
+        """Return how many messages of this output the topic was given, as one file, and their bytes."""
+        return Volume.of(self.files())
 
     def uris(self, files: Sequence[StagedFile]) -> list[str]:  # noqa: ARG002
         """Raise `OutputIsNoTable`."""
