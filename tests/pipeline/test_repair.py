@@ -7,9 +7,10 @@ import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from tests.pipeline.rolledback import Shop
@@ -26,6 +27,9 @@ from tidegauge.errors.repair import (
 )
 from tidegauge.errors.sinks import TableChangedByOthers, UnsupportedTable
 from tidegauge.errors.store import FlowAlreadyRunning
+from tidegauge.sinks.manifest import MANIFEST, folder_name
+
+pq: Final[Any] = pyarrow.parquet
 
 SCHEMA = pa.schema([("id", pa.int64()), ("_epoch", pa.int64())])
 LOCAL = tg.LocalEngine(threads=0)
@@ -177,8 +181,6 @@ def test_a_file_that_is_gone_from_the_disk_is_missing_too(shop: Shop) -> None:
 
 
 def epoch_of(uri: str) -> int:
-    import pyarrow.parquet as pq
-
     return int(pq.ParquetFile(uri).read()["_epoch"][0].as_py())
 
 
@@ -246,13 +248,13 @@ def test_a_table_under_which_nothing_may_be_taken_out_is_refused(shop: Shop) -> 
         repair(shop, remove_foreign=True)
 
 
-def parted(shop: Shop) -> None:
+def parted(shop: Shop, kind: str = "delta") -> None:
     """Put the store back to two epochs, and let it bind others than the table holds, while nobody looks at that."""
     shop.lose()
     shutil.copy(shop.root / "copy", shop.file)
     shop.outputs = {"elsewhere": "parquet"}
     shop.run(12, 13)
-    shop.outputs = {**shop.outputs, "orders": "delta"}
+    shop.outputs = {**shop.outputs, "orders": kind}
 
 
 def test_a_table_of_another_history_is_written_anew_from_where_the_two_part(tmp_path: Path) -> None:
@@ -275,6 +277,7 @@ def test_a_table_of_another_history_is_written_anew_from_where_the_two_part(tmp_
     assert shop.rows() == shop.rows("elsewhere") == Counter([0, 1, 2, 3, 4, 12, 13, 14])
 
 
+@pytest.mark.long
 def test_a_rebuilt_table_brings_a_lost_store_back_as_it_is_now(tmp_path: Path) -> None:
     shop = Shop(tmp_path, {"orders": "delta"})
     shop.run(0, 1)
@@ -300,3 +303,99 @@ def test_a_topic_cannot_be_repaired(tmp_path: Path) -> None:
 def test_a_flow_that_runs_is_not_repaired_beside_it(shop: Shop) -> None:
     with shop.flow().start(engine=LOCAL), pytest.raises(FlowAlreadyRunning):
         repair(shop)
+
+
+# -- folders
+
+
+@pytest.fixture(scope="module")
+def folders_template(tmp_path_factory: pytest.TempPathFactory) -> Shop:
+    made = Shop(tmp_path_factory.mktemp("repair") / "shop", {"orders": "parquet"})
+    made.run(*range(4))
+    shutil.copytree(made.root, made.root.with_name("saved"))
+    return made
+
+
+@pytest.fixture
+def folders(folders_template: Shop) -> Shop:
+    """Four epochs, each in a folder of its own."""
+    shutil.rmtree(folders_template.root)
+    shutil.copytree(folders_template.root.with_name("saved"), folders_template.root)
+    return Shop(folders_template.root, {"orders": "parquet"})
+
+
+def folder(shop: Shop, epoch: int) -> Path:
+    return shop.root / "lake" / "orders" / folder_name(epoch)
+
+
+def data(shop: Shop, epoch: int) -> Path:
+    [found] = folder(shop, epoch).glob("*.parquet")
+    return found
+
+
+def sound(shop: Shop, rows: int) -> None:
+    """Hold that each row is there once, for whoever reads, and that the flow goes on."""
+    assert shop.rows() == Counter(range(rows))
+    strangers = pq.read_table(shop.root / "lake" / "orders", columns=["id"])
+    assert Counter(strangers["id"].to_pylist()) == Counter(range(rows))
+    assert tg.verify(shop.flow()).problems == ()
+    shop.run(rows)
+    assert shop.rows() == Counter(range(rows + 1))
+
+
+def without_folders(shop: Shop, *epochs: int) -> None:
+    for epoch in epochs:
+        shutil.rmtree(folder(shop, epoch))
+
+
+DAMAGES: dict[str, tuple[Callable[[Shop], object], tuple[tuple[int, int], ...]]] = {
+    "a file is removed": (lambda shop: data(shop, 1).unlink(), ((1, 1),)),
+    "a file is cut short": (lambda shop: data(shop, 2).write_bytes(b"PAR1"), ((2, 2),)),
+    "a folder is removed": (lambda shop: shutil.rmtree(folder(shop, 1)), ((1, 1),)),
+    "the first folders are removed": (lambda shop: without_folders(shop, 0, 1), ((0, 1),)),
+    "a manifest is damaged": (lambda shop: (folder(shop, 1) / MANIFEST).write_text("{"), ((1, 1),)),
+    "folders that are apart are removed": (lambda shop: without_folders(shop, 0, 2), ((0, 0), (2, 2))),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGES)
+def test_commits_of_which_something_is_missing_are_written_anew(folders: Shop, what: str) -> None:
+    damage, epochs = DAMAGES[what]
+    damage(folders)
+    assert repair(folders).epochs == epochs
+    sound(folders, 4)
+
+
+def test_files_that_somebody_put_into_a_folder_are_removed_where_they_may_be(folders: Shop) -> None:
+    shutil.copy(data(folders, 0), folder(folders, 1) / "mine.parquet")
+    data(folders, 3).unlink()
+    with pytest.raises(ForeignRows, match=r"from_epoch=000000000001/mine.parquet \(of no commit\)"):
+        repair(folders)
+    done = repair(folders, remove_foreign=True)
+    assert (done.epochs, done.removed) == (((3, 3),), ("from_epoch=000000000001/mine.parquet",))
+    sound(folders, 4)
+
+
+def test_the_end_of_a_chain_of_folders_is_written_anew_on_request(folders: Shop) -> None:
+    kept = data(folders, 1)
+    done = repair(folders, from_epoch=2)
+    assert (done.epochs, done.rows, kept.exists(), folder(folders, 3).exists()) == (((2, 3),), 2, True, False)
+    sound(folders, 4)
+
+
+@pytest.mark.long
+def test_folders_of_another_history_are_written_anew_from_where_the_two_part(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, {"orders": "parquet"})
+    shop.run(0, 1)
+    shop.copy()
+    shop.run(2, 3, 4)
+    parted(shop, "parquet")
+    with pytest.raises(StoreBehindTable, match="--from 2"):
+        repair(shop)
+    assert repair(shop, from_epoch=2).upper == 4
+    assert shop.rows() == shop.rows("elsewhere") == Counter([0, 1, 2, 3, 4, 12, 13])
+    shop.lose()
+    shop.outputs = {"orders": "parquet"}
+    assert tg.recover(shop.flow()).upper == 4
+    shop.run(15)
+    assert shop.rows() == Counter([0, 1, 2, 3, 4, 12, 13, 15])

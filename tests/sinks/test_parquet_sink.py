@@ -178,7 +178,7 @@ def test_a_full_disk_goes_through_and_puts_the_staged_files_back(
 ) -> None:
     import errno
 
-    from tidegauge.sinks import parquet as module
+    from tidegauge.sinks import gathering as module
 
     table = parquet.open()
     parquet.commit(table, 0, 1)

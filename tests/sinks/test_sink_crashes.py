@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from tidegauge.errors.sinks import BrokenChain, FilesChangedByOthers
 from tidegauge.sinks.manifest import MANIFEST, folder_name
 
 PROGRAM = """
@@ -127,19 +129,25 @@ table = sink.mend(OutputId("shop", "orders", "a" * 32))
 epochs = table.whole(table.damage.epochs)
 files = []
 for one in epochs:
-    stager = sink.stage(schema, job="a" * 16 + f"{one.start:016x}", task=0)
+    stager = sink.stage(schema, job="a" * 16 + f"{dies:016x}", task=one.start)
     stager.write(pa.record_batch([["ada"] * len(one), [1.5] * len(one), list(one)], schema=schema))
     files += stager.close()
 around(os, "link")
 around(pathlib.Path, "rename")
-write, told = "a" * 16 + "d" * 16, lambda lower, upper: NO_HISTORY
+write, told = "a" * 16 + f"{dies:016x}", lambda lower, upper: NO_HISTORY
 table.replace(epochs, table.upper, schema, files, write=write, told=told)
 """
 
 
-@pytest.mark.parametrize("kind", ["delta"])
-def test_killed_while_a_table_is_mended_it_is_as_it_was_or_whole(kind: str, tmp_path: Path, kinds: Any) -> None:
-    bench = kinds(kind, str(tmp_path / "t"))
+def mend(bench: Any, dies: int) -> None:
+    """Mend a table in a process that is killed before or after so many renames or links, if there are so many."""
+    command = [sys.executable, "-c", MENDING, bench.kind.name, bench.path, str(dies)]
+    result = subprocess.run(command, check=False, capture_output=True)
+    assert result.returncode in (0, -signal.SIGKILL), result.stderr.decode()
+
+
+def test_killed_while_a_table_is_mended_it_is_as_it_was_or_whole(tmp_path: Path, kinds: Any) -> None:
+    bench = kinds("delta", str(tmp_path / "t"))
     table = bench.open()
     for epoch in range(4):
         bench.commit(table, epoch, epoch + 1)
@@ -148,16 +156,41 @@ def test_killed_while_a_table_is_mended_it_is_as_it_was_or_whole(kind: str, tmp_
     seen, dies = [bench.rows()], 0
     while seen[-1] != whole:
         dies += 1
-        result = subprocess.run(
-            [sys.executable, "-c", MENDING, kind, bench.path, str(dies)], check=False, capture_output=True
-        )
-        assert result.returncode in (0, -signal.SIGKILL), result.stderr.decode()
+        mend(bench, dies)
         seen.append(bench.rows())
     assert seen == [damaged] * dies + [whole]
     assert dies > 1
     table = bench.open()
     bench.commit(table, 4, 5)
     assert bench.rows() == [*whole, ("ada", 4)]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("lost", ["a file in the middle", "a folder in the middle"])
+def test_killed_while_folders_are_mended_no_epoch_is_half_there(lost: str, tmp_path: Path, kinds: Any) -> None:
+    bench = kinds("parquet", str(tmp_path / "t"))
+    table = bench.open()
+    for lower in range(0, 6, 2):
+        bench.commit(table, lower, lower + 2)
+    middle = Path(bench.path, folder_name(2))
+    if lost == "a file in the middle":
+        next(middle.glob("*.parquet")).unlink()
+    else:
+        shutil.rmtree(middle)
+    whole, dies = [("ada", epoch) for epoch in range(6)], 0
+    while bench.rows() != whole:
+        dies += 1
+        with pytest.raises((FilesChangedByOthers, BrokenChain)):
+            bench.open()
+        assert set(bench.rows()) == {*whole[:2], *whole[4:]}
+        mend(bench, dies)
+    assert dies > 2
+    table = bench.open()
+    assert table.upper == 6
+    table.sweep(lambda: None)
+    assert list(Path(bench.path).glob("_staged/*")) == []
+    bench.commit(table, 6, 7)
+    assert bench.rows() == [*whole, ("ada", 6)]
 
 
 def _race(kind: str, path: str, name: str, gate: Any, results: Any) -> None:

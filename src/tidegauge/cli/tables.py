@@ -71,7 +71,7 @@ def repair(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Read the epochs that a table lacks once more, and put them in, in one commit. Not while the flow runs."""
+    """Read the epochs that a table lacks once more, and put them in. Not while the flow runs."""
     check_engine(engine, spark)
     with at_once(), errors_said(debug=debug, as_json=as_json):
         flow = load_flow(target)

@@ -148,7 +148,10 @@ class BrokenChain(Definite):
     code = "TG-0411"
     what = "the table {table} has the folder {folder}, which no commit leads to: they end before {reached}"
     cause = "a folder of the table was removed, renamed or copied by hand"
-    remedy = "bring {reached} back or take {folder} away, whichever was done by hand, or write to a new path"
+    remedy = (
+        "tidegauge repair writes anew what is missing before {folder}; or bring {reached} back, "
+        "or take {folder} away, whichever was done by hand"
+    )
 
 
 class DamagedManifest(Definite):
@@ -157,7 +160,10 @@ class DamagedManifest(Definite):
     code = "TG-0412"
     what = "the manifest {path} cannot be read: {detail}"
     cause = "it was changed by hand, damaged on disk, or written by a newer version"
-    remedy = "restore the file from a backup, or write to a new path"
+    remedy = (
+        "tidegauge repair writes the commit anew; if it is the last of the table, take its folder away instead, "
+        "and the next run writes it anew; or restore the file from a backup"
+    )
 
 
 class TableNotWritable(Transient):
@@ -245,4 +251,8 @@ class FilesChangedByOthers(Definite):
         "missing are {missing}, and of no commit are {foreign}"
     )
     cause = "another program, or a person, put files into folders of the table or removed some"
-    remedy = "bring the missing files back and move the others away; nothing is read or written here until then"
+    remedy = (
+        "tidegauge repair reads the epochs of the commits concerned once more, and removes files of others with "
+        "--remove-foreign; or bring the missing files back and move the others away. "
+        "Nothing is read or written here until then"
+    )

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from tidegauge.errors.base import Transient
 from tidegauge.errors.history import DamagedHistory, HistoriesDiffer, StoreBehindTable
-from tidegauge.errors.sinks import FilesChangedByOthers, TableChangedByOthers
 from tidegauge.remap.history import Link, agree
 from tidegauge.remap.rebuilding import pooled, way_to
 from tidegauge.remap.store import Loaded, Store
-from tidegauge.sinks.mending import Mendable
+from tidegauge.sinks.mending import REPAIRABLE, Mendable
 from tidegauge.sinks.protocol import OutputId
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def check_all(flow: Dataflow, store: Store, loaded: Loaded) -> None:
 def _witness(plan: OutputPlan, output: OutputId) -> Witness:
     try:
         return plan.sink.open(output)
-    except (TableChangedByOthers, FilesChangedByOthers):
+    except REPAIRABLE:
         if not isinstance(plan.sink, Mendable):
             raise
         return plan.sink.mend(output)

@@ -1,11 +1,11 @@
-"""Repairing an output's table: the epochs that others have damaged are read once more and replaced, in one commit.
+"""Repairing an output's table: the epochs that others have damaged are read once more and replaced.
 
 By law 1 an epoch's rows are a function of its bindings, which the store has. So what was lost is not guessed and not
 merged: damaged epochs are taken out with what is left of them, and put in whole. The same piece writes all epochs
 from one on anew, where somebody asks for it, or where the table's history parts from the store's.
 
 Invariant: before the commit nothing is changed but for staged files; after it the table is what the flow would have
-written. What cannot be had, of one epoch even, is said, and nothing is begun.
+written. A folder is mended commit by commit. What cannot be had, of one epoch even, is said, and nothing is begun.
 """
 
 from __future__ import annotations

@@ -20,13 +20,13 @@ from tidegauge.env import Env
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.flow import InvalidArgument, UnknownName
 from tidegauge.errors.running import LossNotAccepted, NothingToResume, UpstreamRecreated
-from tidegauge.errors.sinks import FilesChangedByOthers, TableChangedByOthers
 from tidegauge.pipeline.belonging import check_all
 from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.inspect import opened, table_of
 from tidegauge.reclock.slices import begins
 from tidegauge.remap.binding import Slice
 from tidegauge.remap.store import Gap, Holder, Lease, Loaded, Store
+from tidegauge.sinks.mending import REPAIRABLE
 
 __all__ = ["Resumed", "lacking", "leased", "resume"]
 
@@ -127,7 +127,7 @@ def _upper(flow: Dataflow, output: str, loaded: Loaded) -> int:
     """Return the first epoch that a table lacks; 0 for one that others have damaged, which may lack any."""
     try:
         return table_of(flow, output, loaded.flow.incarnation).upper
-    except (TableChangedByOthers, FilesChangedByOthers):
+    except REPAIRABLE:
         return 0
 
 

@@ -16,14 +16,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 
+from tidegauge.errors.sinks import BrokenChain, DamagedManifest, FilesChangedByOthers, TableChangedByOthers
 from tidegauge.remap.history import History, Link
 from tidegauge.sinks.protocol import OutputId, StagedFile
 
-__all__ = ["Damage", "Mendable", "Mending", "Ranges", "Told", "apart", "joined", "within"]
+__all__ = ["REPAIRABLE", "Damage", "Mendable", "Mending", "Ranges", "Told", "apart", "joined", "within"]
+
+REPAIRABLE: Final = (TableChangedByOthers, FilesChangedByOthers, BrokenChain, DamagedManifest)
+"""How a table is refused that others have damaged."""
 
 Ranges: TypeAlias = tuple[range, ...]
 """Epochs: ranges that are joined."""

@@ -28,10 +28,9 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -39,7 +38,6 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 
 from tidegauge.errors.flow import InvalidArgument
-from tidegauge.errors.history import DamagedHistory
 from tidegauge.errors.sinks import (
     BrokenChain,
     DamagedManifest,
@@ -51,16 +49,17 @@ from tidegauge.errors.sinks import (
 )
 from tidegauge.remap.history import NO_HISTORY, History, Link
 from tidegauge.sinks.columns import differences, rows_schema
-from tidegauge.sinks.keeping import expect, in_line
+from tidegauge.sinks.gathering import STAGED, carried, gathered, is_commit, links_of
+from tidegauge.sinks.keeping import expect
 from tidegauge.sinks.litter import sweep
-from tidegauge.sinks.location import gone, inside, local_folder, make_folder, synchronise, write_durably, writing
-from tidegauge.sinks.manifest import LINKS, MANIFEST, Manifest, folder_name
+from tidegauge.sinks.location import gone, inside, local_folder, synchronise, writing
+from tidegauge.sinks.manifest import MANIFEST, Manifest, folder_name
+from tidegauge.sinks.parquetmend import ParquetMending
 from tidegauge.sinks.protocol import OutputId, StagedFile, Volume, job_mark
 from tidegauge.sinks.staging import ParquetStager, check_span, staged_status
 
 __all__ = ["ParquetChain", "ParquetSink"]
 
-_STAGED: Final = "_staged"
 _TAKEN: Final = frozenset([errno.ENOTEMPTY, errno.EEXIST])
 _Stamp: TypeAlias = tuple[int, int]
 
@@ -102,9 +101,13 @@ class ParquetSink:
         """
         return ParquetChain(self.path, output)
 
+    def mend(self, output: OutputId) -> ParquetMending:
+        """Return the table as it is now, whatever others have done to it, to be mended."""
+        return ParquetMending(self.path, output)
+
     def stage(self, schema: pa.Schema, *, job: str, task: int) -> ParquetStager:
         """Return a writer for one task of one job. `job` is 32 hex digits, `task` counts from 0."""
-        return ParquetStager(self.path, f"{_STAGED}/{job}", schema, job=job, task=task)
+        return ParquetStager(self.path, f"{STAGED}/{job}", schema, job=job, task=task)
 
 
 class ParquetChain:
@@ -161,13 +164,12 @@ class ParquetChain:
         target = Path(self._folder, folder_name(lower))
         committed = tuple(replace(f, path=f"{target.name}/{f.path.rpartition('/')[2]}") for f in files)
         first = columns if self._schema is None else None
-        links = tuple(link.encode() for link in history.links) if in_line(history) else ()
+        links, apart = carried(history)
         manifest = Manifest(self._output, lower, upper, write, committed, first, history.digest, links)
-        apart = "" if links else history.encode()
-        with writing(self._folder), self._gathered(files, manifest, apart) as gathered:
+        with writing(self._folder), gathered(self._folder, files, manifest, apart) as folder:
             try:
                 # rename(2) also replaces a folder that is empty; a commit never is, it has its manifest
-                gathered.rename(target)
+                folder.rename(target)
             except OSError as error:
                 if error.errno not in _TAKEN:
                     raise
@@ -183,7 +185,7 @@ class ParquetChain:
         with writing(self._folder):
             for file in files:
                 path = inside(self._folder, file.path)
-                if not file.path.startswith(f"{_STAGED}/"):
+                if not file.path.startswith(f"{STAGED}/"):
                     raise InvalidArgument(parameter="files", value=file.path, expected="files that were staged")
                 path.unlink(missing_ok=True)
         self._remove_empty(files)
@@ -195,7 +197,7 @@ class ParquetChain:
 
     def sweep(self, confirm: Callable[[], None]) -> None:
         """Remove what earlier drivers of this flow staged and did not commit; `litter` has the argument."""
-        sweep(Path(self._folder, _STAGED), job_mark(self._output.incarnation), confirm)
+        sweep(Path(self._folder, STAGED), job_mark(self._output.incarnation), confirm)
 
     def files(self) -> list[StagedFile]:
         """Return the committed files in commit order."""
@@ -222,14 +224,8 @@ class ParquetChain:
         self._follow()
         found = list[Link]()
         for lower in self._lowers:
-            folder = Path(self._folder, folder_name(lower))
-            try:
-                if (manifest := self._read(lower)) is not None:
-                    found += map(Link.decode, manifest.links)
-                with suppress(FileNotFoundError):
-                    found += History.decode((folder / LINKS).read_text(encoding="utf-8"))
-            except ValueError as error:
-                raise DamagedHistory(table=self._folder, path=str(folder), detail=str(error)) from error
+            if (manifest := self._read(lower)) is not None:
+                found += links_of(self._folder, manifest)
         return found
 
     # -- the chain
@@ -294,7 +290,7 @@ class ParquetChain:
         except FileNotFoundError:
             return []
         seen = [name for name in names if not name.startswith(("_", "."))]
-        foreign = [name for name in seen if not _is_commit(name)]
+        foreign = [name for name in seen if not is_commit(name)]
         if foreign:
             detail = f"it holds {', '.join(foreign[:3])}" + (" and more" if len(foreign) > 3 else "")
             raise ForeignTable(table=self._folder, output=str(self._output), detail=detail)
@@ -329,35 +325,6 @@ class ParquetChain:
 
     # -- the append
 
-    @contextmanager
-    def _gathered(self, files: Sequence[StagedFile], manifest: Manifest, links: str) -> Iterator[Path]:
-        """Bring the files of a commit into one durable folder; put them back where they were if the body fails.
-
-        links: those that are to be beside the manifest.
-        """
-        gathered = inside(self._folder, f"{_STAGED}/commit-{manifest.write}")
-        if gathered.parent != Path(self._folder, _STAGED):
-            raise InvalidArgument(parameter="write", value=manifest.write, expected="a name without '/'")
-        make_folder(gathered.parent)
-        gathered.mkdir()
-        moved: list[tuple[Path, Path]] = []
-        try:
-            for file in files:
-                source = inside(self._folder, file.path)
-                moved.append((source, gathered / source.name))
-                source.rename(gathered / source.name)
-            if links:
-                write_durably(gathered / LINKS, links.encode())
-            write_durably(gathered / MANIFEST, manifest.encode())
-            synchronise(gathered)
-            yield gathered
-        except BaseException:
-            for source, there in moved:
-                with suppress(FileNotFoundError):
-                    there.rename(source)
-            shutil.rmtree(gathered, ignore_errors=True)
-            raise
-
     def _remove_empty(self, files: Sequence[StagedFile]) -> None:
         """Remove the jobs' folders that hold nothing any more."""
         for folder in {inside(self._folder, file.path).parent for file in files}:
@@ -370,11 +337,6 @@ def _bytes(path: Path) -> bytes | None:
         return path.read_bytes()
     except FileNotFoundError:
         return None
-
-
-def _is_commit(name: str) -> bool:
-    digits = name.removeprefix("from_epoch=")
-    return digits.isdecimal() and name == folder_name(int(digits))
 
 
 def _stamp(path: Path) -> _Stamp | None:

@@ -1,0 +1,96 @@
+"""A Parquet table's folders: how a commit's one is made before it is renamed into its place, and how one goes.
+
+Invariant: a folder that stands in its place is whole and durable, with its manifest; one that is to go leaves its
+place in one rename, before anything of it is removed.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final
+
+from tidegauge.errors.flow import InvalidArgument
+from tidegauge.errors.history import DamagedHistory
+from tidegauge.remap.history import History, Link
+from tidegauge.sinks.keeping import in_line
+from tidegauge.sinks.location import inside, make_folder, synchronise, write_durably
+from tidegauge.sinks.manifest import LINKS, MANIFEST, Manifest, folder_name
+from tidegauge.sinks.protocol import StagedFile
+
+__all__ = ["STAGED", "carried", "gathered", "is_commit", "links_of", "take_away", "write_of"]
+
+STAGED: Final = "_staged"
+
+
+@contextmanager
+def gathered(table: str, files: Sequence[StagedFile], manifest: Manifest, links: str) -> Iterator[Path]:
+    """Bring the files of a commit into one durable folder; put them back where they were if the body fails.
+
+    links: those that are to be beside the manifest.
+    """
+    folder = inside(table, f"{STAGED}/commit-{manifest.write}")
+    if folder.parent != Path(table, STAGED):
+        raise InvalidArgument(parameter="write", value=manifest.write, expected="a name without '/'")
+    make_folder(folder.parent)
+    folder.mkdir()
+    moved: list[tuple[Path, Path]] = []
+    try:
+        for file in files:
+            source = inside(table, file.path)
+            moved.append((source, folder / source.name))
+            source.rename(folder / source.name)
+        if links:
+            write_durably(folder / LINKS, links.encode())
+        write_durably(folder / MANIFEST, manifest.encode())
+        synchronise(folder)
+        yield folder
+    except BaseException:
+        for source, there in moved:
+            with suppress(FileNotFoundError):
+                there.rename(source)
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def take_away(folder: Path, write: str) -> None:
+    """Take a folder out of its place; what the file system does not let go is swept by a later run."""
+    away = folder.parent / STAGED / f"removed-{write}"
+    make_folder(away.parent)
+    folder.rename(away)
+    shutil.rmtree(away, ignore_errors=True)
+
+
+def write_of(write: str, lower: int) -> str:
+    """Return the name of a part of an attempt, which begins with the mark of its flow as that does.
+
+    >>> write_of("a" * 32, 7) == write_of("a" * 32, 7) != write_of("a" * 32, 8), len(write_of("a" * 32, 7))
+    (True, 32)
+    """
+    return write[:16] + blake2b(f"{write}-{lower}".encode("ascii"), digest_size=8).hexdigest()
+
+
+def carried(history: History) -> tuple[tuple[object, ...], str]:
+    """Return the links that a manifest has, and those that are beside it."""
+    return (tuple(link.encode() for link in history.links), "") if in_line(history) else ((), history.encode())
+
+
+def links_of(table: str, manifest: Manifest) -> list[Link]:
+    """Return the links that a commit has. Raises `DamagedHistory`."""
+    folder = Path(table, folder_name(manifest.lower))
+    try:
+        found = [Link.decode(link) for link in manifest.links]
+        with suppress(FileNotFoundError):
+            found += History.decode((folder / LINKS).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DamagedHistory(table=table, path=str(folder), detail=str(error)) from error
+    return found
+
+
+def is_commit(name: str) -> bool:
+    """Whether it is the name of a commit's folder."""
+    digits = name.removeprefix("from_epoch=")
+    return digits.isdecimal() and name == folder_name(int(digits))
