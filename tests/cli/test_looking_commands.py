@@ -34,6 +34,7 @@ def test_status_as_json(open_shop: Shop) -> None:
         "flow": "shop",
         "store": f"sqlite:///{open_shop.root}/shop.db",
         "running": None,
+        "silent": None,
         "upper": 3,
         "published": 3,
         "minted_at": "TIME",
@@ -54,6 +55,7 @@ def test_status_as_json(open_shop: Shop) -> None:
                 "required": False,
                 "incarnation": 0,
                 "lost": 0,
+                "stalled_since": None,
                 "error": None,
             }
         ],
@@ -66,6 +68,7 @@ def test_status_as_json(open_shop: Shop) -> None:
                 "lag": 0,
                 "rows": 6,
                 "files": 3,
+                "stalled_since": None,
                 "error": None,
             }
             for name in ("orders", "slow")

@@ -55,6 +55,10 @@ COLOURS = {
 }
 
 
+PATIENCE = 30
+"""The longest delay between two attempts at what is stalled; see `sources.reader.backoff`."""
+
+
 def amount(number: float, unit: str) -> str:
     """Return a number with its unit, readable.
 
@@ -135,6 +139,8 @@ def errors_view(found: Sequence[TidegaugeError | None]) -> list[RenderableType]:
 def status_view(report: FlowReport) -> RenderableType:
     """Return a flow's report as tables."""
     running = f"running: {report.running}" if report.running else "not running"
+    if report.silent:
+        running += f"\nthe lease is not renewed: {report.silent}; its store may be full, or out of its reach"
     head = Text.assemble(
         (report.name, "bold"),
         f"  {running}\n{report.published} of {report.upper} epochs published",
@@ -176,6 +182,12 @@ def status_view(report: FlowReport) -> RenderableType:
         for source in report.sources
         if source.lost
     ]
+    since = [(s.name, s.since) for s in report.sources] + [(o.name, o.since) for o in report.outputs]
+    notes += [
+        Text(f"{name}: stalled since {clock(at)}, tried again every {PATIENCE} s or sooner", style="red")
+        for name, at in since
+        if at is not None
+    ]
     errors = errors_view([*(s.error for s in report.sources), *(o.error for o in report.outputs)])
     if report.awaited:
         notes.append(Text(TickHeld(sources=report.awaited).summary, style="yellow"))
@@ -188,6 +200,7 @@ def status_json(report: FlowReport) -> dict[str, Any]:
         "flow": report.name,
         "store": report.store,
         "running": report.running or None,
+        "silent": report.silent or None,
         "upper": report.upper,
         "published": report.published,
         "minted_at": iso(report.minted_at),
@@ -208,6 +221,7 @@ def status_json(report: FlowReport) -> dict[str, Any]:
                 "required": s.required,
                 "incarnation": s.incarnation,
                 "lost": s.lost,
+                "stalled_since": iso(s.since),
                 "error": None if s.error is None else error_json(s.error),
             }
             for s in report.sources
@@ -222,6 +236,7 @@ def status_json(report: FlowReport) -> dict[str, Any]:
                 "rows": o.rows,
                 "bytes": o.bytes,
                 "files": o.files,
+                "stalled_since": iso(o.since),
                 "error": None if o.error is None else error_json(o.error),
             }
             for o in report.outputs

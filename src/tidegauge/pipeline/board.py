@@ -85,7 +85,7 @@ class SourceStatus:
 class OutputStatus:
     """An output as it stands. lag: how many bound epochs it lacks. rows, bytes: what this run has committed.
 
-    rate: rows a second over the last commits.
+    since: from when on it is stalled. rate: rows a second over the last commits.
     """
 
     name: str
@@ -96,6 +96,7 @@ class OutputStatus:
     rows: int = 0
     bytes: int = 0
     error: Exception | None = None
+    since: datetime | None = None
     attempt: int = 0
     commits: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=20))
 
@@ -311,6 +312,7 @@ class Board:
         """An output cannot be written at present."""
         status = self.outputs[output]
         if status.state != "failed":
+            status.since = status.since if status.state == "stalled" else self.env.now()
             status.state, status.attempt = "stalled", attempt
             status.error = self.redaction.error(error)
         self._changed(self)
@@ -324,7 +326,7 @@ class Board:
         status.commits.append((self.env.monotonic(), committed.rows))
         if status.state != "failed":
             status.state = "catching_up" if status.upper < self.published else "live"
-            status.error, status.attempt = None, 0
+            status.error, status.since, status.attempt = None, None, 0
         self._changed(self)
 
     def publish(self, upper: int) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow.compute
 import pyarrow.parquet
@@ -21,6 +21,7 @@ from tidegauge.errors.command import EpochNotBound, FlowNeverRan
 from tidegauge.errors.flow import UnknownName
 from tidegauge.errors.kafkasink import OutputIsNoTable
 from tidegauge.errors.running import SourceUnreachable
+from tidegauge.errors.sinks import TableUnavailable
 from tidegauge.pipeline.belonging import check
 from tidegauge.pipeline.board import OutputState, SourceState
 from tidegauge.pipeline.flow import Dataflow
@@ -29,7 +30,7 @@ from tidegauge.reclock.slices import begins, held
 from tidegauge.remap.binding import Detail, Slice
 from tidegauge.remap.checked import checked_probe
 from tidegauge.remap.frontier import Frontier
-from tidegauge.remap.store import EpochRecord, Gap, HoldRecord, Loaded, LoadedSource, Store, shown
+from tidegauge.remap.store import EpochRecord, Gap, HoldRecord, Loaded, LoadedSource, Stall, Store, shown
 from tidegauge.sinks.protocol import OutputId, Table
 from tidegauge.sources.protocol import Acknowledged, Source, from_time_of
 
@@ -53,6 +54,7 @@ pq: Final[Any] = pyarrow.parquet
 class SourceReport:
     """A source: its state, how far it is bound and published, and what upstream holds, in `unit`.
 
+    since: from when on its driver waits for it, where that is known.
     All this is of the incarnation, the present one. lost: what is in no table, or not in all, of this one or earlier
     ones; `explain` of an epoch shows the ranges.
     """
@@ -69,6 +71,7 @@ class SourceReport:
     required: bool = False
     incarnation: int = 0
     lost: int = 0
+    since: datetime | None = None
 
     @property
     def lag(self) -> int:
@@ -78,7 +81,10 @@ class SourceReport:
 
 @dataclass(frozen=True, slots=True)
 class OutputReport:
-    """An output: its state, the first epoch it lacks, how many bound epochs that is behind, what it holds."""
+    """An output: its state, the first epoch it lacks, how many bound epochs that is behind, what it holds.
+
+    since: from when on its driver waits for it, where that is known.
+    """
 
     name: str
     source: str
@@ -89,13 +95,15 @@ class OutputReport:
     bytes: int
     files: int
     error: TidegaugeError | None
+    since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class FlowReport:
     """A flow: `upper` epochs are bound, `published` are published; those before `since` can no longer be told apart.
 
-    holds: who keeps `since` from passing which epoch, the least epoch first.
+    holds: who keeps `since` from passing which epoch, the least epoch first. silent: who has not renewed the lease
+    for longer than usual and may be alive, for people.
     """
 
     name: str
@@ -108,6 +116,7 @@ class FlowReport:
     outputs: tuple[OutputReport, ...]
     since: int = 0
     holds: tuple[HoldRecord, ...] = ()
+    silent: str = ""
 
     @property
     def awaited(self) -> tuple[str, ...]:
@@ -155,6 +164,9 @@ class Epochs(list[tuple[EpochRecord, Mapping[str, int]]]):
         return of_epochs(self)
 
 
+Reported = TypeVar("Reported", SourceReport, OutputReport)
+
+
 @contextmanager
 def opened(flow: Dataflow, env: Env) -> Iterator[Store]:
     """Open the flow's store for reading. Raises `FlowNeverRan`."""
@@ -193,11 +205,14 @@ def status(flow: Dataflow, *, env: Env | None = None) -> FlowReport:
     env = env or Env()
     with opened(flow, env) as store:
         loaded = store.load(flow.name)
-        holder = store.holder(flow.name)
+        holder, silent = store.holder(flow.name), store.silent(flow.name)
+        waits = {(s.kind, s.name): s for s in store.stalls(flow.name)} if holder or silent else {}
         holds = tuple(store.holds(flow.name))
         newest = store.epochs(flow.name, limit=1)
         gaps = store.gaps(flow.name)
-        outputs = tuple(_output(flow, name, loaded, store) for name in flow.outputs)
+        outputs = tuple(
+            _stalled(_output(flow, name, loaded, store), waits.get(("output", name))) for name in flow.outputs
+        )
     return FlowReport(
         name=flow.name,
         store=store.url,
@@ -205,11 +220,22 @@ def status(flow: Dataflow, *, env: Env | None = None) -> FlowReport:
         upper=loaded.flow.upper,
         published=loaded.flow.published,
         minted_at=newest[0].minted_at if newest else None,
-        sources=tuple(_source(flow, name, loaded, gaps, env, driven=bool(holder)) for name in flow.sources),
+        sources=tuple(
+            _stalled(_source(flow, name, loaded, gaps, env, driven=bool(holder)), waits.get(("source", name)))
+            for name in flow.sources
+        ),
         outputs=outputs,
         since=loaded.flow.since,
         holds=holds,
+        silent=silent,
     )
+
+
+def _stalled(report: Reported, stall: Stall | None) -> Reported:
+    """Return a report with what the driver says: it may wait for what can be reached from here."""
+    if stall is None or report.state in ("failed", "sealed"):
+        return report
+    return replace(report, state="stalled", error=report.error or stall.error, since=stall.since)
 
 
 def _source(
@@ -264,6 +290,10 @@ def _output(flow: Dataflow, name: str, loaded: Loaded, store: Store) -> OutputRe
         table = table_of(flow, name, loaded.flow.incarnation)
         check(store, flow.name, name, table)
         volume = table.volume()
+    except OSError as away:
+        place = str(plan.sink.describe().get("path"))
+        error = TableUnavailable(table=place, detail=str(away))
+        return OutputReport(name, plan.source, "stalled", 0, loaded.flow.upper, 0, 0, 0, error)
     except TidegaugeError as refused:  # one table that cannot be read does not hide the others
         state: OutputState = "stalled" if isinstance(refused, Transient) else "failed"
         return OutputReport(name, plan.source, state, 0, loaded.flow.upper, 0, 0, 0, refused)

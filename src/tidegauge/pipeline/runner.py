@@ -30,6 +30,7 @@ from tidegauge.pipeline.outage import Outage
 from tidegauge.pipeline.perform import output_schema, performer
 from tidegauge.pipeline.render import render
 from tidegauge.pipeline.renewing import renewing
+from tidegauge.pipeline.stalls import Stalls
 from tidegauge.remap.requests import Requests
 from tidegauge.remap.store import Holder, Lease, Store, secrets
 from tidegauge.sinks.protocol import Ending, Table, job_mark
@@ -119,6 +120,7 @@ class Runner:
             self._resources.callback(self._end_tables)
             register(flow, self._store, self.lease)
             self._absent = Absent(flow, self.lease, env=env, spawn=spawn)
+            self._stalls = Stalls(self._store, self.lease, env=env)
             self._outage = Outage(self.lease.renew, env=env, spawn=spawn)
             self._begin()
         except BaseException:
@@ -217,6 +219,7 @@ class Runner:
             else:
                 raise
         else:
+            self._stalls.tell(self.board)
             if self._outage.away is not None and not self._outage.lasts(at=self._reached):
                 self._show_outage()
 

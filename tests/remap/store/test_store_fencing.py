@@ -20,7 +20,7 @@ from tidegauge.errors.store import LeaseLost
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.rebuilding import Way
-from tidegauge.remap.store import EXPIRY, Gap, Holder, Lease, OutputSpec, SourceSpec, Store
+from tidegauge.remap.store import EXPIRY, Gap, Holder, Lease, OutputSpec, SourceSpec, Stall, Store
 
 WHY = NameTaken(flow="shop", kind="source", name="orders")
 
@@ -49,6 +49,8 @@ WRITES: list[tuple[str, Callable[[Store, Lease, Env], object]]] = [
     ("clear_failure", lambda store, lease, _: store.clear_failure(lease, "orders")),
     ("record_output_failure", lambda store, lease, _: store.record_output_failure(lease, "raw", 1, WHY)),
     ("clear_output_failure", lambda store, lease, _: store.clear_output_failure(lease, "raw")),
+    ("record_stalls", lambda store, lease, env: store.record_stalls(
+        lease, [Stall("source", "orders", env.now(), WHY)])),
     ("begin_incarnation", lambda store, lease, env: store.begin_incarnation(
         lease, "orders", at=env.now(), reason="recreated")),
     ("record_gap", lambda store, lease, env: store.record_gap(

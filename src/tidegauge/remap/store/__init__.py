@@ -20,6 +20,7 @@ from tidegauge.remap.store.values import (
     LoadedSource,
     OutputSpec,
     SourceSpec,
+    Stall,
 )
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "LoadedSource",
     "OutputSpec",
     "SourceSpec",
+    "Stall",
     "Store",
     "decode_schema",
     "encode_schema",

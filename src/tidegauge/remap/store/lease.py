@@ -40,10 +40,25 @@ from tidegauge.remap.store.connect import Database
 from tidegauge.remap.store.schema import flows, leases, store_layout
 from tidegauge.remap.store.sending import send
 
-__all__ = ["EXPIRY", "Held", "Holder", "Lease", "acquire", "break_lease", "guard", "holding", "may_take", "started"]
+__all__ = [
+    "EXPIRY",
+    "Held",
+    "Holder",
+    "Lease",
+    "acquire",
+    "break_lease",
+    "guard",
+    "holding",
+    "may_take",
+    "silent",
+    "started",
+]
 
 EXPIRY: Final = 30.0
 """Seconds of the wall clock without renewal after which anyone may take a lease over."""
+
+USUAL: Final = 15.0
+"""Seconds after which a lease that was not renewed is noticed: a driver does so every five."""
 
 Started: TypeAlias = int | Literal["alive"] | None
 """When a process started, in clock ticks since the boot; 'alive' when only that is known; None when it is gone."""
@@ -225,6 +240,16 @@ def holding(connection: Connection, now: datetime, env: Env, flow: str) -> str:
     if may_take(_holder(found), renewed=renewed, me=Holder.current(env), started=started):
         return ""
     return _told(found)
+
+
+def silent(connection: Connection, now: datetime, env: Env, flow: str) -> str:
+    """Return who has not renewed a flow's lease for longer than usual, for people; "" where nobody may do so yet."""
+    found = _lease_of(connection, flow)
+    if found is None or (now - found.renewed_at).total_seconds() < USUAL:
+        return ""
+    if _is_gone(_holder(found), Holder.current(env), started):
+        return ""
+    return f"{_told(found)}, renewed last at {shown(found.renewed_at)}"
 
 
 def break_lease(connection: Connection, env: Env, flow: str, *, force: bool) -> str:

@@ -60,6 +60,11 @@ _STEPS: Final[Mapping[int, tuple[str, ...]]] = {
             code VARCHAR(16) NOT NULL, reason TEXT NOT NULL)""",
     ),
     3: ("ALTER TABLE timeline ADD COLUMN digest VARCHAR(32)",),  # each epoch has the digest of the history up to it
+    4: (  # what a driver waits for can be seen by others
+        """CREATE TABLE stalls (
+            flow_id {ref} NOT NULL REFERENCES flows (id), kind VARCHAR(6) NOT NULL, name TEXT NOT NULL,
+            since VARCHAR(27) NOT NULL, error TEXT NOT NULL, PRIMARY KEY (flow_id, kind, name)) {rowless}""",
+    ),
 }
 """What leads from each layout to the next one. `{id}` is the type of a table's own numbers, `{ref}` of another's;
 `{rowless}` is said of a table that is its key's index."""

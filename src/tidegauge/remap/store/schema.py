@@ -50,11 +50,12 @@ __all__ = [
     "seals",
     "source_states",
     "sources",
+    "stalls",
     "store_layout",
     "timeline",
 ]
 
-LAYOUT: Final = 4
+LAYOUT: Final = 5
 """The version of these tables. `migrate` has the way from each older one."""
 
 LONGEST_NAME: Final = 1024
@@ -331,6 +332,22 @@ holds: Final = Table(
     sqlite_with_rowid=False,
 )
 """Who needs old epochs to stay distinct: a flow's `since` does not pass the least `epoch` of its holds."""
+
+stalls: Final = Table(
+    "stalls",
+    metadata,
+    Column("flow_id", ForeignKey("flows.id"), nullable=False),
+    Column("kind", String(6), nullable=False),
+    Column("name", Name, nullable=False),
+    Column("since", Instant, nullable=False),
+    Column("error", Text, nullable=False),
+    PrimaryKeyConstraint("flow_id", "kind", "name"),
+    sqlite_with_rowid=False,
+)
+"""What the driver of a flow waits for at present: a `source` or an `output`, since when, and an error as JSON.
+
+Of use while the flow is driven. The next driver takes back what one that died has left.
+"""
 
 losses: Final = Table(
     "losses",

@@ -23,10 +23,8 @@ is waited for; what it had done by then is not done twice.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
@@ -41,16 +39,27 @@ from tidegauge.remap.fromtime.state import SourceState
 from tidegauge.remap.history import History, Link
 from tidegauge.remap.rebuilding import Way
 from tidegauge.remap.store import append as timeline
-from tidegauge.remap.store import chain, compaction, failures, incarnations, read, register, untouched
-from tidegauge.remap.store.address import File, Server, parse
+from tidegauge.remap.store import chain, compaction, failures, incarnations, read, register
+from tidegauge.remap.store.address import File, parse
 from tidegauge.remap.store.connect import Database
 from tidegauge.remap.store.history import read_bindings
-from tidegauge.remap.store.lease import Holder, Lease, acquire, break_lease, holding
-from tidegauge.remap.store.migrate import exists, migrate
+from tidegauge.remap.store.lease import Holder, Lease, acquire, break_lease, holding, silent
+from tidegauge.remap.store.migrate import exists
+from tidegauge.remap.store.opening import copied, opened
 from tidegauge.remap.store.restore import restore
 from tidegauge.remap.store.schema import outputs as output_rows
 from tidegauge.remap.store.schema import sources as source_rows
-from tidegauge.remap.store.values import EpochRecord, FlowRecord, Gap, HoldRecord, Loaded, OutputSpec, SourceSpec
+from tidegauge.remap.store.stalls import read_stalls, record_stalls
+from tidegauge.remap.store.values import (
+    EpochRecord,
+    FlowRecord,
+    Gap,
+    HoldRecord,
+    Loaded,
+    OutputSpec,
+    SourceSpec,
+    Stall,
+)
 from tidegauge.remap.times import EpochTimes
 
 __all__ = ["Store"]
@@ -79,11 +88,12 @@ class Store:
         """
         address = parse(url)
         try:
-            return Store(_opened(address, env), env)
+            return Store(opened(address, env), env)
         except (StoreNotWritable, StoreFull) as refused:
             if not isinstance(address, File) or not address.path.is_file():
                 raise
-            return _copied(address, env, refused)
+            database, folder = copied(address, env, refused)
+            return Store(database, env, copy=folder)
 
     @staticmethod
     def exists(url: str) -> bool:
@@ -110,6 +120,11 @@ class Store:
         """Return who has the flow's lease, for people; "" when nobody has, or its process is known to be gone."""
         with self._database.reading() as connection:
             return holding(connection, self._database.now(connection, self._env), self._env, flow_name)
+
+    def silent(self, flow_name: str) -> str:
+        """Return who may live and has not renewed the flow's lease for longer than usual, for people; else ""."""
+        with self._database.reading() as connection:
+            return silent(connection, self._database.now(connection, self._env), self._env, flow_name)
 
     def load(self, flow_name: str) -> Loaded:
         """Return all that is known of a flow. Raises `UnknownName`, or `DamagedStore`."""
@@ -327,6 +342,15 @@ class Store:
         self._heads.pop(lease.flow_id, None)
         return number
 
+    def stalls(self, flow_name: str) -> list[Stall]:
+        """Return what the flow's driver said last that it waits for. Raises `UnknownName`."""
+        with self._database.reading() as connection:
+            return read_stalls(connection, read.read_flow(connection, flow_name).id)
+
+    def record_stalls(self, lease: Lease, stalls: Sequence[Stall]) -> None:
+        """Say what the driver waits for at present. For people, and no effect of a run."""
+        self._database.write(partial(record_stalls, lease=lease, found=stalls))
+
     def record_gap(self, lease: Lease, gap: Gap) -> None:
         """Note that records are lost, once for each range of an epoch."""
         self._write("record gap", lambda connection: incarnations.record_gap(connection, lease, gap))
@@ -357,31 +381,3 @@ class Store:
         """Make a change durable that can be made twice."""
         with self._env.effect(effect):
             self._database.write(work)
-
-
-def _opened(address: File | Server, env: Env) -> Database:
-    """Open a database and bring it to the layout of this version."""
-    database = Database(address, sleep=env.sleep)
-    try:
-        migrate(database, env)
-    except BaseException:
-        database.close()
-        raise
-    return database
-
-
-def _copied(address: File, env: Env, refused: TidegaugeError) -> Store:
-    """Open a copy of a file that cannot be written: also what an older version wrote can be read from it."""
-    try:
-        folder = TemporaryDirectory(prefix="tidegauge-")
-    except OSError:
-        raise refused from None
-    try:
-        path = Path(folder.name) / address.path.name
-        untouched.copy(address.path, path)
-        database = _opened(replace(address, path=path, url=address.url.set(database=str(path))), env)
-    except BaseException:
-        folder.cleanup()
-        raise
-    database.refused = refused
-    return Store(database, env, copy=folder)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -29,6 +29,7 @@ __all__ = [
     "LoadedSource",
     "OutputSpec",
     "SourceSpec",
+    "Stall",
 ]
 
 
@@ -199,3 +200,13 @@ class HoldRecord:
     owner: str
     epoch: int
     at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """A source or an output that its driver waits for, since when and why."""
+
+    kind: Literal["source", "output"]
+    name: str
+    since: datetime
+    error: TidegaugeError
