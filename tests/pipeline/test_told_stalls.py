@@ -16,7 +16,7 @@ from tests.remap.store.raw import sql
 
 import tidegauge as tg
 from tidegauge.cli import show
-from tidegauge.errors.sinks import TableWentBack
+from tidegauge.errors.sinks import CommitSilent, TableWentBack
 from tidegauge.pipeline.stalls import SHOWN
 from tidegauge.remap.store import EXPIRY
 
@@ -101,6 +101,23 @@ def test_what_a_driver_that_died_has_told_is_not_said_of_nobody_and_the_next_one
     run.catch_up()
     run.step(2)
     assert told(world) == []
+    run.abandon()
+
+
+def test_a_commit_that_says_nothing_for_long_is_stalled_until_it_is_over(world: World) -> None:
+    world.lag = 100  # worker steps, of which a step of the run has twelve
+    run = begin(world)
+    seen = []
+    for _ in range(60):
+        run.step(8)
+        run.runner.lease.renew()
+        error = run.runner.board.outputs["a"].error
+        seen.append((run.runner.board.outputs["a"].state, type(error), states(world)["a"] == "stalled"))
+        if run.runner.board.published:
+            break
+    assert ("stalled", CommitSilent, True) in seen
+    assert seen[-1][0] == "live"
+    world.lag = 0
     run.abandon()
 
 

@@ -13,6 +13,7 @@ from tidegauge.errors.base import Definite, TidegaugeError, Transient
 __all__ = [
     "BatchDoesNotFit",
     "BrokenChain",
+    "CommitSilent",
     "DamagedManifest",
     "DeletedRows",
     "EpochColumnMissing",
@@ -109,6 +110,19 @@ class TableWentBack(Transient):
     remedy = (
         "bring it back as it was, and the flow goes on with it; if it is gone for good, stop the flow and start it "
         "again: the next run writes what it lacks once more, as far as upstream still has it"
+    )
+
+
+class CommitSilent(Transient):
+    """A commit that has neither succeeded nor failed for a long time."""
+
+    code = "TG-0436"
+    patient = True
+    what = "a commit to output {output!r} has been under way for {seconds:g} seconds and says nothing"
+    cause = "a mount that does not answer, such as one of a file server that is down; or a very slow disk"
+    remedy = (
+        "see whether the table's folder can be listed; the flow goes on with the output once the commit is over, and "
+        "the others go on meanwhile. A second Ctrl-C ends a run that waits for it"
     )
 
 

@@ -304,6 +304,8 @@ class Runner:
                 if self.stopping and not self.board.stopping:
                     self.board.stop()
                 self.step(park=0.2)
+            if self.stopping and not all(commit.done() for commit in self._commits):
+                self.board.stop()  # they are waited for, and may be on a mount that does not answer
             self._tell_upstream()
         if self.board.errors:
             raise self.board.errors[0]

@@ -37,6 +37,7 @@ from tidegauge.env import Env, Spawn
 from tidegauge.errors.base import Definite, TidegaugeError, Transient, brief, cause_of
 from tidegauge.errors.patience import waited_out
 from tidegauge.errors.running import OutputNotWritable, SpanConflict
+from tidegauge.errors.sinks import CommitSilent
 from tidegauge.remap.history import History
 from tidegauge.sinks.backlog import Backlog
 from tidegauge.sinks.protocol import Table
@@ -55,6 +56,10 @@ __all__ = [
 
 ATTEMPTS = 8
 """How often a commit is tried before the flow stops, about half a minute. A full disk is waited for without end."""
+
+
+SILENCE = 30.0
+"""Seconds after which a commit that is under way is said to be silent. It may be on a mount that does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +170,9 @@ class _Persist:
         self.counted = 0
         """How many of the attempts failed for a reason that is not waited out."""
         self.quiet_until = float("-inf")
+        self.silent_from = float("-inf")
+        self.said = False
+        """Whether it was said that the commit under way is silent."""
         self.over = False
 
     def step(self, inputs: list[OperatorInput], outputs: list[OperatorOutput]) -> None:
@@ -176,6 +184,7 @@ class _Persist:
         while True:
             if self.under_way is not None:
                 if not self.under_way.done():
+                    self.look()
                     return
                 self.hear(outputs)
             if self.over:
@@ -186,6 +195,16 @@ class _Persist:
                 self.activator.activate_after(wait)
                 return
             self.begin(outputs)
+
+    def look(self) -> None:
+        """Say when the commit under way has been so for too long."""
+        if not self.said and (wait := self.silent_from - self.setup.env.monotonic()) > 0:
+            self.activator.activate_after(wait)
+        elif not self.said:
+            self.said = True
+            self.setup.watcher.stalled(
+                self.setup.output, CommitSilent(output=self.setup.output, seconds=SILENCE), self.attempt + 1
+            )
 
     def begin(self, outputs: list[OperatorOutput]) -> None:
         """Begin the commit of the first that waits, or settle it at once where there is nothing to write."""
@@ -199,6 +218,7 @@ class _Persist:
             self.together, whole = merged([waiting for _, waiting in self.waiting], at_most=limit)
             self.under_way = self.setup.spawn(partial(self.commit, whole, schema))
             self.under_way.add_done_callback(lambda _future: self.wake.activate())
+            self.silent_from, self.said = self.setup.env.monotonic() + SILENCE, False
         elif verdict == "held":
             self.settle(partial(table.discard, manifest.files), outputs)
         else:
