@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
-import select
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -18,6 +13,7 @@ from typing import Any
 
 import pytest
 from tests.pipeline import killable
+from tests.pipeline.drivers import ENDS, Drivers
 from tests.pipeline.killable import Scene
 
 import tidegauge as tg
@@ -26,9 +22,6 @@ from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.command import FlowNeverRan, NotPublished
 
 Rows = dict[str, list[tuple[Any, ...]]]
-
-ENDS: dict[Scene, int] = {"whole": 0, "bad line": 1, "bad function": 1, "new upstream": 0}
-"""How a driver ends that nobody kills, in each scene."""
 
 SCENES: dict[Effect, Scene] = {
     "record failure": "bad line",
@@ -57,57 +50,11 @@ STRIKES = [
 ]
 
 
-class Drivers:
-    """Starts drivers and waits for them."""
-
-    def __init__(self, log: Path) -> None:
-        self.log = log
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.pipeline.killable"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log.open("w"),
-            bufsize=0,  # so that `select` sees every answer that was not read
-        )
-
-    def start(self, root: Path, *, scene: Scene = "whole", point: str | None = None, nth: int = 0) -> int:
-        assert self.process.stdin is not None
-        command = {"root": str(root), "scene": scene, "point": point, "nth": nth}
-        self.process.stdin.write(json.dumps(command).encode() + b"\n")
-        return int(self.answer()["pid"])
-
-    def answer(self) -> dict[str, Any]:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line, self.log.read_text()
-        return dict(json.loads(line))
-
-    def live(self, root: Path, *, scene: Scene = "whole", point: str | None = None, nth: int = 0) -> bool:
-        """Return whether the driver was killed; it must not end otherwise than its scene does."""
-        self.start(root, scene=scene, point=point, nth=nth)
-        return self.ended(scene)
-
-    def kill(self, pid: int, *, after: float) -> bool:
-        """Kill a driver some seconds from now, if it has not ended by then; return whether it was."""
-        assert self.process.stdout is not None
-        select.select([self.process.stdout], [], [], after)  # the instant of death is the point of this test
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-        return self.ended("whole")
-
-    def ended(self, scene: Scene) -> bool:
-        end = self.answer()
-        assert end["killed"] or end["code"] == ENDS[scene], self.log.read_text()
-        return bool(end["killed"])
-
-
 @pytest.fixture(scope="module")
 def drivers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drivers]:
     started = Drivers(tmp_path_factory.mktemp("log") / "drivers.log")
     yield started
-    assert started.process.stdin is not None
-    started.process.stdin.close()
-    started.process.wait(timeout=30)
+    started.close()
 
 
 def content(root: Path, scene: Scene = "whole") -> Rows:
