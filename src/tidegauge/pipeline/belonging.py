@@ -10,6 +10,7 @@ meanwhile is no contradiction.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from tidegauge.errors.base import Transient
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from tidegauge.pipeline.flow import Dataflow
     from tidegauge.pipeline.job import OutputPlan
 
-__all__ = ["Witness", "agreed", "check", "check_all"]
+__all__ = ["Witness", "agreed", "bound_at", "check", "check_all"]
 
 
 def check_all(flow: Dataflow, store: Store, loaded: Loaded) -> None:
@@ -61,10 +62,18 @@ class Witness(Protocol):
     def links(self) -> list[Link]: ...  # noqa: D102
 
 
-def check(store: Store, flow: str, output: str, table: Witness) -> None:
-    """Raise `StoreBehindTable` or `HistoriesDiffer` unless the store and an output's table have one history."""
+def bound_at(store: Store, flow: str, tables: Iterable[Witness]) -> Mapping[int, str]:
+    """Return what the store has bound before the uppers of tables, which were opened before, for `check`."""
+    return store.digests(flow, sorted({table.upper for table in tables}))
+
+
+def check(store: Store, flow: str, output: str, table: Witness, *, bound: Mapping[int, str] | None = None) -> None:
+    """Raise `StoreBehindTable` or `HistoriesDiffer` unless the store and an output's table have one history.
+
+    bound: what `bound_at` has found of this table and others; it is asked of the store where it is not given.
+    """
     upper, kept = table.upper, table.digest
-    bound = store.digests(flow, [upper])
+    bound = bound_at(store, flow, [table]) if bound is None else bound
     if upper in bound and (kept is None or not bound[upper] or agree(kept, bound[upper])):
         return
     found = store.flow(flow)

@@ -10,10 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Final, TypeVar
-
-import pyarrow.compute
-import pyarrow.parquet
+from typing import TypeVar
 
 from tidegauge.env import Env
 from tidegauge.errors.base import Definite, TidegaugeError, Transient
@@ -22,9 +19,10 @@ from tidegauge.errors.flow import UnknownName
 from tidegauge.errors.kafkasink import OutputIsNoTable
 from tidegauge.errors.running import SourceUnreachable
 from tidegauge.errors.sinks import TableUnavailable
-from tidegauge.pipeline.belonging import check
+from tidegauge.pipeline.belonging import bound_at, check
 from tidegauge.pipeline.board import OutputState, SourceState
 from tidegauge.pipeline.flow import Dataflow
+from tidegauge.pipeline.holding import rows_of
 from tidegauge.pipeline.html import of_epoch, of_epochs, of_status
 from tidegauge.reclock.slices import begins, held
 from tidegauge.remap.binding import Detail, Slice
@@ -45,9 +43,6 @@ __all__ = [
     "explain",
     "status",
 ]
-
-pc: Final[Any] = pyarrow.compute
-pq: Final[Any] = pyarrow.parquet
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +205,12 @@ def status(flow: Dataflow, *, env: Env | None = None) -> FlowReport:
         holds = tuple(store.holds(flow.name))
         newest = store.epochs(flow.name, limit=1)
         gaps = store.gaps(flow.name)
+        tables = {name: _table(flow, name, loaded) for name in flow.outputs}
+        there = [table for table in tables.values() if table is not None and not isinstance(table, Exception)]
+        bound = bound_at(store, flow.name, there)
         outputs = tuple(
-            _stalled(_output(flow, name, loaded, store), waits.get(("output", name))) for name in flow.outputs
+            _stalled(_output(flow, name, loaded, table, store, bound), waits.get(("output", name)))
+            for name, table in tables.items()
         )
     return FlowReport(
         name=flow.name,
@@ -281,20 +280,38 @@ def _untold(source: Source, frontier: Frontier) -> str:
     return source.unacknowledged(frontier) if isinstance(source, Acknowledged) else ""
 
 
-def _output(flow: Dataflow, name: str, loaded: Loaded, store: Store) -> OutputReport:
+def _table(flow: Dataflow, name: str, loaded: Loaded) -> Table | TidegaugeError | OSError | None:
+    """Open an output's table; or return why it cannot be. None for one that is new in the flow, which has not run."""
+    if name not in loaded.outputs or flow.outputs[name].source not in loaded.sources:
+        return None
+    try:
+        return table_of(flow, name, loaded.flow.incarnation)
+    except (TidegaugeError, OSError) as refused:  # one table that cannot be read does not hide the others
+        return refused
+
+
+def _output(
+    flow: Dataflow,
+    name: str,
+    loaded: Loaded,
+    table: Table | TidegaugeError | OSError | None,
+    store: Store,
+    bound: Mapping[int, str],
+) -> OutputReport:
     plan = flow.outputs[name]
     published = loaded.flow.published
-    if name not in loaded.outputs or plan.source not in loaded.sources:  # new in the flow, which has not run since
+    if table is None:
         return OutputReport(name, plan.source, "planned", 0, loaded.flow.upper, 0, 0, 0, None)
     try:
-        table = table_of(flow, name, loaded.flow.incarnation)
-        check(store, flow.name, name, table)
+        if isinstance(table, TidegaugeError | OSError):
+            raise table
+        check(store, flow.name, name, table, bound=bound)
         volume = table.volume()
     except OSError as away:
         place = str(plan.sink.describe().get("path"))
         error = TableUnavailable(table=place, detail=str(away))
         return OutputReport(name, plan.source, "stalled", 0, loaded.flow.upper, 0, 0, 0, error)
-    except TidegaugeError as refused:  # one table that cannot be read does not hide the others
+    except TidegaugeError as refused:
         state: OutputState = "stalled" if isinstance(refused, Transient) else "failed"
         return OutputReport(name, plan.source, state, 0, loaded.flow.upper, 0, 0, 0, refused)
     failure = loaded.sources[plan.source].failure or loaded.outputs[name].outstanding(table.upper)
@@ -371,19 +388,3 @@ def slice_report(flow: Dataflow, found: LoadedSource, piece: Slice) -> SliceRepo
 def unit_of(flow: Dataflow, source: str) -> str:
     """Return what the positions of a source count; one that is no longer in the flow does not say."""
     return flow.sources[source].unit if source in flow.sources else "positions"
-
-
-def rows_of(table: Table, epoch: int, *, since: int = 0) -> int:
-    """Return how many rows of an epoch a table holds; those of all epochs up to `since` count as of that one.
-
-    Reads the column `_epoch` of the files that hold some of them and some of others.
-    """
-    count, first = 0, 0 if epoch == since else epoch
-    for file in table.files():
-        if first <= file.first_epoch and file.last_epoch <= epoch:
-            count += file.rows
-        elif file.first_epoch <= epoch and first <= file.last_epoch:
-            column = pq.read_table(table.uris([file])[0], columns=["_epoch"], partitioning=None).column("_epoch")
-            there = pc.and_(pc.greater_equal(column, first), pc.less_equal(column, epoch))
-            count += pc.sum(there).as_py() or 0
-    return count

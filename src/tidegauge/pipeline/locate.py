@@ -42,7 +42,8 @@ from tidegauge.errors.command import AmbiguousPath, PastTheEnd, RowOfAnotherLife
 from tidegauge.errors.flow import InvalidArgument, UnknownName
 from tidegauge.errors.store import EpochBelowSince, NotYetBound
 from tidegauge.pipeline.flow import Dataflow
-from tidegauge.pipeline.inspect import SliceReport, holds, opened, rows_of, slice_report, table_of
+from tidegauge.pipeline.holding import rows_of
+from tidegauge.pipeline.inspect import SliceReport, holds, opened, slice_report, table_of
 from tidegauge.remap.fromtime.protocol import excerpt
 from tidegauge.remap.store import Loaded, LoadedSource, Store
 from tidegauge.sinks.columns import EPOCH

@@ -17,7 +17,7 @@ from tidegauge.errors.base import Transient
 from tidegauge.errors.engine import RecordUnparsable
 from tidegauge.errors.store import OutputBelowSince
 from tidegauge.pipeline.away import place_of, whole
-from tidegauge.pipeline.belonging import check
+from tidegauge.pipeline.belonging import bound_at, check
 from tidegauge.pipeline.job import OutputPlan
 from tidegauge.pipeline.losses import passed
 from tidegauge.reclock.slices import as_of, begins
@@ -98,8 +98,9 @@ def opened(
     loaded = store.load(flow.name)
     failed = _failed(flow, loaded, store, lease)
     tables, away = _tables(flow, loaded, lease, known, least)
+    bound = bound_at(store, flow.name, tables.values())
     for name, table in tables.items():
-        check(store, flow.name, name, table)
+        check(store, flow.name, name, table, bound=bound)
     plans = {name: plan for name, plan in flow.outputs.items() if name in tables}
     uppers = {name: _begins(loaded, plan, tables[name].upper) for name, plan in plans.items()}
     resume = as_of([loaded.flow.published, *uppers.values()], since=loaded.flow.since)

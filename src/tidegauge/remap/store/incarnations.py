@@ -13,8 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from itertools import groupby
+from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from tidegauge.errors.redaction import Redaction
 from tidegauge.remap.store.failures import kept
@@ -31,7 +33,7 @@ from tidegauge.remap.store.schema import (
 )
 from tidegauge.remap.store.values import Gap, Incarnation
 
-__all__ = ["begin", "identify", "newest", "pass_over", "read", "read_gaps", "record_gap"]
+__all__ = ["begin", "identify", "newest", "pass_over", "read", "read_all", "read_gaps", "record_gap"]
 
 
 def begin(
@@ -103,10 +105,23 @@ def newest(connection: Connection, flow_id: int) -> dict[int, tuple[int, int]]:
 def read(connection: Connection, source_id: int) -> tuple[Incarnation, ...]:
     """Return the incarnations of a source that came after the first one, in their order."""
     mine = select(incarnations).where(incarnations.c.source_id == source_id).order_by(incarnations.c.number)
-    return tuple(
-        Incarnation(count(row.number), count(row.began_at), row.identity or "", row.at, row.reason)
-        for row in connection.execute(mine).all()
+    return tuple(_incarnation(row) for row in connection.execute(mine).all())
+
+
+def read_all(connection: Connection, flow_id: int) -> dict[int, tuple[Incarnation, ...]]:
+    """Return the same of each source of a flow that has some, by the source's number."""
+    found = connection.execute(
+        select(incarnations)
+        .join(sources, sources.c.id == incarnations.c.source_id)
+        .where(sources.c.flow_id == flow_id)
+        .order_by(incarnations.c.source_id, incarnations.c.number)
     )
+    each = groupby(found, key=lambda row: int(row.source_id))
+    return {source_id: tuple(map(_incarnation, rows)) for source_id, rows in each}
+
+
+def _incarnation(row: Row[Any]) -> Incarnation:
+    return Incarnation(count(row.number), count(row.began_at), row.identity or "", row.at, row.reason)
 
 
 def record_gap(connection: Connection, lease: Lease, gap: Gap) -> None:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 import pyarrow as pa
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Connection, Row, bindparam, select
 
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.flow import UnknownName
@@ -34,13 +34,19 @@ from tidegauge.remap.store.schema import (
     sources,
     timeline,
 )
-from tidegauge.remap.store.values import EpochRecord, FlowRecord, Loaded, LoadedOutput, LoadedSource
+from tidegauge.remap.store.values import EpochRecord, FlowRecord, Incarnation, Loaded, LoadedOutput, LoadedSource
 from tidegauge.remap.table import LARGEST, RemapTable
 from tidegauge.remap.times import EpochTimes
 
 __all__ = ["find_flow", "load", "read_epoch_at", "read_epochs", "read_flow", "read_state", "read_times"]
 
 _PIECE: Final = 20_000
+_CHANGES: Final = (
+    select(changes.c.epoch, changes.c.partition_id, changes.c.position)
+    .where(changes.c.source_id == bindparam("source"))
+    .order_by(changes.c.epoch, changes.c.partition_id)
+)
+"""Of one source; made once, which takes longer than to run it."""
 
 
 def find_flow(connection: Connection, name: str) -> FlowRecord | None:
@@ -65,10 +71,23 @@ def load(connection: Connection, name: str) -> Loaded:
     flow = read_flow(connection, name)
     sealed: dict[int, int] = {row.source_id: row.epoch for row in connection.execute(select(seals))}
     found_sources = connection.execute(select(sources).where(sources.c.flow_id == flow.id).order_by(sources.c.name))
+    partitions_of = _partitions(connection, flow.id)
+    later, last = incarnations.read_all(connection, flow.id), states.newest(connection, flow.id)
     found_outputs = connection.execute(select(outputs).where(outputs.c.flow_id == flow.id).order_by(outputs.c.name))
     return Loaded(
         flow=flow,
-        sources={row.name: _source(connection, flow, row, sealed.get(row.id)) for row in found_sources.all()},
+        sources={
+            row.name: _source(
+                connection,
+                flow,
+                row,
+                partitions_of.get(row.id, ()),
+                later.get(row.id, ()),
+                last.get(row.id),
+                sealed.get(row.id),
+            )
+            for row in found_sources.all()
+        },
         outputs={
             row.name: LoadedOutput(
                 source=row.source,
@@ -80,15 +99,28 @@ def load(connection: Connection, name: str) -> Loaded:
     )
 
 
-def _source(connection: Connection, flow: FlowRecord, row: Row[Any], sealed_at: int | None) -> LoadedSource:
-    keys: dict[int, str] = {}
-    details: dict[str, Detail] = {}
-    where = partitions.c.source_id == row.id
-    for found in connection.execute(select(partitions.c.id, partitions.c.key, partitions.c.detail).where(where)):
-        keys[found.id] = found.key
-        if found.detail is not None:
-            details[found.key] = from_json(found.detail)
-    later = incarnations.read(connection, row.id)
+def _partitions(connection: Connection, flow_id: int) -> dict[int, list[Any]]:
+    """Return the partitions of a flow's sources, by the source's number."""
+    columns = (partitions.c.source_id, partitions.c.id, partitions.c.key, partitions.c.detail)
+    mine = partitions.c.source_id == sources.c.id
+    found: dict[int, list[Any]] = {}
+    for row in connection.execute(select(*columns).join(sources, mine).where(sources.c.flow_id == flow_id)):
+        found.setdefault(row.source_id, []).append(row)
+    return found
+
+
+def _source(
+    connection: Connection,
+    flow: FlowRecord,
+    row: Row[Any],
+    parts: Sequence[Any],
+    later: tuple[Incarnation, ...],
+    last: tuple[int, str] | None,
+    sealed_at: int | None,
+) -> LoadedSource:
+    keys = {part.id: part.key for part in parts}
+    details: dict[str, Detail] = {part.key: from_json(part.detail) for part in parts if part.detail is not None}
+    began = later[-1].began_at if later else 0
     *past, table = _tables(connection, flow, row, keys, [one.began_at for one in later], sealed_at)
     return LoadedSource(
         table=table,
@@ -98,7 +130,7 @@ def _source(connection: Connection, flow: FlowRecord, row: Row[Any], sealed_at: 
         config=from_json(row.config),
         identity=row.identity or "",
         folded=None if row.folded is None else count(row.folded),
-        state=states.read(connection, row.id, first=later[-1].began_at if later else 0, last=LARGEST),
+        state=None if last is None or last[0] < began else states.decoded(last[1]),
         incarnations=later,
         past=tuple(past),
     )
@@ -145,10 +177,7 @@ def _schema(text: str) -> pa.Schema:
 
 
 def _changes(connection: Connection, source_id: int) -> Iterator[Sequence[tuple[int, int, int]]]:
-    columns = (changes.c.epoch, changes.c.partition_id, changes.c.position)
-    result = connection.execute(
-        select(*columns).where(changes.c.source_id == source_id).order_by(changes.c.epoch, changes.c.partition_id)
-    )
+    result = connection.execute(_CHANGES, {"source": source_id})
     cursor = result.cursor
     while cursor is not None and (piece := cursor.fetchmany(_PIECE)):
         yield piece

@@ -27,10 +27,11 @@ def register(
 ) -> None:
     """Make the sources and outputs known; see `Store.register`."""
     guard(connection, lease)
+    stored = _rows(connection, sources, lease)
     for name, spec in described.items():
         text = None if spec.schema is None else encode_schema(spec.schema)
         values = {"config": as_json(spec.config), "clock": spec.clock}
-        known = find(connection, sources, lease, name)
+        known = stored.get(name)
         if known is None:
             new = {"flow_id": lease.flow_id, "name": name, "schema": text, **values}
             connection.execute(insert(sources).values(**new))
@@ -39,16 +40,30 @@ def register(
             raise ClockChanged(source=name, stored=known.clock, declared=spec.clock)
         if spec.schema is not None and _settle(known, spec.schema):
             values["schema"] = str(text)
-        connection.execute(update(sources).where(sources.c.id == known.id).values(**values))
+        _make_so(connection, sources, known, values)
+    stored = _rows(connection, outputs, lease)
     for name, plan in planned.items():
         values = {"source": plan.source, "config": as_json(plan.config)}
-        known = find(connection, outputs, lease, name)
+        known = stored.get(name)
         if known is None:
             connection.execute(insert(outputs).values(flow_id=lease.flow_id, name=name, **values))
         elif known.source != plan.source and known.config == values["config"]:
             raise OutputMoved(output=name, before=known.source, now=plan.source)
         else:
-            connection.execute(update(outputs).where(outputs.c.id == known.id).values(**values))
+            _make_so(connection, outputs, known, values)
+
+
+def _rows(connection: Connection, table: Table, lease: Lease) -> dict[str, Row[Any]]:
+    """Return the sources or the outputs of the lease's flow, by name."""
+    found = connection.execute(select(table).where(table.c.flow_id == lease.flow_id))
+    return {row.name: row for row in found}
+
+
+def _make_so(connection: Connection, table: Table, known: Row[Any], values: Mapping[str, Any]) -> None:
+    """Write what a row does not say yet."""
+    changed = {column: value for column, value in values.items() if getattr(known, column) != value}
+    if changed:
+        connection.execute(update(table).where(table.c.id == known.id).values(**changed))
 
 
 def record_schema(connection: Connection, lease: Lease, source: str, schema: pa.Schema) -> None:

@@ -12,9 +12,9 @@ from sqlalchemy import Connection, insert, select
 from tidegauge.errors.fromtime import NotCanonical
 from tidegauge.remap.checked import check_watermark
 from tidegauge.remap.fromtime.state import SourceState
-from tidegauge.remap.store.schema import Unreadable, source_states
+from tidegauge.remap.store.schema import Unreadable, source_states, sources
 
-__all__ = ["read", "write"]
+__all__ = ["decoded", "newest", "read", "write"]
 
 
 def write(
@@ -43,7 +43,25 @@ def read(connection: Connection, source_id: int, *, first: int, last: int) -> So
     found = connection.scalar(
         select(source_states.c.state).where(there).order_by(source_states.c.epoch.desc()).limit(1)
     )
+    return None if found is None else decoded(found)
+
+
+def newest(connection: Connection, flow_id: int) -> dict[int, tuple[int, str]]:
+    """Return the last state of each source of a flow that has one, encoded, with its epoch; by source."""
+    mine = source_states.c.source_id == sources.c.id
+    last = select(source_states.c.epoch).where(mine).order_by(source_states.c.epoch.desc()).limit(1)
+    found = connection.execute(
+        select(source_states)
+        .join(sources, mine)
+        .where(sources.c.flow_id == flow_id)
+        .where(source_states.c.epoch == last.correlate(sources).scalar_subquery())
+    )
+    return {row.source_id: (row.epoch, row.state) for row in found}
+
+
+def decoded(state: str) -> SourceState:
+    """Return a state that is stored. Raises `Unreadable`."""
     try:
-        return None if found is None else SourceState.decode(found)
+        return SourceState.decode(state)
     except NotCanonical as error:
         raise Unreadable(error.summary) from error
