@@ -85,6 +85,7 @@ def healthy(shop: Shop, rows: int) -> None:
     assert shop.rows() == Counter(range(rows))
     assert Counter(delta(shop).to_pyarrow_table()["id"].to_pylist()) == Counter(range(rows))
     assert tg.verify(shop.flow()).problems == ()
+    assert (tg.status(shop.flow()).outputs[0].rows, entry(shop)[0]["commitInfo"]["holds"][1]) == (rows, rows)
     shop.run(rows)
     assert shop.rows() == Counter(range(rows + 1))
     [output] = tg.status(shop.flow()).outputs

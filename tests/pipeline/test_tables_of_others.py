@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from tests.sinks.spark_delta import delta_spark
+from tests.sinks.spark_delta import DeltaSpark, delta_spark
 
 import tidegauge as tg
 from tidegauge.errors.sinks import TableChangedByOthers
@@ -148,25 +149,105 @@ def test_a_run_ends_after_the_checkpoint_that_it_began(shop: Shop, monkeypatch: 
     assert tg.status(shop.flow).outputs[0].rows == 4
 
 
+def test_what_others_append_beside_a_running_driver_is_found_by_its_next_commit(shop: Shop) -> None:
+    with suppress(TableChangedByOthers), shop.flow.start(engine="local") as run:
+        write_deltalake(shop.lake, shop.rows(9), mode="append")
+        with shop.landing.open("a") as file:
+            file.write('{"n": 3, "user": "ada"}\n')
+        before = shop.table().version()
+        with pytest.raises(TableChangedByOthers, match=f"WRITE, version {before}"):
+            run.wait(60)
+    assert shop.table().version() == before
+    assert tg.repair(shop.flow, "orders", remove_foreign=True, engine="local").epochs == ()
+    shop.flow.run(engine="local", until="caught-up")
+    assert shop.read() == [0, 1, 2, 3]
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[DeltaSpark]:
+    with delta_spark() as started:
+        yield started
+
+
 @pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.timeout(900)
-def test_spark_reads_what_we_commit_and_what_it_does_is_judged_alike(shop: Shop) -> None:
+def test_spark_reads_what_we_commit_and_what_it_does_is_judged_alike(shop: Shop, spark: DeltaSpark) -> None:
     table = f"delta.`{shop.lake}`"
-    with delta_spark() as spark:
 
-        def seen() -> list[int]:
-            return [row[0] for row in spark.sql(f"select n from {table} order by n")]
+    def seen() -> list[int]:
+        return [row[0] for row in spark.sql(f"select n from {table} order by n")]
 
-        assert seen() == shop.read() == [0, 1, 2]
-        for harmless in (f"optimize {table}", f"delete from {table} where n = 1"):
-            spark.sql(harmless)
-            shop.run()
-            assert seen() == shop.read()
-        good = shop.table().version()
-        spark.sql(f"insert into {table} values (9, 'eve', 0)")
+    assert seen() == shop.read() == [0, 1, 2]
+    for harmless in (f"optimize {table}", f"delete from {table} where n = 1"):
+        spark.sql(harmless)
+        shop.run()
+        assert seen() == shop.read()
+    good = shop.table().version()
+    spark.sql(f"insert into {table} values (9, 'eve', 0)")
+    with pytest.raises(TableChangedByOthers):
+        shop.read()
+    shop.table().restore(good)
+    shop.run()
+    assert seen() == shop.read() == [0, 2, 3, 4, 5]
+
+
+CHANGED_BY_SPARK = {
+    "restore": ["restore table {table} to version as of 1"],
+    "overwrite": ["insert overwrite {table} values (0, 'eve', 0), (7, 'eve', 7)"],
+    "optimize, then update": ["optimize {table}", "update {table} set user = 'eve' where n = 1"],
+    "delete, then restore": ["delete from {table} where n = 0", "restore table {table} to version as of 0"],
+    "update with deletion vectors, then purge": [
+        "optimize {table}",
+        "alter table {table} set tblproperties ('delta.enableDeletionVectors' = 'true')",
+        "update {table} set user = 'eve' where n = 1",
+        "reorg table {table} apply (purge)",
+    ],
+}
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_what_spark_changes_is_said_and_repaired(shop: Shop, spark: DeltaSpark) -> None:
+    table = f"delta.`{shop.lake}`"
+
+    def seen() -> list[list[Any]]:
+        return spark.sql(f"select n, user, _epoch from {table} order by n")
+
+    whole = seen()
+    for what, statements in CHANGED_BY_SPARK.items():
+        for statement in statements:
+            spark.sql(statement.format(table=table))
         with pytest.raises(TableChangedByOthers):
             shop.read()
-        shop.table().restore(good)
-        shop.run()
-        assert seen() == shop.read() == [0, 2, 3, 4, 5]
+        assert seen() != whole, what
+        tg.repair(shop.flow, "orders", remove_foreign=True, engine="local")
+        assert seen() == whole, what
+        assert shop.read() == [0, 1, 2], what
+    shop.run()
+    assert shop.read() == [row[0] for row in seen()] == [0, 1, 2, 3]
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_spark_vacuums_a_table_and_takes_nothing_that_is_ours(shop: Shop, spark: DeltaSpark) -> None:
+    table, ours = f"delta.`{shop.lake}`", Path(shop.lake, "_tidegauge")
+    shop.table().restore(1)
+    tg.repair(shop.flow, "orders", from_epoch=0, engine="local")
+    ours.mkdir(exist_ok=True)
+    (ours / "commit-000000000000-000000000003-0.jsonl").write_text("")
+    spark.sql(f"optimize {table}")
+    shop.run()
+    live = set(shop.table().file_uris())
+    before = {path.name for path in ours.iterdir()}
+    Path(shop.lake, "part-stray.parquet").write_bytes(b"PAR1")
+    spark.sql(f"vacuum {table} retain 0 hours")
+    assert {path.name for path in ours.iterdir()} == before
+    there = {str(path) for path in Path(shop.lake).glob("*.parquet")}
+    assert there == live  # and what was taken out, staged in vain or rewritten is gone
+    assert shop.read() == [0, 1, 2, 3]
+    assert tg.verify(shop.flow).problems == ()
+    shop.run()
+    assert shop.read() == [0, 1, 2, 3, 4]

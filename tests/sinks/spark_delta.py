@@ -79,6 +79,7 @@ def _serve(jars: str) -> None:
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "1")
         .config("spark.databricks.delta.snapshotPartitions", "1")
+        .config("spark.sql.sources.parallelPartitionDiscovery.parallelism", "1")  # VACUUM lists with so many tasks
         # It takes a file for one without 0.0 when -0.0 is asked for, whoever wrote it.
         .config("spark.hadoop.parquet.filter.dictionary.enabled", "false")
         .config("spark.sql.codegen.wholeStage", "false")

@@ -39,9 +39,10 @@ from tidegauge.sinks.deltacolumns import check_columns
 from tidegauge.sinks.deltaentry import put, replacing, was_written_by
 from tidegauge.sinks.deltafiles import LiveFile, epochs_in, live, paths_of
 from tidegauge.sinks.deltahead import Head, actions_of, entry, newest
+from tidegauge.sinks.deltavolume import holding
 from tidegauge.sinks.location import inside, writing
 from tidegauge.sinks.mending import Damage, Ranges, Told, apart, joined, within
-from tidegauge.sinks.protocol import OutputId, StagedFile, job_mark
+from tidegauge.sinks.protocol import OutputId, StagedFile, Volume, job_mark
 from tidegauge.sinks.staging import ParquetStager, staged_status
 from tidegauge.sinks.statistics import suited
 
@@ -133,8 +134,10 @@ class DeltaMending:
                 )
                 for file in (*files, *rest)
             ]
+            left = [file.known for path, file in self._files.items() if path not in gone and file.known is not None]
+            held = holding(Volume.of([*left, *files, *rest]))
             now = time.time_ns() // 1_000_000
-            text = replacing(gone, adding, marks, {**about, "replaced": again, **said}, milliseconds=now)
+            text = replacing(gone, adding, marks, {**about, "replaced": again, **said, **held}, milliseconds=now)
             done = self._put(head.version + 1, text, write)
         except BaseException:
             self.discard(rest)
