@@ -26,6 +26,9 @@ from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.store import Holder, SourceSpec, Store
 from tidegauge.remap.store.schema import metadata
 
+_WHOLE = 2**20
+"""A place in a file is a part of this."""
+
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
@@ -129,14 +132,17 @@ def test_a_file_that_was_emptied_beside_what_belongs_to_it_is_no_new_store(tmp_p
 
 
 @settings(max_examples=120)
-@given(st.data())
+@given(
+    st.just(_WHOLE) | st.integers(0, _WHOLE),
+    st.lists(st.tuples(st.integers(0, _WHOLE - 1), st.integers(0, 255)), max_size=30),
+)
 def test_whatever_is_wrong_with_a_file_it_is_read_or_said_in_our_words_and_not_written_to(
-    whole: bytes, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+    whole: bytes, tmp_path_factory: pytest.TempPathFactory, cut: int, changes: list[tuple[int, int]]
 ) -> None:
-    place = st.integers(0, 2**20 - 1).map(lambda n: n * len(whole) >> 20)
-    damaged = bytearray(whole[: data.draw(place | st.just(len(whole)))])
-    for at in data.draw(st.lists(place, max_size=30)):
-        damaged[at : at + 1] = data.draw(st.binary(min_size=1, max_size=1)) if at < len(damaged) else b""
+    damaged = bytearray(whole[: cut * len(whole) // _WHOLE])
+    for place, byte in changes:
+        if (at := place * len(whole) // _WHOLE) < len(damaged):
+            damaged[at] = byte
     path = tmp_path_factory.mktemp("damaged") / "store.db"
     path.write_bytes(damaged)
     with suppress(TidegaugeError):
