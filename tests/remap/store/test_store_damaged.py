@@ -29,13 +29,22 @@ from tidegauge.remap.store.schema import metadata
 _WHOLE = 2**20
 """A place in a file is a part of this."""
 
+_JOURNAL = slice(18, 20)
+"""Where a file says in which journal mode it is."""
+
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def whole_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A file with something in every table but two, each of which has a page of its own."""
     path = tmp_path_factory.mktemp("whole") / "store.db"
     drive(f"sqlite:///{path}", world())
-    return path.read_bytes()
+    return path
+
+
+@pytest.fixture(scope="module")
+def whole(whole_file: Path) -> bytes:
+    """What is in that file."""
+    return whole_file.read_bytes()
 
 
 def read_all(path: Path) -> None:
@@ -137,8 +146,9 @@ def test_a_file_that_was_emptied_beside_what_belongs_to_it_is_no_new_store(tmp_p
     st.lists(st.tuples(st.integers(0, _WHOLE - 1), st.integers(0, 255)), max_size=30),
 )
 def test_whatever_is_wrong_with_a_file_it_is_read_or_said_in_our_words_and_not_written_to(
-    whole: bytes, tmp_path_factory: pytest.TempPathFactory, cut: int, changes: list[tuple[int, int]]
+    whole_file: Path, tmp_path_factory: pytest.TempPathFactory, cut: int, changes: list[tuple[int, int]]
 ) -> None:
+    whole = whole_file.read_bytes()
     damaged = bytearray(whole[: cut * len(whole) // _WHOLE])
     for place, byte in changes:
         if (at := place * len(whole) // _WHOLE) < len(damaged):
@@ -147,9 +157,23 @@ def test_whatever_is_wrong_with_a_file_it_is_read_or_said_in_our_words_and_not_w
     path.write_bytes(damaged)
     with suppress(TidegaugeError):
         read_all(path)
-    if damaged:  # an empty file is a new store
+    if damaged and damaged[_JOURNAL] == whole[_JOURNAL]:  # an empty file is a new store
         assert path.read_bytes() == bytes(damaged)
     shutil.rmtree(path.parent)
+
+
+@pytest.mark.parametrize("mode", [b"\1\1", b"\0\0", b"\2\0"])
+def test_a_whole_file_in_another_journal_mode_is_read_as_it_is_and_taken_into_ours(
+    whole: bytes, tmp_path: Path, mode: bytes
+) -> None:
+    """As VACUUM INTO makes one, and a PRAGMA. SQLite takes numbers that it does not give for the oldest mode."""
+    path = tmp_path / "store.db"
+    path.write_bytes(whole)
+    before = dump(f"sqlite:///{path}")
+    path.write_bytes(whole[:18] + mode + whole[20:])
+    read_all(path)
+    assert dump(f"sqlite:///{path}") == before
+    assert path.read_bytes()[_JOURNAL] == b"\2\2"
 
 
 @pytest.mark.parametrize(
