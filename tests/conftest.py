@@ -49,8 +49,11 @@ for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT):
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put every test that starts a Spark into one group of the parallel run, and those of a module with a broker of
-    its own into another, before that looks at the groups."""
+    its own into another, before that looks at the groups. What needs a Connect server, which comes up in half a
+    minute, is for `make long`."""
     for item in items:
+        if "connect" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.long)
         if item.get_closest_marker("spark") is not None:
             item.add_marker(pytest.mark.xdist_group("spark"))
         elif "own_broker" in getattr(item, "fixturenames", ()):

@@ -45,6 +45,7 @@ def shout(batch, mark):
 """
 
 
+@pytest.mark.long
 def test_functions_of_the_file_and_beside_it_reach_the_tasks_and_an_expression_that_fails_is_told_in_our_words(
     shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

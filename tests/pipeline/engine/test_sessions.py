@@ -65,6 +65,7 @@ assert SparkSession.getActiveSession() is None
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_without_a_session_one_is_made_at_the_first_need_and_stopped() -> None:
     done = subprocess.run([sys.executable, "-c", OWN_SESSION], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-3000:]
