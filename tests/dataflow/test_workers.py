@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.dataflow.conftest import RunOn
+from tests.depth import DEEP
 
 from tidegauge.dataflow import (
     UNIT,
@@ -590,9 +591,15 @@ execute(build, peers=3)
 """
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("where", ["at a barrier", "in all", "in the others"])
 def test_ctrl_c_ends_workers_wherever_they_wait(where: str) -> None:
-    code = INTERRUPTED.format(where=where)
+    """Also when it comes right before a sleep, or while somebody is woken."""
+    for _ in range(40 if DEEP else 1):
+        interrupt(INTERRUPTED.format(where=where))
+
+
+def interrupt(code: str) -> None:
     program = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

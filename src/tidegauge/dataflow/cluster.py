@@ -30,6 +30,7 @@ from typing import Final, Generic, TypeVar
 from tidegauge.dataflow.invocation import has_run
 from tidegauge.dataflow.log import LogEvent
 from tidegauge.dataflow.mailbox import PromptMail, ShuffledMail
+from tidegauge.dataflow.schedule import NAP
 from tidegauge.dataflow.worker import Worker
 from tidegauge.errors.dataflow import Stuck, WorkerStopped
 
@@ -82,8 +83,8 @@ def _stop(workers: list[Worker]) -> None:
 
 def _wait(threads: list[threading.Thread]) -> None:
     for thread in threads:
-        if thread.ident is not None:  # it may be that not all could be started
-            thread.join()
+        while thread.is_alive():  # it may be that not all could be started
+            thread.join(NAP)
 
 
 class _Threads(Generic[R]):

@@ -32,11 +32,14 @@ from typing import Any, Final, Protocol
 from tidegauge.dataflow.log import Log
 from tidegauge.dataflow.mailbox import Address
 
-__all__ = ["TIMERS", "Activations", "Activator", "Runtime", "Schedulable", "SyncActivator"]
+__all__ = ["NAP", "TIMERS", "Activations", "Activator", "Runtime", "Schedulable", "SyncActivator"]
 
 
 TIMERS: Final = 32
 """How many timers an operator may have at any instants that it likes."""
+
+NAP: Final = 0.5
+"""Seconds that a thread sleeps at a time. Of a signal right before a sleep, Python hears at the end of that."""
 
 
 class Schedulable(Protocol):
@@ -107,6 +110,11 @@ class Activations:
         if not self._woken.is_set():
             self._woken.set()
 
+    def rouse(self) -> None:
+        """End the parking, also where the event is set and nobody was told, as Ctrl-C may come in between. From any
+        thread."""
+        self._woken.set()
+
     def next_timer(self) -> float | None:
         """Return when the next timer is due, None without one."""
         return self._timers[0][0] if self._timers else None
@@ -142,7 +150,9 @@ class Activations:
         if self._timers:
             due = max(0.0, self._timers[0][0] - self._monotonic())
             timeout = due if timeout is None else min(due, timeout)
-        self._woken.wait(timeout)
+        while not self._woken.wait(NAP if timeout is None else min(timeout, NAP)):
+            if timeout is not None and (timeout := timeout - NAP) <= 0:
+                break
 
 
 @dataclass(frozen=True, slots=True)
