@@ -22,9 +22,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from concurrent.futures import wait as ended
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
+from tidegauge.dataflow.schedule import NAP
 from tidegauge.errors.base import brief
 from tidegauge.errors.flow import WaitsForItself
 from tidegauge.pipeline.inspect import FlowReport, status
@@ -87,6 +89,8 @@ class FlowRun:
         """
         if threading.current_thread() is self._thread:
             raise WaitsForItself(flow=self.flow.name)
+        while timeout is None and not self._ended.done():
+            ended({self._ended}, timeout=NAP)
         return self._ended.result(timeout)
 
     @property
