@@ -33,7 +33,7 @@ from tidegauge.pipeline.rereading import Rereading
 from tidegauge.pipeline.resume import leased
 from tidegauge.pipeline.runner import RENEW_EVERY, chosen
 from tidegauge.remap.store import Loaded, Store
-from tidegauge.sinks.mending import Damage, Mendable, Mending, Ranges, joined
+from tidegauge.sinks.mending import Mendable, Mending, Ranges, TableDamage, joined
 from tidegauge.sinks.protocol import OutputId, StagedFile
 
 __all__ = ["Repaired", "repair"]
@@ -127,7 +127,7 @@ def repair(
 
 def _wanted(
     flow: Dataflow, output: str, table: Mending, store: Store, loaded: Loaded, from_epoch: int | None
-) -> tuple[Damage, Ranges, int]:
+) -> tuple[TableDamage, Ranges, int]:
     """Return what is wrong with a table, the epochs that are replaced for it, and those that it then holds."""
     damage, epochs, upper = table.damage, table.damage.epochs, table.upper
     if damage.unknown and from_epoch != 0:

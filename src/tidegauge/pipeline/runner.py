@@ -33,7 +33,7 @@ from tidegauge.pipeline.renewing import renewing
 from tidegauge.pipeline.stalls import Stalls
 from tidegauge.remap.requests import Requests
 from tidegauge.remap.store import Holder, Lease, Store, secrets
-from tidegauge.sinks.protocol import Ending, Table, job_mark
+from tidegauge.sinks.protocol import Finishing, Table, job_mark
 from tidegauge.sources.reader import Spawn
 
 if TYPE_CHECKING:
@@ -320,7 +320,7 @@ class Runner:
     def _end_tables(self) -> None:
         """Wait for what the tables do beside their commits."""
         for table in self._tables.values():
-            if isinstance(table, Ending):
+            if isinstance(table, Finishing):
                 table.end()
 
     def close(self) -> None:

@@ -26,6 +26,8 @@ from pathlib import Path
 from typing import Final
 
 from tidegauge.sinks.deltahead import Action, actions_of, entry
+from tidegauge.sinks.deltaowner import life_id
+from tidegauge.sinks.protocol import OutputId, job_mark
 
 __all__ = ["CLEAR", "Account", "Mine", "since_ours", "then"]
 
@@ -38,6 +40,11 @@ class Mine:
 
     transaction: str
     files: str
+
+    @staticmethod
+    def of(output: OutputId) -> Mine:
+        """What tells the own of an output with this store."""
+        return Mine(life_id(output), f"part-{job_mark(output.incarnation)}")
 
     def made(self, actions: Iterable[Action]) -> bool:
         """Whether an entry is one of the output."""

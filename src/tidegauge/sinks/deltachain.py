@@ -35,12 +35,13 @@ from tidegauge.sinks.keeping import in_line
 from tidegauge.sinks.location import make_folder, synchronise, write_durably
 from tidegauge.sinks.protocol import OutputId
 
-__all__ = ["carried", "digest_id", "incarnation_in", "kept_links", "move_links", "number", "text_of"]
+__all__ = ["FOLDER", "carried", "digest_id", "incarnation_in", "kept_links", "move_links", "number", "text_of"]
 
 pc: Final[Any] = pyarrow.compute
 pq: Final[Any] = pyarrow.parquet
 
-_FOLDER: Final = "_tidegauge"
+FOLDER: Final = "_tidegauge"
+"""The folder beside the log. What cleans a table up leaves it alone."""
 _DIGITS: Final = 15
 _ENTRY: Final = re.compile(r"(\d{20})\.json", re.ASCII)
 _FILE: Final = re.compile(r"(commit|moved)-(\d{12,19})-(\d{12,19})-[0-9A-Za-z-]+\.jsonl", re.ASCII)
@@ -141,7 +142,7 @@ def incarnation_in(table: str, output: str) -> str | None:
 
 def _write(table: str, kind: str, links: Iterable[Link], lower: int, upper: int, mark: str) -> None:
     """Write links into a file of the folder, in whole or not at all."""
-    folder = Path(table, _FOLDER)
+    folder = Path(table, FOLDER)
     make_folder(folder)
     name = f"{kind}-{lower:012d}-{upper:012d}-{mark}.jsonl"
     write_durably(folder / f".{name}", History(tuple(links)).encode().encode())
@@ -151,7 +152,7 @@ def _write(table: str, kind: str, links: Iterable[Link], lower: int, upper: int,
 
 def _files(table: str) -> Iterator[Path]:
     with suppress(FileNotFoundError):
-        yield from (path for path in Path(table, _FOLDER).iterdir() if _FILE.fullmatch(path.name))
+        yield from (path for path in Path(table, FOLDER).iterdir() if _FILE.fullmatch(path.name))
 
 
 def _entries(table: str, output: OutputId, *, moved: int) -> Iterator[tuple[int, tuple[Link, ...]]]:

@@ -19,11 +19,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from tidegauge.sinks.deltahead import actions_of, entry
 from tidegauge.sinks.location import synchronise, write_durably
 from tidegauge.sinks.protocol import StagedFile
+from tidegauge.sinks.staging import staged_status
+from tidegauge.sinks.statistics import suited
 
-__all__ = ["appending", "put", "replacing", "was_written_by"]
+__all__ = ["appending", "described", "made", "put", "replacing", "was_written_by"]
 
 
 def appending(
@@ -85,6 +89,28 @@ def _actions(
 
 def _text(actions: Iterable[Mapping[str, Any]]) -> str:
     return "".join(f"{json.dumps(action, ensure_ascii=False, separators=(',', ':'))}\n" for action in actions)
+
+
+def described(
+    folder: str, files: Iterable[StagedFile], columns: pa.Schema, configuration: Mapping[str, str]
+) -> list[tuple[StagedFile, int, str]]:
+    """Return files as an entry has them: with when they were written, in milliseconds, and their statistics.
+
+    Raises `StagedFileMissing`.
+    """
+    return [
+        (
+            file,
+            staged_status(folder, file).st_mtime_ns // 1_000_000,
+            suited(file.statistics, columns, configuration),
+        )
+        for file in files
+    ]
+
+
+def made(log: Path, version: int, text: str, *, write: str) -> bool:
+    """Make `text` the entry of a version; False when somebody else has made one."""
+    return put(log, version, text, mark=write) or was_written_by(entry(log, version), write)
 
 
 def put(log: Path, version: int, text: str, *, mark: str) -> bool:

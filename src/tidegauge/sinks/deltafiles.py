@@ -5,6 +5,8 @@ Invariant: what is said of a file is so of all its rows: where the log does not 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -13,13 +15,14 @@ import pyarrow as pa
 import pyarrow.compute
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from tidegauge.errors.sinks import DeletedRows
+from tidegauge.errors.sinks import DeletedRows, TableUnavailable
 from tidegauge.sinks.columns import EPOCH
-from tidegauge.sinks.location import inside
+from tidegauge.sinks.location import inside, writing
 from tidegauge.sinks.protocol import StagedFile
 
-__all__ = ["LiveFile", "epochs_in", "files_of", "live", "paths_of"]
+__all__ = ["LiveFile", "epochs_in", "files_of", "live", "log_read", "paths_of", "remove_unnamed"]
 
 pc: Final[Any] = pyarrow.compute
 
@@ -62,6 +65,33 @@ def epochs_in(path: Path) -> range | None:
     except _UNREADABLE:
         return None
     return range(first, last + 1) if rows else range(0)
+
+
+@contextmanager
+def log_read(folder: str) -> Iterator[None]:
+    """Raise `TableUnavailable` for what keeps the log of a table from being read."""
+    try:
+        yield
+    except (DeltaError, OSError, ValueError) as error:
+        raise TableUnavailable(table=folder, detail=str(error)) from error
+
+
+def remove_unnamed(folder: str, files: Sequence[StagedFile]) -> None:
+    """Remove staged files. Files that the log names are kept, whatever the caller believes of them.
+
+    It looks at a snapshot of its own: that of a commit under way in another thread must stay what was compared.
+    """
+    if not files:
+        return
+    with log_read(folder):
+        try:
+            named = paths_of(DeltaTable(folder))
+        except TableNotFoundError:
+            named = set()
+    with writing(folder):
+        for file in files:
+            if file.path not in named:
+                inside(folder, file.path).unlink(missing_ok=True)
 
 
 def paths_of(table: DeltaTable) -> set[str]:

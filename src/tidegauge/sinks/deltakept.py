@@ -19,6 +19,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+from tidegauge.sinks.deltachain import FOLDER
 from tidegauge.sinks.deltahead import Head, entry, hinted
 from tidegauge.sinks.location import make_folder
 from tidegauge.sinks.protocol import Volume
@@ -33,7 +34,7 @@ _FAR: Final = 24
 
 def keep(table: str, head: Head, volume: Volume | None) -> None:
     """Keep a head, as of which nothing that others did is open. Where it cannot be written, nothing is kept."""
-    folder = Path(table, "_tidegauge")
+    folder = Path(table, FOLDER)
     with suppress(OSError):
         said = {
             "entry": _digest(entry(Path(table, "_delta_log"), head.version)),
@@ -49,7 +50,7 @@ def keep(table: str, head: Head, volume: Volume | None) -> None:
 def kept(table: str) -> tuple[Head, Volume | None] | None:
     """Return the head that is kept, with what the table held; None where there is none that the log bears out."""
     with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
-        said: dict[str, Any] = json.loads(Path(table, "_tidegauge", _FILE).read_text(encoding="utf-8"))
+        said: dict[str, Any] = json.loads(Path(table, FOLDER, _FILE).read_text(encoding="utf-8"))
         head = Head(**said["head"])
         if _digest(entry(Path(table, "_delta_log"), head.version)) == said["entry"]:
             return head, None if said["volume"] is None else Volume(**said["volume"])

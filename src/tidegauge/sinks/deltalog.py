@@ -23,8 +23,7 @@ Transactions are written without a time, so that they never expire.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,27 +36,26 @@ from tidegauge.errors.sinks import (
     ForeignTable,
     TableBusy,
     TableChangedByOthers,
-    TableOfAnotherIncarnation,
     TableUnavailable,
     TableUpperMismatch,
 )
 from tidegauge.remap.history import NO_HISTORY, History, Link
 from tidegauge.sinks.columns import EPOCH, rows_schema
 from tidegauge.sinks.deltaaccount import CLEAR, Mine
-from tidegauge.sinks.deltachain import carried, digest_id, kept_links, number, text_of
+from tidegauge.sinks.deltachain import carried, kept_links, number, text_of
 from tidegauge.sinks.deltacheckpoints import Checkpoints
 from tidegauge.sinks.deltacolumns import check_columns, columns_of
-from tidegauge.sinks.deltaentry import appending, put, was_written_by
-from tidegauge.sinks.deltafiles import files_of, paths_of
+from tidegauge.sinks.deltaentry import appending, described, made, was_written_by
+from tidegauge.sinks.deltafiles import files_of, log_read, paths_of, remove_unnamed
 from tidegauge.sinks.deltahead import Head, entry
 from tidegauge.sinks.deltahistory import version_of
+from tidegauge.sinks.deltaowner import digest_in, life_id, marks, own_upper
 from tidegauge.sinks.deltaview import LogView
 from tidegauge.sinks.deltavolume import holding
 from tidegauge.sinks.keeping import expect
 from tidegauge.sinks.location import gone, inside, make_folder, synchronise, writing
-from tidegauge.sinks.protocol import OutputId, StagedFile, Volume, job_mark
-from tidegauge.sinks.staging import check_span, staged_status
-from tidegauge.sinks.statistics import suited
+from tidegauge.sinks.protocol import OutputId, StagedFile, Volume
+from tidegauge.sinks.staging import check_span
 
 __all__ = ["DeltaLog"]
 
@@ -72,11 +70,11 @@ class DeltaLog:
         self._folder: Final = folder
         self._output: Final = output
         self._log: Final = Path(folder, "_delta_log")
-        self._view: Final = LogView(folder, Mine(self._life, f"part-{job_mark(output.incarnation)}"))
+        self._view: Final = LogView(folder, Mine.of(output))
         self._checkpoints: Final = Checkpoints(folder, output)
         self._refresh()
         self._upper = self._read_upper()
-        self._digest = self._read_digest()
+        self._digest = digest_in(self._head, self._output)
 
     @property
     def upper(self) -> int:
@@ -114,9 +112,6 @@ class DeltaLog:
         columns = rows_schema(schema)
         with writing(self._folder):
             chain = carried(self._folder, history, lower=lower, upper=upper, write=write)
-        marks = {str(self._output): upper - 1, self._life: upper - 1}
-        if chain:
-            marks[digest_id(self._output)] = number(chain["digest"])
         mine = {
             "flow": self._output.flow,
             "output": self._output.output,
@@ -131,7 +126,9 @@ class DeltaLog:
             if self._upper:
                 self._view.keep()
             volume = self._volume_with(files)
-            if self._attempt(columns, files, marks, {**mine, **chain, **holding(volume)}, write):
+            if self._attempt(
+                columns, files, marks(self._output, upper, chain), {**mine, **chain, **holding(volume)}, write
+            ):
                 self._upper = upper
                 self._digest = text_of(number(history.digest)) if history.digest else None
                 self._checkpoints.after(0 if self._head is None else self._head.version + 1, volume)
@@ -139,17 +136,8 @@ class DeltaLog:
         raise TableBusy(table=self._folder, attempts=_ATTEMPTS)
 
     def discard(self, files: Sequence[StagedFile]) -> None:
-        """Remove staged files. Files that the log names are kept, whatever the caller believes of them.
-
-        It looks at a snapshot of its own: that of a commit under way in another thread must stay what was compared.
-        """
-        with self._failures():
-            table = self._opened()
-            named = set() if table is None else paths_of(table)
-        with writing(self._folder):
-            for file in files:
-                if file.path not in named:
-                    inside(self._folder, file.path).unlink(missing_ok=True)
+        """Remove staged files. Files that the log names are kept, whatever the caller believes of them."""
+        remove_unnamed(self._folder, files)
 
     def stand(self) -> None:
         """Raise `TableUpperMismatch` where nothing is left of the table."""
@@ -162,7 +150,7 @@ class DeltaLog:
         A file that others have rewritten (OPTIMIZE) may hold several commits; its epochs are still known from
         the log's statistics, or from the file's own.
         """
-        with self._failures():
+        with log_read(self._folder):
             table = self._opened()
             if table is None or table.transaction_version(str(self._output)) is None:
                 return []
@@ -187,7 +175,7 @@ class DeltaLog:
         if self._head is None or not 0 <= epoch < self._read_upper():
             return None
         try:
-            found = version_of(self._log, self._output, self._life, epoch, newest=self._head.version)
+            found = version_of(self._log, self._output, life_id(self._output), epoch, newest=self._head.version)
         except OSError as error:
             raise TableUnavailable(table=self._folder, detail=str(error)) from error
         return None if found is None else str(found)
@@ -203,7 +191,7 @@ class DeltaLog:
 
     def _refresh(self) -> None:
         """Bring what is known of the log up to now."""
-        with self._failures():
+        with log_read(self._folder):
             self._view.refresh()
 
     @property
@@ -221,34 +209,26 @@ class DeltaLog:
         """Return the upper that the head says, having checked that the table is ours."""
         if self._head is None:
             return 0
-        last = self._head.transactions.get(str(self._output))
-        if last is None:
+        upper = own_upper(self._head, self._folder, self._output)
+        if upper is None:
             self._check_adoptable(self._head)
             return 0
-        if self._head.transactions.get(self._life) != last:
-            raise TableOfAnotherIncarnation(
-                table=self._folder, output=str(self._output), incarnation=self._output.incarnation
-            )
         if self._view.account != CLEAR:
             detail = self._view.account.summary
-            raise TableChangedByOthers(table=self._folder, output=str(self._output), detail=detail, upper=last + 1)
-        return last + 1
-
-    def _read_digest(self) -> str | None:
-        version = None if self._head is None else self._head.transactions.get(digest_id(self._output))
-        return None if version is None else text_of(version)
+            raise TableChangedByOthers(table=self._folder, output=str(self._output), detail=detail, upper=upper)
+        return upper
 
     def _volume_with(self, files: Sequence[StagedFile]) -> Volume | None:
         """Return what the table will hold with the files, None where that is not known."""
         if self._head is None or not self._upper:
             return Volume.of(files)
         if self._view.volume is None and self._checkpoints.counted is not None:
-            with self._failures():
+            with log_read(self._folder):
                 self._view.count(*self._checkpoints.counted)
         return None if self._view.volume is None else self._view.volume + Volume.of(files)
 
     def _expect(self, lower: int) -> None:
-        self._upper, self._digest = self._read_upper(), self._read_digest()
+        self._upper, self._digest = self._read_upper(), digest_in(self._head, self._output)
         if self._upper != lower:
             raise TableUpperMismatch(table=self._folder, output=str(self._output), expected=lower, actual=self._upper)
 
@@ -266,7 +246,7 @@ class DeltaLog:
         raise ForeignTable(table=self._folder, output=str(self._output), detail=detail)
 
     def _holds_data(self) -> bool:
-        with self._failures():
+        with log_read(self._folder):
             table = self._opened()
             return table is not None and bool(paths_of(table))
 
@@ -276,7 +256,7 @@ class DeltaLog:
         self,
         columns: pa.Schema,
         files: Sequence[StagedFile],
-        marks: Mapping[str, int],
+        vouching: Mapping[str, int],
         said: Mapping[str, Any],
         write: str,
     ) -> bool:
@@ -284,25 +264,19 @@ class DeltaLog:
 
         An error is a question: whether it came before or after the entry was there, the entry knows.
         """
-        changed = [staged_status(self._folder, file).st_mtime_ns // 1_000_000 for file in files]
+        configuration = {} if self._head is None else self._head.configuration
+        adding = described(self._folder, files, columns, configuration)
         if self._head is not None:
             check_columns(self._folder, self._output, self._head, columns)
-        configuration = {} if self._head is None else self._head.configuration
-        adding = [
-            (file, at, suited(file.statistics, columns, configuration))
-            for file, at in zip(files, changed, strict=True)
-        ]
         version = 0 if self._head is None else self._head.version + 1
         try:
             with writing(self._folder):
                 if self._head is None:
-                    self._create(columns, adding, marks, said)
+                    self._create(columns, adding, vouching, said)
                 else:
                     now = time.time_ns() // 1_000_000
-                    text = appending(adding, marks, said, milliseconds=now)
-                    return put(self._log, version, text, mark=write) or was_written_by(
-                        entry(self._log, version), write
-                    )
+                    text = appending(adding, vouching, said, milliseconds=now)
+                    return made(self._log, version, text, write=write)
         except (DeltaError, OSError) as error:
             if not was_written_by(entry(self._log, version), write):
                 if entry(self._log, version).exists():
@@ -320,7 +294,7 @@ class DeltaLog:
         self,
         columns: pa.Schema,
         adding: Sequence[tuple[StagedFile, int, str]],
-        marks: Mapping[str, int],
+        vouching: Mapping[str, int],
         said: Mapping[str, Any],
     ) -> None:
         make_folder(Path(self._folder))
@@ -330,22 +304,9 @@ class DeltaLog:
             [AddAction(f.path, f.bytes, {}, at, True, text) for f, at, text in adding],  # noqa: FBT003 - data_change
             mode="error",
             commit_properties=CommitProperties(
-                app_transactions=[Transaction(owner, version) for owner, version in marks.items()],
+                app_transactions=[Transaction(owner, version) for owner, version in vouching.items()],
                 custom_metadata=dict(said),
                 max_commit_retries=0,
             ),
             post_commithook_properties=_NO_HOOKS,
         )
-
-    # -- the log's files
-
-    @property
-    def _life(self) -> str:
-        return f"{self._output}@{self._output.incarnation}"
-
-    @contextmanager
-    def _failures(self) -> Iterator[None]:
-        try:
-            yield
-        except (DeltaError, OSError, ValueError) as error:
-            raise TableUnavailable(table=self._folder, detail=str(error)) from error

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import and_
 from pathlib import Path
@@ -22,29 +21,26 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
 from tidegauge.errors.sinks import (
     ForeignTable,
     TableBusy,
-    TableOfAnotherIncarnation,
-    TableUnavailable,
     UnsupportedTable,
 )
 from tidegauge.remap.history import Link
 from tidegauge.sinks.columns import EPOCH, rows_schema
 from tidegauge.sinks.deltaaccount import Mine, since_ours
-from tidegauge.sinks.deltachain import carried, digest_id, kept_links, number, text_of
+from tidegauge.sinks.deltachain import carried, kept_links
 from tidegauge.sinks.deltacolumns import check_columns
-from tidegauge.sinks.deltaentry import put, replacing, was_written_by
-from tidegauge.sinks.deltafiles import LiveFile, epochs_in, live, paths_of
+from tidegauge.sinks.deltaentry import described, made, replacing, was_written_by
+from tidegauge.sinks.deltafiles import LiveFile, epochs_in, live, log_read, remove_unnamed
 from tidegauge.sinks.deltahead import Head, actions_of, entry, newest
+from tidegauge.sinks.deltaowner import digest_in, marks, own_upper
 from tidegauge.sinks.deltavolume import holding
 from tidegauge.sinks.location import inside, writing
-from tidegauge.sinks.mending import Damage, Ranges, Told, apart, joined, within
-from tidegauge.sinks.protocol import OutputId, StagedFile, Volume, job_mark
-from tidegauge.sinks.staging import ParquetStager, staged_status
-from tidegauge.sinks.statistics import suited
+from tidegauge.sinks.mending import HistoryOf, Ranges, TableDamage, apart, joined, within
+from tidegauge.sinks.protocol import OutputId, StagedFile, Volume
+from tidegauge.sinks.staging import ParquetStager
 
 __all__ = ["DeltaMending"]
 
@@ -58,14 +54,14 @@ class DeltaMending:
         self._folder: Final = folder
         self._output: Final = output
         self._log: Final = Path(folder, "_delta_log")
-        self._mine: Final = Mine(f"{output}@{output.incarnation}", f"part-{job_mark(output.incarnation)}")
-        with self._failures():
+        self._mine: Final = Mine.of(output)
+        with log_read(self._folder):
             self._head: Final = newest(self._log)
         self._upper: Final = 0 if self._head is None else self._own_upper(self._head)
         self._files: dict[str, LiveFile] = {}
-        self._damage = Damage()
+        self._damage = TableDamage()
         if self._head is not None:
-            with self._failures():
+            with log_read(self._folder):
                 self._look(self._head)
 
     @property
@@ -76,17 +72,16 @@ class DeltaMending:
     @property
     def digest(self) -> str | None:
         """The first digits of the digest of the flow's history up to the upper, None where the log has none."""
-        kept = None if self._head is None else self._head.transactions.get(digest_id(self._output))
-        return None if kept is None else text_of(kept)
+        return digest_in(self._head, self._output)
 
     @property
-    def damage(self) -> Damage:
+    def damage(self) -> TableDamage:
         """What others have done since the output's last commit, and which files cannot be read as they were."""
         return self._damage
 
     def links(self) -> list[Link]:
         """Return the links that the table's log and its folder `_tidegauge` have. Raises `DamagedHistory`."""
-        with self._failures():
+        with log_read(self._folder):
             return kept_links(self._folder, self._output)
 
     def whole(self, epochs: Ranges) -> Ranges:
@@ -95,15 +90,17 @@ class DeltaMending:
 
     def discard(self, files: Sequence[StagedFile]) -> None:
         """Remove staged files. Files that the log names are kept: an error may have come after the entry."""
-        with self._failures():
-            named = paths_of(DeltaTable(self._folder)) if files else set()
-        with writing(self._folder):
-            for file in files:
-                if file.path not in named:
-                    inside(self._folder, file.path).unlink(missing_ok=True)
+        remove_unnamed(self._folder, files)
 
     def replace(
-        self, epochs: Ranges, upper: int, schema: pa.Schema, files: Sequence[StagedFile], *, write: str, told: Told
+        self,
+        epochs: Ranges,
+        upper: int,
+        schema: pa.Schema,
+        files: Sequence[StagedFile],
+        *,
+        write: str,
+        told: HistoryOf,
     ) -> None:
         """Take the rows of these epochs out, and the files of others, and put `files` in, as one entry of the log.
 
@@ -119,25 +116,16 @@ class DeltaMending:
         gone, cut = self._taken(epochs)
         with writing(self._folder):
             said = self._history(epochs, upper, write, told)
-        marks = {str(self._output): upper - 1, self._mine.transaction: upper - 1}
-        if said:
-            marks[digest_id(self._output)] = number(said["digest"])
+        vouching = marks(self._output, upper, said)
         about = {"flow": self._output.flow, "output": self._output.output, "write": write}
         again = ", ".join(f"{one.start} to {one.stop - 1}" for one in epochs)
         rest = self._rest(cut, epochs, columns, write)
         try:
-            adding = [
-                (
-                    file,
-                    staged_status(self._folder, file).st_mtime_ns // 1_000_000,
-                    suited(file.statistics, columns, head.configuration),
-                )
-                for file in (*files, *rest)
-            ]
+            adding = described(self._folder, (*files, *rest), columns, head.configuration)
             left = [file.known for path, file in self._files.items() if path not in gone and file.known is not None]
             held = holding(Volume.of([*left, *files, *rest]))
             now = time.time_ns() // 1_000_000
-            text = replacing(gone, adding, marks, {**about, "replaced": again, **said, **held}, milliseconds=now)
+            text = replacing(gone, adding, vouching, {**about, "replaced": again, **said, **held}, milliseconds=now)
             done = self._put(head.version + 1, text, write)
         except BaseException:
             self.discard(rest)
@@ -149,15 +137,11 @@ class DeltaMending:
     # -- what is there
 
     def _own_upper(self, head: Head) -> int:
-        last = head.transactions.get(str(self._output))
-        if last is None:
+        upper = own_upper(head, self._folder, self._output)
+        if upper is None:
             detail = "its log has no transaction of this output"
             raise ForeignTable(table=self._folder, output=str(self._output), detail=detail)
-        if head.transactions.get(self._mine.transaction) != last:
-            raise TableOfAnotherIncarnation(
-                table=self._folder, output=str(self._output), incarnation=self._output.incarnation
-            )
-        return last + 1
+        return upper
 
     def _look(self, head: Head) -> None:
         account = since_ours(self._log, head.version, self._mine)
@@ -169,7 +153,7 @@ class DeltaMending:
         held = self._held(set(missing), head.version)
         epochs = joined(held.values())
         unknown = tuple(sorted(set(missing) - set(held)))
-        self._damage = Damage(missing, foreign, epochs, unknown)
+        self._damage = TableDamage(missing, foreign, epochs, unknown)
 
     def _held(self, paths: set[str], newest: int) -> dict[str, range]:
         """Return the epochs that files held, as far as the files or the entries that added them are still there."""
@@ -225,7 +209,7 @@ class DeltaMending:
             stager.abort()
             raise
 
-    def _history(self, epochs: Ranges, upper: int, write: str, told: Told) -> Mapping[str, str]:
+    def _history(self, epochs: Ranges, upper: int, write: str, told: HistoryOf) -> Mapping[str, str]:
         """Return what the entry says of the history, nothing where that is what the table has already."""
         lower = min([upper - 1, *(one.start for one in epochs)])
         history = told(max(lower, 0), upper)
@@ -237,18 +221,11 @@ class DeltaMending:
         """Make the entry; return False when somebody else has taken its version. The entry knows how it went."""
         try:
             with writing(self._folder):
-                return put(self._log, version, text, mark=write) or was_written_by(entry(self._log, version), write)
+                return made(self._log, version, text, write=write)
         except OSError:
             if was_written_by(entry(self._log, version), write):
                 return True
             raise
-
-    @contextmanager
-    def _failures(self) -> Iterator[None]:
-        try:
-            yield
-        except (DeltaError, OSError, ValueError) as error:
-            raise TableUnavailable(table=self._folder, detail=str(error)) from error
 
 
 def _said(file: Mapping[str, Any]) -> range | None:

@@ -6,22 +6,35 @@ place in one rename, before anything of it is removed.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.history import DamagedHistory
+from tidegauge.errors.sinks import ForeignTable
 from tidegauge.remap.history import History, Link
 from tidegauge.sinks.keeping import in_line
 from tidegauge.sinks.location import inside, make_folder, synchronise, write_durably
 from tidegauge.sinks.manifest import LINKS, MANIFEST, Manifest, folder_name
-from tidegauge.sinks.protocol import StagedFile
+from tidegauge.sinks.protocol import OutputId, StagedFile
 
-__all__ = ["STAGED", "carried", "gathered", "is_commit", "links_of", "take_away", "write_of"]
+__all__ = [
+    "STAGED",
+    "carried",
+    "commits_in",
+    "gathered",
+    "links_of",
+    "placed",
+    "remove_empty",
+    "take_away",
+    "write_of",
+]
 
 STAGED: Final = "_staged"
 
@@ -90,7 +103,31 @@ def links_of(table: str, manifest: Manifest) -> list[Link]:
     return found
 
 
-def is_commit(name: str) -> bool:
+def placed(file: StagedFile, lower: int) -> StagedFile:
+    """Return a staged file as it is in its commit."""
+    return replace(file, path=f"{folder_name(lower)}/{file.path.rpartition('/')[2]}")
+
+
+def remove_empty(table: str, files: Sequence[StagedFile]) -> None:
+    """Remove the jobs' folders that hold nothing any more."""
+    for folder in {inside(table, file.path).parent for file in files}:
+        with suppress(OSError):
+            folder.rmdir()
+
+
+def commits_in(table: str, output: OutputId) -> list[str]:
+    """Return the names of the commits' folders, sorted. Raises `ForeignTable` for a table that holds other things."""
+    try:
+        names = sorted(name for name in os.listdir(table) if not name.startswith(("_", ".")))
+    except FileNotFoundError:
+        return []
+    if foreign := [name for name in names if not _is_commit(name)]:
+        detail = f"it holds {', '.join(foreign[:3])}" + (" and more" if len(foreign) > 3 else "")
+        raise ForeignTable(table=table, output=str(output), detail=detail)
+    return names
+
+
+def _is_commit(name: str) -> bool:
     """Whether it is the name of a commit's folder."""
     digits = name.removeprefix("from_epoch=")
     return digits.isdecimal() and name == folder_name(int(digits))

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from tidegauge.errors.sinks import DamagedManifest
+from tidegauge.errors.sinks import DamagedManifest, ForeignTable, TableOfAnotherIncarnation
 from tidegauge.sinks.protocol import OutputId, StagedFile
 
 __all__ = ["LINKS", "MANIFEST", "Manifest", "folder_name"]
@@ -97,6 +97,13 @@ class Manifest:
         except (ValueError, KeyError, TypeError, AttributeError, pa.ArrowException, OSError) as error:
             raise DamagedManifest(path=path, detail=f"{type(error).__name__}: {error}") from error
         return found
+
+    def check_owner(self, table: str, output: OutputId) -> None:
+        """Raise `ForeignTable` or `TableOfAnotherIncarnation` for the commit of another output or another store."""
+        if (self.output.flow, self.output.output) != (output.flow, output.output):
+            raise ForeignTable(table=table, output=str(output), detail=f"it was written by {str(self.output)!r}")
+        if self.output.incarnation != output.incarnation:
+            raise TableOfAnotherIncarnation(table=table, output=str(output), incarnation=output.incarnation)
 
     def _check(self) -> None:
         if not 0 <= self.lower < self.upper:

@@ -24,7 +24,7 @@ from tidegauge.errors.sinks import BrokenChain, DamagedManifest, FilesChangedByO
 from tidegauge.remap.history import History, Link
 from tidegauge.sinks.protocol import OutputId, StagedFile
 
-__all__ = ["REPAIRABLE", "Damage", "Mendable", "Mending", "Ranges", "Told", "apart", "joined", "within"]
+__all__ = ["REPAIRABLE", "HistoryOf", "Mendable", "Mending", "Ranges", "TableDamage", "apart", "joined", "within"]
 
 REPAIRABLE: Final = (TableChangedByOthers, FilesChangedByOthers, BrokenChain, DamagedManifest)
 """How a table is refused that others have damaged."""
@@ -55,7 +55,7 @@ def apart(epochs: range, ranges: Ranges) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Damage:
+class TableDamage:
     """What of a table is not as its output has written it: files that it lacks, and files that are of others.
 
     Each with what was done. epochs: those of which rows are gone, or may be. unknown: the missing files of which
@@ -68,7 +68,7 @@ class Damage:
     unknown: tuple[str, ...] = ()
 
 
-class Told(Protocol):
+class HistoryOf(Protocol):
     """Tells the history of the epochs `[lower, upper)`."""
 
     def __call__(self, lower: int, upper: int) -> History: ...  # noqa: D102
@@ -99,7 +99,7 @@ class Mending(Protocol):
         ...
 
     @property
-    def damage(self) -> Damage:
+    def damage(self) -> TableDamage:
         """What is wrong with it."""
         ...
 
@@ -108,7 +108,14 @@ class Mending(Protocol):
         ...
 
     def replace(
-        self, epochs: Ranges, upper: int, schema: pa.Schema, files: Sequence[StagedFile], *, write: str, told: Told
+        self,
+        epochs: Ranges,
+        upper: int,
+        schema: pa.Schema,
+        files: Sequence[StagedFile],
+        *,
+        write: str,
+        told: HistoryOf,
     ) -> None:
         """Take the rows of these epochs out, and the files of others, and put `files` in.
 

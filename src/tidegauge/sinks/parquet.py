@@ -30,8 +30,7 @@ import errno
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -42,14 +41,12 @@ from tidegauge.errors.sinks import (
     BrokenChain,
     DamagedManifest,
     FilesChangedByOthers,
-    ForeignTable,
-    TableOfAnotherIncarnation,
     TableSchemaChanged,
     TableUpperMismatch,
 )
 from tidegauge.remap.history import NO_HISTORY, History, Link
 from tidegauge.sinks.columns import differences, rows_schema
-from tidegauge.sinks.gathering import STAGED, carried, gathered, is_commit, links_of
+from tidegauge.sinks.gathering import STAGED, carried, commits_in, gathered, links_of, placed, remove_empty
 from tidegauge.sinks.keeping import expect
 from tidegauge.sinks.litter import sweep
 from tidegauge.sinks.location import gone, inside, local_folder, synchronise, writing
@@ -162,7 +159,7 @@ class ParquetChain:
         for file in files:
             staged_status(self._folder, file)
         target = Path(self._folder, folder_name(lower))
-        committed = tuple(replace(f, path=f"{target.name}/{f.path.rpartition('/')[2]}") for f in files)
+        committed = tuple(placed(file, lower) for file in files)
         first = columns if self._schema is None else None
         links, apart = carried(history)
         manifest = Manifest(self._output, lower, upper, write, committed, first, history.digest, links)
@@ -177,7 +174,7 @@ class ParquetChain:
                 raise self._mismatch(lower) from error
         with writing(self._folder):
             synchronise(self._folder)
-        self._remove_empty(files)
+        remove_empty(self._folder, files)
         self._follow()
 
     def discard(self, files: Sequence[StagedFile]) -> None:
@@ -188,7 +185,7 @@ class ParquetChain:
                 if not file.path.startswith(f"{STAGED}/"):
                     raise InvalidArgument(parameter="files", value=file.path, expected="files that were staged")
                 path.unlink(missing_ok=True)
-        self._remove_empty(files)
+        remove_empty(self._folder, files)
 
     def stand(self) -> None:
         """Raise `TableUpperMismatch` where nothing is left of the table."""
@@ -242,7 +239,7 @@ class ParquetChain:
         """Follow the chain from the end that we know to its end now; from its beginning, if ours is not there."""
         if self._last is None or _stamp(self._last[0]) != self._last[1]:
             self._forget()
-            listed = self._list()
+            listed = commits_in(self._folder, self._output)
             reached = self._walk()
             end = folder_name(self._upper)  # a folder of this name is empty, and gives way to the next commit
             stray = [name for name in listed if name not in reached and name != end]
@@ -283,19 +280,6 @@ class ParquetChain:
                 table=self._folder, output=str(self._output), upper=self._upper, missing=missing, foreign=foreign
             )
 
-    def _list(self) -> list[str]:
-        """Return the names of the commits' folders, sorted, or raise for a folder that holds other things."""
-        try:
-            names = sorted(entry.name for entry in os.scandir(self._folder))
-        except FileNotFoundError:
-            return []
-        seen = [name for name in names if not name.startswith(("_", "."))]
-        foreign = [name for name in seen if not is_commit(name)]
-        if foreign:
-            detail = f"it holds {', '.join(foreign[:3])}" + (" and more" if len(foreign) > 3 else "")
-            raise ForeignTable(table=self._folder, output=str(self._output), detail=detail)
-        return seen
-
     def _read(self, lower: int) -> Manifest | None:
         """Return the manifest of the commit that begins at `lower`, checked to be ours; None when there is none."""
         path = Path(self._folder, folder_name(lower), MANIFEST)
@@ -311,25 +295,11 @@ class ParquetChain:
             raise DamagedManifest(path=str(path), detail=f"it says that it begins at {manifest.lower}")
         if (lower == 0) != (manifest.schema is not None):
             raise DamagedManifest(path=str(path), detail="the first manifest, and only it, has the schema")
-        if (manifest.output.flow, manifest.output.output) != (self._output.flow, self._output.output):
-            detail = f"it was written by {str(manifest.output)!r}"
-            raise ForeignTable(table=self._folder, output=str(self._output), detail=detail)
-        if manifest.output.incarnation != self._output.incarnation:
-            raise TableOfAnotherIncarnation(
-                table=self._folder, output=str(self._output), incarnation=self._output.incarnation
-            )
+        manifest.check_owner(self._folder, self._output)
         return manifest
 
     def _mismatch(self, expected: int) -> TableUpperMismatch:
         return TableUpperMismatch(table=self._folder, output=str(self._output), expected=expected, actual=self._upper)
-
-    # -- the append
-
-    def _remove_empty(self, files: Sequence[StagedFile]) -> None:
-        """Remove the jobs' folders that hold nothing any more."""
-        for folder in {inside(self._folder, file.path).parent for file in files}:
-            with suppress(OSError):
-                folder.rmdir()
 
 
 def _bytes(path: Path) -> bytes | None:

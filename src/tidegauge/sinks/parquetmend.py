@@ -15,7 +15,6 @@ import shutil
 from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -24,17 +23,24 @@ import pyarrow as pa
 from tidegauge.errors.sinks import (
     BrokenChain,
     DamagedManifest,
-    ForeignTable,
     TableBusy,
-    TableOfAnotherIncarnation,
     TableSchemaChanged,
 )
 from tidegauge.remap.history import Link
 from tidegauge.sinks.columns import differences, rows_schema
-from tidegauge.sinks.gathering import carried, gathered, is_commit, links_of, take_away, write_of
+from tidegauge.sinks.gathering import (
+    carried,
+    commits_in,
+    gathered,
+    links_of,
+    placed,
+    remove_empty,
+    take_away,
+    write_of,
+)
 from tidegauge.sinks.location import inside, synchronise, writing
 from tidegauge.sinks.manifest import MANIFEST, Manifest, folder_name
-from tidegauge.sinks.mending import Damage, Ranges, Told, joined, within
+from tidegauge.sinks.mending import HistoryOf, Ranges, TableDamage, joined, within
 from tidegauge.sinks.protocol import OutputId, StagedFile, job_mark
 from tidegauge.sinks.staging import staged_status
 
@@ -54,7 +60,7 @@ class ParquetMending:
         self._foreign: Final[dict[str, str]] = {}
         self._walk()
         damaged = [span for span in self._spans if self._is_damaged(span)]
-        self._damage: Final = Damage(self._missing, self._foreign, joined(damaged))
+        self._damage: Final = TableDamage(self._missing, self._foreign, joined(damaged))
 
     @property
     def upper(self) -> int:
@@ -68,7 +74,7 @@ class ParquetMending:
         return (last.digest or None) if last is not None else None
 
     @property
-    def damage(self) -> Damage:
+    def damage(self) -> TableDamage:
         """Which folders and files are missing or cannot be read, and which files are of no commit."""
         return self._damage
 
@@ -91,7 +97,14 @@ class ParquetMending:
                 inside(self._folder, file.path).unlink(missing_ok=True)
 
     def replace(
-        self, epochs: Ranges, upper: int, schema: pa.Schema, files: Sequence[StagedFile], *, write: str, told: Told
+        self,
+        epochs: Ranges,
+        upper: int,
+        schema: pa.Schema,
+        files: Sequence[StagedFile],
+        *,
+        write: str,
+        told: HistoryOf,
     ) -> None:
         """Replace the commits of these epochs, one for each range, and remove the files of others.
 
@@ -115,7 +128,7 @@ class ParquetMending:
                         one.start,
                         stop,
                         write_of(write, one.start),
-                        tuple(_placed(file, one.start) for file in mine),
+                        tuple(placed(file, one.start) for file in mine),
                         columns if one.start == 0 else None,
                         history.digest,
                         links,
@@ -127,23 +140,13 @@ class ParquetMending:
                 self._swap(one, folders.get(one), write)
             self._remove_foreign()
             synchronise(self._folder)
-        for folder in {inside(self._folder, file.path).parent for file in files}:
-            if folder.is_dir() and not any(folder.iterdir()):
-                folder.rmdir()
+        remove_empty(self._folder, files)
 
     # -- what is there
 
     def _list(self) -> list[str]:
-        """Return the names of the commits' folders, sorted, or raise for a folder that holds other things."""
-        try:
-            names = sorted(name for name in os.listdir(self._folder) if not name.startswith(("_", ".")))
-        except FileNotFoundError:
-            return []
-        if strange := [name for name in names if not is_commit(name)]:
-            raise ForeignTable(
-                table=self._folder, output=str(self._output), detail=f"it holds {', '.join(strange[:3])}"
-            )
-        return [name for name in names if any(Path(self._folder, name).iterdir())]
+        """Return the names of the commits' folders that have something in them, sorted. Raises `ForeignTable`."""
+        return [name for name in commits_in(self._folder, self._output) if any(Path(self._folder, name).iterdir())]
 
     def _walk(self) -> None:
         """Take in the folders in order. Each commit is a span, and so is what lacks between two of them."""
@@ -174,13 +177,7 @@ class ParquetMending:
             raise DamagedManifest(path=str(path), detail="it is missing") from error
         if manifest.lower != lower:
             raise DamagedManifest(path=str(path), detail=f"it says that it begins at {manifest.lower}")
-        if (manifest.output.flow, manifest.output.output) != (self._output.flow, self._output.output):
-            detail = f"it was written by {str(manifest.output)!r}"
-            raise ForeignTable(table=self._folder, output=str(self._output), detail=detail)
-        if manifest.output.incarnation != self._output.incarnation:
-            raise TableOfAnotherIncarnation(
-                table=self._folder, output=str(self._output), incarnation=self._output.incarnation
-            )
+        manifest.check_owner(self._folder, self._output)
         return manifest
 
     def _account(self, lower: int) -> None:
@@ -223,8 +220,3 @@ class ParquetMending:
 
     def _inside(self, path: str) -> Path:
         return inside(self._folder, path)
-
-
-def _placed(file: StagedFile, lower: int) -> StagedFile:
-    """Return a staged file as it is in its commit."""
-    return replace(file, path=f"{folder_name(lower)}/{file.path.rpartition('/')[2]}")

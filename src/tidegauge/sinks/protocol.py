@@ -18,7 +18,7 @@ import pyarrow as pa
 from tidegauge.remap.history import NO_HISTORY, History, Link
 
 __all__ = [
-    "Ending",
+    "Finishing",
     "OutputId",
     "Recoverable",
     "Sink",
@@ -219,7 +219,7 @@ class Standing(Protocol):
 
 
 @runtime_checkable
-class Ending(Protocol):
+class Finishing(Protocol):
     """A `Table` that does something beside the commits, which ends with the run."""
 
     def end(self) -> None:

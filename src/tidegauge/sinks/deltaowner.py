@@ -1,0 +1,57 @@
+"""Whose a Delta table is, and how far it has come: the application transactions that an output's entries carry.
+
+    txn "flow:output"                  the last epoch that the table holds
+    txn "flow:output@incarnation"      the same, of this store alone
+    txn "flow:output#digest"           the digest of the history up to there (`deltachain`)
+
+Invariant: the first two are equal in every entry of the output; where they differ, a flow with another store has
+written the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidegauge.errors.sinks import TableOfAnotherIncarnation
+from tidegauge.sinks.deltachain import digest_id, number, text_of
+from tidegauge.sinks.deltahead import Head
+from tidegauge.sinks.protocol import OutputId
+
+__all__ = ["digest_in", "life_id", "marks", "own_upper"]
+
+
+def life_id(output: OutputId) -> str:
+    """Return the application id that only entries of this incarnation carry.
+
+    >>> life_id(OutputId("shop", "orders", "1f"))
+    'shop:orders@1f'
+    """
+    return f"{output}@{output.incarnation}"
+
+
+def marks(output: OutputId, upper: int, said: Mapping[str, str]) -> dict[str, int]:
+    """Return the transactions of an entry after which the table holds the epochs before `upper`.
+
+    said: what the entry says of the history (`deltachain.carried`).
+    """
+    found = {str(output): upper - 1, life_id(output): upper - 1}
+    return {**found, digest_id(output): number(said["digest"])} if said else found
+
+
+def own_upper(head: Head, table: str, output: OutputId) -> int | None:
+    """Return the first epoch that a table does not hold; None where it has no transaction of the output.
+
+    Raises `TableOfAnotherIncarnation`.
+    """
+    last = head.transactions.get(str(output))
+    if last is None:
+        return None
+    if head.transactions.get(life_id(output)) != last:
+        raise TableOfAnotherIncarnation(table=table, output=str(output), incarnation=output.incarnation)
+    return last + 1
+
+
+def digest_in(head: Head | None, output: OutputId) -> str | None:
+    """Return the first digits of the digest of the flow's history up to the upper, None where the log has none."""
+    kept = None if head is None else head.transactions.get(digest_id(output))
+    return None if kept is None else text_of(kept)
