@@ -27,11 +27,12 @@ demo-kafka: kafka ## from Kafka to tables on a real broker, with the lag in Kafk
 
 test: lint types unit ## everything that must hold (9 minutes at most)
 
-lint: setup ## style, format, import contracts, generated pages
+lint: setup ## style, format, import contracts, names, generated pages
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/error_page.py --check
+	$(BIN)/python scripts/names.py
 
 types: setup ## mypy strict and pyright, side by side
 	@$(BIN)/mypy & mypy=$$!; $(BIN)/pyright && wait $$mypy
