@@ -32,6 +32,7 @@ lint: setup ## style, format, import contracts, names, generated pages
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/error_page.py --check
+	$(BIN)/python scripts/cases.py --check
 	$(BIN)/python scripts/names.py
 
 types: setup ## mypy strict and pyright, side by side
@@ -62,6 +63,7 @@ bench: setup ## measure beside the peers, print the table
 
 docs: setup ## write the generated pages anew
 	$(BIN)/python scripts/error_page.py
+	$(BIN)/python scripts/cases.py
 
 lock: setup ## write the lock file anew from pyproject.toml (needs uv)
 	./scripts/lock.sh --upgrade
