@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable
+from functools import partial
+from itertools import count
+from types import FrameType
 from typing import Any
 
 import pytest
 
 from tidegauge.dataflow import Activator, OperatorContext, SyncActivator, Worker
+from tidegauge.dataflow.schedule import Activations
 from tidegauge.errors.dataflow import OperatorFailed, Reentrant, UnknownDataflow
 
 
@@ -55,6 +60,55 @@ def test_parking_ends_when_a_timer_is_due() -> None:
         scope.source("late", counting(runs, lambda context: context.activator.activate_after(0.02)))
     while len(runs) < 3:
         worker.step_or_park(None)
+
+
+def interrupted(call: Callable[[], object], at: int) -> bool:
+    """Whether a call was ended by Ctrl-C right before its instruction of that number: there were as many."""
+    passed, before = 0, sys.gettrace()
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal passed
+        frame.f_trace_opcodes = True
+        passed += event == "opcode"
+        if passed == at:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return trace
+
+    sys.settrace(trace)
+    try:
+        call()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+def within(seconds: float, *calls: Callable[[], object]) -> bool:
+    """Whether the calls, one after another in a thread of their own, come to their end."""
+    thread = threading.Thread(target=lambda: [call() for call in calls], daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return not thread.is_alive()
+
+
+@pytest.mark.parametrize("doing", ["waking", "sleeping", "beginning a step"])
+def test_a_worker_can_be_woken_at_whatever_instant_ctrl_c_came_before(doing: str) -> None:
+    for at in count(1):
+        activations = Activations(time.monotonic)
+        if doing == "beginning a step":
+            activations.unpark()
+        calls: dict[str, Callable[[], object]] = {
+            "waking": activations.unpark,
+            "sleeping": partial(activations.park, 0.0001),
+            "beginning a step": activations.listen,
+        }
+        more = interrupted(calls[doing], at)
+        assert within(10, activations.unpark, partial(activations.park, None)), f"at instruction {at}"
+        if not more:
+            break
+    assert at > 3
 
 
 def test_parking_ends_when_another_thread_wakes_and_costs_nothing_meanwhile() -> None:

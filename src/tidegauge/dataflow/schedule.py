@@ -4,6 +4,10 @@ Invariant: what is activated during a step is run in the next one, so an operato
 nothing is lost between two steps: a wake-up that comes while the worker decides to park ends the parking.
 A needless activation is harmless, a missing one is a hang.
 
+Ctrl-C may come at any instant, also in the middle of a wake-up. So a worker sleeps on a queue of the interpreter's
+own, into which a token is put in one piece, and not on a `threading.Event`: that is Python code around a lock, and
+what interrupts it there leaves the lock taken for good.
+
 Timers do not pile up: an operator that asks for one whenever it runs, and that others wake as well, would have one
 more each time, each of which wakes it to ask again. So of many timers of one operator those that are close together
 are one. And nothing is kept of a dataflow that is complete or was dropped.
@@ -21,12 +25,12 @@ are one. And nothing is kept of a dataflow that is complete or was dropped.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from math import ceil, frexp
+from queue import Empty, SimpleQueue
 from typing import Any, Final, Protocol
 
 from tidegauge.dataflow.log import Log
@@ -65,7 +69,7 @@ class Activations:
         self._due: dict[Schedulable, set[float]] = {}
         self._serial = 0
         self._foreign: deque[SyncActivator] = deque()
-        self._woken: Final = threading.Event()
+        self._woken: Final[SimpleQueue[None]] = SimpleQueue()
 
     def soon(self, node: Schedulable) -> None:
         """Run `node` in the next step."""
@@ -99,21 +103,16 @@ class Activations:
     def wake(self, activator: SyncActivator) -> None:
         """Run an activator's node in the next step, and end the parking. From any thread."""
         self._foreign.append(activator)
-        self._woken.set()
+        self.unpark()
 
     def unpark(self) -> None:
         """End the parking, or keep the next one from beginning. From any thread.
 
-        An event that is set is not set again, which is what most calls would do: `listen` has not cleared it yet, and
-        whatever the caller has left for the worker is looked at after that.
+        Where there is a token, another one would say nothing: `listen` has not taken it yet, and whatever the caller
+        has left for the worker is looked at after that.
         """
-        if not self._woken.is_set():
-            self._woken.set()
-
-    def rouse(self) -> None:
-        """End the parking, also where the event is set and nobody was told, as Ctrl-C may come in between. From any
-        thread."""
-        self._woken.set()
+        if self._woken.empty():
+            self._woken.put(None)
 
     def next_timer(self) -> float | None:
         """Return when the next timer is due, None without one."""
@@ -128,7 +127,8 @@ class Activations:
         """Begin a step: what wakes the worker from now on ends its parking. Only then is looked at what has come, so
         no wake-up is lost.
         """
-        self._woken.clear()
+        while not self._woken.empty():
+            self._woken.get()
 
     def collect(self) -> None:
         """Mark all that is due."""
@@ -150,8 +150,13 @@ class Activations:
         if self._timers:
             due = max(0.0, self._timers[0][0] - self._monotonic())
             timeout = due if timeout is None else min(due, timeout)
-        while not self._woken.wait(NAP if timeout is None else min(timeout, NAP)):
-            if timeout is not None and (timeout := timeout - NAP) <= 0:
+        while timeout is None or timeout > 0:
+            nap = NAP if timeout is None else min(timeout, NAP)
+            try:
+                self._woken.get(timeout=nap)
+            except Empty:
+                timeout = None if timeout is None else timeout - nap
+            else:
                 break
 
 

@@ -249,7 +249,7 @@ class Worker:
     def stop(self) -> None:
         """Let every step from now on raise WorkerStopped, and end the sleep. From any thread."""
         self._stopped = True
-        self._activations.rouse()
+        self._activations.unpark()
 
     def unpark(self) -> None:
         """End the parking of this worker, or keep the next one from beginning. From any thread."""

@@ -20,9 +20,11 @@ sealed
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from concurrent.futures import wait as ended
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
@@ -49,18 +51,24 @@ class FlowRun:
         self.flow: Final = flow
         self._run: Final = run
         self._ended: Final[Future[Outcome]] = Future()
-        self._open: Final = threading.Event()
+        self._open: Final[SimpleQueue[None]] = SimpleQueue()
         self._runner: Runner | None = None
         self._stopping = False
         self._thread: Final = threading.Thread(target=self._drive, name=f"tidegauge {flow.name}", daemon=True)
         self._thread.start()
         try:
-            self._open.wait()
+            self._begun()
         except BaseException:  # Ctrl-C
             self.stop()
             raise
         if self._runner is None:
             self._ended.result()
+
+    def _begun(self) -> None:
+        """Wait until the runner is there, or the run has ended without."""
+        while True:
+            with suppress(Empty):
+                return self._open.get(timeout=NAP)
 
     def _drive(self) -> None:
         try:
@@ -68,13 +76,13 @@ class FlowRun:
         except BaseException as error:  # noqa: BLE001 - it is raised by `wait`
             self._ended.set_exception(error)
         finally:
-            self._open.set()
+            self._open.put(None)
 
     def _opened(self, runner: Runner) -> None:
         self._runner = runner
         if self._stopping:
             runner.stop()
-        self._open.set()
+        self._open.put(None)
 
     def stop(self) -> None:
         """Bind nothing more, finish what is under way, and end. Returns at once; from any thread."""
@@ -89,9 +97,13 @@ class FlowRun:
         """
         if threading.current_thread() is self._thread:
             raise WaitsForItself(flow=self.flow.name)
-        while timeout is None and not self._ended.done():
-            ended({self._ended}, timeout=NAP)
-        return self._ended.result(timeout)
+        until = None if timeout is None else time.monotonic() + timeout
+        while self._thread.is_alive():
+            left = NAP if until is None else min(NAP, until - time.monotonic())
+            if left <= 0:
+                break
+            self._thread.join(left)
+        return self._ended.result(0)
 
     @property
     def status(self) -> FlowReport:
