@@ -6,7 +6,7 @@ BIN := .venv/bin
 SPREAD := --dist loadgroup --max-worker-restart=0 -q
 CODE := src tests scripts examples $(wildcard benchmarks)
 
-.PHONY: help setup postgres kafka archives demo demo-kafka test lint types unit long oldest soak format bench docs lock clean
+.PHONY: help setup postgres kafka archives demo demo-kafka test lint types unit long oldest soak format bench walk docs lock clean
 help: ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
 
@@ -60,6 +60,9 @@ format: setup ## put everything into the one style
 
 bench: setup ## measure beside the peers, print the table
 	$(BIN)/python -m benchmarks
+
+walk: kafka ## follow one message from a topic to a table (WALK=--modules: which)
+	$(BIN)/python scripts/walk.py $(WALK)
 
 docs: setup ## write the generated pages anew
 	$(BIN)/python scripts/error_page.py

@@ -1,0 +1,209 @@
+"""One message on its way from a topic to a table: the calls, the modules, and how often each step is done.
+
+`python scripts/walk.py` starts a broker and runs a flow of one topic and one Delta table twice, on the local engine.
+The second run has one new message; it is followed in all its threads: while it is opened, and from `Runner.run` to
+its end. What is counted does not depend on how busy the machine is, but for what waits: a few calls more or less are
+of no account.
+
+A call is one of a Python function of the package; a generator counts each time it goes on. A change of module is a
+call of which the one before it, in its thread, was in another module.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from inspect import unwrap
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, Final
+
+import tidegauge as tg
+from tidegauge.env import Env
+from tidegauge.kafka import cluster
+from tidegauge.kafka.clients import kafka
+from tidegauge.kafka.settings import Settings
+from tidegauge.pipeline import functions
+from tidegauge.pipeline.runner import Runner, threads
+from tidegauge.remap.fromtime import canonical
+from tidegauge.remap.store import lease
+from tidegauge.remap.store.connect import Database
+from tidegauge.sinks import columns as stored
+from tidegauge.sinks.deltalog import DeltaLog
+from tidegauge.sources.kafka import columns, start, topics
+from tidegauge.testing import Endpoint, KafkaBroker
+
+PACKAGE: Final = Path(tg.__file__).parent
+STEPS: Final[Mapping[str, tuple[Callable[..., object], ...]]] = {
+    "transaction of the store": (Database.reading, Database.write, Database.writing),
+    "  that writes": (Database.write, Database.writing),
+    "look at the lease": (lease.guard, lease.Lease.confirm),
+    "canonical.dump": (canonical.dump,),
+    "Settings.of": (Settings.of,),
+    "Start.of": (start.Start.of,),
+    "named": (topics.named,),
+    "keys_of": (columns.keys_of,),
+    "topics are described": (cluster.described,),
+    "conform": (functions.conform,),
+    "rows_schema": (stored.rows_schema,),
+    "fit": (stored.fit,),
+    "commit of the table": (DeltaLog.commit,),
+}
+"""The steps that are told apart, with the functions that are one."""
+REQUESTS: Final = ("list_topics", "describe_topics", "list_offsets", "committed", "commit")
+"""What the clients of a broker are asked by name; what a consumer fetches it asks for by itself."""
+CLIENT: Final = "cimpl"
+"""The module of the client library that asks."""
+
+
+@dataclass(slots=True)
+class _Thread:
+    """What one thread did."""
+
+    calls: Counter[CodeType] = field(default_factory=Counter)
+    requests: Counter[str] = field(default_factory=Counter)
+    changes: int = 0
+    at: str = ""
+
+
+class Walk:
+    """What was called, in all threads that began while it was `followed`, and in the one that follows."""
+
+    def __init__(self) -> None:
+        self._threads: Final[dict[int, _Thread]] = {}
+
+    @contextmanager
+    def followed(self) -> Iterator[None]:
+        """Count what is called in the block."""
+        threading.setprofile(self._called)
+        sys.setprofile(self._called)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)
+
+    def _called(self, frame: FrameType, event: str, what: Any) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(f"{PACKAGE}/"):
+            mine = self._mine()
+            mine.calls[code] += 1
+            mine.changes += code.co_filename != mine.at
+            mine.at = code.co_filename
+        elif event == "c_call" and what.__name__ in REQUESTS and _is_client(what.__self__):
+            self._mine().requests[what.__name__] += 1
+
+    def _mine(self) -> _Thread:
+        return self._threads.setdefault(threading.get_ident(), _Thread())
+
+    @property
+    def calls(self) -> Counter[CodeType]:
+        """How often each function was called."""
+        return sum((one.calls for one in self._threads.values()), Counter())
+
+    @property
+    def requests(self) -> Counter[str]:
+        """How often a broker was asked for what."""
+        return sum((one.requests for one in self._threads.values()), Counter())
+
+    @property
+    def changes(self) -> int:
+        """How often a call was in another module than the one before it."""
+        return sum(one.changes for one in self._threads.values())
+
+    @property
+    def modules(self) -> Counter[str]:
+        """How many calls there were in each module."""
+        found: Counter[str] = Counter()
+        for code, count in self.calls.items():
+            found[str(Path(code.co_filename).relative_to(PACKAGE))] += count
+        return found
+
+    def times(self, step: str) -> int:
+        """How often a step was done."""
+        calls = self.calls
+        return sum(calls[unwrap(function).__code__] for function in STEPS[step])
+
+
+def _is_client(what: object) -> bool:
+    return any(kind.__module__ == CLIENT for kind in type(what).__mro__)
+
+
+def flow_of(root: Path, servers: str, topic: str) -> tg.Dataflow:
+    """Return the flow that is followed."""
+    flow = tg.Dataflow("walk", store=f"sqlite:///{root}/walk.db")
+    source = tg.KafkaSource(servers, topic=topic, format=tg.Json("id long, user string"))
+    flow.sink("orders", flow.source("orders", source), tg.DeltaSink(str(root / "orders")))
+    return flow
+
+
+def run(flow: tg.Dataflow, opening: Walk, running: Walk) -> int:
+    """Run a flow until it has caught up, followed by two walks, and return how far it has published."""
+    with ExitStack() as stack:
+        engine = tg.LocalEngine()
+        stack.callback(engine.close)
+        pool = threads(flow)
+        stack.callback(pool.shutdown)
+        with opening.followed():
+            runner = Runner(flow, engine, env=Env(), spawn=pool.submit, batch=True)
+        stack.callback(runner.close)
+        with running.followed():
+            return runner.run("caught-up").published
+
+
+def produce(servers: str, topic: str, number: int) -> None:
+    """Bring one message."""
+    producer = kafka().Producer({"bootstrap.servers": servers})
+    producer.produce(topic, b'{"id": %d, "user": "ada"}' % number)
+    producer.flush()
+
+
+def walked(broker: Endpoint | KafkaBroker, topic: str, root: Path) -> tuple[Walk, Walk]:
+    """Return the walks of a flow's second run in an empty folder, with one new message: its opening, and the rest."""
+    for number in range(2):
+        produce(broker.servers, topic, number)
+        opening, running = Walk(), Walk()
+        run(flow_of(root, broker.servers, topic), opening, running)
+    return opening, running
+
+
+def figures(walk: Walk) -> dict[str, int]:
+    """Return what was counted, by what it is."""
+    return {
+        "calls": walk.calls.total(),
+        "functions": len(walk.calls),
+        "modules": len(walk.modules),
+        "changes of module": walk.changes,
+        **{step: walk.times(step) for step in STEPS},
+        "request to the broker": walk.requests.total(),
+        **{f"  {request}": walk.requests[request] for request in REQUESTS},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--modules", action="store_true", help="list the modules of the run, with the calls in each")
+    parser.add_argument("--functions", action="store_true", help="list its functions, with the calls of each")
+    asked = parser.parse_args()
+    with KafkaBroker() as broker, tempfile.TemporaryDirectory(prefix="tidegauge-walk-") as root:
+        opening, running = walked(broker, broker.create_topic("orders"), Path(root))
+    print("opened   run")
+    opened = figures(opening)
+    for what, ran in figures(running).items():
+        print(f"{opened[what]:6,} {ran:5,} {what}")
+    if asked.modules:
+        for module, count in running.modules.most_common():
+            print(f"{count:12,} {module}")
+    if asked.functions:
+        for code, count in running.calls.most_common():
+            print(f"{count:12,} {Path(code.co_filename).relative_to(PACKAGE)} {code.co_qualname}")
+
+
+if __name__ == "__main__":
+    main()
