@@ -374,6 +374,28 @@ def test_records_that_are_lost_after_they_were_bound_are_a_gap_of_the_outputs_th
     assert gaps(tmp_path) == [("orders", 0, place, 0, 3, "TG-0812"), ("orders", 1, place, 3, 4, "TG-0812")]
 
 
+@pytest.mark.parametrize("deed", ["forget", "delete", "recreate"])
+def test_what_comes_between_a_look_and_the_reading_is_lost_by_no_flow_without_a_word(
+    deed: str, tmp_path: Path, kafka_broker: Endpoint, topic: str
+) -> None:
+    write(kafka_broker, topic, numbers(range(9)))
+    changes = {"forget": lambda: forget(kafka_broker, topic, 4), "delete": lambda: delete(kafka_broker, topic)}
+    change = iter([changes.get(deed, lambda: recreate(kafka_broker, topic))])
+
+    def point(name: str) -> None:
+        if name == "after append bindings":
+            next(change, tuple)()
+
+    flow, env = flow_of(tmp_path, kafka_broker, topic, on_data_loss="gap"), tg.Env(point=point)
+    if deed == "forget":
+        flow.run("caught-up", engine=tg.LocalEngine(threads=0), env=env)
+        assert (found(flow), gaps(tmp_path)) == ([4, 5, 6, 7, 8], [("orders", 0, f"{topic}-0", 0, 4, "TG-0812")])
+        return
+    with pytest.raises(TopicDeleted if deed == "delete" else UpstreamRecreated):
+        flow.run("caught-up", engine=tg.LocalEngine(threads=0), env=env)
+    assert found(flow) == []
+
+
 def test_t49_outputs_at_different_places_of_one_topic_get_each_record_once(
     tmp_path: Path, kafka_broker: Endpoint, make_topic: Callable[..., str]
 ) -> None:

@@ -3,12 +3,17 @@
 Runs beside the worker. It keeps nothing and decides nothing that lasts: the stage operator does, from what is
 returned. A source that cannot be planned is a failure of that source, and the others are staged without it. Two needs
 may be performed at once, of different outputs.
+
+What upstream said at the look that bound an epoch need not be asked again right after it: whoever plans is told what
+that was, as long as it is `GOOD_FOR` a second. Whoever reads finds what has changed since.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
 
 import pyarrow as pa
 
@@ -23,7 +28,10 @@ from tidegauge.remap.binding import Bound, Slice
 from tidegauge.sinks.protocol import Standing
 from tidegauge.sources.protocol import GoingOn, Source, Split
 
-__all__ = ["Order", "Performed", "Performer", "performer"]
+__all__ = ["GOOD_FOR", "Order", "Performed", "Performer", "performer"]
+
+GOOD_FOR: Final = timedelta(seconds=1)
+"""How long an answer of upstream stands for the same question, from when it was asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +87,7 @@ def performer(
         need, job = order.need, mark + env.unique()[-16:]
         reads, failures, lost = [], [], list[Slice]()
         for name, slices in order.slices.items():
-            source, bound = sources[name], order.bounds[name]
+            source, bound = sources[name], recent(order.bounds[name], now=env.now())
             left = without(slices, passed[name]) if name in passed else slices
             planned = plan(name, source, left, bound) if left else ((), ())
             if isinstance(planned, Failure):
@@ -114,6 +122,13 @@ def performer(
         )
 
     return perform
+
+
+def recent(bound: Bound, *, now: datetime) -> Bound:
+    """Return what is bound, with what upstream said last only if that is still good."""
+    if bound.last is None or timedelta(0) <= now - bound.last.at < GOOD_FOR:
+        return bound
+    return replace(bound, last=None)
 
 
 def plan(

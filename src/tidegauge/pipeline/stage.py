@@ -24,7 +24,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Final, Protocol
 
@@ -41,7 +41,7 @@ from tidegauge.pipeline.perform import Order, Performed, Performer
 from tidegauge.pipeline.verdict import judge
 from tidegauge.reclock.operator import SpanSlices
 from tidegauge.reclock.slices import span
-from tidegauge.remap.binding import Slice
+from tidegauge.remap.binding import Bound, Slice
 from tidegauge.remap.round import Failed
 from tidegauge.remap.timeline import Timeline
 from tidegauge.sinks.backlog import Backlog
@@ -227,7 +227,7 @@ class _Stage:
         order = Order(
             need,
             {source: list(kept) for source, found in held.items() if (kept := between(found, need.lower, upper))},
-            {source: self.timeline.bound(source) for source in wanted},
+            {source: self.bound(source, asked=not trying) for source in wanted},
         )
         if order.slices:
             self.setup.watcher.staging(need)
@@ -238,6 +238,11 @@ class _Stage:
             for name in need.outputs:
                 self.deliver(name, Manifest(need.lower, need.upper), outputs)
             self.settle()
+
+    def bound(self, source: str, *, asked: bool) -> Bound:
+        """Return what is bound of a source. asked: whether what it said last may stand for another question."""
+        bound = self.timeline.bound(source)
+        return bound if asked else replace(bound, last=None)
 
     def hear(self, outputs: list[OperatorOutput]) -> bool:
         """Hear of the jobs that have ended; say whether there was any."""

@@ -59,7 +59,8 @@ class Bound:
 
     identity: what upstream said of itself when the source was first bound, "" where it says nothing. state: the
     newest that was bound. All of it is of the present incarnation, of which `incarnation` is the number. last: what
-    the same driver's last probe said, bound or not; it is not durable, and None at a driver's first one.
+    the same driver's last probe said, bound or not; it is not durable, and None at a driver's first one. Who plans is
+    given it as long as it is good for that (`perform`), else None.
     """
 
     frontier: Frontier = ORIGIN

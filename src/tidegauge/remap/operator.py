@@ -190,6 +190,7 @@ class _Remap:
             self.round.answered(answer.source)
         error = answer.error
         if answer.probe is not None:
+            self.timeline.look(answer.source, answer.probe)
             self.note(answer.source, answer.probe)
             error = recreated(answer.source, self.timeline.identity(answer.source), answer.probe.identity)
         if isinstance(error, Definite):

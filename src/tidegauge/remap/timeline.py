@@ -17,7 +17,7 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from tidegauge.remap.binding import Bound, Detail, Proposal
+from tidegauge.remap.binding import Bound, Detail, Probe, Proposal
 from tidegauge.remap.fromtime.state import SourceState
 from tidegauge.remap.table import RemapTable
 from tidegauge.remap.times import EpochTimes
@@ -51,6 +51,7 @@ class Timeline:
         self._schemas = {name: (schemas or {}).get(name) for name in self.tables}
         self._states = {name: (states or {}).get(name) for name in self.tables}
         self._incarnations = dict(incarnations or {})
+        self._last: dict[str, Probe] = {}
 
     def append(self, epoch: int, proposals: Mapping[str, Proposal], *, at: datetime | None = None) -> None:
         """Take in a binding that is durable. Epochs are dense: `epoch` is the present upper.
@@ -71,7 +72,7 @@ class Timeline:
             table.advance(self.upper)
 
     def bound(self, source: str) -> Bound:
-        """Return what is durably known of a source."""
+        """Return what is durably known of a source, and what it said last."""
         return Bound(
             frontier=self.tables[source].frontier,
             details=self._details[source],
@@ -79,7 +80,12 @@ class Timeline:
             identity=self._identities[source],
             state=self._states[source],
             incarnation=self._incarnations.get(source, 0),
+            last=self._last.get(source),
         )
+
+    def look(self, source: str, probe: Probe) -> None:
+        """Take in what a source said last, bound or not; it is all that is not durable here."""
+        self._last[source] = probe
 
     def at_time(self, when: datetime) -> int | None:
         """Return the greatest epoch minted at or before a time (with its zone), None when there is none.

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final
 
@@ -99,7 +100,7 @@ class GeneratorSource:
         """Positions count rows."""
         return "records"
 
-    @property
+    @cached_property
     def schema(self) -> pa.Schema:
         """The columns, metadata columns included."""
         return with_metadata(parse_ddl(self.columns), metadata=self.metadata, where="the generator")

@@ -116,6 +116,9 @@ class Source(Protocol):
     def plan(self, slices: Sequence[Slice], bound: Bound) -> list[Split]:
         """Cut slices into splits for tasks, at record boundaries. `bound.schema` is known by now.
 
+        `bound.last` is what `probe` said within the last second, None where that is longer ago: what it vouches for
+        need not be asked again.
+
         Raises `Definite` when upstream is no longer the one of `bound.identity`: what is bound is then not there.
         """
         ...

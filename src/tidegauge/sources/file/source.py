@@ -27,6 +27,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Any, Final, Literal
 
 import pyarrow as pa
@@ -92,7 +93,7 @@ class FileSource:
         """Positions count bytes."""
         return "bytes"
 
-    @property
+    @cached_property
     def schema(self) -> pa.Schema | None:
         """The declared columns, metadata columns included, or None when they are to be inferred."""
         return self._complete(self.format.schema)

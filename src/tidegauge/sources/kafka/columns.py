@@ -16,6 +16,9 @@ Invariant: a column of a row is the key's, the value's or Kafka's, the same in e
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import Final
+
 import pyarrow as pa
 
 from tidegauge.errors.kafka import KeyAndValueClash
@@ -24,6 +27,9 @@ from tidegauge.remap.store.columns import differences
 from tidegauge.sources.metadata import MESSAGE, with_metadata, without_metadata
 
 __all__ = ["joined", "keys_of"]
+
+_KNOWN: Final = 1024
+"""Of how many sources it is remembered which columns are the key's: what is bound of one does not change."""
 
 
 def joined(key: pa.Schema, value: pa.Schema, *, metadata: bool, topics: object) -> pa.Schema:
@@ -35,6 +41,7 @@ def joined(key: pa.Schema, value: pa.Schema, *, metadata: bool, topics: object) 
     return with_metadata(pa.schema([*key, *value]), metadata=metadata, where=where, columns=MESSAGE)
 
 
+@lru_cache(maxsize=_KNOWN)
 def keys_of(
     bound: pa.Schema, key: pa.Schema | None, value: pa.Schema | None, *, metadata: bool, source: str
 ) -> pa.Schema:

@@ -1,7 +1,9 @@
 """Cutting slices into splits: a large one into several, and many small ones together into one.
 
 Before that the broker is asked, once for all partitions, whether they still begin where they are to be read, and
-whether the topics are those that are bound. So a loss is known before a task starts.
+whether the topics are those that are bound. So a loss is known before a task starts. It is not asked where a look of
+just now has seen the slices whole, which is how every epoch is read that waits for nothing. What retention takes
+between such a look and the reading is found by whoever reads (`outrun`), as is what it takes after a question here.
 
 Invariant: the ranges of a slice follow each other without gap or overlap, from where the source's records begin in it
 to its end. A slice that lies before the source's start has none. A split is of one epoch (law 2).
@@ -29,7 +31,7 @@ from tidegauge.sources.kafka.outrun import Outrun, outrun
 from tidegauge.sources.kafka.probing import Survey, changed, confirmed
 from tidegauge.sources.kafka.reading import Range
 
-__all__ = ["KafkaSplit", "begun", "overtaken", "planned"]
+__all__ = ["KafkaSplit", "begun", "overtaken", "planned", "seen"]
 
 RECORD_BYTES: Final = 128
 """About what a message weighs, for sharing work out."""
@@ -75,6 +77,24 @@ def begun(slices: Sequence[Slice], bound: Bound) -> list[Slice]:
     """Return the slices without what lies before the source's start."""
     cut = [replace(s, lower=max(s.lower, int(bound.details[s.partition]["start"]))) for s in slices]
     return [piece for piece in cut if piece.lower < piece.upper]
+
+
+def seen(slices: Sequence[Slice], bound: Bound) -> bool:
+    """Whether the last look, where that is still good, has seen all of the slices: then its topics are those bound.
+
+    >>> from datetime import UTC, datetime
+    >>> from tidegauge.remap.binding import Probe
+    >>> from tidegauge.remap.frontier import Frontier
+    >>> end = Frontier({"t-0": 9})
+    >>> last = Probe(at=datetime(2026, 11, 22, tzinfo=UTC), upper=end, end=end, lower=Frontier({"t-0": 5}))
+    >>> there, gone = Slice("s", 0, "t-0", 5, 9), Slice("s", 0, "t-0", 4, 9)
+    >>> seen([there], Bound(last=last)), seen([gone], Bound(last=last)), seen([there], Bound())
+    (True, False, False)
+    """
+    last = bound.last
+    return last is not None and all(
+        last.lower[piece.partition] <= piece.lower and piece.upper <= last.end[piece.partition] for piece in slices
+    )
 
 
 def overtaken(client: Client, what: Survey, slices: Sequence[Slice], bound: Bound) -> list[tuple[Slice, Outrun]]:

@@ -55,6 +55,9 @@ FETCH: Final = 1 << 20
 """Bytes that a broker is asked for at once; of one message it gives all."""
 PATIENCE: Final = 30.0
 """Seconds without any progress after which a read is given up, to be tried again."""
+_LONG: Final = 1.0
+"""Seconds without any progress, nor an error, after which the broker is asked whether it has what is waited for. A
+consumer does not tell a topic that was deleted, or made anew and is shorter, from one to which nothing is written."""
 _DOWN: Final = 5.0
 _TIME: Final = itemgetter(1)
 _FIRST: Final = 16
@@ -203,6 +206,8 @@ class _Reader:
         self.headers = headers
         self.places = {cluster.split(one.partition): _Place(one.partition, one.lower, one.upper) for one in wanted}
         self.exact = True
+        self.asked = False
+        """Whether the broker was asked since the last progress."""
         self.gulp = _FIRST
 
     def read(self) -> Iterator[Bulk]:
@@ -216,7 +221,7 @@ class _Reader:
                 left = self._take(got, held)
                 self.gulp = _sized(self.gulp, len(got), held.bytes - weight)
             if left < before:
-                moved = time.monotonic()
+                moved, self.asked = time.monotonic(), False
             else:
                 self._look(time.monotonic() - moved)
             if len(held) >= BATCH or held.bytes >= BATCH_BYTES or (held and not got):
@@ -293,20 +298,32 @@ class _Reader:
                 raise MessageTooLarge(partition=place.partition, offset=place.at, detail=said)
         for code in errors.keys() & REFUSALS:
             raise told(code, errors[code], servers=self.settings.servers, doing="connect")
+        if idle > _LONG and not errors and not self.asked:
+            self.asked = True
+            if (gone := self._gone([place for place in self.places.values() if place.at < place.upper])) is not None:
+                raise gone
         if (ALL_DOWN in errors and idle > _DOWN) or idle > PATIENCE:
             detail = unanswered(errors, f"nothing came of {self._some()} in {PATIENCE:g} seconds")
             raise told(ALL_DOWN, detail, servers=self.settings.servers, doing="read")
 
     def _out_of_range(self, place: _Place, error: Any) -> Exception:
         """Return what it means that the broker does not have the next offset."""
-        name, servers, where = place.partition, self.settings.servers, [cluster.split(place.partition)]
-        with admin(self.settings) as client:
-            low = cluster.offsets(client, where, "earliest", servers=servers)[name]
-            end = cluster.offsets(client, where, "latest", servers=servers, committed=False)[name]
-        if (gone := outrun(self.what, name, place.at, place.upper, low=low, end=end)) is not None:
+        if (gone := self._gone([place])) is not None:
             return gone
         # It is there: the consumer goes by what it remembers of an older topic. The next one is a new one.
-        return KafkaFailed(servers=servers, doing=f"read {name}", detail=error.str())
+        return KafkaFailed(servers=self.settings.servers, doing=f"read {place.partition}", detail=error.str())
+
+    def _gone(self, places: Sequence[_Place]) -> Exception | None:
+        """Ask the broker for the rest of ranges; return why it does not have one of them, None where it has all."""
+        where, servers = [cluster.split(place.partition) for place in places], self.settings.servers
+        with admin(self.settings) as client:
+            lows = cluster.offsets(client, where, "earliest", servers=servers)
+            ends = cluster.offsets(client, where, "latest", servers=servers, committed=False)
+        for place in places:
+            low, end = lows.get(place.partition, place.at), ends.get(place.partition, place.upper)
+            if (gone := outrun(self.what, place.partition, place.at, place.upper, low=low, end=end)) is not None:
+                return gone
+        return None
 
     def _some(self) -> str:
         waiting = [place.partition for place in self.places.values() if place.at < place.upper]

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Final, Literal
 
 import pyarrow as pa
@@ -39,7 +40,8 @@ from tidegauge.sources.kafka.admitting import Listing
 from tidegauge.sources.kafka.columns import joined, keys_of
 from tidegauge.sources.kafka.decoding import Decoder
 from tidegauge.sources.kafka.framing import Piece, beyond, bulk_of, frame, missing, received
-from tidegauge.sources.kafka.planning import KafkaSplit, begun, overtaken, planned
+from tidegauge.sources.kafka.outrun import Outrun
+from tidegauge.sources.kafka.planning import KafkaSplit, begun, overtaken, planned, seen
 from tidegauge.sources.kafka.probing import Survey, survey
 from tidegauge.sources.kafka.reading import Bulk, Range, messages
 from tidegauge.sources.kafka.start import Given, Start
@@ -109,19 +111,19 @@ class KafkaSource:
         if self.reader == "spark":
             java(self.connection)
         for given in (self.topics, self.begin, self.connection, self.schema):
-            _ = given  # each raises what is wrong with it
+            _ = given  # each raises what is wrong with it, and is what it is from now on
 
-    @property
+    @cached_property
     def topics(self) -> Topics:
         """Which topics are meant."""
         return named(self.topic)
 
-    @property
+    @cached_property
     def begin(self) -> Start:
         """Where the source begins."""
         return Start.of(self.start)
 
-    @property
+    @cached_property
     def connection(self) -> Settings:
         """How the cluster is reached."""
         return Settings.of(self.servers, self.settings)
@@ -131,7 +133,7 @@ class KafkaSource:
         """Positions count records, the holes between them included."""
         return "records"
 
-    @property
+    @cached_property
     def schema(self) -> pa.Schema | None:
         """The declared columns, metadata columns included, or None when they are to be inferred."""
         return self._joined(self._keys, self.format.schema)
@@ -180,6 +182,7 @@ class KafkaSource:
     def _group(self) -> str:
         return self.group or "tidegauge"
 
+    @cached_property
     def _survey(self) -> Survey:
         committed = self.connection.get("isolation.level", "read_committed") != "read_uncommitted"
         return Survey(
@@ -200,11 +203,10 @@ class KafkaSource:
         """
         if bound.schema is not None:
             self._keyed(bound.schema)
-        what = self._survey()
+        what = self._survey
         with admin(self.connection) as client:
             found, listing, note = survey(client, what, bound, now=now)
         schema = None if bound.schema is not None else self.schema or self._inferred(listing, what)
-        started = SourceState(kind="kafka/started", source_id=self.servers, value={"at": now.isoformat()})
         return Probe(
             at=now,
             upper=found.upper,
@@ -215,12 +217,12 @@ class KafkaSource:
             schema=schema,
             note=note,
             # With it the first probe is bound also when all partitions are empty, so where it began is durable.
-            state=started if bound.state is None else None,
+            state=self._started(now) if bound.state is None else None,
             taken_back=found.taken_back,
         )
 
     def plan(self, slices: Sequence[Slice], bound: Bound) -> list[Split]:
-        """Cut slices into splits.
+        """Cut slices into splits. The broker is asked whether it has them, unless it said so just now.
 
         Raises `RecordsLost`, `RangeOvertaken`, `TopicDeleted`, `TopicRecreated`, `UpstreamRecreated`.
         """
@@ -229,13 +231,9 @@ class KafkaSource:
             raise InvalidArgument(parameter="bound", value=bound, expected="a bound schema")
         self._keyed(schema)
         pieces = begun(slices, bound)
-        if not pieces:
-            return []
-        what = self._survey()
-        with admin(self.connection) as client:
-            if gone := overtaken(client, what, pieces, bound):
-                _piece, why = gone[0]
-                raise why
+        if gone := self._gone(pieces, bound):
+            _piece, why = gone[0]
+            raise why
         return list(planned(pieces, schema=schema, size=self.split_records))
 
     @property
@@ -245,11 +243,16 @@ class KafkaSource:
 
     def lost(self, slices: Sequence[Slice], bound: Bound) -> Sequence[Slice]:
         """Return the parts of slices that are gone and that are given up, which `on_data_loss="gap"` says."""
-        pieces = begun(slices, bound)
-        if self.on_data_loss == "stop" or not pieces:
+        if self.on_data_loss == "stop":
+            return []
+        return [piece for piece, _why in self._gone(begun(slices, bound), bound)]
+
+    def _gone(self, pieces: Sequence[Slice], bound: Bound) -> list[tuple[Slice, Outrun]]:
+        """Return the parts of slices that the broker has no longer, each with why."""
+        if not pieces or seen(pieces, bound):
             return []
         with admin(self.connection) as client:
-            return [piece for piece, _why in overtaken(client, self._survey(), pieces, bound)]
+            return overtaken(client, self._survey, pieces, bound)
 
     def read(self, split: KafkaSplit | Piece, on_bad_record: OnBadRecord) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a split. Raises `RecordsLost`, `RangeOvertaken`, and what `tidegauge.kafka` raises."""
@@ -257,7 +260,7 @@ class KafkaSource:
         if isinstance(split, Piece):
             yield decoder.decode(bulk_of(split), on_bad_record)
             return
-        for bulk in messages(self.connection, self._group, split.ranges, self._survey(), headers=self.metadata):
+        for bulk in messages(self.connection, self._group, split.ranges, self._survey, headers=self.metadata):
             yield decoder.decode(bulk, on_bad_record)
 
     @property
@@ -279,7 +282,7 @@ class KafkaSource:
 
     def missing(self, splits: Sequence[KafkaSplit]) -> tuple[int, TidegaugeError] | None:
         """Return the first epoch of which the broker lacks a message, or has one that Spark cannot read; or None."""
-        what = self._survey()
+        what = self._survey
         with admin(self.connection) as client:
             found = missing(client, what, splits)
             return found or beyond(client, self.connection, self._group, what, splits)
@@ -293,6 +296,9 @@ class KafkaSource:
         """Return what the group lacks of the offsets of a frontier, and why, as far as the broker says it."""
         with consumer(self.connection, self._group) as client:
             return lacking(client, self._group, dict(frontier.items()), servers=self.servers)
+
+    def _started(self, now: datetime) -> SourceState:
+        return SourceState(kind="kafka/started", source_id=self.servers, value={"at": now.isoformat()})
 
     def _inferred(self, listing: Listing, what: Survey) -> pa.Schema | None:
         """Return the columns of the first messages of a partition that has any that tell.
