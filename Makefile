@@ -4,6 +4,8 @@ export PYTHON
 BIN := .venv/bin
 # What is in one group runs in one process. A process that dies ends the run, which says which test was under way.
 SPREAD := --dist loadgroup --max-worker-restart=0 -q
+# Or every process that a test starts compiles all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 CODE := src tests scripts examples $(wildcard benchmarks)
 
 .PHONY: help setup postgres kafka archives demo demo-kafka test lint types unit long oldest soak format bench walk docs lock clean

@@ -7,6 +7,7 @@ process; `python -m tests.warm` is it. It reads one JSON command a line and answ
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -94,6 +95,7 @@ def serve() -> None:
     """Answer commands until the input ends."""
     for name in IMPORTED:
         importlib.import_module(name)
+    gc.freeze()  # or every command goes through all of it when it ends, and copies the pages on which it stands
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:
