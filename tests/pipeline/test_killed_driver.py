@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.pipeline import killable
-from tests.pipeline.drivers import ENDS, Drivers
+from tests.pipeline.drivers import Drivers
 from tests.pipeline.killable import Scene
 
 import tidegauge as tg
@@ -37,12 +38,15 @@ OFTEN: dict[Effect, tuple[int, ...]] = {"append bindings": (1, 5), "commit outpu
 SOON = {"after append bindings", "before commit output", "after commit output", "before publish"}
 """Where `make test` strikes; `make long` does so everywhere."""
 
+TOGETHER = pytest.mark.xdist_group("killed driver")
+"""`make test` strikes in one process, which makes the undisturbed runs once."""
+
 STRIKES = [
     pytest.param(
         f"{side} {effect}",
         nth,
         id=f"{side} {effect} {nth}",
-        marks=() if nth == 0 and f"{side} {effect}" in SOON else pytest.mark.long,
+        marks=TOGETHER if nth == 0 and f"{side} {effect}" in SOON else pytest.mark.long,
     )
     for effect in EFFECTS
     for side in ("before", "after")
@@ -87,25 +91,27 @@ def published(root: Path) -> int:
 
 @dataclass(frozen=True)
 class Undisturbed:
-    """What a run that nothing disturbed has made, and how long it took."""
+    """What a run that nothing disturbed has made."""
 
     rows: Rows
     states: dict[str, tuple[str, str | None]]
-    seconds: float
+
+
+RunOf = Callable[[Scene], Undisturbed]
 
 
 @pytest.fixture(scope="module")
-def undisturbed(drivers: Drivers, tmp_path_factory: pytest.TempPathFactory) -> dict[Scene, Undisturbed]:
-    found: dict[Scene, Undisturbed] = {}
-    scenes: list[Scene] = ["whole", *ENDS]  # twice the first, whose first driver finds everything cold
-    for scene in scenes:
+def undisturbed(drivers: Drivers, tmp_path_factory: pytest.TempPathFactory) -> RunOf:
+    """What comes of a scene, which is run once, when a test asks for it."""
+
+    @cache
+    def run(scene: Scene) -> Undisturbed:
         root = tmp_path_factory.mktemp("undisturbed")
         killable.fill(root, scene=scene)
-        began = time.monotonic()
         assert not drivers.live(root, scene=scene)
-        took = time.monotonic() - began
-        found[scene] = Undisturbed(content(root, scene), states(root, scene), took)
-    return found
+        return Undisturbed(content(root, scene), states(root, scene))
+
+    return run
 
 
 def up_to(rows: Rows, epoch: int) -> Rows:
@@ -117,10 +123,9 @@ def sizes(rows: Rows) -> dict[str, int]:
     return {output: len(found) for output, found in rows.items()}
 
 
-def test_what_fails_ends_where_it_fails_and_all_else_is_as_if_nothing_had(
-    undisturbed: dict[Scene, Undisturbed],
-) -> None:
-    whole, line, function = undisturbed["whole"], undisturbed["bad line"], undisturbed["bad function"]
+@TOGETHER
+def test_what_fails_ends_where_it_fails_and_all_else_is_as_if_nothing_had(undisturbed: RunOf) -> None:
+    whole, line, function = undisturbed("whole"), undisturbed("bad line"), undisturbed("bad function")
     assert sizes(whole.rows) == {"orders": 360, "loud": 360, "prices": 400, "rows": 500}
     assert {state for state, _code in whole.states.values()} == {"idle", "sealed", "live"}
 
@@ -146,11 +151,9 @@ def test_every_effect_is_struck_before_and_after() -> None:
 
 
 @pytest.mark.parametrize(("point", "nth"), STRIKES)
-def test_killed_at_a_named_point(
-    point: str, nth: int, drivers: Drivers, undisturbed: dict[Scene, Undisturbed], tmp_path: Path
-) -> None:
+def test_killed_at_a_named_point(point: str, nth: int, drivers: Drivers, undisturbed: RunOf, tmp_path: Path) -> None:
     scene: Scene = next((scene for effect, scene in SCENES.items() if point.endswith(f" {effect}")), "whole")
-    expected = undisturbed[scene]
+    expected = undisturbed(scene)
     killable.fill(tmp_path, scene=scene)
     killed = drivers.live(tmp_path, scene=scene, point=point, nth=nth)
     assert killed or nth, f"no driver comes to {point!r}: make a scene in which one does"
@@ -164,9 +167,13 @@ def test_killed_at_a_named_point(
 @pytest.mark.long
 @pytest.mark.parametrize("fifth", range(5))
 def test_killed_again_and_again_at_random_instants(
-    fifth: int, drivers: Drivers, undisturbed: dict[Scene, Undisturbed], tmp_path: Path
+    fifth: int, drivers: Drivers, undisturbed: RunOf, tmp_path: Path
 ) -> None:
-    expected = undisturbed["whole"]
+    expected = undisturbed("whole")
+    killable.fill(tmp_path / "timed")
+    began = time.monotonic()
+    assert not drivers.live(tmp_path / "timed")
+    took = time.monotonic() - began
     seed = int.from_bytes(os.urandom(4))
     print(f"seed {seed}, a fifth of the fifty: {fifth}")
     instants = random.Random(seed)
@@ -176,7 +183,7 @@ def test_killed_again_and_again_at_random_instants(
         root_number += 1
         killable.fill(root)
         lives = 1.0  # each may last longer: on a machine that has become slow none would come to its end
-        while drivers.kill(drivers.start(root), after=instants.uniform(0, 0.8 * lives * expected.seconds)):
+        while drivers.kill(drivers.start(root), after=instants.uniform(0, 0.8 * lives * took)):
             lives *= 1.2
             kills += 1
             assert content(root) == up_to(expected.rows, published(root)), f"seed {seed}, folder {root.name}"
