@@ -28,10 +28,11 @@ from benchmarks.core.timing import per, seconds
 from benchmarks.figures import Figure, Goal
 from benchmarks.room import Room
 from tidegauge.pipeline.runner import Runner, at_once
-from tidegauge.remap import Frontier, Probe, mint
-from tidegauge.remap.binding import Bound
+from tidegauge.remap.binding import Bound, Probe
 from tidegauge.remap.checked import checked_probe
 from tidegauge.remap.fromtime.partitioned import PARTITIONS
+from tidegauge.remap.frontier import Frontier
+from tidegauge.remap.mint import mint
 from tidegauge.remap.store import Holder, Lease, SourceSpec, Store
 from tidegauge.remap.timeline import Timeline
 

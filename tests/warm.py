@@ -21,6 +21,8 @@ from typing import Any
 
 import pytest
 
+import tidegauge
+
 IMPORTED = (
     "tidegauge.cli.app",
     "tidegauge.cli.run",
@@ -95,6 +97,8 @@ def serve() -> None:
     """Answer commands until the input ends."""
     for name in IMPORTED:
         importlib.import_module(name)
+    for name in dir(tidegauge):
+        getattr(tidegauge, name)  # loads it
     gc.freeze()  # or every command goes through all of it when it ends, and copies the pages on which it stands
     for line in sys.stdin:
         pid = os.fork()

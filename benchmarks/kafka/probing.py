@@ -12,9 +12,9 @@ from benchmarks.data import COLUMNS
 from benchmarks.figures import Figure, Goal
 from benchmarks.kafka.topics import producer
 from benchmarks.room import Room
-from tidegauge.remap import mint
 from tidegauge.remap.checked import checked_probe
 from tidegauge.remap.fromtime.partitioned import PARTITIONS
+from tidegauge.remap.mint import mint
 from tidegauge.remap.store import Holder, SourceSpec, Store
 from tidegauge.remap.timeline import Timeline
 from tidegauge.testing import Endpoint

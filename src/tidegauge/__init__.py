@@ -11,27 +11,87 @@ writes every epoch to every output exactly once.
 `flow.run()` runs it; `tg.read` and `tg.read_arrow` give its tables back, all at one epoch.
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-import sys
-from importlib import import_module
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from tidegauge.lazy import names
 
 if TYPE_CHECKING:
-    from tidegauge.api import *  # noqa: F403
-
-
-def __getattr__(name: str) -> Any:
-    """Return a part of the package, or a public name; all of these are loaded with the first."""
-    if find_spec(f"{__name__}.{name}") is not None:
-        return import_module(f"{__name__}.{name}")
-    public = vars(import_module(f"{__name__}.api"))
-    if name not in public:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
-    return globals().setdefault(name, public[name])
-
-
-def __dir__() -> list[str]:
-    """Return the public names."""
-    return import_module(f"{__name__}.api").__all__  # type: ignore[no-any-return]
+    from tidegauge.env import Env as Env
+    from tidegauge.errors.base import TidegaugeError as TidegaugeError
+    from tidegauge.pipeline.backup import backup as backup
+    from tidegauge.pipeline.bindings import bindings as bindings
+    from tidegauge.pipeline.compact import compact as compact
+    from tidegauge.pipeline.compact import hold as hold
+    from tidegauge.pipeline.compact import release as release
+    from tidegauge.pipeline.engine.local import LocalEngine as LocalEngine
+    from tidegauge.pipeline.engine.spark import SparkEngine as SparkEngine
+    from tidegauge.pipeline.flow import Dataflow as Dataflow
+    from tidegauge.pipeline.flow import Stream as Stream
+    from tidegauge.pipeline.inspect import epochs as epochs
+    from tidegauge.pipeline.inspect import explain as explain
+    from tidegauge.pipeline.inspect import status as status
+    from tidegauge.pipeline.locate import locate as locate
+    from tidegauge.pipeline.locate import origin as origin
+    from tidegauge.pipeline.read import read as read
+    from tidegauge.pipeline.read import read_arrow as read_arrow
+    from tidegauge.pipeline.reclock import reclock_column as reclock_column
+    from tidegauge.pipeline.recover import recover as recover
+    from tidegauge.pipeline.repair import repair as repair
+    from tidegauge.pipeline.resume import resume as resume
+    from tidegauge.pipeline.skip import skip as skip
+    from tidegauge.pipeline.verify import verify as verify
+    from tidegauge.remap.policy import Every as Every
+    from tidegauge.remap.policy import Manual as Manual
+    from tidegauge.sinks.delta import DeltaSink as DeltaSink
+    from tidegauge.sinks.kafka.sink import KafkaSink as KafkaSink
+    from tidegauge.sinks.parquet import ParquetSink as ParquetSink
+    from tidegauge.sources.file.source import FileSource as FileSource
+    from tidegauge.sources.formats.avro import Avro as Avro
+    from tidegauge.sources.formats.csv import Csv as Csv
+    from tidegauge.sources.formats.json import Json as Json
+    from tidegauge.sources.formats.parquet import Parquet as Parquet
+    from tidegauge.sources.formats.plain import Raw as Raw
+    from tidegauge.sources.formats.plain import Text as Text
+    from tidegauge.sources.formats.protobuf import Protobuf as Protobuf
+    from tidegauge.sources.formats.registry import Registry as Registry
+    from tidegauge.sources.generator import GeneratorSource as GeneratorSource
+    from tidegauge.sources.kafka.source import KafkaSource as KafkaSource
+    from tidegauge.sources.kafka.topics import Topics as Topics
+else:
+    __getattr__, __dir__, __all__ = names(
+        __name__,
+        {
+            "env": "Env",
+            "errors.base": "TidegaugeError",
+            "pipeline.backup": "backup",
+            "pipeline.bindings": "bindings",
+            "pipeline.compact": "compact hold release",
+            "pipeline.engine.local": "LocalEngine",
+            "pipeline.engine.spark": "SparkEngine",
+            "pipeline.flow": "Dataflow Stream",
+            "pipeline.inspect": "epochs explain status",
+            "pipeline.locate": "locate origin",
+            "pipeline.read": "read read_arrow",
+            "pipeline.reclock": "reclock_column",
+            "pipeline.recover": "recover",
+            "pipeline.repair": "repair",
+            "pipeline.resume": "resume",
+            "pipeline.skip": "skip",
+            "pipeline.verify": "verify",
+            "remap.policy": "Every Manual",
+            "sinks.delta": "DeltaSink",
+            "sinks.kafka.sink": "KafkaSink",
+            "sinks.parquet": "ParquetSink",
+            "sources.file.source": "FileSource",
+            "sources.formats.avro": "Avro",
+            "sources.formats.csv": "Csv",
+            "sources.formats.json": "Json",
+            "sources.formats.parquet": "Parquet",
+            "sources.formats.plain": "Raw Text",
+            "sources.formats.protobuf": "Protobuf",
+            "sources.formats.registry": "Registry",
+            "sources.generator": "GeneratorSource",
+            "sources.kafka.source": "KafkaSource",
+            "sources.kafka.topics": "Topics",
+        },
+    )

@@ -128,12 +128,12 @@ class Shop:
     def catch_up(self) -> None:
         self.flow.run(until="caught-up", engine="local")
 
-    def start(self, *arguments: str, through: tuple[str, ...] = (), options: tuple[str, ...] = ()) -> Under:
-        """Start a command that goes on beside the test. options: of Python. through: another that starts it."""
+    def start(self, *arguments: str, through: tuple[str, ...] = ()) -> Under:
+        """Start a command that goes on beside the test. through: another that starts it."""
         log = self.root / f"log{len(self.started)}"
         with log.open("wb") as err:
             process = subprocess.Popen(
-                [*through, sys.executable, *options, *self.command(*arguments)[1:]],
+                [*through, *self.command(*arguments)],
                 cwd=self.root,
                 env=self.environment(),
                 stdin=subprocess.DEVNULL,

@@ -15,6 +15,7 @@ import pytest
 from tests.cli.conftest import Shop, Under
 
 import tidegauge as tg
+from tidegauge.cli import main
 
 CATCH_UP = ("run", "shop.py", "--until", "caught-up", "--engine", "local")
 
@@ -113,13 +114,27 @@ def test_an_exception_that_is_none_of_ours_is_not_called_a_newer_versions(shop: 
     assert "newer version" not in done.err
 
 
-def test_an_interrupt_while_the_program_is_loaded_ends_it_in_one_line(shop: Shop) -> None:
-    run = shop.start("run", "shop.py", options=("-X", "importtime"))
-    run.until(lambda: "| " in run.err() and "tidegauge.cli" in run.err(), "the first modules")
+def test_an_interrupt_while_the_program_is_loaded_ends_it_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted:
+        """Comes upon the command line while it is looked for."""
+
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "tidegauge.cli.app":
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "tidegauge.cli.app", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
+    with pytest.raises(SystemExit, match=r"^Stopped before anything was done\.$"):
+        main()
+
+
+def test_an_interrupt_while_the_flow_is_loaded_ends_it_in_one_line(shop: Shop) -> None:
+    (shop.root / "shop.py").write_text("import sys, time; print('loading', file=sys.stderr); time.sleep(600)")
+    run = shop.start("run", "shop.py")
+    run.says("loading")
     run.interrupt()
     assert run.ended() == 1
-    said = [line for line in run.err().splitlines() if not line.startswith("import time:")]
-    assert said == ["Stopped before anything was done."]
+    assert run.err().splitlines() == ["loading", "Stopped before anything was done."]
 
 
 def stopped_twice(shop: Shop, run: Under) -> None:

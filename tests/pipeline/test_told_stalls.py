@@ -17,6 +17,7 @@ from tests.remap.store.raw import sql
 import tidegauge as tg
 from tidegauge.cli import show
 from tidegauge.errors.sinks import CommitSilent, TableWentBack
+from tidegauge.pipeline.inspect import FlowReport
 from tidegauge.pipeline.stalls import SHOWN
 from tidegauge.remap.store import EXPIRY
 
@@ -29,7 +30,7 @@ def world(tmp_path: Path) -> World:
     return world
 
 
-def look(world: World) -> tg.FlowReport:
+def look(world: World) -> FlowReport:
     """What somebody else sees at that instant."""
     return tg.status(world.make(world), env=world.env())
 

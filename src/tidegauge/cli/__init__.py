@@ -7,13 +7,16 @@ unless `--debug` asks for it.
 
 import sys
 
-__all__ = ["main"]
+__all__ = ["STOPPED", "main"]
+
+STOPPED = "Stopped before anything was done."
+"""What is said when loading the program, or the flow, was interrupted."""
 
 
 def main() -> None:
-    """Run the command line. What it stands on takes a second to load, and may be interrupted as all else."""
+    """Run the command line. To load it takes a while, and may be interrupted as all else."""
     try:
         from tidegauge.cli.app import app
     except KeyboardInterrupt:
-        sys.exit("Stopped before anything was done.")
+        sys.exit(STOPPED)
     sys.exit(app())

@@ -1,4 +1,7 @@
-"""The program and its commands; what they have in common is in `frame`."""
+"""The program and its commands; what they have in common is in `frame`.
+
+Invariant: to list the commands, or to say how one is used, loads none of what they do: that comes with the flow.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from rich.console import Console
 from rich.text import Text
 from typer.core import TyperCommand
 
+import tidegauge as tg
 from tidegauge.cli import locate as places
 from tidegauge.cli import show, tables
 from tidegauge.cli.frame import (
@@ -26,12 +30,6 @@ from tidegauge.cli.frame import (
 )
 from tidegauge.cli.load import load_flow, parse_target
 from tidegauge.cli.run import Progress, make_engine, run_flow
-from tidegauge.pipeline import clocks, inspect
-from tidegauge.pipeline import compact as compaction
-from tidegauge.pipeline import locate as locating
-from tidegauge.pipeline import resume as resuming
-from tidegauge.pipeline import skip as skipping
-from tidegauge.pipeline import trace as tracing
 
 __all__ = ["app"]
 
@@ -78,7 +76,7 @@ def run(
 def status(target: Target, *, as_json: Json = False, debug: Debug = False) -> None:
     """Show where a flow stands: states, positions, lag, epochs."""
     with errors_said(debug=debug, as_json=as_json):
-        report = inspect.status(load_flow(target))
+        report = tg.status(load_flow(target))
         if as_json:
             print_json(show.status_json(report))
         else:
@@ -96,7 +94,7 @@ def epochs(
     """Show the timeline: the newest epochs, with how much of each source they bind."""
     with errors_said(debug=debug, as_json=as_json):
         flow = load_flow(target)
-        found = inspect.epochs(flow, limit=limit)
+        found = tg.epochs(flow, limit=limit)
         units = {name: source.unit for name, source in flow.sources.items()}
         if as_json:
             print_json(show.epochs_json(found))
@@ -124,7 +122,7 @@ def explain(
     if epoch < 0:
         raise typer.BadParameter(f"there is no epoch {epoch}: they are counted from 0", param_hint="EPOCH")
     with errors_said(debug=debug, as_json=as_json):
-        report = inspect.explain(load_flow(target), epoch)
+        report = tg.explain(load_flow(target), epoch)
         if as_json:
             print_json(show.explain_json(report))
         else:
@@ -150,7 +148,7 @@ def compact(
     if epoch is not None and epoch < 0:
         raise typer.BadParameter(f"there is no epoch {epoch}: they are counted from 0", param_hint="EPOCH|TIME")
     with errors_said(debug=debug, as_json=as_json):
-        done = compaction.compact(load_flow(target), before=before if epoch is None else epoch)
+        done = tg.compact(load_flow(target), before=before if epoch is None else epoch)
         if as_json:
             print_json(show.compacted_json(done))
         else:
@@ -177,7 +175,7 @@ def resume(
         raise typer.BadParameter("goes with --new-incarnation", param_hint="--accept-loss")
     with errors_said(debug=debug, as_json=as_json):
         flow = load_flow(target)
-        done = resuming.resume(flow, source, new_incarnation=new_incarnation, accept_loss=accept_loss)
+        done = tg.resume(flow, source, new_incarnation=new_incarnation, accept_loss=accept_loss)
         if as_json:
             print_json(show.resumed_json(done))
         else:
@@ -193,6 +191,8 @@ def break_lease(
     debug: Debug = False,
 ) -> None:
     """Take the lease of a flow from a driver that is gone, and say who had it. A driver that lives stops by it."""
+    from tidegauge.pipeline import clocks
+
     with errors_said(debug=debug, as_json=as_json):
         flow = load_flow(target)
         holder = clocks.break_lease(flow, force=force)
@@ -205,6 +205,8 @@ def break_lease(
 @app.command()
 def retime(target: Target, *, as_json: Json = False, debug: Debug = False) -> None:
     """Take the times of epochs back to now that a clock which was ahead has put into the future."""
+    from tidegauge.pipeline import clocks
+
     with errors_said(debug=debug, as_json=as_json):
         flow = load_flow(target)
         count = clocks.retime(flow)
@@ -230,7 +232,7 @@ def skip(
         raise typer.BadParameter("FROM and TO are positions, the lesser first", param_hint="FROM TO")
     with errors_said(debug=debug, as_json=as_json):
         flow = load_flow(target)
-        done = skipping.skip(flow, source, partition, lower, upper)
+        done = tg.skip(flow, source, partition, lower, upper)
         if as_json:
             print_json(show.skipped_json(done))
         else:
@@ -250,13 +252,15 @@ def locate(
     """Show where a record went: its epoch, and which version of each table has it."""
     if position < 0:
         raise typer.BadParameter("positions are counted from 0", param_hint="POSITION")
+    from tidegauge.pipeline.inspect import unit_of
+
     with errors_said(debug=debug, as_json=as_json):
         flow = load_flow(target)
-        place = locating.locate(flow, source, partition, position)
+        place = tg.locate(flow, source, partition, position)
         if as_json:
             print_json(places.place_json(place))
         else:
-            print_view(places.place_view(place, inspect.unit_of(flow, source)))
+            print_view(places.place_view(place, unit_of(flow, source)))
 
 
 @app.command()
@@ -269,6 +273,8 @@ def trace(
     debug: Debug = False,
 ) -> None:
     """Show where rows come from: their epoch, and the record upstream; at most 20 of those with the values."""
+    from tidegauge.pipeline import trace as tracing
+
     asked = places.conditions(values)
     with errors_said(debug=debug, as_json=as_json):
         found = tracing.trace(load_flow(target), output, asked, limit=TRACED)

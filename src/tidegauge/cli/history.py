@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 from rich.text import Text
 
-from tidegauge.pipeline.backup import BackedUp
-from tidegauge.pipeline.recover import Recovered
-from tidegauge.pipeline.repair import Repaired
-from tidegauge.pipeline.rereading import listed
-from tidegauge.pipeline.verify import Verified
+from tidegauge.errors.repair import listed
+
+if TYPE_CHECKING:
+    from tidegauge.pipeline.backup import BackedUp
+    from tidegauge.pipeline.recover import Recovered
+    from tidegauge.pipeline.repair import Repaired
+    from tidegauge.pipeline.verify import Verified
 
 __all__ = [
     "backed_up_json",

@@ -12,9 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
+import tidegauge as tg
+from tidegauge.cli import STOPPED
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.command import FlowFileBroken, FlowFileMissing, NoFlowInFile, NoSuchFlow, SeveralFlows
-from tidegauge.pipeline.flow import Dataflow
 
 __all__ = ["load_flow", "load_module", "own_modules", "parse_target", "send_by_value"]
 
@@ -85,11 +86,14 @@ def parse_target(target: str | Path) -> tuple[Path, str]:
     return (Path(head + ".py"), variable) if head and variable else (Path(target), "")
 
 
-def load_flow(target: str | Path) -> Dataflow:
-    """Return the flow of `path` or `path:variable`."""
+def load_flow(target: str | Path) -> tg.Dataflow:
+    """Return the flow of `path` or `path:variable`. What it is made of is loaded with it, and may be interrupted."""
     path, variable = parse_target(target)
-    module = load_module(path)
-    flows = {name: value for name, value in vars(module).items() if isinstance(value, Dataflow)}
+    try:
+        module = load_module(path)
+    except KeyboardInterrupt:
+        sys.exit(STOPPED)
+    flows = {name: value for name, value in vars(module).items() if isinstance(value, tg.Dataflow)}
     if not flows:
         raise NoFlowInFile(path=str(path))
     if variable:

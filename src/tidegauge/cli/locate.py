@@ -11,16 +11,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from tidegauge.cli.show import clock, error_json, errors_view, grid, iso
-from tidegauge.pipeline.inspect import SliceReport
-from tidegauge.pipeline.locate import Holding, Origin, Place
-from tidegauge.pipeline.trace import Found, Trace
+
+if TYPE_CHECKING:
+    from tidegauge.pipeline.inspect import SliceReport
+    from tidegauge.pipeline.locate import Holding, Origin, Place
+    from tidegauge.pipeline.trace import Found, Trace
 
 __all__ = ["conditions", "place_json", "place_view", "shown", "trace_json", "trace_view"]
 

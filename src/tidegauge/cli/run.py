@@ -8,20 +8,22 @@ from __future__ import annotations
 import time
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Literal, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+import tidegauge as tg
 from tidegauge.cli.load import send_by_value
 from tidegauge.cli.show import amount, span, state_text
 from tidegauge.errors.running import TickHeld
-from tidegauge.pipeline.board import Board, OutputStatus, SourceStatus, StoreStatus
-from tidegauge.pipeline.flow import Dataflow
-from tidegauge.pipeline.job import Engine
-from tidegauge.pipeline.runner import Outcome
+
+if TYPE_CHECKING:
+    from tidegauge.pipeline.board import Board, OutputStatus, SourceStatus, StoreStatus
+    from tidegauge.pipeline.job import Engine
+    from tidegauge.pipeline.runner import Outcome
 
 __all__ = ["Progress", "make_engine", "run_flow"]
 
@@ -165,20 +167,16 @@ def view(board: Board, *, ends: bool = False) -> RenderableType:
 def make_engine(kind: str, url: str | None, *, folder: Path) -> Engine:
     """Return the engine that the command line names. `folder` is where the flow's file is."""
     if kind == "local":
-        from tidegauge.pipeline.engine.local import LocalEngine
-
-        return LocalEngine()
-    from tidegauge.pipeline.engine.spark import SparkEngine
-
+        return tg.LocalEngine()
     send_by_value(folder)
     if url is not None and url.startswith("sc://"):
         from pyspark.sql import SparkSession
 
-        return SparkEngine(SparkSession.builder.remote(url).getOrCreate())
-    return SparkEngine(master=url or "local[*]")
+        return tg.SparkEngine(SparkSession.builder.remote(url).getOrCreate())
+    return tg.SparkEngine(master=url or "local[*]")
 
 
-def run_flow(flow: Dataflow, *, until: str | None, engine: Engine, progress: Progress) -> Outcome:
+def run_flow(flow: tg.Dataflow, *, until: str | None, engine: Engine, progress: Progress) -> Outcome:
     """Run a flow, show its progress, and close the engine, which an interrupt does not wait for."""
     boards: list[Board] = []
 

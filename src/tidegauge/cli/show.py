@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -12,11 +12,13 @@ from rich.text import Text
 
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.running import TickHeld
-from tidegauge.pipeline.compact import Compacted
-from tidegauge.pipeline.inspect import EpochReport, FlowReport
-from tidegauge.pipeline.resume import Resumed
-from tidegauge.pipeline.skip import Skipped
-from tidegauge.remap.store import EpochRecord, Gap
+
+if TYPE_CHECKING:
+    from tidegauge.pipeline.compact import Compacted
+    from tidegauge.pipeline.inspect import EpochReport, FlowReport
+    from tidegauge.pipeline.resume import Resumed
+    from tidegauge.pipeline.skip import Skipped
+    from tidegauge.remap.store import EpochRecord, Gap
 
 __all__ = [
     "amount",

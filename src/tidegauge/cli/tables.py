@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+import tidegauge as tg
 from tidegauge.cli import history
 from tidegauge.cli.frame import (
     Debug,
@@ -21,10 +22,6 @@ from tidegauge.cli.frame import (
 )
 from tidegauge.cli.load import load_flow, parse_target
 from tidegauge.cli.run import make_engine
-from tidegauge.pipeline import backup as backups
-from tidegauge.pipeline import recover as recovering
-from tidegauge.pipeline import repair as repairing
-from tidegauge.pipeline import verify as verifying
 
 __all__ = ["backup", "recover", "repair", "verify"]
 
@@ -38,7 +35,7 @@ def backup(
 ) -> None:
     """Copy the flow's store into a file, as it is at one instant; the flow may be running."""
     with errors_said(debug=debug, as_json=as_json):
-        done = backups.backup(load_flow(target), file)
+        done = tg.backup(load_flow(target), file)
         if as_json:
             print_json(history.backed_up_json(done))
         else:
@@ -48,7 +45,7 @@ def backup(
 def recover(target: Target, *, as_json: Json = False, debug: Debug = False) -> None:
     """Bring back a store that is lost, or older than the tables, from the tables. Not while the flow runs."""
     with errors_said(debug=debug, as_json=as_json):
-        done = recovering.recover(load_flow(target))
+        done = tg.recover(load_flow(target))
         if as_json:
             print_json(history.recovered_json(done))
         else:
@@ -77,7 +74,7 @@ def repair(
         flow = load_flow(target)
         chosen = make_engine(engine, spark, folder=parse_target(target)[0].parent)
         try:
-            done = repairing.repair(flow, output, from_epoch=from_epoch, remove_foreign=remove_foreign, engine=chosen)
+            done = tg.repair(flow, output, from_epoch=from_epoch, remove_foreign=remove_foreign, engine=chosen)
         finally:
             chosen.close()
         if as_json:
@@ -89,7 +86,7 @@ def repair(
 def verify(target: Target, *, as_json: Json = False, debug: Debug = False) -> None:
     """Check the store and the tables against each other. Ends with 1 when something is wrong."""
     with errors_said(debug=debug, as_json=as_json):
-        found = verifying.verify(load_flow(target))
+        found = tg.verify(load_flow(target))
         if as_json:
             print_json(history.verified_json(found))
         else:

@@ -7,6 +7,7 @@ the *frontier*: what it has passed is complete. The core knows nothing of source
 Invariant: no frontier passes a time at which something may still arrive, because whatever one invocation of an
 operator did is published in one piece or not at all.
 
+>>> from tidegauge.dataflow import INT, Worker
 >>> worker = Worker(monotonic=lambda: 0.0)
 >>> with worker.dataflow("shop", order=INT) as scope:
 ...     orders, stream = scope.input("orders")
@@ -23,79 +24,98 @@ Where to begin reading: `order`, `frontier`, `reachability` (what may arrive whe
 one rule that must not be broken), `capability`, then `worker` and `stream`.
 """
 
-from tidegauge.dataflow.build import OperatorBuilder, OperatorContext
-from tidegauge.dataflow.capability import Capability, InputCapability
-from tidegauge.dataflow.capability_set import CapabilitySet
-from tidegauge.dataflow.carriers import Ending, EventReader, EventReceiver, EventWriter, LogQueue
-from tidegauge.dataflow.cluster import DeterministicCluster, execute
-from tidegauge.dataflow.draw import Drawing
-from tidegauge.dataflow.explain import Holder
-from tidegauge.dataflow.frontier import Antichain, ChangeBatch, FrontierView, MutableAntichain, TotalMutableAntichain
-from tidegauge.dataflow.invocation import OperatorInput, OperatorOutput, Session
-from tidegauge.dataflow.log import LogEvent
-from tidegauge.dataflow.operators.capture import Event, EventQueue, EventSink, EventSource, Messages, Progress
-from tidegauge.dataflow.operators.feedback import FeedbackHandle
-from tidegauge.dataflow.operators.flow_control import ThroughHandle
-from tidegauge.dataflow.operators.input import InputHandle, UnorderedHandle
-from tidegauge.dataflow.operators.probe import Probe
-from tidegauge.dataflow.order import INT, PARTITIONED, UNIT, Advancing, Bounded, Lattice, Lex, Order, Product
-from tidegauge.dataflow.schedule import Activator, SyncActivator
-from tidegauge.dataflow.scope import Scope
-from tidegauge.dataflow.stash import Stash
-from tidegauge.dataflow.stream import Stream
-from tidegauge.dataflow.sync import Barrier, Sequencer
-from tidegauge.dataflow.worker import Worker
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "INT",
-    "PARTITIONED",
-    "UNIT",
-    "Activator",
-    "Advancing",
-    "Antichain",
-    "Barrier",
-    "Bounded",
-    "Capability",
-    "CapabilitySet",
-    "ChangeBatch",
-    "DeterministicCluster",
-    "Drawing",
-    "Ending",
-    "Event",
-    "EventQueue",
-    "EventReader",
-    "EventReceiver",
-    "EventSink",
-    "EventSource",
-    "EventWriter",
-    "FeedbackHandle",
-    "FrontierView",
-    "Holder",
-    "InputCapability",
-    "InputHandle",
-    "Lattice",
-    "Lex",
-    "LogEvent",
-    "LogQueue",
-    "Messages",
-    "MutableAntichain",
-    "OperatorBuilder",
-    "OperatorContext",
-    "OperatorInput",
-    "OperatorOutput",
-    "Order",
-    "Probe",
-    "Product",
-    "Progress",
-    "Scope",
-    "Sequencer",
-    "Session",
-    "Stash",
-    "Stream",
-    "SyncActivator",
-    "ThroughHandle",
-    "TotalMutableAntichain",
-    "UnorderedHandle",
-    "Worker",
-    "execute",
-]
+from tidegauge.lazy import names
+
+if TYPE_CHECKING:
+    from tidegauge.dataflow.build import OperatorBuilder as OperatorBuilder
+    from tidegauge.dataflow.build import OperatorContext as OperatorContext
+    from tidegauge.dataflow.capability import Capability as Capability
+    from tidegauge.dataflow.capability import InputCapability as InputCapability
+    from tidegauge.dataflow.capability_set import CapabilitySet as CapabilitySet
+    from tidegauge.dataflow.carriers.form import Ending as Ending
+    from tidegauge.dataflow.carriers.logged import LogQueue as LogQueue
+    from tidegauge.dataflow.carriers.reader import EventReader as EventReader
+    from tidegauge.dataflow.carriers.receiver import EventReceiver as EventReceiver
+    from tidegauge.dataflow.carriers.writer import EventWriter as EventWriter
+    from tidegauge.dataflow.cluster import DeterministicCluster as DeterministicCluster
+    from tidegauge.dataflow.cluster import execute as execute
+    from tidegauge.dataflow.draw import Drawing as Drawing
+    from tidegauge.dataflow.explain import Holder as Holder
+    from tidegauge.dataflow.frontier.antichain import Antichain as Antichain
+    from tidegauge.dataflow.frontier.changes import ChangeBatch as ChangeBatch
+    from tidegauge.dataflow.frontier.outstanding import MutableAntichain as MutableAntichain
+    from tidegauge.dataflow.frontier.outstanding import TotalMutableAntichain as TotalMutableAntichain
+    from tidegauge.dataflow.frontier.view import FrontierView as FrontierView
+    from tidegauge.dataflow.invocation import OperatorInput as OperatorInput
+    from tidegauge.dataflow.invocation import OperatorOutput as OperatorOutput
+    from tidegauge.dataflow.invocation import Session as Session
+    from tidegauge.dataflow.log import LogEvent as LogEvent
+    from tidegauge.dataflow.operators.capture import Event as Event
+    from tidegauge.dataflow.operators.capture import EventQueue as EventQueue
+    from tidegauge.dataflow.operators.capture import EventSink as EventSink
+    from tidegauge.dataflow.operators.capture import EventSource as EventSource
+    from tidegauge.dataflow.operators.capture import Messages as Messages
+    from tidegauge.dataflow.operators.capture import Progress as Progress
+    from tidegauge.dataflow.operators.feedback import FeedbackHandle as FeedbackHandle
+    from tidegauge.dataflow.operators.flow_control import ThroughHandle as ThroughHandle
+    from tidegauge.dataflow.operators.input import InputHandle as InputHandle
+    from tidegauge.dataflow.operators.input import UnorderedHandle as UnorderedHandle
+    from tidegauge.dataflow.operators.probe import Probe as Probe
+    from tidegauge.dataflow.order.lattice import Lattice as Lattice
+    from tidegauge.dataflow.order.numbers import INT as INT
+    from tidegauge.dataflow.order.numbers import UNIT as UNIT
+    from tidegauge.dataflow.order.numbers import Bounded as Bounded
+    from tidegauge.dataflow.order.pairs import Lex as Lex
+    from tidegauge.dataflow.order.pairs import Product as Product
+    from tidegauge.dataflow.order.partitioned import PARTITIONED as PARTITIONED
+    from tidegauge.dataflow.order.protocol import Advancing as Advancing
+    from tidegauge.dataflow.order.protocol import Order as Order
+    from tidegauge.dataflow.schedule import Activator as Activator
+    from tidegauge.dataflow.schedule import SyncActivator as SyncActivator
+    from tidegauge.dataflow.scope import Scope as Scope
+    from tidegauge.dataflow.stash import Stash as Stash
+    from tidegauge.dataflow.stream import Stream as Stream
+    from tidegauge.dataflow.sync import Barrier as Barrier
+    from tidegauge.dataflow.sync import Sequencer as Sequencer
+    from tidegauge.dataflow.worker import Worker as Worker
+else:
+    __getattr__, __dir__, __all__ = names(
+        __name__,
+        {
+            "build": "OperatorBuilder OperatorContext",
+            "capability": "Capability InputCapability",
+            "capability_set": "CapabilitySet",
+            "carriers.form": "Ending",
+            "carriers.logged": "LogQueue",
+            "carriers.reader": "EventReader",
+            "carriers.receiver": "EventReceiver",
+            "carriers.writer": "EventWriter",
+            "cluster": "DeterministicCluster execute",
+            "draw": "Drawing",
+            "explain": "Holder",
+            "frontier.antichain": "Antichain",
+            "frontier.changes": "ChangeBatch",
+            "frontier.outstanding": "MutableAntichain TotalMutableAntichain",
+            "frontier.view": "FrontierView",
+            "invocation": "OperatorInput OperatorOutput Session",
+            "log": "LogEvent",
+            "operators.capture": "Event EventQueue EventSink EventSource Messages Progress",
+            "operators.feedback": "FeedbackHandle",
+            "operators.flow_control": "ThroughHandle",
+            "operators.input": "InputHandle UnorderedHandle",
+            "operators.probe": "Probe",
+            "order.lattice": "Lattice",
+            "order.numbers": "Bounded INT UNIT",
+            "order.pairs": "Lex Product",
+            "order.partitioned": "PARTITIONED",
+            "order.protocol": "Advancing Order",
+            "schedule": "Activator SyncActivator",
+            "scope": "Scope",
+            "stash": "Stash",
+            "stream": "Stream",
+            "sync": "Barrier Sequencer",
+            "worker": "Worker",
+        },
+    )

@@ -8,9 +8,11 @@ TG-0422: the table lake/orders holds files that 'shop:orders' did not write: par
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tidegauge.errors.base import TidegaugeError
 
-__all__ = ["EpochsCompacted", "EpochsGone", "EpochsUnknown", "ForeignRows", "HistoriesPart", "OnlyAppended"]
+__all__ = ["EpochsCompacted", "EpochsGone", "EpochsUnknown", "ForeignRows", "HistoriesPart", "OnlyAppended", "listed"]
 
 
 class ForeignRows(TidegaugeError):
@@ -74,3 +76,12 @@ class OnlyAppended(TidegaugeError):
     what = "output {output!r} cannot be repaired: nothing of it can be taken out or replaced"
     cause = "it is a topic, to which messages can only be appended, or a sink of one's own without `mend`"
     remedy = "write it to another topic: a new output begins with the first epoch there is"
+
+
+def listed(epochs: Iterable[range]) -> str:
+    """Return epochs for people.
+
+    >>> listed([range(2, 3), range(5, 8)])
+    '2, 5 to 7'
+    """
+    return ", ".join(str(one.start) if len(one) == 1 else f"{one.start} to {one.stop - 1}" for one in epochs)

@@ -5,17 +5,15 @@ Invariant: rows are counted by the epochs that they carry, wherever others have 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
-import pyarrow.compute
-import pyarrow.parquet
-
+from tidegauge.lazy import library
 from tidegauge.sinks.protocol import Table
 
 __all__ = ["rows_of"]
 
-pc: Final[Any] = pyarrow.compute
-pq: Final[Any] = pyarrow.parquet
+pc: Final = library("pyarrow.compute")
+pq: Final = library("pyarrow.parquet")
 
 
 def rows_of(table: Table, epoch: int, *, since: int = 0) -> int:

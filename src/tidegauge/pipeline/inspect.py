@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tidegauge.env import Env
 from tidegauge.errors.base import Definite, TidegaugeError, Transient
@@ -20,7 +20,6 @@ from tidegauge.errors.kafkasink import OutputIsNoTable
 from tidegauge.errors.running import SourceUnreachable
 from tidegauge.errors.sinks import TableUnavailable
 from tidegauge.pipeline.belonging import bound_at, check
-from tidegauge.pipeline.board import OutputState, SourceState
 from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.holding import rows_of
 from tidegauge.pipeline.html import of_epoch, of_epochs, of_status
@@ -31,6 +30,9 @@ from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.store import EpochRecord, Gap, HoldRecord, Loaded, LoadedSource, Stall, Store, shown
 from tidegauge.sinks.protocol import OutputId, Table
 from tidegauge.sources.protocol import Acknowledged, Source, from_time_of
+
+if TYPE_CHECKING:
+    from tidegauge.pipeline.board import OutputState, SourceState
 
 __all__ = [
     "EpochReport",

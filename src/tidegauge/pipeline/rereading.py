@@ -14,7 +14,7 @@ from typing import Final
 from tidegauge.env import Env
 from tidegauge.errors.base import Definite, brief
 from tidegauge.errors.engine import RecordUnparsable
-from tidegauge.errors.repair import EpochsCompacted, EpochsGone
+from tidegauge.errors.repair import EpochsCompacted, EpochsGone, listed
 from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.job import Engine
 from tidegauge.pipeline.losses import passed, without
@@ -27,7 +27,7 @@ from tidegauge.remap.store import Loaded, Store
 from tidegauge.sinks.mending import Mending, Ranges, joined
 from tidegauge.sinks.protocol import StagedFile, job_mark
 
-__all__ = ["Rereading", "listed", "told_apart"]
+__all__ = ["Rereading", "told_apart"]
 
 
 def told_apart(epochs: range, *, since: int, folded: int | None) -> int | None:
@@ -119,12 +119,3 @@ class Rereading:
     def _gone(self, epochs: Iterable[int], detail: str) -> EpochsGone:
         found = listed(joined(range(epoch, epoch + 1) for epoch in epochs))
         return EpochsGone(output=self._output, source=self._name, epochs=found, detail=detail)
-
-
-def listed(epochs: Iterable[range]) -> str:
-    """Return epochs for people.
-
-    >>> listed([range(2, 3), range(5, 8)])
-    '2, 5 to 7'
-    """
-    return ", ".join(str(one.start) if len(one) == 1 else f"{one.start} to {one.stop - 1}" for one in epochs)

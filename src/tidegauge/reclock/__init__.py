@@ -55,19 +55,27 @@ what is read on from `inverse(e)` is the whole, without loss and without duplica
 durably before `e` is exactly what upstream may be told to forget (law 4).
 """
 
-from tidegauge.reclock.columns import EPOCH, epochs_of, frontier_to_epoch, pieces, stamp
-from tidegauge.reclock.slices import as_of, begins, held, plan_span, resumption, span
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "EPOCH",
-    "as_of",
-    "begins",
-    "epochs_of",
-    "frontier_to_epoch",
-    "held",
-    "pieces",
-    "plan_span",
-    "resumption",
-    "span",
-    "stamp",
-]
+from tidegauge.lazy import names
+
+if TYPE_CHECKING:
+    from tidegauge.reclock.columns import EPOCH as EPOCH
+    from tidegauge.reclock.columns import epochs_of as epochs_of
+    from tidegauge.reclock.columns import frontier_to_epoch as frontier_to_epoch
+    from tidegauge.reclock.columns import pieces as pieces
+    from tidegauge.reclock.columns import stamp as stamp
+    from tidegauge.reclock.slices import as_of as as_of
+    from tidegauge.reclock.slices import begins as begins
+    from tidegauge.reclock.slices import held as held
+    from tidegauge.reclock.slices import plan_span as plan_span
+    from tidegauge.reclock.slices import resumption as resumption
+    from tidegauge.reclock.slices import span as span
+else:
+    __getattr__, __dir__, __all__ = names(
+        __name__,
+        {
+            "columns": "EPOCH epochs_of frontier_to_epoch pieces stamp",
+            "slices": "as_of begins held plan_span resumption span",
+        },
+    )

@@ -25,16 +25,16 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute
 
 from tidegauge.errors.flow import InvalidArgument, ReservedColumn, UnknownColumn
+from tidegauge.lazy import library
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.index import NOWHERE
 from tidegauge.remap.table import LARGEST, RemapTable
 
 __all__ = ["EPOCH", "epochs_of", "frontier_to_epoch", "pieces", "stamp"]
 
-pc: Final[Any] = pyarrow.compute  # its functions are made at run time, which type checkers cannot see
+pc: Final = library("pyarrow.compute")
 
 EPOCH: Final = pa.field("_epoch", pa.int64())
 """The column that every row of every output has."""

@@ -1,8 +1,25 @@
 """Sinks: stage in tasks, commit in the driver."""
 
-from tidegauge.sinks.delta import DeltaSink
-from tidegauge.sinks.kafka import KafkaSink
-from tidegauge.sinks.parquet import ParquetSink
-from tidegauge.sinks.protocol import OutputId, Sink, StagedFile, Stager, Table
+from typing import TYPE_CHECKING
 
-__all__ = ["DeltaSink", "KafkaSink", "OutputId", "ParquetSink", "Sink", "StagedFile", "Stager", "Table"]
+from tidegauge.lazy import names
+
+if TYPE_CHECKING:
+    from tidegauge.sinks.delta import DeltaSink as DeltaSink
+    from tidegauge.sinks.kafka.sink import KafkaSink as KafkaSink
+    from tidegauge.sinks.parquet import ParquetSink as ParquetSink
+    from tidegauge.sinks.protocol import OutputId as OutputId
+    from tidegauge.sinks.protocol import Sink as Sink
+    from tidegauge.sinks.protocol import StagedFile as StagedFile
+    from tidegauge.sinks.protocol import Stager as Stager
+    from tidegauge.sinks.protocol import Table as Table
+else:
+    __getattr__, __dir__, __all__ = names(
+        __name__,
+        {
+            "delta": "DeltaSink",
+            "kafka.sink": "KafkaSink",
+            "parquet": "ParquetSink",
+            "protocol": "OutputId Sink StagedFile Stager Table",
+        },
+    )

@@ -27,11 +27,11 @@ import pyarrow as pa
 from tidegauge.sinks.columns import rows_schema
 from tidegauge.sinks.location import local_folder
 from tidegauge.sinks.protocol import OutputId
-from tidegauge.sinks.staging import ParquetStager
 
 if TYPE_CHECKING:
     from tidegauge.sinks.deltalog import DeltaLog
     from tidegauge.sinks.deltamend import DeltaMending
+    from tidegauge.sinks.staging import ParquetStager
 
 __all__ = ["DeltaSink"]
 
@@ -80,4 +80,6 @@ class DeltaSink:
 
     def stage(self, schema: pa.Schema, *, job: str, task: int) -> ParquetStager:
         """Return a writer for one task of one job. `job` is 32 hex digits, `task` counts from 0."""
+        from tidegauge.sinks.staging import ParquetStager  # what writes Parquet is for those who do
+
         return ParquetStager(self.path, "", schema, job=job, task=task, statistics=True)

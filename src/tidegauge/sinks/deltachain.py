@@ -26,10 +26,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-import pyarrow.compute
-import pyarrow.parquet
-
 from tidegauge.errors.history import DamagedHistory
+from tidegauge.lazy import library
 from tidegauge.remap.history import History, Link
 from tidegauge.sinks.keeping import in_line
 from tidegauge.sinks.location import make_folder, synchronise, write_durably
@@ -37,8 +35,8 @@ from tidegauge.sinks.protocol import OutputId
 
 __all__ = ["FOLDER", "carried", "digest_id", "incarnation_in", "kept_links", "move_links", "number", "text_of"]
 
-pc: Final[Any] = pyarrow.compute
-pq: Final[Any] = pyarrow.parquet
+pc: Final = library("pyarrow.compute")
+pq: Final = library("pyarrow.parquet")
 
 FOLDER: Final = "_tidegauge"
 """The folder beside the log. What cleans a table up leaves it alone."""

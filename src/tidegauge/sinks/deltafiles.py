@@ -12,19 +12,19 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from tidegauge.errors.sinks import DeletedRows, TableUnavailable
+from tidegauge.lazy import library
 from tidegauge.sinks.columns import EPOCH
 from tidegauge.sinks.location import inside, writing
 from tidegauge.sinks.protocol import StagedFile
 
 __all__ = ["LiveFile", "epochs_in", "files_of", "live", "log_read", "paths_of", "remove_unnamed"]
 
-pc: Final[Any] = pyarrow.compute
+pc: Final = library("pyarrow.compute")
+pq: Final = library("pyarrow.parquet")
 
 _UNREADABLE: Final = (OSError, KeyError, pa.ArrowException)
 

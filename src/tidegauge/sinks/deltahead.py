@@ -24,11 +24,12 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
-import pyarrow.parquet
+
+from tidegauge.lazy import library
 
 __all__ = ["NOTHING", "Head", "actions_of", "entry", "follow", "hinted", "newer", "newest", "unsupported"]
 
-pq: Final[Any] = pyarrow.parquet
+pq: Final = library("pyarrow.parquet")
 
 Action: TypeAlias = Mapping[str, Any]
 

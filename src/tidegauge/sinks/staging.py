@@ -21,12 +21,11 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import pyarrow as pa
-import pyarrow.compute
-import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.sinks import MisplacedRows, StagedFileMissing
+from tidegauge.lazy import library
 from tidegauge.sinks.attempt import Files, Waiting, fitting, stem_of
 from tidegauge.sinks.columns import EPOCH, rows_schema
 from tidegauge.sinks.location import inside, synchronise, writing
@@ -48,7 +47,8 @@ GROUP_BYTES: Final = 32 << 20
 FILE_BYTES: Final = 256 << 20
 """A file that has grown past this is finished and the next one begun."""
 
-pc: Final[Any] = pyarrow.compute  # its functions are made at run time, which type checkers cannot see
+pc: Final = library("pyarrow.compute")
+pq: Final = library("pyarrow.parquet")
 
 _SAMPLE: Final = 4096
 

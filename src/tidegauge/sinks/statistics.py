@@ -29,14 +29,14 @@ from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute
 import pyarrow.types as pt
 
+from tidegauge.lazy import library
 from tidegauge.sinks.columns import EPOCH
 
 __all__ = ["FileStatistics", "footed", "suited"]
 
-pc: Final[Any] = pyarrow.compute
+pc: Final = library("pyarrow.compute")
 
 _COLUMNS: Final = 32
 """Delta's own default (`delta.dataSkippingNumIndexedCols`). Writers differ in which columns they count: here it is

@@ -1,28 +1,45 @@
 """Sources: probe, plan, read, acknowledge."""
 
-from tidegauge.sources.file import FileSource, FileSplit
-from tidegauge.sources.formats import Avro, Csv, Json, Parquet, Protobuf, Raw, Registry, Text
-from tidegauge.sources.generator import GeneratorSource, GeneratorSplit
-from tidegauge.sources.kafka import KafkaSource, KafkaSplit, Topics
-from tidegauge.sources.protocol import BadRecord, Source, Split
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Avro",
-    "BadRecord",
-    "Csv",
-    "FileSource",
-    "FileSplit",
-    "GeneratorSource",
-    "GeneratorSplit",
-    "Json",
-    "KafkaSource",
-    "KafkaSplit",
-    "Parquet",
-    "Protobuf",
-    "Raw",
-    "Registry",
-    "Source",
-    "Split",
-    "Text",
-    "Topics",
-]
+from tidegauge.lazy import names
+
+if TYPE_CHECKING:
+    from tidegauge.sources.file.reading import FileSplit as FileSplit
+    from tidegauge.sources.file.source import FileSource as FileSource
+    from tidegauge.sources.formats.avro import Avro as Avro
+    from tidegauge.sources.formats.csv import Csv as Csv
+    from tidegauge.sources.formats.json import Json as Json
+    from tidegauge.sources.formats.parquet import Parquet as Parquet
+    from tidegauge.sources.formats.plain import Raw as Raw
+    from tidegauge.sources.formats.plain import Text as Text
+    from tidegauge.sources.formats.protobuf import Protobuf as Protobuf
+    from tidegauge.sources.formats.registry import Registry as Registry
+    from tidegauge.sources.generator import GeneratorSource as GeneratorSource
+    from tidegauge.sources.generator import GeneratorSplit as GeneratorSplit
+    from tidegauge.sources.kafka.planning import KafkaSplit as KafkaSplit
+    from tidegauge.sources.kafka.source import KafkaSource as KafkaSource
+    from tidegauge.sources.kafka.topics import Topics as Topics
+    from tidegauge.sources.protocol import BadRecord as BadRecord
+    from tidegauge.sources.protocol import Source as Source
+    from tidegauge.sources.protocol import Split as Split
+else:
+    __getattr__, __dir__, __all__ = names(
+        __name__,
+        {
+            "file.reading": "FileSplit",
+            "file.source": "FileSource",
+            "formats.avro": "Avro",
+            "formats.csv": "Csv",
+            "formats.json": "Json",
+            "formats.parquet": "Parquet",
+            "formats.plain": "Raw Text",
+            "formats.protobuf": "Protobuf",
+            "formats.registry": "Registry",
+            "generator": "GeneratorSource GeneratorSplit",
+            "kafka.planning": "KafkaSplit",
+            "kafka.source": "KafkaSource",
+            "kafka.topics": "Topics",
+            "protocol": "BadRecord Source Split",
+        },
+    )

@@ -149,6 +149,8 @@ def serve() -> None:
     """Answer commands until the input ends, each with a driver's number and, once it has ended, with how."""
     for name in LATE:
         importlib.import_module(name)
+    for name in dir(tg):
+        getattr(tg, name)  # loads it
     for line in sys.stdin:
         command = json.loads(line)
         shop = Shop(**{**command.pop("shop"), "outputs": tuple(command.pop("outputs"))})

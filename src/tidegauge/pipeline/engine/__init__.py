@@ -1,6 +1,17 @@
 """Engines: where the rows flow."""
 
-from tidegauge.pipeline.engine.local import LocalEngine
-from tidegauge.pipeline.engine.spark import SparkEngine
+from typing import TYPE_CHECKING
 
-__all__ = ["LocalEngine", "SparkEngine"]
+from tidegauge.lazy import names
+
+if TYPE_CHECKING:
+    from tidegauge.pipeline.engine.local import LocalEngine as LocalEngine
+    from tidegauge.pipeline.engine.spark import SparkEngine as SparkEngine
+else:
+    __getattr__, __dir__, __all__ = names(
+        __name__,
+        {
+            "local": "LocalEngine",
+            "spark": "SparkEngine",
+        },
+    )

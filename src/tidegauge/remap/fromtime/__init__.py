@@ -1,39 +1,48 @@
 """FromTimes: the clocks of sources, in upstream's notation, as frontiers, and as canonical JSON.
 
+>>> from tidegauge.remap.fromtime import GTID, LSN, decode, encode
 >>> GTID.parse("3e11fa47-71ca-11e1-9e33-c80aa9429562:1-3")
 Frontier({'3e11fa47-71ca-11e1-9e33-c80aa9429562': 4})
 >>> decode(LSN, encode(LSN, LSN.parse("16/B374D848"))) == LSN.parse("16/B374D848")
 True
 """
 
-from tidegauge.remap.fromtime.encoding import decode, encode
-from tidegauge.remap.fromtime.gtid import GTID, GtidTime
-from tidegauge.remap.fromtime.kinds import FROM_TIMES, FromTimes
-from tidegauge.remap.fromtime.lsn import LSN, WAL, Lsn, LsnTime
-from tidegauge.remap.fromtime.partitioned import NUMBERED, PARTITIONS, Partitioned
-from tidegauge.remap.fromtime.protocol import FromTime, checked
-from tidegauge.remap.fromtime.sequence import POLLS, SEQUENCE, Sequence
-from tidegauge.remap.fromtime.state import LARGEST_STATE, SourceState
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "FROM_TIMES",
-    "GTID",
-    "LARGEST_STATE",
-    "LSN",
-    "NUMBERED",
-    "PARTITIONS",
-    "POLLS",
-    "SEQUENCE",
-    "WAL",
-    "FromTime",
-    "FromTimes",
-    "GtidTime",
-    "Lsn",
-    "LsnTime",
-    "Partitioned",
-    "Sequence",
-    "SourceState",
-    "checked",
-    "decode",
-    "encode",
-]
+from tidegauge.lazy import names
+
+if TYPE_CHECKING:
+    from tidegauge.remap.fromtime.encoding import decode as decode
+    from tidegauge.remap.fromtime.encoding import encode as encode
+    from tidegauge.remap.fromtime.gtid import GTID as GTID
+    from tidegauge.remap.fromtime.gtid import GtidTime as GtidTime
+    from tidegauge.remap.fromtime.kinds import FROM_TIMES as FROM_TIMES
+    from tidegauge.remap.fromtime.kinds import FromTimes as FromTimes
+    from tidegauge.remap.fromtime.lsn import LSN as LSN
+    from tidegauge.remap.fromtime.lsn import WAL as WAL
+    from tidegauge.remap.fromtime.lsn import Lsn as Lsn
+    from tidegauge.remap.fromtime.lsn import LsnTime as LsnTime
+    from tidegauge.remap.fromtime.partitioned import NUMBERED as NUMBERED
+    from tidegauge.remap.fromtime.partitioned import PARTITIONS as PARTITIONS
+    from tidegauge.remap.fromtime.partitioned import Partitioned as Partitioned
+    from tidegauge.remap.fromtime.protocol import FromTime as FromTime
+    from tidegauge.remap.fromtime.protocol import checked as checked
+    from tidegauge.remap.fromtime.sequence import POLLS as POLLS
+    from tidegauge.remap.fromtime.sequence import SEQUENCE as SEQUENCE
+    from tidegauge.remap.fromtime.sequence import Sequence as Sequence
+    from tidegauge.remap.fromtime.state import LARGEST_STATE as LARGEST_STATE
+    from tidegauge.remap.fromtime.state import SourceState as SourceState
+else:
+    __getattr__, __dir__, __all__ = names(
+        __name__,
+        {
+            "encoding": "decode encode",
+            "gtid": "GTID GtidTime",
+            "kinds": "FROM_TIMES FromTimes",
+            "lsn": "LSN Lsn LsnTime WAL",
+            "partitioned": "NUMBERED PARTITIONS Partitioned",
+            "protocol": "FromTime checked",
+            "sequence": "POLLS SEQUENCE Sequence",
+            "state": "LARGEST_STATE SourceState",
+        },
+    )

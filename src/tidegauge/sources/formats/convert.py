@@ -21,8 +21,8 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute
 
+from tidegauge.lazy import library
 from tidegauge.sources.formats.decimals import beyond_each
 from tidegauge.sources.formats.gather import Refused, in_pieces
 from tidegauge.sources.formats.nested import contains
@@ -30,7 +30,7 @@ from tidegauge.sources.formats.records import Mask
 
 __all__ = ["Leaf", "cast_each", "converted", "from_base64", "from_text", "may_overflow", "overflows"]
 
-pc: Any = pyarrow.compute
+pc: Final = library("pyarrow.compute")
 
 Leaf: TypeAlias = Callable[[Any, Any], tuple[Any, Mask]]
 """How a string array becomes an array of a type that is not nested, and which of its values do not."""

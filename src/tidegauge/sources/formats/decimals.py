@@ -22,13 +22,13 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute
 
+from tidegauge.lazy import library
 from tidegauge.sources.formats.records import Mask
 
 __all__ = ["beyond", "beyond_each", "beyond_in_json", "suspects"]
 
-pc: Any = pyarrow.compute
+pc: Final = library("pyarrow.compute")
 
 PLACES: Final = 38
 _EXPONENTS: Final = (re.compile(rb"e-[0-9]{2}"), re.compile(rb"E-[0-9]{2}"))
