@@ -1,5 +1,5 @@
 """What all tests share: those that start a Spark run one after another, in one process, so that sessions are shared;
-so do those of one module that have a Kafka broker of their own.
+so do those that share a fixture of their module.
 
 No property is judged by how long an example takes: machines differ, and tests run beside each other.
 """
@@ -48,16 +48,26 @@ for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put every test that starts a Spark into one group of the parallel run, and those of a module with a broker of
-    its own into another, before that looks at the groups. What needs a Connect server, which comes up in half a
-    minute, is for `make long`."""
+    """Put every test that starts a Spark into one group of the parallel run, before xdist looks at the groups.
+
+    Those of a module that share a fixture are in another, or each process would make it anew. Long tests are few, and
+    spread. What needs a Connect server, which comes up in half a minute, is for `make long`.
+    """
     for item in items:
         if "connect" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.long)
         if item.get_closest_marker("spark") is not None:
             item.add_marker(pytest.mark.xdist_group("spark"))
-        elif "own_broker" in getattr(item, "fixturenames", ()):
+        elif "own_broker" in getattr(item, "fixturenames", ()) or (
+            item.get_closest_marker("long") is None and shares(item)
+        ):
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+
+
+def shares(item: pytest.Item) -> bool:
+    """Whether a test uses a fixture that is made once for its module."""
+    asked = getattr(item, "_fixtureinfo", None)
+    return asked is not None and any(found[-1].scope == "module" for found in asked.name2fixturedefs.values())
 
 
 @pytest.hookimpl(wrapper=True)

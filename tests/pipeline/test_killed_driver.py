@@ -38,15 +38,12 @@ OFTEN: dict[Effect, tuple[int, ...]] = {"append bindings": (1, 5), "commit outpu
 SOON = {"after append bindings", "before commit output", "after commit output", "before publish"}
 """Where `make test` strikes; `make long` does so everywhere."""
 
-TOGETHER = pytest.mark.xdist_group("killed driver")
-"""`make test` strikes in one process, which makes the undisturbed runs once."""
-
 STRIKES = [
     pytest.param(
         f"{side} {effect}",
         nth,
         id=f"{side} {effect} {nth}",
-        marks=TOGETHER if nth == 0 and f"{side} {effect}" in SOON else pytest.mark.long,
+        marks=() if nth == 0 and f"{side} {effect}" in SOON else pytest.mark.long,
     )
     for effect in EFFECTS
     for side in ("before", "after")
@@ -123,7 +120,6 @@ def sizes(rows: Rows) -> dict[str, int]:
     return {output: len(found) for output, found in rows.items()}
 
 
-@TOGETHER
 def test_what_fails_ends_where_it_fails_and_all_else_is_as_if_nothing_had(undisturbed: RunOf) -> None:
     whole, line, function = undisturbed("whole"), undisturbed("bad line"), undisturbed("bad function")
     assert sizes(whole.rows) == {"orders": 360, "loud": 360, "prices": 400, "rows": 500}
