@@ -41,6 +41,7 @@ Effect = Literal[
     "record output failure",
     "begin incarnation",
     "record gap",
+    "record held",
     "release lease",
 ]
 """The durable effects, in the order in which a flow comes to them."""

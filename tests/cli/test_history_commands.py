@@ -66,6 +66,23 @@ def test_a_table_is_repaired_and_says_what_was_written_anew(shop: Shop, ask: Ask
     assert shop.rows("orders") == [(0, 0), (1, 1), (2, 2)]
 
 
+def test_a_table_that_is_gone_ends_the_run_with_the_reason_until_it_is_to_be_written_anew(
+    shop: Shop, ask: Ask
+) -> None:
+    shop.write(0)
+    shop.catch_up()
+    (shop.root / "lake" / "orders").rename(shop.root / "moved")
+    local = ("shop.py", "--engine", "local")
+    ended = ask("run", *local, "--until", "caught-up")
+    assert (ended.exit_code, "TG-0435" in ended.stderr) == (1, True)
+    assert (shop.root / "lake" / "orders").exists() is False
+    assert "TG-0435" in ask("status", "shop.py").stdout
+    done = ask("repair", "shop.py", "orders", "--from", "0", "--engine", "local")
+    assert done.stdout == "shop: nothing of output orders is there; the next run writes it anew\n"
+    assert ask("run", *local, "--until", "caught-up").exit_code == 0
+    assert shop.rows("orders") == [(0, 0)]
+
+
 def test_a_repair_that_cannot_be_is_refused(shop: Shop, ask: Ask) -> None:
     assert "TG-0605" in ask("repair", "shop.py", "orders", "--engine", "local").stderr
     shop.write(1)

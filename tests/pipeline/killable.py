@@ -22,7 +22,7 @@ from tests.pipeline.upstream import Topic
 
 import tidegauge as tg
 from tidegauge.errors.running import UpstreamRecreated
-from tidegauge.pipeline.inspect import table_of
+from tidegauge.pipeline.seen import table_of
 from tidegauge.remap.store import Gap, Holder, Store
 
 Scene = Literal["whole", "bad line", "bad function", "new upstream"]
@@ -115,8 +115,9 @@ def fold(flow: tg.Dataflow, env: tg.Env) -> None:
     """
     store = Store.open(flow.store, env=env)
     lease = store.acquire(flow.name, holder=Holder.current(env))
-    uppers = [table_of(flow, name, lease.incarnation).upper for name in flow.outputs]
-    store.advance_since(lease, min(store.load(flow.name).flow.published, *uppers) - 1)
+    loaded = store.load(flow.name)
+    uppers = [table_of(flow, name, loaded).upper for name in flow.outputs]
+    store.advance_since(lease, min(loaded.flow.published, *uppers) - 1)
     lease.release()
     store.close()
 

@@ -67,6 +67,8 @@ def repaired_view(done: Repaired) -> RenderableType:
     """Return what a repair came to as lines."""
     if not done.changed:
         return Text(f"{done.flow}: output {done.output} lacks nothing; nothing was changed")
+    if done.begun_anew:
+        return Text(f"{done.flow}: nothing of output {done.output} is there; the next run writes it anew")
     lines = [f"{done.flow}: output {done.output} is repaired, and holds the epochs before {done.upper}"]
     if done.epochs:
         said = listed(range(first, last + 1) for first, last in done.epochs)
@@ -81,6 +83,7 @@ def repaired_json(done: Repaired) -> dict[str, Any]:
         "flow": done.flow,
         "output": done.output,
         "changed": done.changed,
+        "begun_anew": done.begun_anew,
         "epochs": [list(one) for one in done.epochs],
         "rows": done.rows,
         "removed": list(done.removed),

@@ -1,6 +1,7 @@
 """TG-024x and TG-043x: the one history that a store and its tables have.
 
->>> print(StoreBehindTable(flow="shop", output="orders", store=5, table=9, parted=5))
+>>> other = other_way("orders", 5, mendable=True)
+>>> print(StoreBehindTable(flow="shop", output="orders", store=5, table=9, parted=5, other=other))
 TG-0240: the store of flow 'shop' is older than the table of output 'orders': it has bound 5 epochs, the table holds 9
   likely cause: the store was restored from a backup, or put back to an older copy
   what to do:   tidegauge recover brings the timeline back from the tables; \
@@ -22,7 +23,18 @@ __all__ = [
     "TablesDisagree",
     "TablesOfSeveralStores",
     "TimelineLost",
+    "other_way",
 ]
+
+
+def other_way(output: str, parted: object, *, mendable: bool) -> str:
+    """Return how an output gets the store's history, where its own is not to be had back.
+
+    mendable: whether anything can be taken out of it; of a topic nothing can.
+    """
+    if mendable:
+        return f"tidegauge repair FLOW {output} --from {parted} writes the table anew from where the two part"
+    return f"give {output} another topic, to which all epochs of the store are written"
 
 
 class StoreBehindTable(TidegaugeError):
@@ -34,11 +46,7 @@ class StoreBehindTable(TidegaugeError):
         "it has bound {store} epochs, the table holds {table}"
     )
     cause = "the store was restored from a backup, or put back to an older copy"
-    remedy = (
-        "tidegauge recover brings the timeline back from the tables; "
-        "or tidegauge repair FLOW {output} --from {parted} writes the table anew from where the two part. "
-        "Nothing was bound or written"
-    )
+    remedy = "tidegauge recover brings the timeline back from the tables; or {other}. Nothing was bound or written"
 
 
 class HistoriesDiffer(TidegaugeError):
@@ -53,11 +61,7 @@ class HistoriesDiffer(TidegaugeError):
         "the store was put back to an older copy and has bound other data since, "
         "or a copy of it drives the same tables"
     )
-    remedy = (
-        "tidegauge recover brings the timeline back from the tables; "
-        "or tidegauge repair FLOW {output} --from {parted} writes the table anew from where the two part. "
-        "Nothing was bound or written"
-    )
+    remedy = "tidegauge recover brings the timeline back from the tables; or {other}. Nothing was bound or written"
 
 
 class NothingToRecoverFrom(TidegaugeError):

@@ -106,10 +106,11 @@ class TableWentBack(Transient):
     code = "TG-0435"
     patient = True
     what = "the table {table} held the epochs of {output!r} before {expected}, and now holds those before {actual}"
-    cause = "its disk is not mounted, or it was removed, moved away, or put back to an older state while the flow ran"
+    cause = "its disk is not mounted, or it was removed, moved away, or put back to an older state"
     remedy = (
-        "bring it back as it was, and the flow goes on with it; if it is gone for good, stop the flow and start it "
-        "again: the next run writes what it lacks once more, as far as upstream still has it"
+        "bring it back as it was, and the flow goes on with it. If it is gone for good, stop the flow and say so "
+        "with tidegauge repair FLOW OUTPUT --from 0: the next run writes it anew, as far as upstream still has what "
+        "it held. One that was put back to an older state on purpose is taken up by the next run"
     )
 
 

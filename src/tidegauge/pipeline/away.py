@@ -25,17 +25,19 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from tidegauge.dataflow import OperatorBuilder, Scope, Stream
 from tidegauge.env import Env, Spawn
-from tidegauge.errors.base import Transient
+from tidegauge.errors.base import TidegaugeError, Transient
 from tidegauge.errors.sinks import TableWentBack
+from tidegauge.pipeline.seen import place_of, whole
 from tidegauge.remap.store import Lease
 from tidegauge.sinks.persist import Committed
-from tidegauge.sinks.protocol import OutputId, Sink, Sweeping, Table
+from tidegauge.sinks.protocol import OutputId, Sweeping, Table
 from tidegauge.sources.reader import backoff
 
 if TYPE_CHECKING:
+    from tidegauge.pipeline.board import Board
     from tidegauge.pipeline.flow import Dataflow
 
-__all__ = ["Absent", "Away", "place_of", "waited_for", "whole"]
+__all__ = ["Absent", "Away", "waited_for"]
 
 Told: TypeAlias = Callable[[str, Exception, int], None]
 """Is told an output that is away, why, and how often it was tried in a row."""
@@ -73,6 +75,7 @@ class Absent:
         self._spawn: Final = spawn
         self._away: dict[str, Away] = {}
         self._attempts: dict[str, Future[None]] = {}
+        self._held: Mapping[str, int] = {}
         self.least: Final[dict[str, int]] = {}
         """How far the table of each output was when it was seen last in this run."""
 
@@ -81,9 +84,24 @@ class Absent:
         """Why each output is away."""
         return {name: away.error for name, away in self._away.items()}
 
-    def note(self, found: Mapping[str, Exception], tell: Told) -> None:
-        """Take note of what could not be opened, and tell of all that is away."""
-        now = self._env.monotonic()
+    def missing(self, board: Board) -> TidegaugeError | None:
+        """Return why a table is not there, or less of it than there was, once the others hold all that they are to.
+
+        That is what the first look at the sources found. A run that ends with it has nothing left to do then: such a
+        table is not brought back by waiting alone, as a broker is.
+        """
+        error = next((away.error for away in self._away.values() if isinstance(away.error, TableWentBack)), None)
+        if board.stopping or board.store.error is not None or board.reached is None or board.jobs:
+            return None
+        there = [o for o in board.outputs.values() if o.state != "failed" and o.name not in self._away]
+        return error if all(o.upper >= board.reached for o in there) else None
+
+    def note(self, found: Mapping[str, Exception], held: Mapping[str, int], tell: Told) -> None:
+        """Take note of what could not be opened, and tell of all that is away.
+
+        held: how far tables were seen to be in earlier runs.
+        """
+        now, self._held = self._env.monotonic(), held
         for name in found.keys() - self._away.keys():
             self._away[name] = Away.first(found[name], now=now)
         for name, away in self._away.items():
@@ -127,16 +145,10 @@ class Absent:
         outputs = self._flow.outputs
         output = OutputId(self._flow.name, name, self._lease.incarnation)
         table = outputs[name].sink.open(output)
-        whole(table, output, place_of(outputs[name].sink), least=self.least.get(name, 0))
+        whole(table, output, outputs[name].sink, held=self._held.get(name, 0), least=self.least.get(name, 0))
         places = [place_of(plan.sink) for plan in outputs.values()]
         if isinstance(table, Sweeping) and places.count(place_of(outputs[name].sink)) == 1:
             table.sweep(self._lease.renew)
-
-
-def whole(table: Table, output: OutputId, place: object, *, least: int) -> None:
-    """Raise `TableWentBack` for a table, found in a place, that is not as far as it was."""
-    if table.upper < least:
-        raise TableWentBack(table=place, output=str(output), expected=least, actual=table.upper)
 
 
 def waited_for(scope: Scope) -> Stream[Committed]:
@@ -145,9 +157,3 @@ def waited_for(scope: Scope) -> Stream[Committed]:
     commits: Stream[Committed] = builder.output()
     builder.build(lambda _context: lambda _inputs, _outputs: None)  # it keeps its capability, for ever
     return commits
-
-
-def place_of(sink: Sink) -> object:
-    """Return what two sinks have in common that may stage into one place."""
-    told = sink.describe()
-    return told.get("topic", told.get("path"))

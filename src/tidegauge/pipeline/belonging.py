@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from tidegauge.errors.base import Transient
-from tidegauge.errors.history import DamagedHistory, HistoriesDiffer, StoreBehindTable
+from tidegauge.errors.history import DamagedHistory, HistoriesDiffer, StoreBehindTable, other_way
+from tidegauge.pipeline.seen import table_of
 from tidegauge.remap.history import Link, agree
 from tidegauge.remap.rebuilding import pooled, way_to
 from tidegauge.remap.store import Loaded, Store
@@ -23,7 +24,6 @@ from tidegauge.sinks.protocol import OutputId
 
 if TYPE_CHECKING:
     from tidegauge.pipeline.flow import Dataflow
-    from tidegauge.pipeline.job import OutputPlan
 
 __all__ = ["Witness", "agreed", "bound_at", "check", "check_all"]
 
@@ -34,22 +34,23 @@ def check_all(flow: Dataflow, store: Store, loaded: Loaded) -> None:
     For what changes a store by hand: in one that is older than its tables, epochs have another meaning than there.
     A table that is away at present is left out, as by a run; one that others have damaged has its history still.
     """
-    for name, plan in flow.outputs.items():
+    for name in flow.outputs:
         if name in loaded.outputs:
             try:
-                table = _witness(plan, OutputId(flow.name, name, loaded.flow.incarnation))
+                table = _witness(flow, name, loaded)
             except (OSError, Transient):
                 continue
-            check(store, flow.name, name, table)
+            check(store, flow, name, table)
 
 
-def _witness(plan: OutputPlan, output: OutputId) -> Witness:
+def _witness(flow: Dataflow, output: str, loaded: Loaded) -> Witness:
     try:
-        return plan.sink.open(output)
+        return table_of(flow, output, loaded)
     except REPAIRABLE:
-        if not isinstance(plan.sink, Mendable):
+        sink = flow.outputs[output].sink
+        if not isinstance(sink, Mendable):
             raise
-        return plan.sink.mend(output)
+        return sink.mend(OutputId(flow.name, output, loaded.flow.incarnation))
 
 
 class Witness(Protocol):
@@ -67,19 +68,22 @@ def bound_at(store: Store, flow: str, tables: Iterable[Witness]) -> Mapping[int,
     return store.digests(flow, sorted({table.upper for table in tables}))
 
 
-def check(store: Store, flow: str, output: str, table: Witness, *, bound: Mapping[int, str] | None = None) -> None:
+def check(
+    store: Store, flow: Dataflow, output: str, table: Witness, *, bound: Mapping[int, str] | None = None
+) -> None:
     """Raise `StoreBehindTable` or `HistoriesDiffer` unless the store and an output's table have one history.
 
     bound: what `bound_at` has found of this table and others; it is asked of the store where it is not given.
     """
     upper, kept = table.upper, table.digest
-    bound = bound_at(store, flow, [table]) if bound is None else bound
+    bound = bound_at(store, flow.name, [table]) if bound is None else bound
     if upper in bound and (kept is None or not bound[upper] or agree(kept, bound[upper])):
         return
-    found = store.flow(flow)
-    known = 0 if found is None else found.upper
+    found = store.flow(flow.name)
+    known, parted = 0 if found is None else found.upper, agreed(store, flow.name, table)
+    other = other_way(output, parted, mendable=isinstance(flow.outputs[output].sink, Mendable))
     error = HistoriesDiffer if upper in bound else StoreBehindTable
-    raise error(flow=flow, output=output, store=known, table=upper, parted=agreed(store, flow, table))
+    raise error(flow=flow.name, output=output, store=known, table=upper, parted=parted, other=other)
 
 
 def agreed(store: Store, flow: str, table: Witness) -> int:

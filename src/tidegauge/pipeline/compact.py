@@ -17,8 +17,9 @@ from tidegauge.env import Env
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.pipeline.belonging import check_all
 from tidegauge.pipeline.flow import Dataflow
-from tidegauge.pipeline.inspect import holds, opened, table_of
+from tidegauge.pipeline.inspect import holds, opened
 from tidegauge.pipeline.read import instant
+from tidegauge.pipeline.seen import table_of
 from tidegauge.remap.store import Holder, Loaded, Store
 
 __all__ = ["Compacted", "compact", "hold", "release"]
@@ -70,7 +71,7 @@ def _furthest(flow: Dataflow, store: Store, loaded: Loaded) -> tuple[int, str]:
     for name, plan in flow.outputs.items():
         if name not in loaded.outputs:
             continue  # it has not run yet: it begins at `since`, wherever that is
-        upper = table_of(flow, name, loaded.flow.incarnation).upper
+        upper = table_of(flow, name, loaded).upper
         if upper:
             lacks = holds(loaded, plan.source, upper)
             limits.append((max(lacks - 1, 0), f"output {name!r} goes on from epoch {lacks - 1}, the last it holds"))

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, TypeVar
 from tidegauge.env import Env
 from tidegauge.errors.base import Definite, TidegaugeError, Transient
 from tidegauge.errors.command import EpochNotBound, FlowNeverRan
-from tidegauge.errors.flow import UnknownName
 from tidegauge.errors.kafkasink import OutputIsNoTable
 from tidegauge.errors.running import SourceUnreachable
 from tidegauge.errors.sinks import TableUnavailable
@@ -23,12 +22,13 @@ from tidegauge.pipeline.belonging import bound_at, check
 from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.holding import rows_of
 from tidegauge.pipeline.html import of_epoch, of_epochs, of_status
+from tidegauge.pipeline.seen import table_of
 from tidegauge.reclock.slices import begins, held
 from tidegauge.remap.binding import Detail, Slice
 from tidegauge.remap.checked import checked_probe
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.store import EpochRecord, Gap, HoldRecord, Loaded, LoadedSource, Stall, Store, shown
-from tidegauge.sinks.protocol import OutputId, Table
+from tidegauge.sinks.protocol import Table
 from tidegauge.sources.protocol import Acknowledged, Source, from_time_of
 
 if TYPE_CHECKING:
@@ -178,13 +178,6 @@ def opened(flow: Dataflow, env: Env) -> Iterator[Store]:
         store.close()
 
 
-def table_of(flow: Dataflow, output: str, incarnation: str) -> Table:
-    """Open an output's table. Raises `UnknownName`."""
-    if output not in flow.outputs:
-        raise UnknownName(kind="output", name=output, known=sorted(flow.outputs))
-    return flow.outputs[output].sink.open(OutputId(flow.name, output, incarnation))
-
-
 def holds(loaded: Loaded, source: str, upper: int) -> int:
     """Return the first epoch that an output lacks, given its table's upper and the source that it reads.
 
@@ -287,7 +280,7 @@ def _table(flow: Dataflow, name: str, loaded: Loaded) -> Table | TidegaugeError 
     if name not in loaded.outputs or flow.outputs[name].source not in loaded.sources:
         return None
     try:
-        return table_of(flow, name, loaded.flow.incarnation)
+        return table_of(flow, name, loaded)
     except (TidegaugeError, OSError) as refused:  # one table that cannot be read does not hide the others
         return refused
 
@@ -307,7 +300,7 @@ def _output(
     try:
         if isinstance(table, TidegaugeError | OSError):
             raise table
-        check(store, flow.name, name, table, bound=bound)
+        check(store, flow, name, table, bound=bound)
         volume = table.volume()
     except OSError as away:
         place = str(plan.sink.describe().get("path"))
@@ -366,12 +359,12 @@ def explain(flow: Dataflow, epoch: int) -> EpochReport:
         for source in loaded.sources.values()
         for piece in source.slices(epoch, epoch + 1)
     ]
-    since, life = loaded.flow.since, loaded.flow.incarnation
+    since = loaded.flow.since
     lost = tuple(gap for gap in gaps if max(gap.epoch, since) == epoch)
     rows = {}
     for name in flow.outputs:
         with suppress(OutputIsNoTable):  # it does not know which rows it was given
-            rows[name] = rows_of(table_of(flow, name, life), epoch, since=since)
+            rows[name] = rows_of(table_of(flow, name, loaded), epoch, since=since)
     return EpochReport(epoch, records[0].minted_at, records[0].published_at, tuple(slices), rows, lost)
 
 

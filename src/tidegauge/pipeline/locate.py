@@ -43,7 +43,8 @@ from tidegauge.errors.flow import InvalidArgument, UnknownName
 from tidegauge.errors.store import EpochBelowSince, NotYetBound
 from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.holding import rows_of
-from tidegauge.pipeline.inspect import SliceReport, holds, opened, slice_report, table_of
+from tidegauge.pipeline.inspect import SliceReport, holds, opened, slice_report
+from tidegauge.pipeline.seen import table_of
 from tidegauge.remap.fromtime.protocol import excerpt
 from tidegauge.remap.store import Loaded, LoadedSource, Store
 from tidegauge.sinks.columns import EPOCH
@@ -230,7 +231,7 @@ class Look:
         held, version = False, None
         try:
             if output not in self._tables:
-                self._tables[output] = table_of(self.flow, output, self.loaded.flow.incarnation)
+                self._tables[output] = table_of(self.flow, output, self.loaded)
             table = self._tables[output]
             held = epoch < holds(self.loaded, self.flow.outputs[output].source, table.upper)
             version = table.version_of(epoch)

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from tidegauge.errors.base import Transient
 from tidegauge.errors.engine import RecordUnparsable
 from tidegauge.errors.store import OutputBelowSince
-from tidegauge.pipeline.away import place_of, whole
 from tidegauge.pipeline.belonging import bound_at, check
 from tidegauge.pipeline.job import OutputPlan
 from tidegauge.pipeline.losses import passed
+from tidegauge.pipeline.seen import note_seen, whole
 from tidegauge.reclock.slices import as_of, begins
 from tidegauge.remap.binding import Slice
 from tidegauge.remap.policy import Policy, in_batch
@@ -43,7 +43,8 @@ class Opened:
     plans, tables: of the outputs that are open. away: the others, each with why. readers: the source that each output
     reads, open or not. outstanding: outputs that failed for reasons of their own and are tried again, with the
     epochs. passed: what is read by nobody any more, by source. uppers: the first epoch that each open output is
-    given. since: the epochs before it count as one. resume: the epoch as of which the flow is read again.
+    given. held: how far tables were seen to be in earlier runs. since: the epochs before it count as one. resume: the
+    epoch as of which the flow is read again.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Opened:
     readers: Mapping[str, str]
     timeline: Timeline
     uppers: Mapping[str, int]
+    held: Mapping[str, int]
     since: int
     resume: int
     published: int
@@ -100,7 +102,8 @@ def opened(
     tables, away = _tables(flow, loaded, lease, known, least)
     bound = bound_at(store, flow.name, tables.values())
     for name, table in tables.items():
-        check(store, flow.name, name, table, bound=bound)
+        check(store, flow, name, table, bound=bound)
+    note_seen(store, lease, loaded, tables)
     plans = {name: plan for name, plan in flow.outputs.items() if name in tables}
     uppers = {name: _begins(loaded, plan, tables[name].upper) for name, plan in plans.items()}
     resume = as_of([loaded.flow.published, *uppers.values()], since=loaded.flow.since)
@@ -121,6 +124,7 @@ def opened(
         readers={name: plan.source for name, plan in flow.outputs.items()},
         timeline=_timeline(flow, loaded, store),
         uppers=uppers,
+        held={name: loaded.outputs[name].held for name in flow.outputs},
         since=loaded.flow.since,
         resume=0 if resume is None else resume,
         published=loaded.flow.published,
@@ -141,10 +145,10 @@ def _tables(
     for name, plan in flow.outputs.items():
         if name in away:
             continue
+        output = OutputId(flow.name, name, loaded.flow.incarnation)
         try:
-            output = OutputId(flow.name, name, loaded.flow.incarnation)
             table = plan.sink.open(output)
-            whole(table, output, place_of(plan.sink), least=least.get(name, 0))
+            whole(table, output, plan.sink, held=loaded.outputs[name].held, least=least.get(name, 0))
             if isinstance(table, Sweeping):  # before its upper counts: it may see what earlier drivers committed
                 table.sweep(lease.renew)
         except (OSError, Transient) as error:

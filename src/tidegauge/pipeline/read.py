@@ -28,7 +28,8 @@ from tidegauge.pipeline.belonging import check
 from tidegauge.pipeline.engine import LocalEngine
 from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.functions import with_epoch
-from tidegauge.pipeline.inspect import holds, opened, table_of
+from tidegauge.pipeline.inspect import holds, opened
+from tidegauge.pipeline.seen import table_of
 from tidegauge.remap.store import Loaded, Store
 
 if TYPE_CHECKING:
@@ -131,8 +132,8 @@ def view_of(flow: Dataflow, output: str, as_of: AsOf) -> View:
         named = _epoch(store, flow.name, loaded.flow.published, as_of)
         if output not in loaded.outputs or source not in loaded.sources:  # planned: it has not run yet
             raise NotPublished(as_of=f"a row of {output}", published=loaded.flow.published)
-        table = table_of(flow, output, loaded.flow.incarnation)
-        check(store, flow.name, output, table)
+        table = table_of(flow, output, loaded)
+        check(store, flow, output, table)
     held = holds(loaded, source, table.upper)
     epoch = min(loaded.flow.published, held) - 1 if named is None else named
     _check_held(loaded, output, source, table.upper, epoch)

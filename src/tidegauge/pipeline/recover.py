@@ -11,7 +11,7 @@ at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -76,15 +76,16 @@ def recover(flow: Dataflow, *, env: Env | None = None) -> Recovered:
                 table.sweep(lease.renew)
         uppers = {name: table.upper for name, table in tables.items()}
         own = lease.incarnation == incarnation
-        if own and _one_history(store, flow.name, tables):
+        if own and _one_history(store, flow, tables):
             found = store.load(flow.name).flow
             return Recovered(flow.name, incarnation, found.upper, found.upper, found.since, uppers, changed=False)
         stored = store.known_digests(flow.name) if own else {}
         way = _way(flow.name, incarnation, tables, stored)
         upper, least = max(uppers.values()), min(uppers.get(name, 0) for name in flow.outputs)
-        store.restore(lease, way, incarnation=incarnation, upper=upper, published=least)
+        away = [name for name, known in store.load(flow.name).outputs.items() if known.held and name not in uppers]
+        store.restore(lease, way, incarnation=incarnation, upper=upper, published=least, held=uppers)
         leased.pop_all()  # the lease has ended with it
-    lacking = tuple(_lacking(way, upper, own=own))
+    lacking = tuple(_lacking(way, upper, away, own=own))
     return Recovered(flow.name, incarnation, upper, way.cut, way.since or 0, uppers, lacking)
 
 
@@ -104,7 +105,7 @@ def _written(flow: Dataflow) -> tuple[str, list[str]]:
     return next(iter(written.values())), list(written)
 
 
-def _one_history(store: Store, flow: str, tables: Mapping[str, Table]) -> bool:
+def _one_history(store: Store, flow: Dataflow, tables: Mapping[str, Table]) -> bool:
     try:
         for name, table in tables.items():
             check(store, flow, name, table)
@@ -133,7 +134,9 @@ def _missing(pool: Pool, upper: int) -> int:
     return next((epoch for epoch in range(upper - 1, -1, -1) if not pool.get(epoch)), upper - 1)
 
 
-def _lacking(way: Way, upper: int, *, own: bool) -> Iterator[str]:
+def _lacking(way: Way, upper: int, away: Iterable[str], *, own: bool) -> Iterator[str]:
+    for name in away:
+        yield f"what the table of output {name} alone holds: nothing of it is there now"
     if way.since:
         yield f"the epochs before {way.since} can no longer be told apart: no table has what each of them bound"
     if not own:

@@ -26,6 +26,7 @@ from tidegauge.pipeline.losses import Losses
 from tidegauge.pipeline.once import OncePerSpan
 from tidegauge.pipeline.opening import Opened
 from tidegauge.pipeline.perform import Performer
+from tidegauge.pipeline.seen import SeenTables
 from tidegauge.pipeline.stage import StageSetup, stage
 from tidegauge.reclock.operator import reclock
 from tidegauge.remap.gauge import GAUGE
@@ -70,6 +71,8 @@ def render(
     failures = EventQueue(INT)
 
     output_failures = OutputFailures(flow.store, flow.lease, known=flow.outstanding, watch=board.output_failed)
+    empty = [name for name, table in flow.tables.items() if not table.upper]
+    seen = SeenTables(output_failures, flow.store, flow.lease, empty=empty)
 
     backlog = Backlog(env.monotonic)
     history = OncePerSpan(partial(flow.store.history, flow.name))
@@ -145,7 +148,7 @@ def render(
                     confirm=flow.lease.confirm,
                     backoff=backoff,
                     backlog=backlog,
-                    failures=output_failures,
+                    failures=seen,
                     watcher=board,
                 ),
             )

@@ -24,6 +24,7 @@ from tidegauge.errors.repair import (
     HistoriesPart,
     OnlyAppended,
 )
+from tidegauge.errors.sinks import TableWentBack
 from tidegauge.pipeline.belonging import agreed, check
 from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.inspect import opened
@@ -32,6 +33,7 @@ from tidegauge.pipeline.renewing import renewing
 from tidegauge.pipeline.rereading import Rereading
 from tidegauge.pipeline.resume import leased
 from tidegauge.pipeline.runner import RENEW_EVERY, chosen
+from tidegauge.pipeline.seen import whole
 from tidegauge.remap.store import Loaded, Store
 from tidegauge.sinks.mending import Mendable, Mending, Ranges, TableDamage, joined
 from tidegauge.sinks.protocol import OutputId, StagedFile
@@ -45,7 +47,7 @@ class Repaired:
 
     epochs: those that were written anew, each range from its first to its last. rows: how many were written. removed:
     files of others that were taken out. upper: the first epoch that the table does not hold now. changed: whether
-    anything was.
+    anything was. begun_anew: nothing of the table is there, and the next run writes it anew.
     """
 
     flow: str
@@ -55,6 +57,7 @@ class Repaired:
     removed: tuple[str, ...]
     upper: int
     changed: bool = True
+    begun_anew: bool = False
 
 
 def repair(
@@ -69,17 +72,19 @@ def repair(
 ) -> Repaired:
     """Write the epochs of an output anew that its table lacks, and no others; see the module.
 
-    Not while the flow runs. from_epoch: also all epochs from this one on. remove_foreign: take out the files that
+    Not while the flow runs. from_epoch: also all epochs from this one on; 0 for a table of which nothing is there has
+    the next run write it anew, and is the one repair that a topic can have. remove_foreign: take out the files that
     others have written; without it a table that has any is refused. engine, spark: as of `Dataflow.run`.
 
-    Raises `ForeignRows`, `EpochsGone`, `EpochsCompacted`, `EpochsUnknown`, `HistoriesPart`, `OnlyAppended`;
-    `StoreBehindTable` and `HistoriesDiffer` where the table has another history and no epoch is given;
-    `FlowAlreadyRunning`, `FlowNeverRan`, `UnknownName`, and what running the flow raises of the source and the steps.
+    Raises `TableWentBack` for a table that is away, `ForeignRows`, `EpochsGone`, `EpochsCompacted`, `EpochsUnknown`,
+    `HistoriesPart`, `OnlyAppended`; `StoreBehindTable` and `HistoriesDiffer` where the table has another history and
+    no epoch is given; `FlowAlreadyRunning`, `FlowNeverRan`, `UnknownName`, and what running the flow raises of the
+    source and the steps.
     """
     if output not in flow.outputs:
         raise UnknownName(kind="output", name=output, known=sorted(flow.outputs))
     sink = flow.outputs[output].sink
-    if not isinstance(sink, Mendable):
+    if not isinstance(sink, Mendable) and from_epoch != 0:
         raise OnlyAppended(output=output)
     if from_epoch is not None and (type(from_epoch) is not int or from_epoch < 0):
         raise InvalidArgument(parameter="from_epoch", value=from_epoch, expected="an epoch, counted from 0")
@@ -92,7 +97,17 @@ def repair(
         lease = resources.enter_context(leased(store, flow.name, env))
         lost = resources.enter_context(renewing(lease, every=RENEW_EVERY))
         loaded = store.load(flow.name)
-        table = sink.mend(OutputId(flow.name, output, loaded.flow.incarnation))
+        owner = OutputId(flow.name, output, loaded.flow.incarnation)
+        table = sink.mend(owner) if isinstance(sink, Mendable) else None
+        try:
+            whole(table or sink.open(owner), owner, sink, held=_held(loaded, output))
+        except TableWentBack:
+            if from_epoch != 0:
+                raise
+            store.record_held(lease, {output: None})
+            return Repaired(flow.name, output, (), 0, (), 0, begun_anew=True)
+        if table is None:
+            raise OnlyAppended(output=output)
         damage, epochs, upper = _wanted(flow, output, table, store, loaded, from_epoch)
         if damage.foreign and not remove_foreign:
             raise ForeignRows(
@@ -125,6 +140,10 @@ def repair(
         return Repaired(flow.name, output, anew, rows, removed, upper)
 
 
+def _held(loaded: Loaded, output: str) -> int:
+    return loaded.outputs[output].held if output in loaded.outputs else 0
+
+
 def _wanted(
     flow: Dataflow, output: str, table: Mending, store: Store, loaded: Loaded, from_epoch: int | None
 ) -> tuple[TableDamage, Ranges, int]:
@@ -133,7 +152,7 @@ def _wanted(
     if damage.unknown and from_epoch != 0:
         raise EpochsUnknown(table=_place(flow, output), output=f"{flow.name}:{output}", files=damage.unknown)
     if from_epoch is None:
-        check(store, flow.name, output, table)
+        check(store, flow, output, table)
     elif from_epoch >= upper:
         expected = f"one of the epochs before {upper}, which the table holds"
         raise InvalidArgument(parameter="from_epoch", value=from_epoch, expected=expected)

@@ -22,7 +22,8 @@ from tidegauge.errors.flow import InvalidArgument, UnknownName
 from tidegauge.errors.running import LossNotAccepted, NothingToResume, UpstreamRecreated
 from tidegauge.pipeline.belonging import check_all
 from tidegauge.pipeline.flow import Dataflow
-from tidegauge.pipeline.inspect import opened, table_of
+from tidegauge.pipeline.inspect import opened
+from tidegauge.pipeline.seen import table_of
 from tidegauge.reclock.slices import begins
 from tidegauge.remap.binding import Slice
 from tidegauge.remap.store import Gap, Holder, Lease, Loaded, Store
@@ -126,7 +127,7 @@ def lacking(flow: Dataflow, loaded: Loaded, source: str) -> list[tuple[Slice, li
 def _upper(flow: Dataflow, output: str, loaded: Loaded) -> int:
     """Return the first epoch that a table lacks; 0 for one that others have damaged, which may lack any."""
     try:
-        return table_of(flow, output, loaded.flow.incarnation).upper
+        return table_of(flow, output, loaded).upper
     except REPAIRABLE:
         return 0
 

@@ -137,12 +137,7 @@ class Runner:
         self._end_tables()
         self._absent.seen(self._tables)
         found = opened(
-            flow,
-            self._store,
-            self.lease,
-            batch=self.batch,
-            known=self._absent.errors,
-            least=self._absent.least,
+            flow, self._store, self.lease, batch=self.batch, known=self._absent.errors, least=self._absent.least
         )
         self._tables = found.tables
         mark = job_mark(self.lease.incarnation)
@@ -158,7 +153,7 @@ class Runner:
             redaction=self.lease.redaction,
             changed=self._watch,
         )
-        self._absent.note(found.away, self.board.stalled)
+        self._absent.note(found.away, found.held, self.board.stalled)
         self._show_outage()
         self._worker = Worker(monotonic=env.monotonic)
         render(
@@ -303,6 +298,8 @@ class Runner:
                     raise lost[0]
                 if self.stopping and not self.board.stopping:
                     self.board.stop()
+                if until and (missing := self._absent.missing(self.board)) is not None:
+                    raise missing
                 self.step(park=0.2)
             if self.stopping and not all(commit.done() for commit in self._commits):
                 self.board.stop()  # they are waited for, and may be on a mount that does not answer

@@ -19,7 +19,8 @@ from tidegauge.errors.base import TidegaugeError, brief
 from tidegauge.errors.kafkasink import OutputIsNoTable
 from tidegauge.pipeline.belonging import check
 from tidegauge.pipeline.flow import Dataflow
-from tidegauge.pipeline.inspect import opened, table_of
+from tidegauge.pipeline.inspect import opened
+from tidegauge.pipeline.seen import table_of
 from tidegauge.remap.history import Link, origin, rest
 from tidegauge.remap.rebuilding import pooled, way_to
 from tidegauge.remap.store import Loaded, Store
@@ -55,8 +56,8 @@ def verify(flow: Dataflow) -> Verified:
         tables, links, files = dict[str, Table](), list[Link](), 0
         for name in (name for name in flow.outputs if name in loaded.outputs):
             try:
-                table = tables[name] = table_of(flow, name, loaded.flow.incarnation)
-                check(store, flow.name, name, table)
+                table = tables[name] = table_of(flow, name, loaded)
+                check(store, flow, name, table)
                 links += table.links()
                 found = list(_files(name, table))
             except TidegaugeError as error:

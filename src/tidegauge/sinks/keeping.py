@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidegauge.errors.history import HistoriesDiffer
+from tidegauge.errors.history import HistoriesDiffer, other_way
 from tidegauge.remap.history import History, agree
 from tidegauge.sinks.protocol import OutputId, Table
 
@@ -26,9 +26,13 @@ def in_line(history: History, *, limit: int = LIMIT) -> bool:
     return len(history.encode()) <= limit
 
 
-def expect(table: Table, output: OutputId, history: History) -> None:
-    """Raise `HistoriesDiffer` when the table was committed with another history than that before this one."""
+def expect(table: Table, output: OutputId, history: History, *, mendable: bool = True) -> None:
+    """Raise `HistoriesDiffer` when the table was committed with another history than that before this one.
+
+    mendable: whether anything can be taken out of it.
+    """
     kept = table.digest
     if kept is not None and history.before and not agree(kept, history.before):
         at = table.upper
-        raise HistoriesDiffer(flow=output.flow, output=output.output, store=at, table=at, parted="EPOCH")
+        other = other_way(output.output, "EPOCH", mendable=mendable)
+        raise HistoriesDiffer(flow=output.flow, output=output.output, store=at, table=at, parted="EPOCH", other=other)

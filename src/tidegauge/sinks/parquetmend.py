@@ -15,6 +15,7 @@ import shutil
 from bisect import bisect_right
 from collections.abc import Sequence
 from contextlib import ExitStack
+from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
@@ -152,7 +153,7 @@ class ParquetMending:
         """Take in the folders in order. Each commit is a span, and so is what lacks between two of them."""
         lowers = [int(name.removeprefix("from_epoch=")) for name in self._names]
         at = 0
-        for lower, following in zip(lowers, [*lowers[1:], None], strict=True):
+        for lower, following in zip_longest(lowers, lowers[1:]):
             if lower < at:
                 raise BrokenChain(table=self._folder, folder=folder_name(lower), reached=folder_name(at))
             if at < lower:

@@ -30,7 +30,8 @@ from tests.killed import killing, live_and_end
 import tidegauge as tg
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.pipeline.board import Board
-from tidegauge.pipeline.inspect import holds, table_of
+from tidegauge.pipeline.inspect import holds
+from tidegauge.pipeline.seen import table_of
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.store import Store
 from tidegauge.sources import KafkaSplit
@@ -112,7 +113,7 @@ def live(shop: Shop, *, until: Literal["caught-up"] | None, point: str, nth: int
 
     def held(source: tg.KafkaSource, frontier: Frontier) -> None:
         loaded = store().load(flow.name)
-        uppers = [table_of(flow, output, loaded.flow.incarnation).upper for output in flow.outputs]
+        uppers = [table_of(flow, output, loaded).upper for output in flow.outputs]
         least = min(loaded.flow.published, *(holds(loaded, "orders", upper) for upper in uppers))
         there = loaded.sources["orders"].table.inverse(least)
         if not frontier.less_equal(there):

@@ -42,7 +42,8 @@ from tidegauge.errors.kafka import RecordsLost
 from tidegauge.errors.running import LossNotAccepted, UpstreamRecreated
 from tidegauge.kafka.cluster import partition as named
 from tidegauge.kafka.cluster import split
-from tidegauge.pipeline.inspect import holds, table_of
+from tidegauge.pipeline.inspect import holds
+from tidegauge.pipeline.seen import table_of
 from tidegauge.reclock.slices import held
 from tidegauge.remap.store import Gap, Loaded, Store
 from tidegauge.testing import KafkaBroker
@@ -343,11 +344,7 @@ class Laws(RuleBasedStateMachine):
         assert source.incarnation == self.incarnation
         self.failure = None if source.failure is None else source.failure[1].code
         self.look_at_bindings(flow, source.details)
-        uppers = {
-            output: table_of(flow, output, loaded.flow.incarnation).upper
-            for output in flow.outputs
-            if output in loaded.outputs
-        }
+        uppers = {output: table_of(flow, output, loaded).upper for output in flow.outputs if output in loaded.outputs}
         self.look_at_gaps([piece_of(gap) for gap in gaps])
         for output, upper in uppers.items():
             self.joined.setdefault(output, self.incarnation)

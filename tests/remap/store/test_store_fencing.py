@@ -49,6 +49,7 @@ WRITES: list[tuple[str, Callable[[Store, Lease, Env], object]]] = [
     ("clear_failure", lambda store, lease, _: store.clear_failure(lease, "orders")),
     ("record_output_failure", lambda store, lease, _: store.record_output_failure(lease, "raw", 1, WHY)),
     ("clear_output_failure", lambda store, lease, _: store.clear_output_failure(lease, "raw")),
+    ("record_held", lambda store, lease, _: store.record_held(lease, {"raw": 1})),
     ("record_stalls", lambda store, lease, env: store.record_stalls(
         lease, [Stall("source", "orders", env.now(), WHY)])),
     ("begin_incarnation", lambda store, lease, env: store.begin_incarnation(
@@ -60,7 +61,7 @@ WRITES: list[tuple[str, Callable[[Store, Lease, Env], object]]] = [
         lease, "orders", [Gap("orders", 0, "p0", 1, 2, env.now(), "TG-0640", "by hand")], lift=True)),
     ("renew", lambda _, lease, __: lease.renew()),
     ("restore", lambda store, lease, _: store.restore(
-        lease, Way(1, ()), incarnation=lease.incarnation, upper=1, published=1)),
+        lease, Way(1, ()), incarnation=lease.incarnation, upper=1, published=1, held={})),
 ]  # fmt: skip
 """Every way to write with a lease, each of which finds something to change when those before it were done. The last
 one ends the lease.

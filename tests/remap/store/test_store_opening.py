@@ -95,6 +95,7 @@ def test_a_store_of_any_layout_is_brought_forward_and_keeps_what_it_holds(
     assert {name: o.source for name, o in loaded.outputs.items()} == {"raw": "orders", "clicks": "clicks"}
     assert loaded.outputs["raw"].config == {"kind": "delta", "path": "/lake/raw"}
     assert loaded.outputs["raw"].failure is None
+    assert [loaded.outputs[name].held for name in ("raw", "clicks")] == [1 if version >= 6 else 0, 0]
     orders, clicks = loaded.sources["orders"], loaded.sources["clicks"]
     assert (orders.table.epoch_of("p0", 4), orders.table.epoch_of("p0", 5), orders.details["p0"]["path"]) == (
         0,

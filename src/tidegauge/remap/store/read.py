@@ -93,6 +93,7 @@ def load(connection: Connection, name: str) -> Loaded:
                 source=row.source,
                 config=from_json(row.config),
                 failure=_failure(row),
+                held=0 if row.held is None else count(row.held),
             )
             for row in found_outputs
         },

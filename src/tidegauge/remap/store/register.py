@@ -19,7 +19,7 @@ from tidegauge.remap.store.lease import Lease, guard
 from tidegauge.remap.store.schema import as_json, outputs, sources
 from tidegauge.remap.store.values import OutputSpec, SourceSpec
 
-__all__ = ["find", "get", "record_schema", "register"]
+__all__ = ["find", "get", "record_held", "record_schema", "register"]
 
 
 def register(
@@ -49,8 +49,18 @@ def register(
             connection.execute(insert(outputs).values(flow_id=lease.flow_id, name=name, **values))
         elif known.source != plan.source and known.config == values["config"]:
             raise OutputMoved(output=name, before=known.source, now=plan.source)
+        elif known.config != values["config"]:  # another table, of which nothing is known yet
+            _make_so(connection, outputs, known, {**values, "held": None})
         else:
             _make_so(connection, outputs, known, values)
+
+
+def record_held(connection: Connection, lease: Lease, uppers: Mapping[str, int | None]) -> None:
+    """Keep how far tables were seen to be; see `Store.record_held`."""
+    guard(connection, lease)
+    for name, upper in uppers.items():
+        where = (outputs.c.flow_id == lease.flow_id) & (outputs.c.name == name)
+        connection.execute(update(outputs).where(where).values(held=upper))
 
 
 def _rows(connection: Connection, table: Table, lease: Lease) -> dict[str, Row[Any]]:

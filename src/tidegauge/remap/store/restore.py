@@ -18,6 +18,7 @@ from sqlalchemy import Connection, bindparam, delete, func, insert, select, upda
 from tidegauge.remap.history import Beginning, Link, Moves
 from tidegauge.remap.rebuilding import Way
 from tidegauge.remap.store.lease import Lease, guard
+from tidegauge.remap.store.register import record_held
 from tidegauge.remap.store.schema import (
     as_json,
     changes,
@@ -46,11 +47,13 @@ def restore(
     incarnation: str,
     upper: int,
     published: int,
+    held: Mapping[str, int],
     at: datetime,
     unique: Callable[[], str],
 ) -> None:
     """Make the flow's timeline that of the way, up to `upper`; see `Store.restore`."""
     flow = guard(connection, lease)
+    record_held(connection, lease, held)
     own = incarnation == lease.incarnation
     _cut(connection, lease.flow_id, way.cut, lost=way.cut or (way.since or 0) * own)
     if way.since is not None:

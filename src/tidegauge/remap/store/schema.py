@@ -55,7 +55,7 @@ __all__ = [
     "timeline",
 ]
 
-LAYOUT: Final = 5
+LAYOUT: Final = 6
 """The version of these tables. `migrate` has the way from each older one."""
 
 LONGEST_NAME: Final = 1024
@@ -313,12 +313,15 @@ outputs: Final = Table(
     Column("config", Text, nullable=False),
     Column("failed_at", BigInteger, nullable=True),
     Column("failure", Text, nullable=True),
+    Column("held", BigInteger, nullable=True),
     UniqueConstraint("flow_id", "name"),
 )
 """The outputs of a flow. How far each is, its own table says.
 
 `failed_at` and `failure` (an error as JSON) say at which epoch the output failed in the last run that came to it, for
-a reason of its own. Once its table holds that epoch they are NULL again.
+a reason of its own. Once its table holds that epoch they are NULL again. `held`: the table at the place that `config`
+names was seen to hold the epochs before it, and may hold more by now; NULL while none was. So a table of which
+nothing is there is told from one that is yet to be made.
 """
 
 holds: Final = Table(

@@ -190,8 +190,12 @@ class Store:
         with self._database.reading() as connection:
             return chain.known(connection, read.read_flow(connection, flow_name))
 
-    def restore(self, lease: Lease, way: Way, *, incarnation: str, upper: int, published: int) -> None:
+    def restore(
+        self, lease: Lease, way: Way, *, incarnation: str, upper: int, published: int, held: Mapping[str, int]
+    ) -> None:
         """Make the flow's timeline that of a way that was rebuilt from its tables, up to `upper`.
+
+        held: the uppers of the tables.
 
         The lease ends with it, and the store is to be opened anew. Done by hand, and no effect of a run.
         """
@@ -204,6 +208,7 @@ class Store:
                 incarnation=incarnation,
                 upper=upper,
                 published=published,
+                held=held,
                 at=at,
                 unique=unique,
             )
@@ -370,6 +375,10 @@ class Store:
             "record output failure",
             lambda connection: failures.record_output(connection, lease, output, epoch, error),
         )
+
+    def record_held(self, lease: Lease, uppers: Mapping[str, int | None]) -> None:
+        """Note that the tables of outputs were seen to hold the epochs before these; None forgets what was noted."""
+        self._write("record held", lambda connection: register.record_held(connection, lease, uppers))
 
     def clear_output_failure(self, lease: Lease, output: str) -> None:
         """Forget the failure of an output, because its table holds the epoch at which it had failed."""

@@ -160,12 +160,14 @@ class LoadedSource:
 class LoadedOutput:
     """An output as the store knows it; how far it is, its own table knows.
 
-    `failure` is the epoch at which it failed for a reason of its own, and why. See `outstanding`.
+    `failure` is the epoch at which it failed for a reason of its own, and why. See `outstanding`. `held`: its table
+    was seen to hold the epochs before it; 0 while it was seen to hold none.
     """
 
     source: str
     config: Mapping[str, Any]
     failure: tuple[int, TidegaugeError] | None
+    held: int = 0
 
     def outstanding(self, table_upper: int) -> tuple[int, TidegaugeError] | None:
         """Return the failure, unless the table has got past it: what is in the table is what counts.

@@ -160,7 +160,7 @@ class TopicOutput:
                 if self._topic_id != before and before:
                     raise OutputTopicRecreated(topic=self._layout.topic, output=str(self._output))
                 raise self._mismatch(lower)
-            expect(self, self._output, history)
+            expect(self, self._output, history, mendable=False)
             self._send(lower, upper, files, write, history)
         self.discard(files)
 
