@@ -29,13 +29,14 @@ demo-kafka: kafka ## from Kafka to tables on a real broker, with the lag in Kafk
 
 test: lint types unit ## everything that must hold (9 minutes at most)
 
-lint: setup ## style, format, import contracts, names, generated pages
+lint: setup ## style, format, import contracts, names, prose, generated pages
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/error_page.py --check
 	$(BIN)/python scripts/cases.py --check
 	$(BIN)/python scripts/names.py
+	$(BIN)/python scripts/prose.py --check
 
 types: setup ## mypy strict and pyright, side by side
 	@$(BIN)/mypy & mypy=$$!; $(BIN)/pyright && wait $$mypy
@@ -69,6 +70,7 @@ walk: kafka ## follow one message from a topic to a table (WALK=--modules: which
 docs: setup ## write the generated pages anew
 	$(BIN)/python scripts/error_page.py
 	$(BIN)/python scripts/cases.py
+	$(BIN)/python scripts/prose.py
 
 lock: setup ## write the lock file anew from pyproject.toml (needs uv)
 	./scripts/lock.sh --upgrade
