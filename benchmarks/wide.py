@@ -45,7 +45,7 @@ class _Wide:
         return made
 
     def open(self) -> Runner:
-        return Runner(self.flow(), tg.LocalEngine(threads=0), env=tg.Env(), spawn=at_once, batch=True)
+        return Runner(self.flow(), tg.LocalEngine(threads=0), env=tg.Env(), spawn=at_once, batch=False)
 
 
 def _taken(work: Callable[[], object]) -> float:

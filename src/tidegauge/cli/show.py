@@ -58,7 +58,7 @@ COLOURS = {
 
 
 PATIENCE = 30
-"""The longest delay between two attempts at what is stalled; see `sources.reader.backoff`."""
+"""The longest delay between two attempts at what is stalled; see `sources.sweep.backoff`."""
 
 
 def amount(number: float, unit: str) -> str:

@@ -42,6 +42,8 @@ class Redaction:
 
     def text(self, text: str) -> str:
         """Return a text without secrets."""
+        if not text:
+            return text
         plain = text if self._known is None else self._known.sub("***", text)
         return _IN_SETTING.sub(r"\1***", _IN_URL.sub(r"\1***@", plain))
 

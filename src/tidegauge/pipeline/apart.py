@@ -36,7 +36,7 @@ from typing import Final, TypeAlias
 
 from tidegauge.errors.patience import waited_out
 from tidegauge.pipeline.need import Need, next_need
-from tidegauge.sources.reader import backoff
+from tidegauge.sources.sweep import backoff
 
 __all__ = ["Apart", "Group", "Groups", "Trouble", "needs"]
 

@@ -31,7 +31,7 @@ from tidegauge.pipeline.seen import place_of, whole
 from tidegauge.remap.store import Lease
 from tidegauge.sinks.persist import Committed
 from tidegauge.sinks.protocol import OutputId, Sweeping, Table
-from tidegauge.sources.reader import backoff
+from tidegauge.sources.sweep import backoff
 
 if TYPE_CHECKING:
     from tidegauge.pipeline.board import Board

@@ -248,8 +248,9 @@ class Board:
     def settled(self, *, caught_up: bool, awaited: tuple[str, ...]) -> None:
         """A tick is over."""
         self.awaited = awaited
-        arrived = all(s.arrived or s.state in ("sealed", "failed") for s in self.sources.values())
-        if (caught_up or arrived) and self.reached is None:
+        if self.reached is None and (
+            caught_up or all(s.arrived or s.state in ("sealed", "failed") for s in self.sources.values())
+        ):
             self.reached = self.upper
         self._changed(self)
 

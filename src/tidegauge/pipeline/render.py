@@ -2,10 +2,10 @@
 
 ```text
  scope of each source (times: frontiers)        scope of the flow (times: epochs)
-   reader ── answers ──────────────────────────► remap ── spans ──► reclock ── slices ──► stage
-     ▲ ▲                                          │ ▲                                     │  │ manifests, per output
-     │ └────────────── ticks ─────────────────────┘ └───────────── failures ──────────────┘  ▼
-     │                                                                                    persist (each output)
+   reader ── news ─────────────────────────────► remap ── spans ──► reclock ── slices ──► stage
+     ▲ ▲                            nothing new ► │ ▲                                     │  │ manifests, per output
+     │ └─────────── news ──────────── sweep ◄─────┘ └───────────── failures ──────────────┘  ▼
+     │                                      asked                                         persist (each output)
      └──────────── acknowledgements ──────────── resumption ◄── publish ◄── committed ───────┘
 ```
 
@@ -18,7 +18,7 @@ from collections.abc import Callable
 from functools import partial
 
 from tidegauge.dataflow import INT, EventQueue, Stream, Worker
-from tidegauge.env import Env
+from tidegauge.env import Env, Spawn
 from tidegauge.pipeline.away import waited_for
 from tidegauge.pipeline.board import Board
 from tidegauge.pipeline.failures import OutputFailures
@@ -37,7 +37,8 @@ from tidegauge.sinks.persist import Committed, PersistSetup, persist
 from tidegauge.sinks.protocol import StagedFile
 from tidegauge.sinks.publish import publish
 from tidegauge.sinks.resumption import resumption
-from tidegauge.sources.reader import Spawn, backoff, reader
+from tidegauge.sources.reader import reader
+from tidegauge.sources.sweep import SweepSetup, backoff, sweep
 
 __all__ = ["render"]
 
@@ -65,8 +66,8 @@ def render(
     live = [
         name for name in flow.sources if name not in flow.failed and not flow.timeline.tables[name].frontier.sealed
     ]
-    ticks = {name: EventQueue(INT) for name in live}
-    answers = {name: EventQueue(GAUGE) for name in live}
+    news = {name: EventQueue(INT) for name in live}
+    answers = EventQueue(GAUGE)
     acknowledgements = {name: EventQueue(INT) for name in live}
     failures = EventQueue(INT)
 
@@ -86,12 +87,11 @@ def render(
                 scope,
                 name,
                 flow.sources[name],
-                ticks=ticks[name],
+                news=news[name],
                 acknowledgements=acknowledgements[name],
                 confirm=flow.lease.confirm,
                 env=env,
-                spawn=spawn,
-            ).capture(answers[name])
+            ).capture(answers)
 
     with worker.dataflow(flow.name, order=INT) as scope:
         bindings = remap(
@@ -106,6 +106,7 @@ def render(
                 required=frozenset(s for s in flow.required if not flow.timeline.tables[s].frontier.sealed),
                 units=units,
                 resume=flow.resume,
+                live=live,
                 answers=answers,
                 failures=failures,
                 published=lambda: board.published,
@@ -114,8 +115,10 @@ def render(
                 watcher=board,
             ),
         )
-        for name, ticked in bindings.ticks.items():
-            ticked.capture(ticks[name])
+        sweep(
+            bindings.asked,
+            SweepSetup(sources=flow.sources, readers=news, answers=answers, env=env, spawn=spawn, going=ticking),
+        )
         staging = stage(
             reclock(bindings.spans, flow.timeline),
             StageSetup(

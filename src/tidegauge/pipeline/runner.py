@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from tidegauge.dataflow import Worker
-from tidegauge.env import Env
+from tidegauge.env import Env, Spawn
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.dataflow import OperatorFailed
 from tidegauge.errors.flow import EmptyFlow, InvalidArgument
@@ -34,7 +34,6 @@ from tidegauge.pipeline.stalls import Stalls
 from tidegauge.remap.requests import Requests
 from tidegauge.remap.store import Holder, Lease, Store, secrets
 from tidegauge.sinks.protocol import Finishing, Table, job_mark
-from tidegauge.sources.reader import Spawn
 
 if TYPE_CHECKING:
     from tidegauge.pipeline.flow import Dataflow
@@ -155,10 +154,10 @@ class Runner:
         )
         self._absent.note(found.away, found.held, self.board.stalled)
         self._show_outage()
-        self._worker = Worker(monotonic=env.monotonic)
+        worker = self._worker = Worker(monotonic=env.monotonic)
         render(
             found,
-            self._worker,
+            worker,
             perform=performer(
                 flow.outputs, flow.sources, self.engine, env, mark=mark, passed=found.passed, tables=found.tables
             ),
@@ -166,7 +165,7 @@ class Runner:
             env=env,
             spawn=self._spawn,
             commit=self._commit,
-            ticking=lambda: not self.stopping,
+            ticking=lambda: not self.stopping and worker is self._worker,
             requests=self.requests,
         )
 
@@ -322,6 +321,7 @@ class Runner:
 
     def close(self) -> None:
         """Release the lease and close the store. Operators are abandoned as they are: that releases no capability."""
+        self.stopping = True
         self._resources.close()
 
 

@@ -29,7 +29,7 @@ from operator import attrgetter
 from typing import Final, Protocol
 
 from tidegauge.dataflow import OperatorBuilder, OperatorContext, OperatorInput, OperatorOutput, Stream
-from tidegauge.env import Env
+from tidegauge.env import Env, Spawn
 from tidegauge.errors.base import Transient, brief, cause_of
 from tidegauge.errors.running import JobGaveUp
 from tidegauge.pipeline.apart import Apart, Group, Groups, needs
@@ -48,7 +48,6 @@ from tidegauge.sinks.backlog import Backlog
 from tidegauge.sinks.persist import OutputFailed
 from tidegauge.sinks.protocol import StagedFile
 from tidegauge.sinks.spans import Manifest
-from tidegauge.sources.reader import Spawn
 
 __all__ = ["ATTEMPTS", "JOB_LIMITS", "StageSetup", "StageWatcher", "Staging", "stage"]
 

@@ -5,7 +5,7 @@ an identity that the store gives back as they are, no position behind what is bo
 not behind the one that is bound. What does not pass is an error of the source: nothing of it is bound, the source is
 stalled and asked again, and the others go on.
 
-Only what moved is looked at: the rest was looked at when it was bound.
+Only what moved is looked at: the rest was looked at when it was bound, or when it was said the last time.
 
 >>> from datetime import UTC, datetime
 >>> from tidegauge.remap.fromtime import LSN
@@ -55,6 +55,8 @@ def checked_probe(source: str, from_time: FromTime, bound: Bound, probe: Probe) 
         raise InvalidArgument(parameter=f"the schema of {source!r}", value=probe.schema, expected="a pyarrow.Schema")
     if not isinstance(probe.details, Mapping):
         raise InvalidArgument(parameter=f"the details of {source!r}", value=probe.details, expected="a mapping")
+    if (last := bound.last) is not None and _said_before(probe, last, bound):
+        return probe
     if probe.identity in ("", bound.identity) or not bound.identity:  # of another upstream it says nothing
         check_advance(source, bound.frontier, probe.upper)
     for partition, (_, position) in probe.upper.since(bound.frontier).items():
@@ -74,6 +76,11 @@ def checked_probe(source: str, from_time: FromTime, bound: Bound, probe: Probe) 
         )
     check_watermark(source, bound.state, probe.state)
     return probe
+
+
+def _said_before(probe: Probe, last: Probe, bound: Bound) -> bool:
+    """Whether a probe has no place, fact or state that the last one had not, and nothing moved."""
+    return probe.upper is bound.frontier is last.upper and probe.details is last.details and probe.state is None
 
 
 def _is_text(value: object) -> bool:

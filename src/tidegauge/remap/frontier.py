@@ -93,6 +93,8 @@ class Frontier(Mapping[str, int]):
         return partition in self._positions
 
     def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
         if not isinstance(other, Frontier):
             return NotImplemented
         known = self._compared

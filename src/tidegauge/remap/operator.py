@@ -4,11 +4,12 @@ Invariants. A binding is durable before anything downstream hears of it (law 2).
 for all sources in one compare-and-append; a tick in which nothing is new makes none. The operator holds the
 capability for the epoch that it would mint next, so the frontier of its output is exactly the upper of the timeline.
 
-It is the clock of the flow: readers probe when they are told to look. When that is, and whether what they found is
-bound then, is for the flow's policy to say (`policy`); a look follows at once where a source said that there is more
-than an epoch takes, and when somebody asks for one (`requests`). A source is not asked while some output of it lacks
-`AHEAD` epochs. One that does not say how far it is keeps its frontier. In both cases the others go on; but without a
-*required* source nothing is bound.
+It is the clock of the flow: the sources are probed when it looks. A look is one message that names all who are asked;
+the sweep asks them, beside the worker. When that is, and whether what was found is bound then, is for the flow's
+policy to say (`policy`); a look follows at once where a source said that there is more than an epoch takes, and when
+somebody asks for one (`requests`). A source is not asked while some output of it lacks `AHEAD` epochs. One that does
+not say how far it is keeps its frontier. In both cases the others go on; but without a *required* source nothing is
+bound.
 
 The rows of a tick's life, as events in and effects out:
 
@@ -42,7 +43,7 @@ from tidegauge.remap.binding import Probe
 from tidegauge.remap.mint import mint
 from tidegauge.remap.policy import LOOK, SECOND, Due, Manual, Pace, Policy, enough
 from tidegauge.remap.requests import Requests
-from tidegauge.remap.round import Answer, Failed, Round, Tick
+from tidegauge.remap.round import Answer, Asking, Failed, Round
 from tidegauge.remap.store import Gap, Lease, Store
 from tidegauge.remap.timeline import Timeline
 
@@ -68,10 +69,10 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Bindings:
-    """The outputs of the remap operator: the spans that are bound, and the ticks for each source's reader."""
+    """The outputs of the remap operator: the spans that are bound, and whom to ask."""
 
     spans: Stream[Span]
-    ticks: Mapping[str, Stream[Tick]]
+    asked: Stream[Asking]
 
 
 class Watcher(Protocol):
@@ -105,8 +106,8 @@ def recreated(source: str, known: str, found: str) -> UpstreamRecreated | None:
 class RemapSetup:
     """What the operator works with.
 
-    resume: the epoch as of which the flow is read again; it is announced first. answers: what each live source's
-    reader says, captured in its own scope. failures: `Failed` from the stage operator. published: the upper of what
+    resume: the epoch as of which the flow is read again; it is announced first. live: the sources that can be asked.
+    answers: what they say, of all of them. failures: `Failed` from the stage operator. published: the upper of what
     is published. held: the first epoch that is not published and that some output of a source lacks. ticking: whether
     to look at the sources at all. policy: when to look, and when to bind. requests: ticks that are asked for besides.
     required: sources that are not sealed and without whose answer nothing is bound. units: what the positions of each
@@ -122,7 +123,8 @@ class RemapSetup:
     required: frozenset[str]
     units: Mapping[str, str]
     resume: int
-    answers: Mapping[str, EventQueue]
+    live: Collection[str]
+    answers: EventQueue
     failures: EventQueue
     published: Callable[[], int]
     held: Callable[[str], int]
@@ -134,9 +136,9 @@ def remap(scope: Scope, setup: RemapSetup) -> Bindings:
     """Build the operator."""
     builder = OperatorBuilder(scope, "remap")
     spans: Stream[Span] = builder.output()
-    ticks: dict[str, Stream[Tick]] = {source: builder.output() for source in setup.answers}
+    asked: Stream[Asking] = builder.output()
     builder.build(lambda context: _Remap(context, setup).step)
-    return Bindings(spans, ticks)
+    return Bindings(spans, asked)
 
 
 class _Remap:
@@ -145,12 +147,10 @@ class _Remap:
     def __init__(self, context: OperatorContext, setup: RemapSetup) -> None:
         self.setup = setup
         self.timeline = setup.timeline
-        self.queues = (setup.failures, *setup.answers.values())
+        self.queues = (setup.failures, setup.answers)
         self.activator = context.activator
-        self.capability, *tick_capabilities = context.capabilities
-        self.tick_capabilities = dict(zip(setup.answers, tick_capabilities, strict=True))
-        self.ports = {source: port for port, source in enumerate(setup.answers, start=1)}
-        self.live = set(setup.answers)
+        self.capability, self.asking_capability = context.capabilities
+        self.live = set(setup.live)
         self.required = set(setup.required)
         self.round: Round | None = None
         self.number = 0
@@ -181,7 +181,7 @@ class _Remap:
             self.tick(outputs, now)
 
     def hear(self, answer: Answer) -> None:
-        """Remember what a reader answered; a definite error is the end of its source."""
+        """Remember what a source answered; a definite error is the end of its source."""
         if answer.source not in self.live:
             return
         self.setup.watcher.answered(answer)
@@ -244,7 +244,7 @@ class _Remap:
         A source is bound only once its columns are known.
         """
         for source, probe in probes.items():
-            if self.timeline.bound(source).schema is None and probe.schema is not None:
+            if probe.schema is not None and self.timeline.bound(source).schema is None:
                 self.setup.store.record_schema(self.setup.lease, source, probe.schema)
                 self.timeline.fix_schema(source, probe.schema)
         known = {s: p for s, p in probes.items() if self.timeline.bound(s).schema is not None}
@@ -267,7 +267,7 @@ class _Remap:
         if self.announced < self.timeline.upper:
             output.give(self.capability, [Span(self.announced, self.timeline.upper)])
             self.announced = self.timeline.upper
-            for held in (self.capability, *self.tick_capabilities.values()):
+            for held in (self.capability, self.asking_capability):
                 held.downgrade(self.announced)
 
     def tick(self, outputs: list[OperatorOutput], now: float) -> None:
@@ -290,9 +290,9 @@ class _Remap:
             self.answers = {s: answer for s, answer in self.answers.items() if s in self.live and _last(answer)}
             asked = self.live - self.answers.keys() - ahead
             self.round = Round(self.number, now + PATIENCE, asked)
-            for source in sorted(asked):
-                tick = Tick(self.number, self.timeline.bound(source))
-                outputs[self.ports[source]].give(self.tick_capabilities[source], [tick])
+            if asked:
+                bounds = {source: self.timeline.bound(source) for source in sorted(asked)}
+                outputs[1].give(self.asking_capability, [Asking(self.number, bounds)])
             self.activator.activate_after(PATIENCE if asked else 0.0)
         elif wait is not None:
             self.activator.activate_after(wait / SECOND)

@@ -14,25 +14,26 @@ True
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.remap.binding import Bound, Probe
 
-__all__ = ["Answer", "Failed", "Round", "Tick"]
+__all__ = ["Answer", "Asking", "Failed", "Round"]
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
-    """Asks a source's reader to probe, and tells it what is durably bound."""
+class Asking:
+    """Asks sources to probe, and tells them what is durably bound of each."""
 
     number: int
-    bound: Bound
+    bounds: Mapping[str, Bound]
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a reader answered to a tick: a probe, or the error that kept it from probing (`attempt` counts them)."""
+    """What a source answered to a tick: a probe, or the error that kept it from probing (`attempt` counts them)."""
 
     source: str
     tick: int

@@ -41,7 +41,7 @@ class Survey:
     lost: how many bytes went with files that are gone, by partition; `positions` have passed them. taken_back: what
     was cut off from files that are there. here: partitions whose files are. anew: logs whose files have begun anew,
     with the error where the rest of what was there may have been rewritten rather than moved away. awaited: logs that
-    are being compressed.
+    are being compressed. at_rest: whether all was told by the status of the files; see `resting`.
     """
 
     held: Held
@@ -62,6 +62,7 @@ class Survey:
     unfinished: list[tuple[str, int]] = field(default_factory=list)
     taken: int = 0
     full: bool = False
+    at_rest: bool = True
 
     @classmethod
     def of(cls, bound: Bound, held: Held) -> Survey:

@@ -38,7 +38,7 @@ from tidegauge.sources.file.admitting import enter, grow, put_off
 from tidegauge.sources.file.found import Rules, Survey
 from tidegauge.sources.file.holding import Held
 from tidegauge.sources.file.identity import Seen, Verdict, fingerprint, judge
-from tidegauge.sources.file.listing import entries, listed, literally, printable
+from tidegauge.sources.file.listing import Listing, entries, listed, literally, printable
 from tidegauge.sources.file.missing import give_up, unread
 from tidegauge.sources.file.opening import opened, siblings
 from tidegauge.sources.file.relations import Relations
@@ -65,13 +65,17 @@ class _Candidate:
         return detail["modified"] == status.st_mtime_ns and detail["dev"] == status.st_dev
 
 
-def survey(pattern: str, rules: Rules, bound: Bound, held: Held) -> Survey:
-    """Look at the disk. Raises `FileRewritten`, `EndTakenBack`, `FolderAway`, `UnknownColumns` and `OSError`."""
-    found = _once(pattern, rules, Survey.of(bound, held))
+def survey(pattern: str, listing: Listing, rules: Rules, bound: Bound, held: Held) -> Survey:
+    """Look at the disk, where the pattern was listed just now.
+
+    Raises `FileRewritten`, `EndTakenBack`, `FolderAway`, `UnknownColumns` and `OSError`.
+    """
+    found = _once(pattern, listing, rules, Survey.of(bound, held))
     for _again in range(LOOKS - 1):
         if not unread(found):
             break
-        found = _once(pattern, rules, Survey.of(bound, held))
+        found = _once(pattern, listed(pattern), rules, Survey.of(bound, held))
+        found.at_rest = False
     if rules.stop and (rewritten := next(filter(None, found.anew.values()), None)) is not None:
         raise rewritten
     give_up({key: detail for key, detail in unread(found).items() if key not in found.awaited}, rules, found)
@@ -79,16 +83,20 @@ def survey(pattern: str, rules: Rules, bound: Bound, held: Held) -> Survey:
     return found
 
 
-def _once(pattern: str, rules: Rules, found: Survey) -> Survey:
+def _once(pattern: str, listing: Listing, rules: Rules, found: Survey) -> Survey:
     """Look once: at the files that are known, then at those that are held, then at those that are neither."""
     strangers: list[_Candidate] = []
-    for candidate in sorted(_candidates(pattern, found), key=lambda c: c.path):
-        key = _unchanged(candidate, found) or _look(candidate, rules, found)
+    for candidate in sorted(_candidates(pattern, listing, found), key=lambda c: c.path):
+        key = _unchanged(candidate, found)
+        if key is None:
+            found.at_rest = False
+            key = _look(candidate, rules, found)
         if key is not None:
             found.here[key] = candidate.path
         elif candidate.status.st_size:
             strangers.append(candidate)
     for key in unread(found):
+        found.at_rest = False
         _look_at_held(key, rules, found)
     if not strangers and not unread(found) and not found.anew:
         return found
@@ -98,14 +106,14 @@ def _once(pattern: str, rules: Rules, found: Survey) -> Survey:
     return found
 
 
-def _candidates(pattern: str, found: Survey) -> Iterator[_Candidate]:
+def _candidates(pattern: str, listing: Listing, found: Survey) -> Iterator[_Candidate]:
     """Yield each file once: those that the pattern names, then known ones under other names in their folders."""
     keys: defaultdict[int, list[str]] = defaultdict(list)
     for key, detail in found.known.items():
         keys[int(detail["ino"])].append(key)
-    listing = listed(pattern)
     found.notes += listing.passed_over
     if not listing.files and not listing.passed_over:
+        found.at_rest = False
         found.notes.append(f"waiting: no file matches {printable(pattern)!r}{literally(pattern)}")
     seen: set[tuple[int, int]] = set()
     for path, status in listing.files:
@@ -116,6 +124,8 @@ def _candidates(pattern: str, found: Survey) -> Iterator[_Candidate]:
     for detail in found.known.values():
         if detail["ino"] and (detail["dev"], detail["ino"]) not in seen:
             lost[os.path.dirname(str(detail["path"]))].add(int(detail["ino"]))  # noqa: PTH120 - of ten thousand files
+    if lost or listing.passed_over:
+        found.at_rest = False
     for folder in sorted(lost):
         for path, status in siblings(folder, lost[folder]):
             if (status.st_dev, status.st_ino) not in seen:

@@ -39,9 +39,11 @@ from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.file.found import Rules
 from tidegauge.sources.file.holding import Held
 from tidegauge.sources.file.kinds import as_line, as_whole
+from tidegauge.sources.file.listing import listed
 from tidegauge.sources.file.planning import Files, gone, planned, record_at
 from tidegauge.sources.file.probing import survey
 from tidegauge.sources.file.reading import FileSplit, batches
+from tidegauge.sources.file.resting import Rest
 from tidegauge.sources.formats.protocol import Format
 from tidegauge.sources.metadata import with_metadata
 from tidegauge.sources.protocol import OnBadRecord, Split
@@ -73,6 +75,7 @@ class FileSource:
     split_bytes: int = 64 << 20
     on_data_loss: Literal["stop", "gap"] = "stop"
     held: Held = field(default_factory=Held, init=False, repr=False, compare=False)
+    rest: Rest = field(default_factory=Rest, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", _resolved(self.path))
@@ -121,6 +124,9 @@ class FileSource:
 
         Raises `FileRewritten`, `EndTakenBack`, `FileGone`, `FolderAway`, `UnknownColumns`, `OSError`.
         """
+        listing = listed(self.path)
+        if (again := self.rest.again(listing.files, bound, now=now)) is not None:
+            return again
         declared = self.schema
         rules = Rules(
             format=self.format,
@@ -131,11 +137,12 @@ class FileSource:
             need_columns=declared is None and bound.schema is None,
             stop=self.on_data_loss == "stop",
         )
-        found = survey(self.path, rules, bound, self.held)
-        return Probe(
+        found = survey(self.path, listing, rules, bound, self.held)
+        moved = not found.at_rest
+        probe = Probe(
             at=now,
-            upper=Frontier(found.positions),
-            end=Frontier(found.ends),
+            upper=Frontier(found.positions) if moved else bound.frontier,
+            end=Frontier(found.ends) if moved else bound.frontier,
             lower=Frontier(found.gone),
             more=found.more,
             details=found.details,
@@ -143,6 +150,9 @@ class FileSource:
             note=found.note(),
             taken_back=found.taken_back,
         )
+        if found.at_rest and bound.schema is not None:
+            self.rest.keep(listing.files, bound, probe)
+        return probe
 
     def plan(self, slices: Sequence[Slice], bound: Bound) -> list[Split]:
         """Cut slices at record boundaries, wherever their files are now.

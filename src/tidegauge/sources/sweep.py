@@ -1,0 +1,276 @@
+"""The sweep: asks all sources of a look how far they are, beside the worker, in as few threads as will do.
+
+Most sources have nothing new most of the time, and a flow can have a thousand. So a look is one message, its sources
+stand in one line, and a thread takes one after the other. An answer that leaves everything where it was goes to the
+remap operator in one batch with its like. What is news goes to the reader of its source (`reader`), which holds the
+capability in the times of that source, and from there to the remap operator.
+
+A slow source holds up one thread, and nobody else: each source that took long the last time has a thread of its own
+from the beginning, and while sources stand in line behind slow ones the threads double (`more`).
+
+What a source says is checked by its clock; what does not pass is an error like any other, and the source is asked
+again. `Transient` errors are tried again with growing delays, a `Definite` one is the last that is heard of a source.
+A source is told what it said last, also when that was not bound, so that it can tell what upstream has taken back.
+
+Invariant: a source is asked by one thread at a time. One that is still being asked when the next look begins answers
+that one.
+
+>>> more(waiting=990, threads=1, stuck=0, done=200, seconds=0.02)
+0
+>>> more(waiting=990, threads=2, stuck=2, done=0, seconds=0.02)
+2
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final
+
+from tidegauge.dataflow import (
+    EventQueue,
+    Messages,
+    OperatorBuilder,
+    OperatorContext,
+    OperatorInput,
+    OperatorOutput,
+    Stream,
+)
+from tidegauge.env import Env, Spawn
+from tidegauge.errors.base import Definite, TidegaugeError
+from tidegauge.errors.running import SourceUnreachable
+from tidegauge.remap.binding import Bound, Probe
+from tidegauge.remap.checked import checked_probe
+from tidegauge.remap.fromtime import FromTime
+from tidegauge.remap.round import Answer, Asking
+from tidegauge.sources.protocol import Source, from_time_of
+
+__all__ = ["LAPSE", "SLOW", "SweepSetup", "backoff", "more", "news", "sweep"]
+
+SLOW: Final = 0.001
+"""Seconds from which on a source is slow to answer. A folder of a few files takes a twentieth of that."""
+
+LAPSE: Final = 0.02
+"""Seconds between two looks at what the threads have done, while sources wait for one."""
+
+
+def backoff(attempt: int) -> float:
+    """Return the seconds to wait after the given number of failures in a row.
+
+    >>> [backoff(attempt) for attempt in (1, 2, 3, 20)]
+    [0.2, 0.4, 0.8, 30.0]
+    """
+    return min(30.0, 0.1 * 2.0 ** min(attempt, 30))
+
+
+def more(*, waiting: int, threads: int, stuck: int, done: int, seconds: float) -> int:
+    """Return how many threads to add to those there are, where some sources wait for one.
+
+    stuck: threads that have been with one source all the time since the last look, `seconds` ago. done: how many
+    sources have answered since then. Those who are quick are left alone: more threads would only be in their way.
+    """
+    free = threads - stuck
+    if free > 0 and seconds * free <= SLOW * done:
+        return 0
+    return min(waiting, max(1, threads))
+
+
+def news(probe: Probe, last: Probe | None, bound: Bound) -> bool:
+    """Whether a probe says anything but that all is as the last one said, and as it is bound."""
+    return (
+        last is None
+        or probe.more
+        or bool(probe.taken_back)
+        or probe.upper.sealed
+        or probe.upper != bound.frontier
+        or probe.upper != last.upper
+        or probe.lower != last.lower
+        or probe.identity != last.identity
+        or probe.details != last.details
+        or probe.schema != last.schema
+        or (probe.state is not None and probe.state != bound.state)
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SweepSetup:
+    """What the operator works with.
+
+    readers: where each source's reader hears its news. answers: where the remap operator hears what is none. going:
+    whether to ask anybody; asked in all threads.
+    """
+
+    sources: Mapping[str, Source]
+    readers: Mapping[str, EventQueue]
+    answers: EventQueue
+    env: Env
+    spawn: Spawn
+    going: Callable[[], bool]
+
+
+def sweep(asked: Stream[Asking], setup: SweepSetup) -> None:
+    """Build the operator. To each `Asking` there is one `Answer` of each source that it names."""
+    builder = OperatorBuilder(asked.scope, "sweep")
+    builder.input(asked)
+    builder.build(lambda context: _Sweep(context, setup).step, notify=False)
+
+
+@dataclass(slots=True, eq=False)
+class _Asked:
+    """A source, and how asking it goes. number: the look that it answers next. at: when that began. bound: what it is
+    told. last: what it said last, of which the remap operator may not have heard yet.
+
+    Threads read what it is told, and write nothing.
+    """
+
+    name: str
+    source: Source
+    clock: FromTime
+    bound: Bound
+    at: datetime
+    number: int = 0
+    last: Probe | None = None
+    busy: bool = False
+    slow: bool = False
+    stalled: TidegaugeError | None = None
+    attempt: int = 0
+    quiet_until: float = float("-inf")
+
+    def resting(self, now: float) -> bool:
+        """Whether it is not to be asked at present, or never again."""
+        return self.stalled is not None and (isinstance(self.stalled, Definite) or now < self.quiet_until)
+
+    def again(self) -> Answer:
+        """Return its last error as its answer."""
+        return Answer(self.name, self.number, error=self.stalled, attempt=self.attempt)
+
+    def probed(self) -> tuple[Bound, Probe | BaseException]:
+        """Ask it, in the thread that has taken it; return what it was told as well."""
+        told = self.bound
+        try:
+            return told, checked_probe(self.name, self.clock, told, self.source.probe(told, now=self.at))
+        except BaseException as error:  # noqa: BLE001 - it is the worker's to raise
+            return told, error
+
+
+class _Sweep:
+    """The operator's state. What threads touch is `line`, `at_work` and `heard`, one atomic step at a time."""
+
+    def __init__(self, context: OperatorContext, setup: SweepSetup) -> None:
+        now = setup.env.now()
+        self.setup = setup
+        self.activator = context.activator
+        self.wake = context.sync_activator()
+        self.asked = {
+            name: _Asked(name, setup.sources[name], from_time_of(setup.sources[name]), Bound(), now)
+            for name in setup.readers
+        }
+        self.line: deque[_Asked] = deque()
+        self.at_work: set[_Asked] = set()
+        self.heard: deque[tuple[_Asked, Bound, Probe | BaseException, float]] = deque()
+        self.threads: list[Future[Any]] = []
+        self.before: set[_Asked] = set()
+        self.done = 0
+        self.looked_at = float("-inf")
+
+    def step(self, inputs: list[OperatorInput], _outputs: list[OperatorOutput]) -> None:
+        """Take in whom to ask, pass on what was answered, and see to it that nobody waits behind a slow one."""
+        quiet: list[Answer] = []
+        for _capability, batch in inputs[0].drain():
+            for asking in batch:
+                self.begin(asking, quiet)
+        self.hear(quiet)
+        if quiet:
+            self.setup.answers.append(Messages((), quiet))
+        self.tend()
+
+    def begin(self, asking: Asking, quiet: list[Answer]) -> None:
+        """Let the sources stand in line, with a thread for each that is slow and one for all others."""
+        now, at, slow = self.setup.env.monotonic(), self.setup.env.now(), 0
+        for name, bound in asking.bounds.items():
+            asked = self.asked[name]
+            told = bound if bound.last is asked.last else replace(bound, last=asked.last)
+            asked.number, asked.bound, asked.at = asking.number, told, at
+            if asked.busy:  # late: it answers this look
+                continue
+            if asked.resting(now):
+                quiet.append(asked.again())
+                continue
+            asked.busy = True
+            slow += asked.slow
+            self.line.append(asked)
+        self.looked_at, self.before, self.done = now, set(), 0
+        self.start(min(len(self.line), 1 + slow))
+
+    def start(self, count: int) -> None:
+        """Put so many threads to work."""
+        for _ in range(count):
+            self.threads.append(self.setup.spawn(self.work))
+
+    def work(self) -> None:
+        """Ask one after the other, in a thread, until nobody stands in line."""
+        clock = self.setup.env.monotonic
+        begun = clock()
+        while self.setup.going():
+            try:
+                asked = self.line.popleft()
+            except IndexError:
+                break
+            self.at_work.add(asked)
+            told, said = asked.probed()
+            self.at_work.discard(asked)
+            ended = clock()
+            self.heard.append((asked, told, said, ended - begun))
+            begun = ended
+        self.wake.activate()
+
+    def hear(self, quiet: list[Answer]) -> None:
+        """Hear what has been answered: what is news goes to the readers."""
+        for _ in range(len(self.heard)):
+            self.done += 1
+            asked, told, said, seconds = self.heard.popleft()
+            asked.busy, asked.slow = False, seconds > SLOW
+            if isinstance(said, BaseException):
+                self.tell(asked, self.failed(asked, said))
+                continue
+            new = news(said, asked.last, told)
+            asked.last, asked.stalled, asked.attempt = said, None, 0
+            answer = Answer(asked.name, asked.number, probe=said)
+            if new:
+                self.tell(asked, answer)
+            else:
+                quiet.append(answer)
+
+    def failed(self, asked: _Asked, error: BaseException) -> Answer | BaseException:
+        """Let a source rest that could not be asked. What is no error of a source is for its reader to raise."""
+        if not isinstance(error, TidegaugeError | OSError):
+            return error
+        asked.stalled = (
+            error
+            if isinstance(error, TidegaugeError)
+            else SourceUnreachable(source=asked.name, error=type(error).__name__, detail=str(error))
+        )
+        asked.attempt += 1
+        asked.quiet_until = self.setup.env.monotonic() + backoff(asked.attempt)
+        return asked.again()
+
+    def tell(self, asked: _Asked, said: Answer | BaseException) -> None:
+        self.setup.readers[asked.name].append(Messages((), [said]))
+
+    def tend(self) -> None:
+        """Add threads where sources wait behind slow ones, and look again soon."""
+        for thread in self.threads:
+            if thread.done():
+                thread.result()
+        self.threads = [thread for thread in self.threads if not thread.done()]
+        if not self.line or not self.setup.going():
+            return
+        now, at_work = self.setup.env.monotonic(), self.at_work.copy()
+        if (seconds := now - self.looked_at) >= LAPSE:
+            line, threads, stuck = len(self.line), len(self.threads), len(at_work & self.before)
+            self.start(more(waiting=line, threads=threads, stuck=stuck, done=self.done, seconds=seconds))
+            self.looked_at, self.before, self.done = now, at_work, 0
+        self.activator.activate_after(LAPSE)
