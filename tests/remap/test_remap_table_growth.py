@@ -1,14 +1,10 @@
-"""A table is extended by what is new, and who holds a view of it is not disturbed; long histories, many partitions.
-
-The model is the definition: a list of what was bound to which epoch.
-"""
+"""A table grows by what is new, and who holds a view of it is not disturbed; long histories, many partitions."""
 
 from __future__ import annotations
 
 import pickle
 import random
 import threading
-from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
 
@@ -16,35 +12,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.remap.model import Model
 
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.store import FrontierRegressed, NotYetBound
-from tidegauge.remap.frontier import ORIGIN, Frontier
+from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.table import LARGEST, RemapTable
 
 PARTITIONS = ("a", "b", "c")
-
-
-@dataclass
-class Model:
-    """R, as the list of the bindings that were made."""
-
-    bindings: list[tuple[int, Frontier]] = field(default_factory=list)
-    upper: int = 0
-
-    def at(self, epoch: int) -> Frontier:
-        return next((frontier for bound, frontier in reversed(self.bindings) if bound <= epoch), ORIGIN)
-
-    def bind(self, epoch: int, frontier: Frontier) -> None:
-        self.bindings.append((epoch, frontier))
-        self.upper = epoch + 1
-
-    def epoch_of(self, partition: str, position: int) -> int | None:
-        bound = (e for e, frontier in self.bindings if frontier.sealed or frontier[partition] > position)
-        return next(bound, None)
-
-    def copy(self) -> Model:
-        return Model(list(self.bindings), self.upper)
 
 
 def check(table: RemapTable, model: Model) -> None:
