@@ -153,6 +153,7 @@ def test_a_store_and_tables_of_a_version_without_digests_go_on_and_can_be_recove
         store.execute("ALTER TABLE timeline DROP COLUMN digest")
         store.execute("DROP TABLE stalls")
         store.execute("ALTER TABLE outputs DROP COLUMN held")
+        store.execute("ALTER TABLE outputs DROP COLUMN told")
         store.execute("UPDATE store_layout SET version = 3")
     for manifest in (tmp_path / "lake" / "orders").glob("*/_manifest.json"):
         said = json.loads(manifest.read_text())

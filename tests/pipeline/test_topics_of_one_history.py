@@ -46,7 +46,9 @@ def test_a_store_older_than_a_topic_is_refused_and_comes_back_from_it(
     run(0)
     tg.backup(flow(), tmp_path / "copy.db")
     run(1)
+    tg.skip(flow(), "orders", str(lines), 0, 10)
     run(2)
+    lost = tg.status(flow()).sources[0].lost
     remove(tmp_path)
     shutil.copy(tmp_path / "copy.db", tmp_path / "flow.db")
     with pytest.raises(StoreBehindTable) as caught:
@@ -60,6 +62,7 @@ def test_a_store_older_than_a_topic_is_refused_and_comes_back_from_it(
     remove(tmp_path)
     done = tg.recover(flow())
     assert (done.upper, done.since, done.outputs) == (3, 2, {"topic": 3})
+    assert tg.status(flow()).sources[0].lost == lost == 10
     with pytest.raises(EpochBelowSince):
         tg.explain(flow(), 1)
     run(4)

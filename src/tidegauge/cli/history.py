@@ -42,6 +42,8 @@ def recovered_view(done: Recovered) -> RenderableType:
     if not done.changed:
         return Text(f"{done.flow}: the store and the tables have one history; nothing was changed")
     lines = [f"{done.flow}: the timeline is back, {done.upper} epochs; the next run goes on with epoch {done.upper}"]
+    if done.gaps:
+        lines.append(f"{done.gaps} gaps are back, which the tables have told")
     if done.kept:
         lines.append(f"the epochs before {done.kept} are the store's own, the others are from the tables")
     lines += [f"output {name} holds the epochs before {upper}" for name, upper in done.outputs.items()]
@@ -59,6 +61,7 @@ def recovered_json(done: Recovered) -> dict[str, Any]:
         "kept": done.kept,
         "since": done.since,
         "outputs": dict(done.outputs),
+        "gaps": done.gaps,
         "lacking": list(done.lacking),
     }
 

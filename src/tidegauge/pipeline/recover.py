@@ -28,8 +28,8 @@ from tidegauge.pipeline.belonging import check
 from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.opening import register
 from tidegauge.remap.history import agree, origin
-from tidegauge.remap.rebuilding import Pool, Way, pooled, way_to
-from tidegauge.remap.store import Holder, Store
+from tidegauge.remap.rebuilding import Pool, Way, gaps_on, pooled, way_to
+from tidegauge.remap.store import Holder, Rebuilt, Store
 from tidegauge.sinks.protocol import OutputId, Recoverable, Sweeping, Table
 
 __all__ = ["Recovered", "recover"]
@@ -41,7 +41,8 @@ class Recovered:
 
     changed: whether anything had to be done for it. kept: the epochs before it are the store's own. since: those
     before it can no longer be told apart. outputs: the first epoch that each table lacks. lacking: what could not be
-    had, for people.
+    had, for people. gaps: how many of the losses that the flow knows now the tables have told; where nothing else was
+    to be done, how many the store did not know.
     """
 
     flow: str
@@ -53,6 +54,7 @@ class Recovered:
     lacking: tuple[str, ...] = ()
 
     changed: bool = True
+    gaps: int = 0
 
 
 def recover(flow: Dataflow, *, env: Env | None = None) -> Recovered:
@@ -76,17 +78,24 @@ def recover(flow: Dataflow, *, env: Env | None = None) -> Recovered:
                 table.sweep(lease.renew)
         uppers = {name: table.upper for name, table in tables.items()}
         own = lease.incarnation == incarnation
+        pool = pooled(link for table in tables.values() for link in table.links())
+        stored = store.known_digests(flow.name) if own else {}
         if own and _one_history(store, flow, tables):
             found = store.load(flow.name).flow
-            return Recovered(flow.name, incarnation, found.upper, found.upper, found.since, uppers, changed=False)
-        stored = store.known_digests(flow.name) if own else {}
-        way = _way(flow.name, incarnation, tables, stored)
+            there = Way(found.upper, ())
+            back = store.bring_back(lease, gaps_on(there, pool, found.upper, stored=stored))
+            upper, since = found.upper, found.since
+            return Recovered(flow.name, incarnation, upper, upper, since, uppers, changed=back > 0, gaps=back)
+        way = _way(flow.name, incarnation, tables, pool, stored)
         upper, least = max(uppers.values()), min(uppers.get(name, 0) for name in flow.outputs)
         away = [name for name, known in store.load(flow.name).outputs.items() if known.held and name not in uppers]
-        store.restore(lease, way, incarnation=incarnation, upper=upper, published=least, held=uppers)
+        gaps = gaps_on(way, pool, upper, stored=stored)
+        rebuilt = Rebuilt(way=way, incarnation=incarnation, upper=upper, published=least, held=uppers, gaps=gaps)
+        store.restore(lease, rebuilt)
         leased.pop_all()  # the lease has ended with it
     lacking = tuple(_lacking(way, upper, away, own=own))
-    return Recovered(flow.name, incarnation, upper, way.cut, way.since or 0, uppers, lacking)
+    told = sum(map(len, gaps.values()))
+    return Recovered(flow.name, incarnation, upper, way.cut, way.since or 0, uppers, lacking, gaps=told)
 
 
 def _written(flow: Dataflow) -> tuple[str, list[str]]:
@@ -114,11 +123,10 @@ def _one_history(store: Store, flow: Dataflow, tables: Mapping[str, Table]) -> b
     return True
 
 
-def _way(flow: str, incarnation: str, tables: Mapping[str, Table], stored: Mapping[int, str]) -> Way:
+def _way(flow: str, incarnation: str, tables: Mapping[str, Table], pool: Pool, stored: Mapping[int, str]) -> Way:
     """Return the way to the furthest table, on which all others are. Raises `TimelineLost`, `TablesDisagree`."""
     furthest = max(tables, key=lambda name: (tables[name].upper, tables[name].digest is not None))
     upper, kept = tables[furthest].upper, tables[furthest].digest or ""
-    pool = pooled(link for table in tables.values() for link in table.links())
     way = way_to(pool, upper, kept, stored=stored, origin=origin(incarnation))
     if way is None:
         raise TimelineLost(flow=flow, output=furthest, upper=upper, epoch=_missing(pool, upper))
@@ -139,6 +147,7 @@ def _lacking(way: Way, upper: int, away: Iterable[str], *, own: bool) -> Iterato
         yield f"what the table of output {name} alone holds: nothing of it is there now"
     if way.since:
         yield f"the epochs before {way.since} can no longer be told apart: no table has what each of them bound"
+    yield "the gaps that were noted after the last commit of every table"
     if not own:
-        yield "the gaps, the holds and the failures that the lost store knew"
+        yield "the holds and the failures that the lost store knew"
     yield f"what was bound from epoch {upper} on, and is in no table: it is bound anew"

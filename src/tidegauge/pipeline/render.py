@@ -28,6 +28,7 @@ from tidegauge.pipeline.opening import Opened
 from tidegauge.pipeline.perform import Performer
 from tidegauge.pipeline.seen import SeenTables
 from tidegauge.pipeline.stage import StageSetup, stage
+from tidegauge.pipeline.telling import TellingCommits
 from tidegauge.reclock.operator import reclock
 from tidegauge.remap.gauge import GAUGE
 from tidegauge.remap.operator import RemapSetup, remap
@@ -139,19 +140,21 @@ def render(
             ),
         )
         staging.failures.capture(failures)
+        tellers = {name: TellingCommits(name, history, seen, flow.store, flow.lease) for name in staging.manifests}
         commits: list[Stream[Committed]] = [
             persist(
                 manifests,
                 PersistSetup(
                     output=name,
                     table=flow.tables[name],
-                    history=history,
+                    history=tellers[name].history,
+                    carried=tellers[name].carried,
                     env=env,
                     spawn=commit,
                     confirm=flow.lease.confirm,
                     backoff=backoff,
                     backlog=backlog,
-                    failures=seen,
+                    failures=tellers[name],
                     watcher=board,
                 ),
             )

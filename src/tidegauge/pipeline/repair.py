@@ -133,6 +133,7 @@ def repair(
                     write=rereading.mark + env.unique()[-16:],
                     told=partial(store.history, flow.name, whole=False),
                 )
+            store.record_told(lease, output, 0)  # commits that were replaced may have told of losses
         except BaseException:
             table.discard(files)
             raise

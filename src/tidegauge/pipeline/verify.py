@@ -2,6 +2,7 @@
 
     the store     each epoch's digest follows from the one before it and from what is bound
     each table    its upper is bound, and its digest, which takes in all epochs before it, is the store's
+    gaps          that the commits tell are in the store
     its files     are there, as large as they were committed, and hold epochs that the table has
 
 Invariant: looking changes nothing, and the flow may be running.
@@ -22,7 +23,7 @@ from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.inspect import opened
 from tidegauge.pipeline.seen import table_of
 from tidegauge.remap.history import Link, origin, rest
-from tidegauge.remap.rebuilding import pooled, way_to
+from tidegauge.remap.rebuilding import Way, gaps_on, pooled, way_to
 from tidegauge.remap.store import Loaded, Store
 from tidegauge.sinks.protocol import Table
 
@@ -65,6 +66,7 @@ def verify(flow: Dataflow) -> Verified:
                 continue
             files += len(found)
             problems += [said for said in found if said]
+        problems += _gaps(store, loaded, links)
     recoverable = _recoverable(loaded.flow.incarnation, tables, links)
     return Verified(flow.name, loaded.flow.upper, loaded.flow.since, epochs, files, recoverable, tuple(problems))
 
@@ -88,6 +90,18 @@ def _chain(store: Store, loaded: Loaded) -> tuple[list[str], int]:
         wrong.add(expected)
     said = [f"store: what is bound in epoch {epoch} is not what its digest says" for epoch in sorted(wrong)]
     return said, counted
+
+
+def _gaps(store: Store, loaded: Loaded, links: list[Link]) -> Iterator[str]:
+    """Yield what the tables have told to be lost, and the store does not know."""
+    flow = loaded.flow
+    known = {(gap.source, gap.epoch, gap.partition, gap.lower, gap.upper) for gap in store.gaps(flow.name)}
+    told = gaps_on(Way(flow.upper, ()), pooled(links), flow.upper, stored=store.known_digests(flow.name))
+    for name, gaps in told.items():
+        for gap in gaps:
+            if (name, gap.epoch, gap.partition, gap.lower, gap.upper) not in known:
+                where = f"{gap.lower} to {gap.upper} of {gap.partition} in epoch {gap.epoch}"
+                yield f"source {name}: {where} is lost, which the tables know, and the store does not"
 
 
 def _files(output: str, table: Table) -> Iterator[str]:

@@ -8,7 +8,8 @@ together. A table's commit also carries the links since its last one, so that th
 tables when the store is lost.
 
 What is in the digest decides which rows an epoch holds. What a link tells besides (when it was minted, the facts that
-a source keeps, that it has ended) is for whoever goes on from it.
+a source keeps, that it has ended) is for whoever goes on from it. So are gaps: they are noted after their epochs were
+bound, and told by the last link of a commit, of that epoch or a later one.
 
 Invariant: digests are equal iff the incarnations of the store and the bindings are, whatever the order of the sources
 and partitions; a link says the same wherever it is read.
@@ -29,14 +30,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from datetime import datetime
 from hashlib import blake2b
 from typing import Any, Final, Self
 
 from tidegauge.remap.binding import NO_DETAILS, Detail
 
-__all__ = ["NO_HISTORY", "Beginning", "History", "Link", "Moves", "agree", "fold", "follow", "origin", "rest"]
+__all__ = [
+    "NO_HISTORY",
+    "Beginning",
+    "History",
+    "Link",
+    "Missed",
+    "Moves",
+    "agree",
+    "fold",
+    "follow",
+    "origin",
+    "rest",
+]
 
 _SIZE: Final = 16
 """Bytes of a digest. Nobody makes two histories collide on purpose who could not write the tables anyway."""
@@ -78,13 +91,35 @@ class Beginning:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """Records that are lost, `[lower, upper)` of a partition from `epoch` on: a row of `gaps`, see `store.Gap`."""
+
+    epoch: int
+    partition: str
+    lower: int
+    upper: int
+    at: str
+    code: str
+    reason: str
+
+    @staticmethod
+    def decode(data: Any) -> Missed:
+        """Return what was made JSON data as a list. Raises `ValueError` or `TypeError`."""
+        epoch, partition, lower, upper, *texts = data
+        at, code, reason = map(_text, texts)
+        datetime.fromisoformat(at)
+        return Missed(_count(epoch), _text(partition), _count(lower), _count(upper), at, code, reason)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Moves:
     """What an epoch brought of one source: the partitions that moved, with their next positions, and its new state.
 
     incarnation: the number of the one that the positions are of; begun: those that began with this epoch. sealed:
     whether it has ended by now. identity, schema, details: facts that came with it, in the store's words; "" and none
-    where there are none. moved: in a whole link, the last epoch at which any partition moved.
+    where there are none. moved: in a whole link, the last epoch at which any partition moved. gaps: what was noted to
+    be lost when the link was told, of any epoch up to this one.
     """
 
     positions: Mapping[str, int] = field(default_factory=dict)
@@ -96,6 +131,7 @@ class Moves:
     schema: str = ""
     details: Mapping[str, Detail] = field(default_factory=lambda: NO_DETAILS)
     moved: int | None = None
+    gaps: tuple[Missed, ...] = ()
 
     @property
     def bind(self) -> bool:
@@ -115,6 +151,8 @@ class Moves:
             data["begun"] = [[one.number, one.identity, one.at, one.reason] for one in self.begun]
         if self.details:
             data["details"] = {partition: dict(detail) for partition, detail in self.details.items()}
+        if self.gaps:
+            data["gaps"] = [list(astuple(gap)) for gap in self.gaps]
         return data
 
     @classmethod
@@ -137,6 +175,7 @@ class Moves:
             schema=_text(data.get("schema", "")),
             details=details,
             moved=None if moved is None else _count(moved),
+            gaps=tuple(map(Missed.decode, data.get("gaps", []))),
         )
 
 
@@ -210,6 +249,14 @@ class History:
         """The digest at its end, "" where nothing is known."""
         return self.links[-1].digest if self.links else ""
 
+    def telling(self, gaps: Mapping[str, tuple[Missed, ...]]) -> History:
+        """Return it with gaps, by source, in its last link. Without links there is no place for them."""
+        if not gaps or not self.links:
+            return self
+        last = self.links[-1]
+        told = {name: replace(last.sources.get(name, Moves()), gaps=found) for name, found in gaps.items()}
+        return replace(self, links=(*self.links[:-1], replace(last, sources={**last.sources, **told})))
+
     def encode(self) -> str:
         """Return the links as text, a line of JSON each."""
         return "".join(f"{json.dumps(link.encode(), separators=(',', ':'))}\n" for link in self.links)
@@ -266,6 +313,7 @@ def _after(before: Moves | None, moves: Moves) -> Moves:
         schema=moves.schema or before.schema,
         details=moves.details if anew else {**before.details, **moves.details},
         moved=before.moved if moves.moved is None else moves.moved,
+        gaps=tuple(dict.fromkeys((*before.gaps, *moves.gaps))),
     )
 
 

@@ -19,9 +19,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from tidegauge.remap.history import Link, Moves, agree
+from tidegauge.remap.history import Link, Missed, Moves, agree
 
-__all__ = ["Pool", "Way", "pooled", "way_to"]
+__all__ = ["Pool", "Way", "gaps_on", "pooled", "way_to"]
 
 Pool: TypeAlias = Mapping[int, Mapping[tuple[str, bool], Link]]
 """Links by their epochs, and in each by their digests and whether they are whole."""
@@ -80,6 +80,23 @@ def way_to(pool: Pool, upper: int, kept: str, *, stored: Mapping[int, str], orig
     return whole
 
 
+def gaps_on(way: Way, pool: Pool, upper: int, *, stored: Mapping[int, str]) -> dict[str, list[Missed]]:
+    """Return the gaps, by source, that the links of a way tell, up to the epochs before `upper`.
+
+    A link that is not on the way is of another history, and so are its gaps. Of an epoch that can no longer be told
+    apart nobody knows which link is: all are believed, for a loss that was said is not to be hidden.
+    """
+    found: dict[str, dict[Missed, None]] = {}
+    for epoch in sorted(epoch for epoch in pool if epoch < upper):
+        digest = way.digest_before(epoch + 1, stored)
+        for link in pool[epoch].values():
+            if not digest or link.digest == digest:
+                for name, moves in link.sources.items():
+                    if moves.gaps:
+                        found.setdefault(name, {}).update(dict.fromkeys(moves.gaps))
+    return {name: list(gaps) for name, gaps in found.items()}
+
+
 def _fits(digest: str, links: list[Link], kept: str) -> bool:
     """Whether a digest is in front of the last link found, or is the one that was kept."""
     return links[-1].follows(digest) if links else agree(kept, digest)
@@ -101,4 +118,5 @@ def _facts(one: Moves | None, other: Moves | None) -> Moves:
         sealed=one.sealed or other.sealed,
         begun=one.begun or other.begun,
         details={**other.details, **one.details},
+        gaps=tuple(dict.fromkeys((*one.gaps, *other.gaps))),
     )

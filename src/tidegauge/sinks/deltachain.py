@@ -29,6 +29,7 @@ from typing import Any, Final
 from tidegauge.errors.history import DamagedHistory
 from tidegauge.lazy import library
 from tidegauge.remap.history import History, Link
+from tidegauge.remap.rebuilding import pooled
 from tidegauge.sinks.keeping import in_line
 from tidegauge.sinks.location import make_folder, synchronise, write_durably
 from tidegauge.sinks.protocol import OutputId
@@ -105,11 +106,10 @@ def move_links(table: str, output: OutputId) -> None:
     """Bring the links that are in the log alone into the folder, as one file; before entries of it are removed."""
     names = [found for path in _files(table) if (found := _FILE.fullmatch(path.name)) and found[1] == "moved"]
     moved = max((int(found[3]) - 1 for found in names), default=-1)
-    links = {link.digest: link for _, some in _entries(table, output, moved=moved) for link in some}
+    pool = pooled(link for _, some in _entries(table, output, moved=moved) for link in some)
+    links = [link for epoch in sorted(pool) for link in pool[epoch].values()]
     if links:
-        epochs = [link.epoch for link in links.values()]
-        ordered = sorted(links.values(), key=lambda link: link.epoch)
-        _write(table, "moved", ordered, min(epochs), max(epochs) + 1, ordered[-1].digest)
+        _write(table, "moved", links, links[0].epoch, links[-1].epoch + 1, links[-1].digest)
 
 
 def incarnation_in(table: str, output: str) -> str | None:

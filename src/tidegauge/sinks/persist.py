@@ -127,7 +127,7 @@ class PersistSetup:
 
     spawn: runs a commit beside the worker. confirm: raises when this driver is no longer to write; it is asked right
     before a commit, in its thread. backlog: where it is noted what waits to be committed. history: tells what commits
-    carry.
+    carry. carried: is told in the same thread that what it told last is in the table.
     """
 
     output: str
@@ -140,6 +140,7 @@ class PersistSetup:
     backlog: Backlog
     failures: FailureLog
     watcher: OutputWatcher
+    carried: Callable[[], None] = lambda: None
 
 
 def persist(manifests: Stream[Manifest], setup: PersistSetup) -> Stream[Committed]:
@@ -232,6 +233,7 @@ class _Persist:
             lower, upper = table.upper, manifest.upper
             history = self.setup.history(lower, upper, whole=table.digest is None)
             table.commit(lower, upper, schema, manifest.files, write=manifest.job, history=history)
+            self.setup.carried()
 
     def conflict(self, manifest: Manifest) -> None:
         """Raise what it means that the table ends within the span."""

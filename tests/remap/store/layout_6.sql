@@ -57,6 +57,7 @@ CREATE TABLE outputs (
 	failed_at BIGINT,
 	failure TEXT,
 	held BIGINT,
+	told BIGINT,
 	PRIMARY KEY (id),
 	UNIQUE (flow_id, name),
 	FOREIGN KEY(flow_id) REFERENCES flows (id)
@@ -190,7 +191,7 @@ INSERT INTO store_layout (version, created_at) VALUES (6, '2026-11-20T17:00:00.0
 INSERT INTO timeline (flow_id, epoch, minted_at, published_at, write_id, digest) VALUES (1, 0, '2026-11-20T17:00:00.000000Z', '2026-11-20T17:00:00.000000Z', 'cccccccccccccccccccccccccccccccc', 'ac1f16be6df62a2d053414319568753c');
 INSERT INTO timeline (flow_id, epoch, minted_at, published_at, write_id, digest) VALUES (1, 1, '2026-11-20T17:00:00.000000Z', NULL, 'dddddddddddddddddddddddddddddddd', 'e6c4fa35e8f49495a3b3b609e40d1e08');
 INSERT INTO leases (flow_id, token, holder, host, boot, pid, process_started, since, renewed_at) VALUES (1, 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa', 'ada', 'one', 'kernel:1', 10, 5, '2026-11-20T17:00:00.000000Z', '2026-11-20T17:00:00.000000Z');
-INSERT INTO outputs (id, flow_id, name, source, config, failed_at, failure, held) VALUES (1, 1, 'raw', 'orders', '{"kind": "delta", "path": "/lake/raw"}', NULL, NULL, 1);
+INSERT INTO outputs (id, flow_id, name, source, config, failed_at, failure, held, told) VALUES (1, 1, 'raw', 'orders', '{"kind": "delta", "path": "/lake/raw"}', NULL, NULL, 1, 1);
 INSERT INTO outputs (id, flow_id, name, source, config, failed_at, failure) VALUES (2, 1, 'clicks', 'clicks', '{"kind": "parquet"}', 1, '{"code": "TG-0102", "evidence": {"flow": "shop", "kind": "output", "name": "clicks"}}');
 INSERT INTO sources (id, flow_id, name, identity, config, schema, failed_at, failure, clock) VALUES (1, 1, 'orders', NULL, '{"kind": "file"}', '[["id", "int64", true]]', NULL, NULL, 'partitioned');
 INSERT INTO sources (id, flow_id, name, identity, config, schema, failed_at, failure, clock) VALUES (2, 1, 'clicks', 'topic 7', '{}', NULL, 1, '{"code": "TG-0102", "evidence": {"flow": "shop", "kind": "source", "name": "clicks"}}', 'partitioned');

@@ -19,8 +19,9 @@ from tidegauge.errors.flow import NameTaken
 from tidegauge.errors.store import LeaseLost
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import Frontier
+from tidegauge.remap.history import Missed
 from tidegauge.remap.rebuilding import Way
-from tidegauge.remap.store import EXPIRY, Gap, Holder, Lease, OutputSpec, SourceSpec, Stall, Store
+from tidegauge.remap.store import EXPIRY, Gap, Holder, Lease, OutputSpec, Rebuilt, SourceSpec, Stall, Store
 
 WHY = NameTaken(flow="shop", kind="source", name="orders")
 
@@ -50,6 +51,9 @@ WRITES: list[tuple[str, Callable[[Store, Lease, Env], object]]] = [
     ("record_output_failure", lambda store, lease, _: store.record_output_failure(lease, "raw", 1, WHY)),
     ("clear_output_failure", lambda store, lease, _: store.clear_output_failure(lease, "raw")),
     ("record_held", lambda store, lease, _: store.record_held(lease, {"raw": 1})),
+    ("record_told", lambda store, lease, _: store.record_told(lease, "raw", 1)),
+    ("bring_back", lambda store, lease, env: store.bring_back(
+        lease, {"orders": [Missed(0, "p0", 2, 3, env.now().isoformat(), "TG-0640", "by hand")]})),
     ("record_stalls", lambda store, lease, env: store.record_stalls(
         lease, [Stall("source", "orders", env.now(), WHY)])),
     ("begin_incarnation", lambda store, lease, env: store.begin_incarnation(
@@ -60,8 +64,8 @@ WRITES: list[tuple[str, Callable[[Store, Lease, Env], object]]] = [
     ("pass_over", lambda store, lease, env: store.pass_over(
         lease, "orders", [Gap("orders", 0, "p0", 1, 2, env.now(), "TG-0640", "by hand")], lift=True)),
     ("renew", lambda _, lease, __: lease.renew()),
-    ("restore", lambda store, lease, _: store.restore(
-        lease, Way(1, ()), incarnation=lease.incarnation, upper=1, published=1, held={})),
+    ("restore", lambda store, lease, _: store.restore(lease, Rebuilt(
+        way=Way(1, ()), incarnation=lease.incarnation, upper=1, published=1, held={}, gaps={}))),
 ]  # fmt: skip
 """Every way to write with a lease, each of which finds something to change when those before it were done. The last
 one ends the lease.

@@ -65,7 +65,10 @@ _STEPS: Final[Mapping[int, tuple[str, ...]]] = {
             flow_id {ref} NOT NULL REFERENCES flows (id), kind VARCHAR(6) NOT NULL, name TEXT NOT NULL,
             since VARCHAR(27) NOT NULL, error TEXT NOT NULL, PRIMARY KEY (flow_id, kind, name)) {rowless}""",
     ),
-    5: ("ALTER TABLE outputs ADD COLUMN held BIGINT",),  # a table that is away is told from one yet to be made
+    5: (  # a table that is away is told from one that is yet to be made; commits carry what was lost
+        "ALTER TABLE outputs ADD COLUMN held BIGINT",
+        "ALTER TABLE outputs ADD COLUMN told BIGINT",
+    ),
 }
 """What leads from each layout to the next one. `{id}` is the type of a table's own numbers, `{ref}` of another's;
 `{rowless}` is said of a table that is its key's index."""

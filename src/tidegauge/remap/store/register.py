@@ -50,7 +50,7 @@ def register(
         elif known.source != plan.source and known.config == values["config"]:
             raise OutputMoved(output=name, before=known.source, now=plan.source)
         elif known.config != values["config"]:  # another table, of which nothing is known yet
-            _make_so(connection, outputs, known, {**values, "held": None})
+            _make_so(connection, outputs, known, {**values, "held": None, "told": None})
         else:
             _make_so(connection, outputs, known, values)
 
@@ -60,7 +60,8 @@ def record_held(connection: Connection, lease: Lease, uppers: Mapping[str, int |
     guard(connection, lease)
     for name, upper in uppers.items():
         where = (outputs.c.flow_id == lease.flow_id) & (outputs.c.name == name)
-        connection.execute(update(outputs).where(where).values(held=upper))
+        anew = {"told": None} if upper is None else {}
+        connection.execute(update(outputs).where(where).values(held=upper, **anew))
 
 
 def _rows(connection: Connection, table: Table, lease: Lease) -> dict[str, Row[Any]]:

@@ -9,13 +9,15 @@ than its tables comes back to theirs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
-from tidegauge.remap.history import Beginning, Link, Moves
+from tidegauge.env import Env
+from tidegauge.remap.history import Beginning, Link, Missed, Moves
 from tidegauge.remap.rebuilding import Way
 from tidegauge.remap.store.lease import Lease, guard
 from tidegauge.remap.store.register import record_held
@@ -33,28 +35,35 @@ from tidegauge.remap.store.schema import (
     sources,
     timeline,
 )
+from tidegauge.remap.store.telling import bring_back
 
-__all__ = ["restore"]
+__all__ = ["Rebuilt", "restore"]
 
 _PIECE: Final = 10_000
 
 
-def restore(
-    connection: Connection,
-    lease: Lease,
-    way: Way,
-    *,
-    incarnation: str,
-    upper: int,
-    published: int,
-    held: Mapping[str, int],
-    at: datetime,
-    unique: Callable[[], str],
-) -> None:
-    """Make the flow's timeline that of the way, up to `upper`; see `Store.restore`."""
-    flow = guard(connection, lease)
-    record_held(connection, lease, held)
-    own = incarnation == lease.incarnation
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rebuilt:
+    """A timeline that was rebuilt from a flow's tables: its way, bound up to `upper` and published up to `published`.
+
+    incarnation: of the store that the tables were written with. held: the uppers of the tables. gaps: what they have
+    told to be lost, by source.
+    """
+
+    way: Way
+    incarnation: str
+    upper: int
+    published: int
+    held: Mapping[str, int]
+    gaps: Mapping[str, Sequence[Missed]]
+
+
+def restore(connection: Connection, lease: Lease, rebuilt: Rebuilt, *, at: datetime, env: Env) -> None:
+    """Make the flow's timeline that which was rebuilt; see `Store.restore`."""
+    flow, way, published = guard(connection, lease), rebuilt.way, rebuilt.published
+    own, unique = rebuilt.incarnation == lease.incarnation, env.unique
+    record_held(connection, lease, rebuilt.held)
+    connection.execute(update(outputs).where(outputs.c.flow_id == lease.flow_id).values(told=None))
     _cut(connection, lease.flow_id, way.cut, lost=way.cut or (way.since or 0) * own)
     if way.since is not None:
         first = way.links[0].minted_at
@@ -73,14 +82,15 @@ def restore(
             )
             known[name] = connection.execute(made).scalar_one()
         _source(connection, known[name], [(link, link.sources[name]) for link in way.links if name in link.sources])
+    bring_back(connection, lease, rebuilt.gaps)
     connection.execute(delete(leases).where(leases.c.flow_id == lease.flow_id))
     since = flow.since if way.since is None else way.since
     connection.execute(
         update(flows)
         .where(flows.c.id == lease.flow_id)
         .values(
-            incarnation=incarnation,
-            upper=upper,
+            incarnation=rebuilt.incarnation,
+            upper=rebuilt.upper,
             since=since if way.cut or way.since is not None else 0,
             published=max(published, min(flow.published, way.cut)),
         )

@@ -36,17 +36,16 @@ from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.store import StoreFull, StoreNotWritable
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.fromtime.state import SourceState
-from tidegauge.remap.history import History, Link
-from tidegauge.remap.rebuilding import Way
+from tidegauge.remap.history import History, Link, Missed
 from tidegauge.remap.store import append as timeline
-from tidegauge.remap.store import chain, compaction, failures, incarnations, read, register
+from tidegauge.remap.store import chain, compaction, failures, incarnations, read, register, telling
 from tidegauge.remap.store.address import File, parse
 from tidegauge.remap.store.connect import Database
 from tidegauge.remap.store.history import read_bindings
 from tidegauge.remap.store.lease import Holder, Lease, acquire, break_lease, holding, silent
 from tidegauge.remap.store.migrate import exists
 from tidegauge.remap.store.opening import copied, opened
-from tidegauge.remap.store.restore import restore
+from tidegauge.remap.store.restore import Rebuilt, restore
 from tidegauge.remap.store.schema import outputs as output_rows
 from tidegauge.remap.store.schema import sources as source_rows
 from tidegauge.remap.store.stalls import read_stalls, record_stalls
@@ -77,6 +76,8 @@ class Store:
         self._env: Final = env
         self._heads: Final[dict[int, timeline.Head]] = {}
         self._links: Final[dict[str, tuple[Link, ...]]] = {}
+        self.noted = 0
+        """How often losses were noted by way of this object."""
 
     @staticmethod
     def open(url: str, *, env: Env) -> Store:
@@ -190,29 +191,12 @@ class Store:
         with self._database.reading() as connection:
             return chain.known(connection, read.read_flow(connection, flow_name))
 
-    def restore(
-        self, lease: Lease, way: Way, *, incarnation: str, upper: int, published: int, held: Mapping[str, int]
-    ) -> None:
-        """Make the flow's timeline that of a way that was rebuilt from its tables, up to `upper`.
-
-        held: the uppers of the tables.
+    def restore(self, lease: Lease, rebuilt: Rebuilt) -> None:
+        """Make the flow's timeline that which was rebuilt from its tables.
 
         The lease ends with it, and the store is to be opened anew. Done by hand, and no effect of a run.
         """
-        at, unique = self._env.now(), self._env.unique
-        self._database.write(
-            lambda connection: restore(
-                connection,
-                lease,
-                way,
-                incarnation=incarnation,
-                upper=upper,
-                published=published,
-                held=held,
-                at=at,
-                unique=unique,
-            )
-        )
+        self._database.write(partial(restore, lease=lease, rebuilt=rebuilt, at=self._env.now(), env=self._env))
 
     def gaps(self, flow_name: str) -> list[Gap]:
         """Return what is lost, sorted by source, epoch and partition."""
@@ -359,6 +343,20 @@ class Store:
     def record_gap(self, lease: Lease, gap: Gap) -> None:
         """Note that records are lost, once for each range of an epoch."""
         self._write("record gap", lambda connection: incarnations.record_gap(connection, lease, gap))
+        self.noted += 1
+
+    def untold(self, flow_name: str, output: str, *, before: int) -> telling.Untold:
+        """Return the losses that a commit of an output, of the epochs before one, is to carry. In any thread."""
+        with self._database.reading() as connection:
+            return telling.untold(connection, read.read_flow(connection, flow_name).id, output, before=before)
+
+    def record_told(self, lease: Lease, output: str, upto: int) -> None:
+        """Note that the commits of an output carry the losses up to this id; 0 for none."""
+        self._write("record held", lambda connection: telling.record_told(connection, lease, output, upto))
+
+    def bring_back(self, lease: Lease, gaps: Mapping[str, Sequence[Missed]]) -> int:
+        """Note losses, by source, that a table has told and that are not there; return how many those were."""
+        return self._database.write(lambda connection: telling.bring_back(connection, lease, gaps))
 
     def pass_over(self, lease: Lease, source: str, gaps: Sequence[Gap], *, lift: bool) -> None:
         """Note that records are passed over by hand, once for each range of an epoch.
