@@ -254,13 +254,15 @@ class ParquetChain:
         reached: set[str] = set()
         while (manifest := self._read(self._upper)) is not None:
             reached.add(folder_name(manifest.lower))
+            self._last = None  # until the end is reached: a walk that is broken off is begun anew
             self._upper = manifest.upper
             self._digest = manifest.digest
             self._files.extend(manifest.files)
             self._lowers.append(manifest.lower)
             if manifest.schema is not None:
                 self._schema = manifest.schema
-            path = Path(self._folder, folder_name(manifest.lower), MANIFEST)
+        if reached:
+            path = Path(self._folder, folder_name(self._lowers[-1]), MANIFEST)
             stamp = _stamp(path)
             self._last = None if stamp is None else (path, stamp)
         return reached
