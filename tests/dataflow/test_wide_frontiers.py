@@ -2,24 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.dataflow.orders import intervals
+from tests.dataflow.orders import ORDERS, intervals
 
-from tidegauge.dataflow import PARTITIONED, Antichain, Capability, CapabilitySet, MutableAntichain, Product
+from tidegauge.dataflow import (
+    PARTITIONED,
+    Antichain,
+    Bounded,
+    Capability,
+    CapabilitySet,
+    MutableAntichain,
+    Product,
+    Worker,
+)
 from tidegauge.dataflow.capability import Account
-from tidegauge.dataflow.order import INT, Order, finder, less_than, minimal
+from tidegauge.dataflow.frontier import FrontierView
+from tidegauge.dataflow.order import INT, Order, advance, finder, less_than, minimal, only
 from tidegauge.dataflow.order.partitioned import Partitioned, PartitionedTime
+from tidegauge.dataflow.reachability import Tracker
+from tidegauge.dataflow.stash import Before, Reachable, Stash
+from tidegauge.dataflow.topology import Graph, Shape, Topology
 
 PAIRS = Product(INT, INT)
+LOOPS = Product(Product(PARTITIONED, INT), Bounded(3))
 partitioned = st.lists(st.tuples(intervals, st.integers(0, 3)), max_size=60)
 pairs = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=60)
-cases = st.one_of(st.tuples(st.just(PARTITIONED), partitioned), st.tuples(st.just(PAIRS), pairs))
+loops = st.lists(
+    st.tuples(st.tuples(st.tuples(intervals, st.integers(0, 3)), st.integers(0, 3)), st.integers(0, 3)), max_size=40
+)
+cases = st.one_of(
+    st.tuples(st.just(PARTITIONED), partitioned),
+    st.tuples(st.just(PAIRS), pairs),
+    st.tuples(st.just(LOOPS), loops),
+    st.sampled_from(ORDERS).flatmap(lambda case: st.tuples(st.just(case.order), st.lists(case.times, max_size=40))),
+)
 
 
 def by_definition(order: Order[Any], times: Iterable[Any]) -> set[Any]:
@@ -46,6 +68,19 @@ def test_what_is_found_is_at_or_before_and_another_one_if_there_is_one(case: Any
         assert found is not None
         assert order.less_equal(found, time)
         assert (found != time) == any(less_than(order, x, time) for x in among)
+
+
+@given(cases, st.data())
+def test_a_wide_frontier_answers_as_its_elements_do(case: tuple[Order[Any], list[Any]], data: st.DataObject) -> None:
+    order, times = case
+    least = minimal(order, times)
+    view, antichain = FrontierView(order), Antichain(times, order)
+    view.show(least)
+    assert view.antichain() == antichain == Antichain(reversed(times), order)
+    for time in {*times, *(data.draw(st.sampled_from(times)) for _ in times[:1])}:
+        for frontier in (view, antichain):
+            assert frontier.less_equal(time) == any(order.less_equal(x, time) for x in least)
+            assert frontier.less_than(time) == any(less_than(order, x, time) for x in least)
 
 
 @settings(max_examples=25)
@@ -111,3 +146,108 @@ def test_to_go_on_from_a_wide_frontier_costs_no_comparison_of_each_with_each(par
     assert Antichain(first, order) <= Antichain(then, order)
     assert held.times() == times.elements() == then
     assert Counting.compared < 20 * partitions
+
+
+def counted(work: Callable[[], object]) -> int:
+    """Return how often times are compared meanwhile."""
+    Counting.compared = 0
+    work()
+    return Counting.compared
+
+
+def released(order: Order[Any], partitions: int, limit: Callable[[FrontierView], Reachable]) -> int:
+    """Return how many comparisons it takes to release as many times as there are partitions, by a wide frontier."""
+    account, view = Account("shop/count", 0, order), FrontierView(order)
+    stash: Stash[list[str]] = Stash(list)
+    for partition in range(partitions):
+        time = ((only(partition), 1), 0)
+        stash.at(time, lambda time=time: Capability.initial(account).delayed(time))  # type: ignore[misc]
+    view.show(minimal(order, [(time, 0) for time in PARTITIONED.frontier(dict.fromkeys(range(partitions), 2))]))
+    return counted(lambda: list(stash.ready([limit(view)])))
+
+
+@pytest.mark.parametrize("limit", [lambda view: view, Before])
+def test_what_waits_at_many_times_is_looked_up_in_a_wide_frontier(limit: Callable[[FrontierView], Reachable]) -> None:
+    order = Product(Counting(), INT)
+    few, many = (released(order, partitions, limit) for partitions in (100, 400))
+    assert many <= 5 * few + 100
+
+
+def turned(partitions: int) -> int:
+    """Return how many comparisons it takes that all partitions go on from the minimum, and then by one, in a loop."""
+    order = Counting()
+    worker = Worker(monotonic=lambda: 0.0)
+    with worker.dataflow("wide", order=order) as scope:
+        _, start, stream = scope.unordered_input("positions")
+        with scope.iterative("loop") as loop:
+            handle, again = loop.loop_variable(1)
+            turning = stream.enter(loop).concat(again).map(lambda batch: batch)
+            handle.connect(turning)
+            probe = turning.leave().probe()
+    held = CapabilitySet([start])
+    worker.settle()
+    first, then = (order.frontier(dict.fromkeys(range(partitions), position)) for position in (1, 2))
+
+    def go_on() -> None:
+        for frontier in (first, then):
+            held.downgrade(frontier)
+            worker.settle()
+
+    taken = counted(go_on)
+    assert probe.frontier().elements() == then
+    return taken
+
+
+def test_in_a_loop_a_wide_frontier_goes_on_without_comparing_each_time_with_each() -> None:
+    few, many = turned(100), turned(400)
+    assert many <= 5 * few
+
+
+def ring(order: Order[Any]) -> Graph:
+    """Return a loop of three operators, of which the last one counts rounds, and one behind it."""
+    topology = Topology(order)
+    nodes = [topology.add(Shape(1, 1, (((0, (summary,)),),))) for summary in (None, None, (None, 1), None)]
+    for here, there in [(0, 1), (1, 2), (2, 0), (1, 3)]:
+        topology.connect((nodes[here], 0), (nodes[there], 0))
+    return topology.compile()
+
+
+def implied(graph: Graph, counts: dict[tuple[int, Any], int]) -> list[set[Any]]:
+    """Return what is implied at each location: of what is there and comes to it, what is minimal, until all is in."""
+    there = [{time for (at, time), n in counts.items() if at == location and n > 0} for location in range(8)]
+    found = [by_definition(graph.order, times) for times in there]
+    while True:
+        coming = [set(times) for times in there]
+        for location, times in enumerate(found):
+            for to, summary in graph.following[location]:
+                coming[to].update(t for time in times if (t := advance(graph.order, time, summary)) is not None)
+        now = [by_definition(graph.order, times) for times in coming]
+        if now == found:
+            return found
+        found = now
+
+
+changes = st.dictionaries(
+    st.tuples(st.integers(0, 7), st.tuples(st.tuples(intervals, st.integers(0, 2)), st.integers(0, 3))),
+    st.sampled_from([-1, 1, 1, 2]),
+    max_size=50,
+)
+
+
+@settings(max_examples=40)
+@given(st.lists(changes, min_size=1, max_size=4))
+def test_what_is_implied_in_a_loop_is_what_follows_from_what_is_there(rounds: list[dict[Any, int]]) -> None:
+    graph = ring(Product(PARTITIONED, Bounded(4)))
+    tracker = Tracker(graph)
+    counts: dict[tuple[int, Any], int] = {}
+    told: list[set[Any]] = [set() for _ in range(8)]
+    for batch in rounds:
+        for (location, time), delta in batch.items():
+            counts[location, time] = counts.get((location, time), 0) + delta
+            tracker.update(location, time, delta)
+        for location, moves in tracker.propagate()[0].items():
+            for time, delta in moves:
+                assert (time in told[location]) == (delta < 0)
+                told[location] ^= {time}
+        expected = implied(graph, counts)
+        assert [set(implications.elements()) for implications in tracker.implications] == expected == told

@@ -74,8 +74,9 @@ class CapabilitySet:
 
     def try_delayed(self, time: Time) -> Capability | None:
         """Return a capability at `time`, None when nothing in the set is at or before it."""
-        for mine in self._held:
+        for mine in self._held[:1]:
             mine.account.require_time(time)
+        for mine in self._held:
             if mine.account.order.less_equal(mine.time, time):
                 return mine.delayed(time)
         return None
@@ -83,26 +84,26 @@ class CapabilitySet:
     def downgrade(self, frontier: Antichain[Time] | Iterable[Time]) -> None:
         """Go on to `frontier`; the empty one gives up everything. Raises NotBeyond, and then nothing has changed.
 
-        What is held at a time that stays is the same capability afterwards.
+        What is held at a time that stays is the same capability afterwards. A new time is beyond one that does not
+        stay, for it would not be on the frontier together with one that does.
         """
-        old = self._held
-        held = {mine.time: mine for mine in old}
+        held = {mine.time: mine for mine in self._held}
         times = self._minimal(frontier, held)
-        origins = [held.get(time) for time in times]
-        fresh = [at for at, mine in enumerate(origins) if mine is None]
-        seek = finder(old[0].account.order, held) if fresh and old else held.get
-        for at in fresh:
-            origins[at] = mine = held.get(seek(times[at]))
+        staying = set(times)
+        leaving = [time for time in held if time not in staying]
+        fresh = [time for time in times if time not in held]
+        seek = finder(self._held[0].account.order, leaving) if fresh and leaving else held.get
+        origins: list[Capability] = []
+        for time in fresh:
+            mine = held.get(seek(time))
             if mine is None:
-                raise self._refusal(times[at], "downgrade")
+                raise self._refusal(time, "downgrade")
             mine.require()
-        self._held = after = [mine for mine in origins if mine is not None]
-        for at in fresh:
-            after[at] = after[at].moved(times[at])
-        staying = set(map(id, after))
-        for mine in old:
-            if id(mine) not in staying:
-                mine.drop()
+            origins.append(mine)
+        moved = {time: mine.moved(time) for time, mine in zip(fresh, origins, strict=True)}
+        self._held = [held.get(time) or moved[time] for time in times]
+        for time in leaving:
+            held[time].drop()
 
     def _minimal(
         self, frontier: Antichain[Time] | Iterable[Time], held: Mapping[Time, Capability]

@@ -11,7 +11,7 @@ Only changes of frontiers travel, never counts: a change that does not move a fr
 the graph has no cycle, locations are visited once each, upstream first. With cycles, changes are taken in the order
 of their times: along a path times only grow and each cycle advances, so a time is met at a location when all that
 could change it is in. (The sort order being a linear extension of the order is what makes this true of partial
-orders.)
+orders.) Times of which none is before another can be taken at once.
 
 >>> from tidegauge.dataflow.order import INT
 >>> from tidegauge.dataflow.topology import Shape, Topology
@@ -29,11 +29,13 @@ orders.)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from heapq import heappop, heappush
-from typing import TypeAlias
+from heapq import heapify, heappop, heappush
+from itertools import count
+from typing import Any, TypeAlias
 
 from tidegauge.dataflow.frontier import ChangeBatch, Outstanding, mutable_antichain
-from tidegauge.dataflow.order import Time, advance
+from tidegauge.dataflow.order import Order, Time, advance, minimal
+from tidegauge.dataflow.order.search import WIDE
 from tidegauge.dataflow.topology import Graph
 
 __all__ = ["Change", "Moved", "Tracker"]
@@ -131,30 +133,40 @@ class Tracker:
         return moved
 
     def _by_time(self, seeds: Moved) -> Moved:
-        """With cycles: take the changes in the sort order of their times, then of their locations."""
+        """With cycles: take the changes in the sort order of their times, and where these are many all at once that
+        are minimal among them; of one location after another.
+        """
         order, rank, following = self.graph.order, self.graph.rank, self.graph.following
-        key = order.sort_key
         moved: dict[int, ChangeBatch[Time]] = {}
-        pending: ChangeBatch[tuple[int, Time]] = ChangeBatch()
-        heap: list[tuple[object, int, int, int, Time]] = []
+        pending = _Pending(order)
         for location, changes in seeds.items():
             for time, delta in changes:
-                pending.add((location, time), delta)
-                heappush(heap, (key(time), rank[location], location, len(heap), time))
-        serial = len(heap)
-        while heap:
-            _, _, location, _, time = heappop(heap)
-            count = pending.pop((location, time), 0)
-            if not count:
-                continue
-            for t, d in self.implications[location].update([(time, count)]):
-                moved.setdefault(location, ChangeBatch()).add(t, d)
+                pending.add(time, location, delta)
+        while wave := pending.take():
+            due: dict[int, list[tuple[Time, int]]] = {}
+            for time, counts in wave.items():
+                for location, delta in counts.items():
+                    due.setdefault(location, []).append((time, delta))
+            heap = [(rank[location], location) for location in due]
+            heapify(heap)
+            while heap:
+                location = heappop(heap)[1]
+                changes = self.implications[location].update(due.pop(location))
+                if not changes:
+                    continue
+                moved.setdefault(location, ChangeBatch()).extend(changes)
                 for to, summary in following[location]:
-                    result = advance(order, t, summary)
-                    if result is not None:
-                        pending.add((to, result), d)
-                        serial += 1
-                        heappush(heap, (key(result), rank[to], to, serial, result))
+                    for time, delta in changes:
+                        result = advance(order, time, summary)
+                        if result is None:
+                            continue
+                        if result not in wave:
+                            pending.add(result, to, delta)
+                        elif to in due:
+                            due[to].append((result, delta))
+                        else:
+                            due[to] = [(result, delta)]
+                            heappush(heap, (rank[to], to))
         return {location: batch.drain() for location, batch in moved.items() if batch}
 
     def holders(self) -> Iterator[tuple[int, Time, int]]:
@@ -163,3 +175,47 @@ class Tracker:
             for time in times.elements():
                 if not self.implications[location].less_than(time):
                     yield location, time, times.count_for(time)
+
+
+class _Pending:
+    """Changes that wait for their times to come: by time, the locations with their counts.
+
+    What `take` returns has no earlier change to come: no other time that waits is before one of these, and what a
+    change leads to is at its own time or later. One time alone, the first in sort order, is always such. Of many, all
+    that are minimal are, and are taken together: each location of a wide frontier then settles its changes at once.
+    To find them costs a look at everything that waits. Where they were few, the next ones are taken one by one, and
+    twice as many each time, so that a long chain of times costs little more than its sorting.
+    """
+
+    __slots__ = ("_alone", "_counts", "_heap", "_order", "_serial", "_taken")
+
+    def __init__(self, order: Order[Any]) -> None:
+        self._order = order
+        self._counts: dict[Time, ChangeBatch[int]] = {}
+        self._heap: list[tuple[Any, int, Time]] = []
+        self._serial = count()
+        self._alone = 0  # so many are to be taken one by one before all are looked at again
+        self._taken = 0  # so many of them have been
+
+    def add(self, time: Time, location: int, delta: int) -> None:
+        """Have one more change wait."""
+        counts = self._counts.get(time)
+        if counts is None:
+            counts = self._counts[time] = ChangeBatch()
+            heappush(self._heap, (self._order.sort_key(time), next(self._serial), time))
+        counts.add(location, delta)
+
+    def take(self) -> dict[Time, ChangeBatch[int]]:
+        """Return the changes whose times have come, none when nothing waits."""
+        counts = self._counts
+        if len(counts) >= WIDE and self._taken >= self._alone:
+            wave = minimal(self._order, counts)
+            self._alone = 0 if len(wave) ** 2 >= len(counts) else 2 * self._alone + 1
+            self._taken = 0
+            return {time: counts.pop(time) for time in wave}
+        self._taken += 1
+        while self._heap:
+            time = heappop(self._heap)[2]
+            if time in counts:  # it may have been taken with others
+                return {time: counts.pop(time)}
+        return {}

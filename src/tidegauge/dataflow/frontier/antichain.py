@@ -19,6 +19,7 @@ from functools import reduce
 from typing import Any, Generic, TypeVar
 
 from tidegauge.dataflow.order import INT, Order, finder, has, join, meet, minimal
+from tidegauge.dataflow.order.search import Finding
 from tidegauge.errors.dataflow import ForeignTime
 
 __all__ = ["Antichain", "advance_by", "antichain_join", "antichain_meet"]
@@ -36,7 +37,7 @@ class Antichain(Generic[T]):
     (Antichain([2]), True, False)
     """
 
-    __slots__ = ("minimal", "order")
+    __slots__ = ("_index", "minimal", "order")
 
     def __init__(self, elements: Iterable[T] = (), order: Order[Any] = INT) -> None:
         among = tuple(elements)
@@ -46,6 +47,14 @@ class Antichain(Generic[T]):
                 raise ForeignTime(path="an antichain", time=repr(element), order=repr(order))
         self.order = order
         self.minimal: tuple[T, ...] = minimal(order, among)
+        self._index: Finding[T] | None = None
+
+    @classmethod
+    def of_minimal(cls, times: tuple[T, ...], order: Order[Any]) -> Antichain[T]:
+        """Return the antichain of times of the order of which none is at or before another, in sort order."""
+        made: Antichain[T] = cls.__new__(cls)
+        made.order, made.minimal, made._index = order, times, None
+        return made
 
     def insert(self, element: T) -> Antichain[T]:
         """Return the antichain with `element`: this very one when some element is already at or before it."""
@@ -61,11 +70,19 @@ class Antichain(Generic[T]):
 
     def less_equal(self, time: T) -> bool:
         """Whether some element is at or before `time`."""
-        return any(self.order.less_equal(x, time) for x in self.minimal)
+        return self._seek(time) is not None
 
     def less_than(self, time: T) -> bool:
         """Whether some element is strictly before `time`."""
-        return any(x != time and self.order.less_equal(x, time) for x in self.minimal)
+        found = self._seek(time)
+        return found is not None and found != time
+
+    def _seek(self, time: T) -> T | None:
+        """Return an element at or before `time`: another one where `time` is one and there is another."""
+        index = self._index
+        if index is None:
+            index = self._index = finder(self.order, self.minimal)
+        return index(time)
 
     def __iter__(self) -> Iterator[T]:
         return iter(self.minimal)
@@ -77,16 +94,15 @@ class Antichain(Generic[T]):
         return time in self.minimal
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Antichain) and frozenset(self.minimal) == frozenset(other.minimal)
+        if not isinstance(other, Antichain) or len(self.minimal) != len(other.minimal):
+            return False
+        return self.minimal == other.minimal or frozenset(self.minimal) == frozenset(other.minimal)
 
     def __hash__(self) -> int:
         return hash(frozenset(self.minimal))
 
     def __le__(self, other: Antichain[T]) -> bool:
-        if len(other.minimal) == 1:
-            return self.less_equal(other.minimal[0])
-        seek = finder(self.order, self.minimal)
-        return all(seek(time) is not None for time in other.minimal)
+        return all(self.less_equal(time) for time in other.minimal)
 
     def __lt__(self, other: Antichain[T]) -> bool:
         return self != other and self <= other

@@ -41,8 +41,12 @@ class ChangeBatch(dict[T, int]):
 
     def extend(self, changes: Iterable[tuple[T, int]]) -> None:
         """Add every change."""
+        get = self.get
         for item, delta in changes:
-            self.add(item, delta)
+            if count := get(item, 0) + delta:
+                self[item] = count
+            else:
+                self.pop(item, None)
 
     def drain(self) -> list[tuple[T, int]]:
         """Return all changes and forget them."""

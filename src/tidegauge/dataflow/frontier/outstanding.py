@@ -119,8 +119,9 @@ class MutableAntichain(Generic[T]):
         less_equal, key, counts = self._order.less_equal, self._order.sort_key, self._counts
         coming = [time for time in gained if counts.get(time, 0) > 0]
         now = list(self._elements)
-        if lost:
-            now = [time for time in now if time not in lost]
+        for time in lost:
+            now.remove(time)
+        if lost and len(counts) > len(now) + len(coming):  # some are hidden
             for x in lost:
                 coming += [time for time, count in counts.items() if count > 0 and less_equal(x, time)]
         if len(coming) > 1:
@@ -162,12 +163,20 @@ class MutableAntichain(Generic[T]):
 
     def _settle_anew(self, gained: list[T], lost: list[T]) -> list[tuple[T, int]]:
         """Find the frontier anew: of what stays on it, what was gained, and what `lost` may have been hiding."""
-        counts, key = self._counts, self._order.sort_key
-        coming = [time for time, count in counts.items() if count > 0] if lost else gained
-        was = set(self._elements)
-        self._elements = minimal(self._order, (*was.difference(lost), *coming))
-        now = set(self._elements)
-        changed = [(time, -1) for time in was - now] + [(time, 1) for time in now - was]
+        counts, key, elements = self._counts, self._order.sort_key, self._elements
+        gone = set(lost)
+        staying = [time for time in elements if time not in gone] if lost else list(elements)
+        coming = gained
+        if lost and len(counts) > len(staying) + len(gained):  # some are hidden
+            known = set(staying)
+            coming = [time for time, count in counts.items() if count > 0 and time not in known]
+        self._elements = now = minimal(self._order, staying + coming)  # sorted pieces: quick to sort
+        if len(now) == len(staying) + len(coming):
+            changed = [(time, -1) for time in lost] + [(time, 1) for time in coming]
+        else:
+            before, after = set(elements), set(now)
+            changed = [(time, -1) for time in elements if time not in after]
+            changed += [(time, 1) for time in now if time not in before]
         changed.sort(key=lambda change: key(change[0]))
         return changed
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from tidegauge.dataflow.frontier.antichain import Antichain
 from tidegauge.dataflow.order import Order
+from tidegauge.dataflow.order.search import WIDE
 
 __all__ = ["FrontierView"]
 
@@ -33,11 +34,12 @@ class FrontierView:
     ((0,), True, False)
     """
 
-    __slots__ = ("_order", "_shown")
+    __slots__ = ("_kept", "_order", "_shown")
 
     def __init__(self, order: Order[Any]) -> None:
         self._order = order
         self._shown: tuple[Any, ...] = (order.minimum,)
+        self._kept: Antichain[Any] | None = None
 
     def show(self, frontier: tuple[Any, ...]) -> None:
         """Show these elements, of which none is at or before another, in sort order, from now on."""
@@ -48,12 +50,14 @@ class FrontierView:
         less_equal, shown = self._order.less_equal, self._shown
         if len(shown) == 1:  # a generator would cost more than the comparison
             return less_equal(shown[0], time)
-        return any(less_equal(x, time) for x in shown)
+        return any(less_equal(x, time) for x in shown) if len(shown) < WIDE else self.antichain().less_equal(time)
 
     def less_than(self, time: Any) -> bool:
         """Whether something strictly before `time` may still come."""
-        less_equal = self._order.less_equal
-        return any(x != time and less_equal(x, time) for x in self._shown)
+        less_equal, shown = self._order.less_equal, self._shown
+        if len(shown) >= WIDE:
+            return self.antichain().less_than(time)
+        return any(x != time and less_equal(x, time) for x in shown)
 
     def is_empty(self) -> bool:
         """Whether nothing more will ever come."""
@@ -64,8 +68,11 @@ class FrontierView:
         return self._shown
 
     def antichain(self) -> Antichain[Any]:
-        """Return the frontier as a value that stays as it is."""
-        return Antichain(self._shown, self._order)
+        """Return the frontier as a value that stays as it is; the same one while this is shown."""
+        shown, kept = self._shown, self._kept
+        if kept is None or kept.minimal is not shown:
+            kept = self._kept = Antichain.of_minimal(shown, self._order)
+        return kept
 
     def __repr__(self) -> str:
         return f"FrontierView({list(self._shown)!r})"

@@ -46,10 +46,30 @@ def after(key: Key) -> Cut:
 
 
 class Interval(NamedTuple):
-    """The keys between two cuts. A tuple, for its hash and comparisons are made often."""
+    """The keys between two cuts. A tuple, for its hash and comparisons are made often.
+
+    They sort from the first cut on, of these the widest first: so none comes before one that encloses it.
+
+    >>> sorted([only(3), Interval(before(3), LAST), ALL])
+    [(..), [3..), {3}]
+    """
 
     lower: Cut
     upper: Cut
+
+    def __lt__(self, other: tuple[Any, ...]) -> bool:
+        lower, upper = other
+        return self[0] < lower if self[0] != lower else bool(upper < self[1])
+
+    def __gt__(self, other: tuple[Any, ...]) -> bool:
+        lower, upper = other
+        return lower < self[0] if self[0] != lower else bool(self[1] < upper)
+
+    def __le__(self, other: tuple[Any, ...]) -> bool:
+        return not self > other
+
+    def __ge__(self, other: tuple[Any, ...]) -> bool:
+        return not self < other
 
     @property
     def single(self) -> bool:

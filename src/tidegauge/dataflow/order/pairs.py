@@ -13,6 +13,7 @@ both: a pair that is before another one sorts before it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -29,6 +30,7 @@ from tidegauge.dataflow.order.protocol import (
     steady,
     summary_less_equal,
 )
+from tidegauge.dataflow.order.search import Finding, lex_finder, product_finder
 from tidegauge.errors.dataflow import InvalidSummary, NoBound
 
 __all__ = ["Lex", "Product"]
@@ -81,6 +83,10 @@ class Product(Generic[A, B]):
     def sort_key(self, time: tuple[A, B], /) -> tuple[Any, Any]:
         """Return the pair of the keys, which sorts lexicographically."""
         return (self.outer.sort_key(time[0]), self.inner.sort_key(time[1]))
+
+    def finder(self, times: Sequence[tuple[A, B]], /) -> Finding[tuple[A, B]]:
+        """Return what finds one of the times at or before a time, another one than itself where there is one."""
+        return product_finder(self, self.outer, self.inner, times)
 
     def normal(self, summary: Summary, /) -> Summary:
         """Return the pair of normal summaries, None when both are the identity. Raises InvalidSummary."""
@@ -166,6 +172,10 @@ class Lex(Generic[A, B]):
     def sort_key(self, time: tuple[A, B], /) -> tuple[Any, Any]:
         """Return the pair of the keys."""
         return (self.outer.sort_key(time[0]), self.inner.sort_key(time[1]))
+
+    def finder(self, times: Sequence[tuple[A, B]], /) -> Finding[tuple[A, B]]:
+        """Return what finds one of the times at or before a time, another one than itself where there is one."""
+        return lex_finder(self.outer, self.inner, times)
 
     def normal(self, summary: Summary, /) -> Summary:
         """Return the pair of normal summaries, None when both are the identity. Raises InvalidSummary."""

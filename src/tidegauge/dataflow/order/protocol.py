@@ -45,7 +45,11 @@ Summary: TypeAlias = Any
 
 @runtime_checkable
 class Order(Protocol[T]):
-    """What a scope must know of its times. A user's order is one small class with these four members."""
+    """What a scope must know of its times. A user's order is one small class with these four members.
+
+    With them alone, a frontier of `n` times costs `n²` calls of `less_equal`, which is fine for a few hundred. Where
+    frontiers get wider than that, the order should be `Searchable`: that is one member more.
+    """
 
     @property
     def minimum(self) -> T:

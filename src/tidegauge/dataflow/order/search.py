@@ -4,6 +4,9 @@ An order may have one more member, `finder(times)`, that knows where among its t
 about `n log n` here. Without, each is compared with each: that is all a partial order has to offer by itself, and
 good enough for the few times that most frontiers have.
 
+Total orders need none: there is one least time. Pairs have one by their parts (`product_finder`, `lex_finder`), so
+that a loop within a scope of wide frontiers has one as well.
+
 Invariant: the answers are those of `less_equal` alone.
 
 >>> from tidegauge.dataflow.order import INT, PARTITIONED, Product, only
@@ -16,14 +19,23 @@ Invariant: the answers are those of `less_equal` alone.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from functools import cache
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from tidegauge.dataflow.order.protocol import Order
 
-__all__ = ["WIDE", "Searchable", "finder", "minimal"]
+__all__ = ["WIDE", "Finding", "Searchable", "finder", "lex_finder", "minimal", "product_finder"]
 
+A = TypeVar("A")
+B = TypeVar("B")
 T = TypeVar("T")
+
+Finding: TypeAlias = Callable[[T], T | None]
+"""What finds, for a time, one of many at or before it, None when there is none: another one than itself where there
+is one.
+"""
 
 WIDE = 16
 """From so many times on it pays to know where to look."""
@@ -33,7 +45,7 @@ WIDE = 16
 class Searchable(Order[T], Protocol[T]):
     """An order that can look among many times without comparing each."""
 
-    def finder(self, times: Sequence[T], /) -> Callable[[T], T | None]:
+    def finder(self, times: Sequence[T], /) -> Finding[T]:
         """Return what finds, for a time, one of `times` at or before it: another one than itself where there is one.
 
         times: each once.
@@ -41,13 +53,20 @@ class Searchable(Order[T], Protocol[T]):
         ...
 
 
-def finder(order: Order[T], times: Iterable[T]) -> Callable[[T], T | None]:
+def finder(order: Order[T], times: Iterable[T]) -> Finding[T]:
     """Return what finds, for a time, one of `times` (each once) at or before it, None when there is none. It finds
     another one than itself where there is one.
     """
     among = tuple(times)
+    if order.total and among:
+        least: Any = min(among, key=order.sort_key)
+        return lambda time: least if order.less_equal(least, time) else None
     if len(among) >= WIDE and isinstance(order, Searchable):
         return order.finder(among)
+    return _comparing(order, among)
+
+
+def _comparing(order: Order[T], among: Sequence[T]) -> Finding[T]:
     less_equal, own = order.less_equal, frozenset(among)
 
     def seek(time: T) -> T | None:
@@ -62,12 +81,85 @@ def minimal(order: Order[T], times: Iterable[T]) -> tuple[T, ...]:
     found: list[T] = list(dict.fromkeys(times))
     if len(found) > 1:
         found.sort(key=order.sort_key)  # so none comes before another that it hides
+    if order.total:
+        return tuple(found[:1])
     if len(found) >= WIDE and isinstance(order, Searchable):
-        seek: Callable[[T], Any] = order.finder(found)
-        return tuple(time for time in found if seek(time) in (None, time))
+        seek: Finding[Any] = order.finder(found)
+        return tuple([time for time in found if seek(time) in (None, time)])
     less_equal = order.less_equal
     least: list[T] = []
     for time in found:
         if not any(less_equal(x, time) for x in least):
             least.append(time)
     return tuple(least)
+
+
+def product_finder(order: Order[tuple[A, B]], outer: Order[A], inner: Order[B], times: Sequence[Any]) -> Finding[Any]:
+    """Return the finder of pairs of which both parts decide. One part has to be of a total order: where neither is,
+    each is compared with each.
+
+    What is at or before a time lies on the rows up to its own, a row being all pairs with one value of the total
+    part. Among these the finder of the other part looks: it has one for each block of rows, the blocks being those
+    of a Fenwick tree, so that the rows up to any are a few blocks. A block is laid out when it is first looked at.
+
+    >>> from tidegauge.dataflow.order import INT, Product
+    >>> product_finder(Product(INT, INT), INT, INT, [(2, 3), (1, 5), (2, 4)])((2, 4))
+    (2, 3)
+    """
+    if not (outer.total or inner.total):
+        return _comparing(order, times)
+    along, across = (1, 0) if inner.total else (0, 1)
+    beside: Order[Any] = (outer, inner)[across]
+    rows: dict[Any, list[Any]] = {}
+    for time in sorted(times, key=lambda time: time[along]):
+        rows.setdefault(time[along], []).append(time)
+    steps = list(rows)
+
+    @cache
+    def block(start: int, stop: int) -> tuple[dict[Any, Any], Finding[Any]]:
+        first: dict[Any, Any] = {}
+        for step in steps[start:stop]:
+            for time in rows[step]:
+                first.setdefault(time[across], time)
+        return first, finder(beside, first)
+
+    def seek(time: Any) -> Any:
+        stop, itself = bisect_right(steps, time[along]), None
+        while stop:
+            start = stop & (stop - 1)
+            first, look = block(start, stop)
+            found = look(time[across])
+            if found is not None:
+                if first[found] != time:
+                    return first[found]
+                itself = time
+            stop = start
+        return itself
+
+    return seek
+
+
+def lex_finder(outer: Order[A], inner: Order[B], times: Sequence[tuple[A, B]]) -> Finding[tuple[A, B]]:
+    """Return the finder of pairs of which the first part decides, the second where the first parts are equal.
+
+    >>> from tidegauge.dataflow.order import INT
+    >>> lex_finder(INT, INT, [(2, 3), (2, 5)])((2, 4))
+    (2, 3)
+    """
+    seconds: dict[A, list[B]] = {}
+    for first, second in times:
+        seconds.setdefault(first, []).append(second)
+    before = finder(outer, seconds)
+
+    @cache
+    def within(first: A) -> Finding[B]:
+        return finder(inner, seconds[first])
+
+    def seek(time: tuple[A, B]) -> tuple[A, B] | None:
+        first = before(time[0])
+        if first is None:
+            return None
+        second = seconds[first][0] if first != time[0] else within(first)(time[1])
+        return None if second is None else (first, second)
+
+    return seek
