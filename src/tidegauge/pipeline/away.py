@@ -88,9 +88,11 @@ class Absent:
         """Return why a table is not there, or less of it than there was, once the others hold all that they are to.
 
         That is what the first look at the sources found. A run that ends with it has nothing left to do then: such a
-        table is not brought back by waiting alone, as a broker is.
+        table is not brought back by waiting alone, as a broker is. It was tried twice at least: what another driver
+        has left open in a progress topic hides a topic's progress until it is shut out.
         """
-        error = next((away.error for away in self._away.values() if isinstance(away.error, TableWentBack)), None)
+        tried = (away.error for away in self._away.values() if away.attempt > 1)
+        error = next((error for error in tried if isinstance(error, TableWentBack)), None)
         if board.stopping or board.store.error is not None or board.reached is None or board.jobs:
             return None
         there = [o for o in board.outputs.values() if o.state != "failed" and o.name not in self._away]
