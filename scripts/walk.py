@@ -26,30 +26,33 @@ from typing import Any, Final
 
 import tidegauge as tg
 from tidegauge.env import Env
-from tidegauge.kafka import cluster
 from tidegauge.kafka.clients import kafka
 from tidegauge.kafka.settings import Settings
 from tidegauge.pipeline import functions
 from tidegauge.pipeline.runner import Runner, threads
 from tidegauge.remap.fromtime import canonical
-from tidegauge.remap.store import lease
+from tidegauge.remap.store import Store, lease
 from tidegauge.remap.store.connect import Database
 from tidegauge.sinks import columns as stored
 from tidegauge.sinks.deltalog import DeltaLog
+from tidegauge.sources import KafkaSource
 from tidegauge.sources.kafka import columns, start, topics
 from tidegauge.testing import Endpoint, KafkaBroker
 
 PACKAGE: Final = Path(tg.__file__).parent
 STEPS: Final[Mapping[str, tuple[Callable[..., object], ...]]] = {
     "transaction of the store": (Database.reading, Database.write, Database.writing),
-    "  that writes": (Database.write, Database.writing),
+    "transaction of the store that writes": (Database.write, Database.writing),
+    "question for losses to tell": (Store.untold,),
+    "renewal of the lease": (lease.Lease.renew,),
     "look at the lease": (lease.guard, lease.Lease.confirm),
     "canonical.dump": (canonical.dump,),
     "Settings.of": (Settings.of,),
     "Start.of": (start.Start.of,),
     "named": (topics.named,),
     "keys_of": (columns.keys_of,),
-    "topics are described": (cluster.described,),
+    "probe": (KafkaSource.probe,),
+    "plan": (KafkaSource.plan,),
     "conform": (functions.conform,),
     "rows_schema": (stored.rows_schema,),
     "fit": (stored.fit,),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegauge.remap.history import Beginning, History, Link, Moves, agree, fold, follow, origin
+from tidegauge.remap.history import NO_HISTORY, Beginning, History, Link, Moves, agree, fold, follow, origin
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 NAMES = st.sampled_from(["orders", "clicks", 'a"b', "é"])
@@ -82,6 +82,23 @@ def test_links_fold_the_same_however_they_are_cut(epochs: list[dict[str, Moves]]
     cut = data.draw(st.integers(0, len(links)))
     front = fold(links[:cut])
     assert fold([*([] if front is None else [front]), *links[cut:]]) == fold(links)
+
+
+@given(EPOCHS, st.integers(1, 4), st.data())
+def test_a_history_that_keeps_its_last_links_tells_of_them_what_the_whole_one_tells(
+    epochs: list[dict[str, Moves]], kept: int, data: st.DataObject
+) -> None:
+    links, before = chain(epochs), origin("0" * 32)
+    recent = NO_HISTORY
+    for link in links:
+        recent, before = recent.followed(link, before, kept=kept), link.digest
+    lower = data.draw(st.integers(0, len(links)))
+    upper = data.draw(st.integers(lower, len(links)))
+    found = recent.between(lower, upper)
+    assert (found is None) == (lower == upper or lower < len(links) - kept)
+    if found is not None:
+        first = links[lower - 1].digest if lower else origin("0" * 32)
+        assert found == History(tuple(links[lower:upper]), first)
 
 
 def test_what_is_not_a_whole_history_does_not_say_where_sources_stand() -> None:

@@ -288,24 +288,28 @@ class Writer:
     report: Report
     job: str = field(kw_only=True)
     task: int = field(kw_only=True)
+    _columns: pa.Schema = field(init=False)
     _stager: Stager | None = field(default=None, init=False)
     _first_epoch: int = field(default=0, init=False)
     _over: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        self._columns = without_epoch(self.plan.schema)
 
     def write(self, rows: pa.RecordBatch, epoch: int) -> None:
         """Add rows (without `_epoch`) of one epoch."""
         if self._over or rows.num_rows == 0:
             return
         plan = self.plan
-        columns = without_epoch(plan.schema)
+        given = plan.rows if plan.functions else self._columns
         try:
-            made = apply(plan.functions, conform(rows, plan.rows), columns, output=plan.name, epoch=epoch)
+            made = apply(plan.functions, conform(rows, given), self._columns, output=plan.name, epoch=epoch)
         except TidegaugeError as error:
             self._fail(epoch, error)
             return
         for batch in made:
             if batch.num_rows:
-                self._stage(conform(stamp(batch, epoch), plan.schema), epoch)
+                self._stage(stamp(batch, epoch), epoch)
 
     def write_mixed(self, batch: pa.RecordBatch) -> None:
         """Add rows that say in `_epoch` which epoch they are of."""

@@ -257,6 +257,31 @@ class History:
         told = {name: replace(last.sources.get(name, Moves()), gaps=found) for name, found in gaps.items()}
         return replace(self, links=(*self.links[:-1], replace(last, sources={**last.sources, **told})))
 
+    def followed(self, link: Link, before: str, *, kept: int) -> History:
+        """Return the history with one link more, at most the last `kept` in all; of the link alone, where that comes
+        after another digest than this one's. before: the digest before the link.
+
+        >>> at = datetime(2026, 11, 22)
+        >>> steps = [Link(epoch=n, digest=digest, minted_at=at, sources={}) for n, digest in enumerate("abc")]
+        >>> two = NO_HISTORY.followed(steps[0], "", kept=2).followed(steps[1], "a", kept=2)
+        >>> three, other = two.followed(steps[2], "b", kept=2), two.followed(steps[2], "x", kept=2)
+        >>> [(found.before, found.digest, len(found.links)) for found in (two, three, other)]
+        [('', 'b', 2), ('a', 'c', 2), ('x', 'c', 1)]
+        """
+        if before != self.digest:
+            return History((link,), before)
+        surplus = len(self.links) + 1 - kept
+        links = (*self.links, link)[max(0, surplus) :]
+        return History(links, self.links[surplus - 1].digest if surplus > 0 else self.before)
+
+    def between(self, lower: int, upper: int) -> History | None:
+        """Return the history of the epochs `[lower, upper)`, None where not all of them are in this one."""
+        if not self.links or not self.links[0].epoch <= lower < upper <= self.links[-1].epoch + 1:
+            return None
+        start = lower - self.links[0].epoch
+        before = self.links[start - 1].digest if start else self.before
+        return History(self.links[start : upper - self.links[0].epoch], before)
+
     def encode(self) -> str:
         """Return the links as text, a line of JSON each."""
         return "".join(f"{json.dumps(link.encode(), separators=(',', ':'))}\n" for link in self.links)

@@ -13,6 +13,7 @@ TimestampType(timestamp[us, tz=UTC])
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, Final
 
 import pyarrow as pa
@@ -33,6 +34,7 @@ _SAME: Final = frozenset(
 )
 
 
+@lru_cache(maxsize=1024)
 def rows_schema(schema: pa.Schema) -> pa.Schema:
     """Return the stored form of an output's rows, which must have `_epoch`, a column of int64."""
     names = schema.names

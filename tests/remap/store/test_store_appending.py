@@ -55,6 +55,22 @@ def test_a_store_sees_what_another_bound_in_between(
     assert list(table(store).changes()) == [(0, "p0", 1), (1, "p0", 5), (1, "p1", 1), (2, "p1", 2)]
 
 
+def test_what_commits_carry_is_known_from_binding_it_and_is_what_the_store_says(
+    opened: Callable[[], Store], store: Store, lease: Lease, clock: Callable[[], datetime], env: Env
+) -> None:
+    for epoch in range(2):
+        store.append(lease, expected=epoch, at=clock(), proposals={"orders": at({"p0": epoch + 1})})
+    anew, other = opened(), opened()  # a later run, and somebody who binds in its place for once
+    lease.release()
+    lease = anew.acquire("shop", holder=Holder.current(env))
+    for epoch in range(2, 8):
+        proposals = {"orders": at({"p0": epoch + 1, "p1": epoch // 3})}
+        (other if epoch == 5 else anew).append(lease, expected=epoch, at=clock(), proposals=proposals)
+        for lower in range(epoch + 1):
+            told, read = (one.history("shop", lower, epoch + 1, whole=False) for one in (anew, opened()))
+            assert told == read, (lower, epoch)
+
+
 def test_of_many_minters_exactly_one_binds_each_epoch(
     opened: Callable[[], Store], lease: Lease, clock: Callable[[], datetime]
 ) -> None:

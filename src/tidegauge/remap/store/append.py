@@ -62,7 +62,8 @@ class Head:
     """Where the sources of a flow stand at an upper. Bindings never change, so while the lease is held and no
     incarnation begins, it is true whenever that is the upper.
 
-    digest: of all epochs before it. link: the last of them, where it was bound just now.
+    digest: of all epochs before it. link: the last of them, where it was bound just now; before: the digest before
+    that.
     """
 
     incarnation: str
@@ -71,6 +72,7 @@ class Head:
     sources: Mapping[str, _Newest]
     digest: str
     link: Link | None = None
+    before: str = ""
 
 
 # Made once, as every tick needs them; see `guard`.
@@ -129,7 +131,7 @@ def append(
     advanced = {"flow": lease.flow_id, "to": expected + 1}
     send(connection, *([(_BIND, bound)] if bound else []), (_MINT, [minted]), (_ADVANCE, [advanced]))
     link = Link(epoch=expected, digest=digest, minted_at=minted_at, sources=moved)
-    return Head(lease.incarnation, expected + 1, minted_at, known, digest, link)
+    return Head(lease.incarnation, expected + 1, minted_at, known, digest, link, head.digest)
 
 
 def _minted(flow: str, head: Head, at: datetime) -> datetime:

@@ -36,7 +36,7 @@ from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.store import StoreFull, StoreNotWritable
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.fromtime.state import SourceState
-from tidegauge.remap.history import History, Link, Missed
+from tidegauge.remap.history import NO_HISTORY, History, Missed
 from tidegauge.remap.store import append as timeline
 from tidegauge.remap.store import chain, compaction, failures, incarnations, read, register, telling
 from tidegauge.remap.store.address import File, parse
@@ -75,7 +75,7 @@ class Store:
         self._copy: Final = copy
         self._env: Final = env
         self._heads: Final[dict[int, timeline.Head]] = {}
-        self._links: Final[dict[str, tuple[Link, ...]]] = {}
+        self._recent: Final[dict[str, History]] = {}
         self.noted = 0
         """How often losses were noted by way of this object."""
 
@@ -168,10 +168,9 @@ class Store:
         whole: it is to say where every source stood before `lower`, so it begins with the epoch in front of that. Of
         more than `chain.LONGEST` epochs the last ones. May be asked in any thread. Raises `UnknownName`.
         """
-        links = self._links.get(flow_name, ())
-        if not whole and links and links[0].epoch < lower and upper <= links[-1].epoch + 1:
-            first = links[0].epoch
-            return History(links[lower - first : upper - first], links[lower - first - 1].digest)
+        recent = self._recent.get(flow_name, NO_HISTORY)
+        if not whole and (found := recent.between(lower, upper)) is not None:
+            return found
         with self._database.reading() as connection:
             flow = read.read_flow(connection, flow_name)
             before = chain.digest_before(connection, flow.id, flow.incarnation, lower)
@@ -215,7 +214,7 @@ class Store:
         """
         lease = acquire(self._database, self._env, flow_name, holder)
         self._heads.pop(lease.flow_id, None)  # others may have had it since
-        self._links.pop(flow_name, None)
+        self._recent.pop(flow_name, None)
         return lease
 
     def break_lease(self, flow_name: str, *, force: bool = False) -> str:
@@ -263,8 +262,9 @@ class Store:
             )
             head = self._database.write(bind, again=partial(bind, repeated=True))
         self._heads[lease.flow_id] = head
-        recent = self._links.get(lease.flow, ())[1 - _KEPT :]
-        self._links[lease.flow] = () if head.link is None else (*recent, head.link)
+        recent = self._recent.get(lease.flow, NO_HISTORY)
+        known = NO_HISTORY if head.link is None else recent.followed(head.link, head.before, kept=_KEPT)
+        self._recent[lease.flow] = known
         return expected
 
     def publish(self, lease: Lease, *, expected: int, upper: int, at: datetime) -> None:
