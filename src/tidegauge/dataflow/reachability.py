@@ -11,7 +11,7 @@ Only changes of frontiers travel, never counts: a change that does not move a fr
 the graph has no cycle, locations are visited once each, upstream first. With cycles, changes are taken in the order
 of their times: along a path times only grow and each cycle advances, so a time is met at a location when all that
 could change it is in. (The sort order being a linear extension of the order is what makes this true of partial
-orders.) Times of which none is before another can be taken at once.
+orders.) Times that do not compare can be taken at once.
 
 >>> from tidegauge.dataflow.order import INT
 >>> from tidegauge.dataflow.topology import Shape, Topology

@@ -51,7 +51,7 @@ class Antichain(Generic[T]):
 
     @classmethod
     def of_minimal(cls, times: tuple[T, ...], order: Order[Any]) -> Antichain[T]:
-        """Return the antichain of times of the order of which none is at or before another, in sort order."""
+        """Return the antichain of these times, which are minimal already and in sort order."""
         made: Antichain[T] = cls.__new__(cls)
         made.order, made.minimal, made._index = order, times, None
         return made

@@ -95,10 +95,10 @@ def minimal(order: Order[T], times: Iterable[T]) -> tuple[T, ...]:
 
 
 def product_finder(order: Order[tuple[A, B]], outer: Order[A], inner: Order[B], times: Sequence[Any]) -> Finding[Any]:
-    """Return the finder of pairs of which both parts decide. One part has to be of a total order: where neither is,
+    """Return the finder of pairs whose parts decide together. One part has to be of a total order: where neither is,
     each is compared with each.
 
-    What is at or before a time lies on the rows up to its own, a row being all pairs with one value of the total
+    All pairs at or before a time lie on the rows up to its own, a row being all pairs with one value of the total
     part. Among these the finder of the other part looks: it has one for each block of rows, the blocks being those
     of a Fenwick tree, so that the rows up to any are a few blocks. A block is laid out when it is first looked at.
 
@@ -140,7 +140,7 @@ def product_finder(order: Order[tuple[A, B]], outer: Order[A], inner: Order[B], 
 
 
 def lex_finder(outer: Order[A], inner: Order[B], times: Sequence[tuple[A, B]]) -> Finding[tuple[A, B]]:
-    """Return the finder of pairs of which the first part decides, the second where the first parts are equal.
+    """Return the finder of pairs whose first part decides, and the second where the first parts are equal.
 
     >>> from tidegauge.dataflow.order import INT
     >>> lex_finder(INT, INT, [(2, 3), (2, 5)])((2, 4))
