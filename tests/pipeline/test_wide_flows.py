@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import Engine, event
 
 import tidegauge as tg
+from tidegauge.remap.history import Link
 
 
 def asked(work: Callable[[], object]) -> int:
@@ -42,3 +43,19 @@ def test_more_outputs_are_no_more_questions(tmp_path: Path, look: Callable[[tg.D
         flow(tmp_path, outputs).run(engine="local", until="caught-up")
     few, many = (asked(lambda: look(flow(tmp_path, outputs))) for outputs in (2, 9))  # noqa: B023
     assert many == few
+
+
+def test_what_an_epoch_brought_is_written_out_once_for_all_outputs_that_carry_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "orders.jsonl").write_text('{"n": 1}\n')
+    written, encode = 0, Link.encode
+
+    def counted(link: Link) -> dict[str, Any]:
+        nonlocal written
+        written += 1
+        return encode(link)
+
+    monkeypatch.setattr(Link, "encode", counted)
+    flow(tmp_path, 9).run(engine="local", until="caught-up")
+    assert 0 < written < 9

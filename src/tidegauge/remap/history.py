@@ -32,6 +32,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from hashlib import blake2b
 from typing import Any, Final, Self
 
@@ -234,11 +235,11 @@ class Link:
             raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class History:
     """The links of a stretch of epochs, each the next one's predecessor. Without links nothing is known of it.
 
-    before: the digest at its beginning, "" where none was kept.
+    before: the digest at its beginning, "" where none was kept. It is written out once, however many outputs have it.
     """
 
     links: tuple[Link, ...] = ()
@@ -282,9 +283,14 @@ class History:
         before = self.links[start - 1].digest if start else self.before
         return History(self.links[start : upper - self.links[0].epoch], before)
 
+    @cached_property
+    def lines(self) -> tuple[str, ...]:
+        """The links as JSON, each on a line without its end."""
+        return tuple(json.dumps(link.encode(), separators=(",", ":")) for link in self.links)
+
     def encode(self) -> str:
         """Return the links as text, a line of JSON each."""
-        return "".join(f"{json.dumps(link.encode(), separators=(',', ':'))}\n" for link in self.links)
+        return "".join(f"{line}\n" for line in self.lines)
 
     @staticmethod
     def decode(text: str) -> tuple[Link, ...]:

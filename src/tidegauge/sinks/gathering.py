@@ -26,7 +26,6 @@ from tidegauge.sinks.protocol import OutputId, StagedFile
 
 __all__ = [
     "STAGED",
-    "carried",
     "commits_in",
     "gathered",
     "links_of",
@@ -40,10 +39,10 @@ STAGED: Final = "_staged"
 
 
 @contextmanager
-def gathered(table: str, files: Sequence[StagedFile], manifest: Manifest, links: str) -> Iterator[Path]:
+def gathered(table: str, files: Sequence[StagedFile], manifest: Manifest, history: History) -> Iterator[Path]:
     """Bring the files of a commit into one durable folder; put them back where they were if the body fails.
 
-    links: those that are to be beside the manifest.
+    history: that of its epochs. Its links are in the manifest, or beside it when they are large.
     """
     folder = inside(table, f"{STAGED}/commit-{manifest.write}")
     if folder.parent != Path(table, STAGED):
@@ -56,9 +55,10 @@ def gathered(table: str, files: Sequence[StagedFile], manifest: Manifest, links:
             source = inside(table, file.path)
             moved.append((source, folder / source.name))
             source.rename(folder / source.name)
-        if links:
-            write_durably(folder / LINKS, links.encode())
-        write_durably(folder / MANIFEST, manifest.encode())
+        lines = history.lines if in_line(history) else ()
+        if not lines and history.lines:
+            write_durably(folder / LINKS, history.encode().encode())
+        write_durably(folder / MANIFEST, manifest.encode(lines))
         synchronise(folder)
         yield folder
     except BaseException:
@@ -84,11 +84,6 @@ def write_of(write: str, lower: int) -> str:
     (True, 32)
     """
     return write[:16] + blake2b(f"{write}-{lower}".encode("ascii"), digest_size=8).hexdigest()
-
-
-def carried(history: History) -> tuple[tuple[object, ...], str]:
-    """Return the links that a manifest has, and those that are beside it."""
-    return (tuple(link.encode() for link in history.links), "") if in_line(history) else ((), history.encode())
 
 
 def links_of(table: str, manifest: Manifest) -> list[Link]:

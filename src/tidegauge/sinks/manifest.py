@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -38,8 +39,8 @@ def folder_name(lower: int) -> str:
 class Manifest:
     """One commit: the epochs `[lower, upper)`. `schema` is the table's, and is in its first manifest alone.
 
-    digest: of the history up to `upper`, "" where it was not known. links: of the epochs, those that are in here, as
-    JSON data: they are looked at only to recover a lost store.
+    digest: of the history up to `upper`, "" where it was not known. links: of the epochs, those that were found in
+    here, as JSON data: they are looked at only to recover a lost store.
     """
 
     output: OutputId
@@ -51,8 +52,11 @@ class Manifest:
     digest: str = ""
     links: tuple[Any, ...] = ()
 
-    def encode(self) -> bytes:
-        """Return the manifest as JSON. The schema is there twice: for people, and as an Arrow IPC message."""
+    def encode(self, links: Sequence[str] = ()) -> bytes:
+        """Return the manifest as JSON. The schema is there twice: for people, and as an Arrow IPC message.
+
+        links: the links of the epochs that are to be in it, each as JSON.
+        """
         data: dict[str, Any] = {
             "format": _FORMAT,
             "flow": self.output.flow,
@@ -70,8 +74,8 @@ class Manifest:
             data["columns"] = [{"name": field.name, "type": str(field.type)} for field in self.schema]
             data["arrow_schema"] = base64.b64encode(self.schema.serialize().to_pybytes()).decode("ascii")
         text = json.dumps(data, indent=1)
-        if self.links:  # a line each: indented by the standard library they would cost more than all the rest
-            lines = ",\n".join(f"  {json.dumps(link)}" for link in self.links)
+        if links:  # a line each, as they are: indented by the standard library they would cost more than all the rest
+            lines = ",\n".join(f"  {link}" for link in links)
             text = f'{text[:-2]},\n "links": [\n{lines}\n ]\n}}'
         return f"{text}\n".encode()
 

@@ -46,7 +46,7 @@ from tidegauge.errors.sinks import (
 )
 from tidegauge.remap.history import NO_HISTORY, History, Link
 from tidegauge.sinks.columns import differences, rows_schema
-from tidegauge.sinks.gathering import STAGED, carried, commits_in, gathered, links_of, placed, remove_empty
+from tidegauge.sinks.gathering import STAGED, commits_in, gathered, links_of, placed, remove_empty
 from tidegauge.sinks.keeping import expect
 from tidegauge.sinks.litter import sweep
 from tidegauge.sinks.location import gone, inside, local_folder, synchronise, writing
@@ -161,9 +161,8 @@ class ParquetChain:
         target = Path(self._folder, folder_name(lower))
         committed = tuple(placed(file, lower) for file in files)
         first = columns if self._schema is None else None
-        links, apart = carried(history)
-        manifest = Manifest(self._output, lower, upper, write, committed, first, history.digest, links)
-        with writing(self._folder), gathered(self._folder, files, manifest, apart) as folder:
+        manifest = Manifest(self._output, lower, upper, write, committed, first, history.digest)
+        with writing(self._folder), gathered(self._folder, files, manifest, history) as folder:
             try:
                 # rename(2) also replaces a folder that is empty; a commit never is, it has its manifest
                 folder.rename(target)

@@ -30,7 +30,6 @@ from tidegauge.errors.sinks import (
 from tidegauge.remap.history import Link
 from tidegauge.sinks.columns import differences, rows_schema
 from tidegauge.sinks.gathering import (
-    carried,
     commits_in,
     gathered,
     links_of,
@@ -123,7 +122,6 @@ class ParquetMending:
                 if one.start < (stop := min(one.stop, upper)):
                     mine = [file for file in files if within(range(file.first_epoch, file.last_epoch + 1), (one,))]
                     history = told(one.start, stop)
-                    links, apart = carried(history)
                     manifest = Manifest(
                         self._output,
                         one.start,
@@ -132,9 +130,8 @@ class ParquetMending:
                         tuple(placed(file, one.start) for file in mine),
                         columns if one.start == 0 else None,
                         history.digest,
-                        links,
                     )
-                    folders[one] = made.enter_context(gathered(self._folder, mine, manifest, apart))
+                    folders[one] = made.enter_context(gathered(self._folder, mine, manifest, history))
             if self._list() != self._names:
                 raise TableBusy(table=self._folder, attempts=1)
             for one in reversed(epochs):
