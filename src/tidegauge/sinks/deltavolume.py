@@ -68,9 +68,14 @@ def volume_at(log: Path, version: int, mine: Mine) -> Volume | None:
 
 
 def volume_since(log: Path, since: int, volume: Volume | None, mine: Mine, *, version: int) -> Volume | None:
-    """Return what a table holds at a version, given what it held at an earlier one. Raises as `volume_at` does."""
-    for later in range(since + 1, version + 1):
-        volume = volume_after(volume, actions_of(entry(log, later)), mine)
+    """Return what a table holds at a version, given what it held at an earlier one; None where entries between them
+    are gone, as others may clean the log. Raises as `volume_at` does.
+    """
+    try:
+        for later in range(since + 1, version + 1):
+            volume = volume_after(volume, actions_of(entry(log, later)), mine)
+    except FileNotFoundError:
+        return None
     return volume
 
 
