@@ -1,8 +1,8 @@
 """A flow of many sources and outputs: opening it, a tick in which nothing is new, an epoch, and `status`.
 
 The figures are seconds of the process's own time, in one thread, so that other programs count less; what it took by
-the clock is noted beside each. An epoch of many outputs stands beside an epoch of one, and a tick of all the sources
-beside a tick of a tenth of them. Ticks are on demand alone, so that what is measured is one look at the sources. The
+the clock is noted beside each. An epoch of many outputs, of one source or of a source each, stands beside an epoch of
+one, and a tick of all the sources beside a tick of a tenth of them. Ticks are on demand alone, so that what is measured is one look at the sources. The
 first look after an epoch is left out: it looks at each source in full.
 """
 
@@ -24,7 +24,7 @@ __all__ = ["measure"]
 
 
 class _Wide:
-    """A flow of so many sources, of which the first ones have an output each."""
+    """A flow of so many sources, with so many outputs that are dealt out to them."""
 
     def __init__(self, folder: Path, *, sources: int, outputs: int) -> None:
         self.folder, self.count, self.outputs, self.files = folder, sources, outputs, 0
@@ -40,11 +40,12 @@ class _Wide:
 
     def flow(self) -> tg.Dataflow:
         made = tg.Dataflow("wide", store=f"sqlite:///{self.folder}/flow.db", tick=tg.Manual())
-        for n in range(self.count):
-            source = tg.FileSource(f"{self.folder}/in/{n}/*.jsonl", format=tg.Json("n long"))
-            stream = made.source(f"s{n}", source)
-            if n < self.outputs:
-                made.sink(f"o{n}", stream, tg.ParquetSink(f"{self.folder}/lake/{n}"))
+        streams = [
+            made.source(f"s{n}", tg.FileSource(f"{self.folder}/in/{n}/*.jsonl", format=tg.Json("n long")))
+            for n in range(self.count)
+        ]
+        for n in range(self.outputs):
+            made.sink(f"o{n}", streams[n % self.count], tg.ParquetSink(f"{self.folder}/lake/{n}"))
         return made
 
     def open(self) -> Runner:
@@ -97,7 +98,7 @@ def _measured(room: Room, name: str, *, sources: int, outputs: int) -> dict[str,
     idle = tuple(_taken(lambda: _tick(runner)) for _ in range(room.size(9, 3)))
     epochs = []
     for published in range(2, 2 + room.size(7, 3)):
-        wide.land(outputs)
+        wide.land(min(sources, outputs))
         epochs.append(_taken(partial(_epoch, runner, published)))
     runner.close()
     status = tuple(_taken(lambda: tg.status(wide.flow())) for _ in range(3))
@@ -110,6 +111,7 @@ def measure(room: Room) -> list[Figure]:
     sources = _measured(room, "sources", sources=many, outputs=1)
     tenth = _measured(room, "tenth", sources=many // 10, outputs=1)
     outputs = _measured(room, "outputs", sources=few, outputs=few)
+    shared = _measured(room, "shared", sources=1, outputs=few)
     one = _measured(room, "one", sources=1, outputs=1)
 
     def figure(what: str, ours: tuple[_Taken, ...], peer: tuple[_Taken, ...], peer_name: str, goal: float) -> Figure:
@@ -128,6 +130,7 @@ def measure(room: Room) -> list[Figure]:
     return [
         figure(f"opening {many:,} sources", sources["open"], tenth["open"], small, 3.0),
         figure(f"an idle tick of {many:,} sources", sources["idle"], tenth["idle"], small, 0.05),
-        figure(f"an epoch of {few} outputs", outputs["epoch"], one["epoch"], "one output", 0.25),
+        figure(f"an epoch of {few} outputs of one source", shared["epoch"], one["epoch"], "one output", 0.25),
+        figure(f"an epoch of {few} outputs of a source each", outputs["epoch"], one["epoch"], "one output", 0.25),
         figure(f"status of {few} outputs", outputs["status"], one["status"], "one output", 0.3),
     ]

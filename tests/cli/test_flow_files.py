@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -96,6 +97,20 @@ def test_a_traceback_only_with_debug(shop: Shop) -> None:
     assert done.code == 1
     assert "Traceback (most recent call last)" in done.err
     assert "ZeroDivisionError" in done.err
+
+
+def test_a_file_that_was_changed_within_the_second_is_read_as_it_is_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    file, text = tmp_path / "edited.py", 'import tidegauge as tg\nflow = tg.Dataflow("one", store="sqlite:///x.db")\n'
+    file.write_text(text, encoding="utf-8")
+    status = file.stat()
+    assert load_flow(file).name == "one"
+    file.write_text(text.replace("one", "two"), encoding="utf-8")
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert load_flow(file).name == "two"
+    assert [path.name for path in tmp_path.iterdir()] == ["edited.py"]
 
 
 @pytest.mark.parametrize("name", ["queue", "pyarrow"])

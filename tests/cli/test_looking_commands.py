@@ -162,7 +162,7 @@ def test_a_flow_that_never_ran_is_no_flow_yet_and_looking_makes_no_store(shop: S
         assert (done.code, done.out) == (1, "")
         assert done.err.startswith(said)
         assert "what to do:   run it first" in done.err
-    assert {path.name for path in shop.root.iterdir()} <= {"__pycache__", "shop.py"}
+    assert {path.name for path in shop.root.iterdir()} == {"shop.py"}
 
 
 def test_status_shows_a_failed_source_with_what_to_do(shop: Shop) -> None:

@@ -1,6 +1,8 @@
 """Finding the flow that a command is about: `shop.py`, or `shop.py:flow` where a file makes several.
 
-The file is ordinary Python that its user wrote and asked to run; nothing else is ever executed.
+The file is ordinary Python that its user wrote and asked to run; nothing else is ever executed. It is compiled each
+time: Python takes what it compiled earlier for current by the file's size and the second of its last change, and a
+script may change one letter twice within a second.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ import importlib.util
 import sys
 import traceback
 from collections.abc import Callable
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
@@ -31,7 +34,7 @@ def load_module(path: Path) -> ModuleType:
     if name in sys.modules or name in sys.stdlib_module_names:
         name = f"{_PREFIX}{name}"  # nobody else's module is to be replaced
     spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
+    if spec is None or not isinstance(spec.loader, SourceFileLoader):
         raise FlowFileMissing(path=str(path))
     module = importlib.util.module_from_spec(spec)
     folder = str(path.resolve().parent)
@@ -39,7 +42,8 @@ def load_module(path: Path) -> ModuleType:
         sys.path.insert(0, folder)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        code = spec.loader.source_to_code(spec.loader.get_data(str(path)), str(path))
+        exec(code, module.__dict__)  # noqa: S102 - as its import would
     except TidegaugeError:
         del sys.modules[name]
         raise
