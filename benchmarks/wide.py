@@ -2,8 +2,8 @@
 
 The figures are seconds of the process's own time, in one thread, so that other programs count less; what it took by
 the clock is noted beside each. An epoch of many outputs, of one source or of a source each, stands beside an epoch of
-one, and a tick of all the sources beside a tick of a tenth of them. Ticks are on demand alone, so that what is measured is one look at the sources. The
-first look after an epoch is left out: it looks at each source in full.
+one, and a tick of all the sources beside a tick of a tenth of them. Ticks are on demand alone, so that what is
+measured is one look at the sources. The first look after an epoch is left out: it looks at each source in full.
 """
 
 from __future__ import annotations
