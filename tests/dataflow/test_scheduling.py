@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
 import sys
 import threading
 import time
@@ -109,6 +111,22 @@ def test_a_worker_can_be_woken_at_whatever_instant_ctrl_c_came_before(doing: str
         if not more:
             break
     assert at > 3
+
+
+def test_a_signal_s_handler_that_takes_longer_than_the_rest_of_the_parking_does_not_make_it_endless() -> None:
+    activations = Activations(time.monotonic)
+    before = signal.signal(signal.SIGUSR1, lambda *_: time.sleep(0.2))
+    signals = threading.Timer(0.15, os.kill, (os.getpid(), signal.SIGUSR1))
+    rescue = threading.Timer(10, activations.unpark)
+    try:
+        signals.start()
+        rescue.start()
+        activations.park(0.2)
+        assert rescue.is_alive()
+    finally:
+        rescue.cancel()
+        signals.join()
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_parking_ends_when_another_thread_wakes_and_costs_nothing_meanwhile() -> None:

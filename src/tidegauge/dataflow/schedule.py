@@ -4,10 +4,6 @@ Invariant: what is activated during a step is run in the next one, so an operato
 nothing is lost between two steps: a wake-up that comes while the worker decides to park ends the parking.
 A needless activation is harmless, a missing one is a hang.
 
-Ctrl-C may come at any instant, also in the middle of a wake-up. So a worker sleeps on a queue of the interpreter's
-own, into which a token is put in one piece, and not on a `threading.Event`: that is Python code around a lock, and
-what interrupts it there leaves the lock taken for good.
-
 Timers do not pile up: an operator that asks for one whenever it runs, and that others wake as well, would have one
 more each time, each of which wakes it to ask again. So of many timers of one operator those that are close together
 are one. And nothing is kept of a dataflow that is complete or was dropped.
@@ -30,9 +26,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from math import ceil, frexp
-from queue import Empty, SimpleQueue
 from typing import Any, Final, Protocol
 
+from tidegauge.dataflow.bell import Bell
 from tidegauge.dataflow.log import Log
 from tidegauge.dataflow.mailbox import Address
 
@@ -69,7 +65,7 @@ class Activations:
         self._due: dict[Schedulable, set[float]] = {}
         self._serial = 0
         self._foreign: deque[SyncActivator] = deque()
-        self._woken: Final[SimpleQueue[None]] = SimpleQueue()
+        self._bell: Final = Bell()
 
     def soon(self, node: Schedulable) -> None:
         """Run `node` in the next step."""
@@ -106,13 +102,8 @@ class Activations:
         self.unpark()
 
     def unpark(self) -> None:
-        """End the parking, or keep the next one from beginning. From any thread.
-
-        Where there is a token, another one would say nothing: `listen` has not taken it yet, and whatever the caller
-        has left for the worker is looked at after that.
-        """
-        if self._woken.empty():
-            self._woken.put(None)
+        """End the parking, or keep the next one from beginning. From any thread."""
+        self._bell.ring()
 
     def next_timer(self) -> float | None:
         """Return when the next timer is due, None without one."""
@@ -127,8 +118,7 @@ class Activations:
         """Begin a step: what wakes the worker from now on ends its parking. Only then is looked at what has come, so
         no wake-up is lost.
         """
-        while not self._woken.empty():
-            self._woken.get()
+        self._bell.hush()
 
     def collect(self) -> None:
         """Mark all that is due."""
@@ -152,12 +142,9 @@ class Activations:
             timeout = due if timeout is None else min(due, timeout)
         while timeout is None or timeout > 0:
             nap = NAP if timeout is None else min(timeout, NAP)
-            try:
-                self._woken.get(timeout=nap)
-            except Empty:
-                timeout = None if timeout is None else timeout - nap
-            else:
+            if self._bell.heard(within=nap):
                 break
+            timeout = None if timeout is None else timeout - nap
 
 
 @dataclass(frozen=True, slots=True)

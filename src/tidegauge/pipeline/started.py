@@ -23,11 +23,10 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
-from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
+from tidegauge.dataflow.bell import Bell
 from tidegauge.dataflow.schedule import NAP
 from tidegauge.errors.base import brief
 from tidegauge.errors.flow import WaitsForItself
@@ -51,24 +50,19 @@ class FlowRun:
         self.flow: Final = flow
         self._run: Final = run
         self._ended: Final[Future[Outcome]] = Future()
-        self._open: Final[SimpleQueue[None]] = SimpleQueue()
+        self._open: Final = Bell()
         self._runner: Runner | None = None
         self._stopping = False
         self._thread: Final = threading.Thread(target=self._drive, name=f"tidegauge {flow.name}", daemon=True)
         self._thread.start()
         try:
-            self._begun()
+            while not self._open.heard(within=NAP):
+                pass
         except BaseException:  # Ctrl-C
             self.stop()
             raise
         if self._runner is None:
             self._ended.result()
-
-    def _begun(self) -> None:
-        """Wait until the runner is there, or the run has ended without."""
-        while True:
-            with suppress(Empty):
-                return self._open.get(timeout=NAP)
 
     def _drive(self) -> None:
         try:
@@ -76,13 +70,13 @@ class FlowRun:
         except BaseException as error:  # noqa: BLE001 - it is raised by `wait`
             self._ended.set_exception(error)
         finally:
-            self._open.put(None)
+            self._open.ring()
 
     def _opened(self, runner: Runner) -> None:
         self._runner = runner
         if self._stopping:
             runner.stop()
-        self._open.put(None)
+        self._open.ring()
 
     def stop(self) -> None:
         """Bind nothing more, finish what is under way, and end. Returns at once; from any thread."""
