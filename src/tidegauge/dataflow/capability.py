@@ -143,8 +143,7 @@ class Capability:
         return self.delayed(time) if self.account.order.less_equal(self._time, time) else None
 
     def moved(self, time: Time) -> Capability:
-        """Return a capability at `time`, for the set that this one is dropped from; which wakes whoever is to run."""
-        self.account.changes.add(time, 1)
+        """Return a capability at `time`, which the set notes that this one is dropped from; dropping it wakes."""
         return Capability(self.account, time, self._wake)
 
     def downgrade(self, time: Time) -> None:

@@ -87,23 +87,24 @@ class CapabilitySet:
         What is held at a time that stays is the same capability afterwards. A new time is beyond one that does not
         stay, for it would not be on the frontier together with one that does.
         """
-        held = {mine.time: mine for mine in self._held}
-        times = self._minimal(frontier, held)
-        staying = set(times)
-        leaving = [time for time in held if time not in staying]
-        fresh = [time for time in times if time not in held]
-        seek = finder(self._held[0].account.order, leaving) if fresh and leaving else held.get
+        leaving = {mine.time: mine for mine in self._held}
+        times = self._minimal(frontier, leaving)
+        staying = [leaving.pop(time, None) for time in times]
+        fresh = [time for time, mine in zip(times, staying, strict=True) if mine is None]
+        seek = finder(self._held[0].account.order, leaving) if fresh and leaving else leaving.get
         origins: list[Capability] = []
         for time in fresh:
-            mine = held.get(seek(time))
+            mine = leaving.get(seek(time))
             if mine is None:
                 raise self._refusal(time, "downgrade")
             mine.require()
             origins.append(mine)
-        moved = {time: mine.moved(time) for time, mine in zip(fresh, origins, strict=True)}
-        self._held = [held.get(time) or moved[time] for time in times]
-        for time in leaving:
-            held[time].drop()
+        if fresh:
+            self._held[0].account.changes.extend([(time, 1) for time in fresh])
+        moved = iter([mine.moved(time) for time, mine in zip(fresh, origins, strict=True)])
+        self._held = [next(moved) if mine is None else mine for mine in staying]
+        for mine in leaving.values():
+            mine.drop()
 
     def _minimal(
         self, frontier: Antichain[Time] | Iterable[Time], held: Mapping[Time, Capability]
