@@ -88,7 +88,7 @@ def parse_ddl(ddl: str) -> pa.Schema:
 
     Raises `InvalidSchema` with the character, counted from 1, at which reading had to stop, and `ReservedColumn`.
     """
-    parser = _Parser(ddl)
+    parser = _DdlParser(ddl)
     fields = parser.columns(end="", depth=0)
     for field in fields:
         _refuse_reserved(field.name)
@@ -142,7 +142,7 @@ def _type_ddl(of: Any, path: str) -> str:
 
 
 @dataclass(slots=True)
-class _Parser:
+class _DdlParser:
     """Recursive descent; `at` is where the next token is looked for."""
 
     ddl: str

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tidegauge.sources.formats.csv import Csv as Csv
     from tidegauge.sources.formats.json import Json as Json
     from tidegauge.sources.formats.messages import MessageFormat as MessageFormat
-    from tidegauge.sources.formats.messages import Messages as Messages
+    from tidegauge.sources.formats.messages import MessageRows as MessageRows
     from tidegauge.sources.formats.messages import OnBadMessage as OnBadMessage
     from tidegauge.sources.formats.parquet import Parquet as Parquet
     from tidegauge.sources.formats.plain import Raw as Raw
@@ -39,7 +39,7 @@ else:
             "avro": "Avro",
             "csv": "Csv",
             "json": "Json",
-            "messages": "MessageFormat Messages OnBadMessage",
+            "messages": "MessageFormat MessageRows OnBadMessage",
             "parquet": "Parquet",
             "plain": "Raw Text",
             "protobuf": "Protobuf",

@@ -38,7 +38,7 @@ from tidegauge.sources.ddl import as_schema, to_ddl
 from tidegauge.sources.formats.boundaries import Boundaries, Ints, read_exactly
 from tidegauge.sources.formats.fields import Fields, names_in
 from tidegauge.sources.formats.infer import infer_text
-from tidegauge.sources.formats.messages import Messages, OnBadMessage, Part, in_chunks, present
+from tidegauge.sources.formats.messages import MessageRows, OnBadMessage, Part, in_chunks, present
 from tidegauge.sources.formats.names import as_table
 from tidegauge.sources.formats.protocol import Decoded, OnBad
 from tidegauge.sources.formats.records import (
@@ -223,7 +223,9 @@ class Csv:
         records = self._outline(records_of_messages(present(values)[0]), messages=True)
         return self._inferred([records], header=False)
 
-    def decode_messages(self, values: Sequence[bytes | None], *, schema: pa.Schema, on_bad: OnBadMessage) -> Messages:
+    def decode_messages(
+        self, values: Sequence[bytes | None], *, schema: pa.Schema, on_bad: OnBadMessage
+    ) -> MessageRows:
         """Return the rows of messages, one record each, found by position: a message has no header.
 
         A message that is empty, or is more than one record, is a bad one.

@@ -20,7 +20,7 @@ import pyarrow.csv
 from tidegauge.errors.sources import AmbiguousHeader, HeaderMismatch
 from tidegauge.sources.formats.boundaries import Ints
 from tidegauge.sources.formats.convert import converted
-from tidegauge.sources.formats.gather import Outcome, Reading, Refused, gather
+from tidegauge.sources.formats.gather import Gathered, Reading, Refused, gather
 from tidegauge.sources.formats.records import BOM, Mask, Records
 
 __all__ = ["Fields", "names_in"]
@@ -75,7 +75,7 @@ class Fields:
         lines = records.lines(sound)
 
         def reading(types: dict[str, Any]) -> Reading:
-            def read(i: int, j: int) -> Outcome:
+            def read(i: int, j: int) -> Gathered:
                 outcome = self._read(lines.between(i, j), j - i, types)
                 if types is self._quick[-1]:
                     # What was right for this block is likely to be right for the next.
@@ -86,7 +86,7 @@ class Fields:
 
         return gather(records, sound, [*map(reading, self._quick), reading(self._careful)], self.schema)
 
-    def _read(self, text: memoryview, count: int, types: dict[str, Any]) -> Outcome:
+    def _read(self, text: memoryview, count: int, types: dict[str, Any]) -> Gathered:
         ragged: dict[int, list[int]] = {}
 
         def on_ragged(row: Any) -> str:
@@ -112,7 +112,7 @@ class Fields:
         kept = full
         kept[full] = good
         rows = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-        return Outcome(rows if good.all() else rows.filter(pa.array(good)), kept, problems)
+        return Gathered(rows if good.all() else rows.filter(pa.array(good)), kept, problems)
 
     def _table(self, text: memoryview, types: dict[str, Any], on_ragged: Callable[[Any], str]) -> pa.Table:
         if bytes(text[: len(BOM)]) == BOM:

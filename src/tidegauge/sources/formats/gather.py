@@ -32,7 +32,7 @@ import pyarrow as pa
 from tidegauge.sources.formats.boundaries import Ints
 from tidegauge.sources.formats.records import Mask, Records
 
-__all__ = ["Outcome", "Reading", "Refused", "gather", "in_pieces"]
+__all__ = ["Gathered", "Reading", "Refused", "gather", "in_pieces"]
 
 GROWTH: Final = 4
 
@@ -49,7 +49,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Gathered:
     """The rows of those records that are good; `kept` marks which; `problems` lists which are bad, and why."""
 
     rows: pa.RecordBatch
@@ -57,7 +57,7 @@ class Outcome:
     problems: list[tuple[Ints, str]] = field(default_factory=list)
 
 
-Reading: TypeAlias = Callable[[int, int], Outcome]
+Reading: TypeAlias = Callable[[int, int], Gathered]
 """Reads the records `[i, j)` of those that are sound. Raises `Refused`."""
 
 

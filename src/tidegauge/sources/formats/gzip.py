@@ -36,7 +36,7 @@ def gunzip(raw: BinaryIO, *, ratio: int = MAX_RATIO, free: int = FREE_BYTES) -> 
     Reading raises `TruncatedFile`, `CorruptFile`, and `SuspiciousCompression` when more than `free` bytes are more
     than `ratio` times the compressed ones.
     """
-    return cast("BinaryIO", io.BufferedReader(_Members(raw, ratio, free), 1 << 20))
+    return cast("BinaryIO", io.BufferedReader(_GzipStream(raw, ratio, free), 1 << 20))
 
 
 def flaw(raw: BinaryIO) -> str:
@@ -47,7 +47,7 @@ def flaw(raw: BinaryIO) -> str:
     for what is in it is no flaw: it will not change.
     """
     room = bytearray(1 << 20)
-    members = _Members(raw, MAX_RATIO, FREE_BYTES)
+    members = _GzipStream(raw, MAX_RATIO, FREE_BYTES)
     try:
         while members.readinto(room):
             pass
@@ -58,7 +58,7 @@ def flaw(raw: BinaryIO) -> str:
     return ""
 
 
-class _Members(io.RawIOBase):
+class _GzipStream(io.RawIOBase):
     """The raw stream beneath the buffer: `compressed` bytes were taken, `position` bytes were given."""
 
     def __init__(self, raw: BinaryIO, ratio: int, free: int) -> None:

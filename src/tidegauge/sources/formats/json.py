@@ -44,10 +44,10 @@ from tidegauge.sources.ddl import as_schema, to_ddl
 from tidegauge.sources.formats.boundaries import Boundaries, Ints
 from tidegauge.sources.formats.convert import converted, from_base64, may_overflow, overflows
 from tidegauge.sources.formats.decimals import beyond_in_json, suspects
-from tidegauge.sources.formats.gather import Outcome, Refused, gather
+from tidegauge.sources.formats.gather import Gathered, Refused, gather
 from tidegauge.sources.formats.infer import infer_json
 from tidegauge.sources.formats.members import may_be_spared, only_columns, too_big
-from tidegauge.sources.formats.messages import Messages, OnBadMessage, Part, in_chunks, present
+from tidegauge.sources.formats.messages import MessageRows, OnBadMessage, Part, in_chunks, present
 from tidegauge.sources.formats.names import as_table
 from tidegauge.sources.formats.nested import contains
 from tidegauge.sources.formats.protocol import Decoded, OnBad
@@ -123,9 +123,11 @@ class Json:
         """Return the columns of the objects among the values, or None when there are none."""
         return _inferred(b"".join(value.removeprefix(BOM) + b"\n" for value in _on_one_line(present(values)[0])))
 
-    def decode_messages(self, values: Sequence[bytes | None], *, schema: pa.Schema, on_bad: OnBadMessage) -> Messages:
+    def decode_messages(
+        self, values: Sequence[bytes | None], *, schema: pa.Schema, on_bad: OnBadMessage
+    ) -> MessageRows:
         """Return the rows of messages, one object each, on one line or on many; an empty message is a bad one."""
-        reader = _Reader(schema)
+        reader = _LineReader(schema)
 
         def decode(chunk: Sequence[bytes]) -> Part:
             records = _outline(records_of_messages(_on_one_line(chunk)), messages=True)
@@ -146,7 +148,7 @@ def decode_lines(
     limit: int = MAX_RECORD_BYTES,
 ) -> Iterator[Decoded]:
     """Decode in blocks of about `size` bytes; lines longer than `limit` are bad records."""
-    reader = _Reader(schema)
+    reader = _LineReader(schema)
     for block in blocks(stream, _LINES, lower=lower, upper=upper, size=size, limit=limit):
         for part in records_of(block, limit=limit):
             records = _outline(part)
@@ -195,7 +197,7 @@ def _outline(records: Records, *, messages: bool = False) -> Records:
     return records
 
 
-class _Reader:
+class _LineReader:
     """Reads lines as rows of a schema.
 
     There are two ways. The quick one lets Arrow make everything it can; the careful one takes timestamps as strings
@@ -225,10 +227,10 @@ class _Reader:
         def spared() -> Lines:
             return self._spared(records, sound, lines)
 
-        def quick(i: int, j: int) -> Outcome:
+        def quick(i: int, j: int) -> Gathered:
             return self._read(lines, lines, entries, i, j, self.quick)
 
-        def careful(i: int, j: int) -> Outcome:
+        def careful(i: int, j: int) -> Gathered:
             return self._read(lines, spared(), entries, i, j, self.careful)
 
         return gather(records, sound, [quick, careful], self.schema)
@@ -269,7 +271,7 @@ class _Reader:
                     written[i] = only_columns(line, self.careful)
         return Lines.joined([written.get(i) or records.raw(i) for i in sound.tolist()]) if written else lines
 
-    def _read(self, lines: Lines, spared: Lines, entries: Lines | None, i: int, j: int, plain: pa.Schema) -> Outcome:
+    def _read(self, lines: Lines, spared: Lines, entries: Lines | None, i: int, j: int, plain: pa.Schema) -> Gathered:
         found: dict[str, Any] = {}
         if len(plain):
             found |= _columns(spared.between(i, j), plain, rows=j - i)
@@ -292,7 +294,7 @@ class _Reader:
                     (np.flatnonzero(bad), f"column {column.name}: a text that is no {_type_name(column.type)}")
                 )
         rows = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-        return Outcome(rows if kept.all() else rows.filter(pa.array(kept)), kept, problems)
+        return Gathered(rows if kept.all() else rows.filter(pa.array(kept)), kept, problems)
 
 
 def _columns(text: memoryview, schema: pa.Schema, *, rows: int) -> dict[str, Any]:

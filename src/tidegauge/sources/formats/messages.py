@@ -33,7 +33,7 @@ from tidegauge.sources.formats.boundaries import Ints
 from tidegauge.sources.formats.protocol import Format
 from tidegauge.sources.formats.records import MAX_RECORD_BYTES
 
-__all__ = ["MessageFormat", "Messages", "OnBadMessage", "Part", "Problems", "in_chunks", "present", "together"]
+__all__ = ["MessageFormat", "MessageRows", "OnBadMessage", "Part", "Problems", "in_chunks", "present", "together"]
 
 CHUNK_BYTES: Final = 4 << 20
 CHUNK_MESSAGES: Final = 1 << 14
@@ -46,7 +46,7 @@ Problems: TypeAlias = dict[int, tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Messages:
+class MessageRows:
     """The rows of the good values, in order; `indices` (int64) says which value each is, None when it is all."""
 
     rows: pa.RecordBatch
@@ -65,7 +65,9 @@ class MessageFormat(Format, Protocol):
         """
         ...
 
-    def decode_messages(self, values: Sequence[bytes | None], *, schema: pa.Schema, on_bad: OnBadMessage) -> Messages:
+    def decode_messages(
+        self, values: Sequence[bytes | None], *, schema: pa.Schema, on_bad: OnBadMessage
+    ) -> MessageRows:
         """Return the rows of `values`: only columns of `schema`, in its order; a missing one is null.
 
         A value None is a row of nulls, or, where a column is NOT NULL, bad. Raises `Transient` when a service that is
@@ -98,7 +100,7 @@ def in_chunks(
     decode: Callable[[Sequence[bytes]], Part],
     *,
     limit: int = MAX_RECORD_BYTES,
-) -> Messages:
+) -> MessageRows:
     """Decode values by chunks, with those apart that are None or longer than `limit` bytes; report the bad ones."""
     there, places = present(values)
     wrong: Problems = {}
@@ -116,7 +118,7 @@ def in_chunks(
         rows, kept = _with_nulls(rows, places[kept], values, wrong)
     for i in sorted(wrong):
         on_bad(i, *wrong[i])
-    return Messages(rows, None if len(kept) == len(values) else pa.array(kept))
+    return MessageRows(rows, None if len(kept) == len(values) else pa.array(kept))
 
 
 def together(count: int, parts: Sequence[tuple[Ints, Part]], wrong: Problems, schema: pa.Schema) -> Part:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from tidegauge.errors.sources import UnreadableRecord
 from tidegauge.sources.formats.gather import Refused, in_pieces
-from tidegauge.sources.formats.messages import Messages, OnBadMessage
+from tidegauge.sources.formats.messages import MessageRows, OnBadMessage
 
 __all__ = ["Raw", "Text"]
 
@@ -43,10 +43,12 @@ class Raw:
         """Return the one column."""
         return _RAW
 
-    def decode_messages(self, values: Sequence[bytes | None], *, schema: pa.Schema, on_bad: OnBadMessage) -> Messages:
+    def decode_messages(
+        self, values: Sequence[bytes | None], *, schema: pa.Schema, on_bad: OnBadMessage
+    ) -> MessageRows:
         """Return the values."""
         del on_bad
-        return Messages(pa.RecordBatch.from_arrays([pa.array(values, pa.binary())], schema=schema), None)
+        return MessageRows(pa.RecordBatch.from_arrays([pa.array(values, pa.binary())], schema=schema), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,9 @@ class Text:
         """Return the one column."""
         return _TEXT
 
-    def decode_messages(self, values: Sequence[bytes | None], *, schema: pa.Schema, on_bad: OnBadMessage) -> Messages:
+    def decode_messages(
+        self, values: Sequence[bytes | None], *, schema: pa.Schema, on_bad: OnBadMessage
+    ) -> MessageRows:
         """Return the values, checked as a whole; only where that fails, in pieces."""
         array: Any = pa.array(values, pa.binary())
         kept = np.ones(len(array), np.bool_)
@@ -85,4 +89,4 @@ class Text:
         in_pieces(len(array), take, refuse)
         text = pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces) if pieces else pa.array([], pa.string())
         rows = pa.RecordBatch.from_arrays([text], schema=schema)
-        return Messages(rows, None if kept.all() else pa.array(np.flatnonzero(kept)))
+        return MessageRows(rows, None if kept.all() else pa.array(np.flatnonzero(kept)))

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidegauge.errors.kafka import HeaderUnreadable, MessageTimeUnfit
-from tidegauge.sources.formats.messages import MessageFormat, Messages, Problems
+from tidegauge.sources.formats.messages import MessageFormat, MessageRows, Problems
 from tidegauge.sources.kafka.reading import Bulk
 from tidegauge.sources.metadata import MESSAGE, TIMESTAMP, without_metadata
 from tidegauge.sources.protocol import BadRecord, OnBadRecord
@@ -73,7 +73,7 @@ class Decoder:
         columns: Sequence[Any],
         wrong: dict[int, tuple[str, str]],
         prefix: str,
-    ) -> Messages:
+    ) -> MessageRows:
         def on_bad(index: int, code: str, message: str) -> None:
             wrong.setdefault(index, (code, prefix + message))
 
@@ -95,7 +95,7 @@ class Decoder:
         return pa.RecordBatch.from_arrays([*columns, *chosen], schema=self.schema)
 
 
-def _of(part: Messages, kept: Any) -> pa.RecordBatch:
+def _of(part: MessageRows, kept: Any) -> pa.RecordBatch:
     """Return the rows of the messages `kept`, all of which the part has."""
     if part.indices is None:
         return part.rows.take(pa.array(kept))

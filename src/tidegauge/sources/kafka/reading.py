@@ -170,7 +170,7 @@ def messages(
             place = kafka().TopicPartition
             client.handle.assign([place(*cluster.split(name), offset) for name, offset in start.items()])
         client.place = None
-        reader = _Reader(client, settings, wanted, what, headers=headers)
+        reader = _RangeReader(client, settings, wanted, what, headers=headers)
         yield from reader.read()
         if reader.exact:
             # The next ranges often begin where these ended: then it goes on, with what it has fetched ahead.
@@ -180,7 +180,7 @@ def messages(
 
 
 @dataclass(slots=True)
-class _Place:
+class _RangePlace:
     """Where the reading of a range is: `at` is the next offset."""
 
     partition: str
@@ -188,7 +188,7 @@ class _Place:
     upper: int
 
 
-class _Reader:
+class _RangeReader:
     """The state of one read. exact: whether nothing beyond the ranges was taken from the consumer."""
 
     def __init__(
@@ -204,7 +204,9 @@ class _Reader:
         self.settings = settings
         self.what = what
         self.headers = headers
-        self.places = {cluster.split(one.partition): _Place(one.partition, one.lower, one.upper) for one in wanted}
+        self.places = {
+            cluster.split(one.partition): _RangePlace(one.partition, one.lower, one.upper) for one in wanted
+        }
         self.exact = True
         self.asked = False
         """Whether the broker was asked since the last progress."""
@@ -258,7 +260,7 @@ class _Reader:
             self._event(event)
         return self._left()
 
-    def _move(self, place: _Place, good: list[Any], held: Bulk) -> None:
+    def _move(self, place: _RangePlace, good: list[Any], held: Bulk) -> None:
         """Add the messages of one partition."""
         offsets = list(map(type(good[0]).offset, good))
         last = offsets[-1]
@@ -306,14 +308,14 @@ class _Reader:
             detail = unanswered(errors, f"nothing came of {self._some()} in {PATIENCE:g} seconds")
             raise told(ALL_DOWN, detail, servers=self.settings.servers, doing="read")
 
-    def _out_of_range(self, place: _Place, error: Any) -> Exception:
+    def _out_of_range(self, place: _RangePlace, error: Any) -> Exception:
         """Return what it means that the broker does not have the next offset."""
         if (gone := self._gone([place])) is not None:
             return gone
         # It is there: the consumer goes by what it remembers of an older topic. The next one is a new one.
         return KafkaFailed(servers=self.settings.servers, doing=f"read {place.partition}", detail=error.str())
 
-    def _gone(self, places: Sequence[_Place]) -> Exception | None:
+    def _gone(self, places: Sequence[_RangePlace]) -> Exception | None:
         """Ask the broker for the rest of ranges; return why it does not have one of them, None where it has all."""
         where, servers = [cluster.split(place.partition) for place in places], self.settings.servers
         with admin(self.settings) as client:
@@ -334,7 +336,7 @@ def _key(message: Any) -> tuple[str, int]:
     return message.topic(), message.partition()
 
 
-def _sifted(place: _Place, good: list[Any]) -> tuple[list[Any], list[int]]:
+def _sifted(place: _RangePlace, good: list[Any]) -> tuple[list[Any], list[int]]:
     """Return the messages that are in the range and beyond what was reached, each once, with their offsets."""
     kept, offsets, at = [], [], place.at
     for message in good:

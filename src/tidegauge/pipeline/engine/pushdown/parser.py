@@ -94,14 +94,14 @@ def _beginning(condition: str, schema: pa.Schema) -> tuple[list[Condition], bool
     """Return the conjuncts of one text up to the first that is not understood, and whether these are all."""
     tokens = _tokens(condition)
     try:
-        parser = _Parser(tokens, schema)
+        parser = _SqlParser(tokens, schema)
         whole = parser.disjunction()
         parser.take("end")
     except _Unknown:
         pass
     else:
         return [whole], True
-    parser = _Parser(tokens, schema)
+    parser = _SqlParser(tokens, schema)
     parts: list[Condition] = []
     rest = 0
     try:
@@ -118,7 +118,7 @@ def projected(expression: str, schema: pa.Schema) -> tuple[Value, str | None] | 
 
     The name is None where it is Spark that makes one up. None where the expression is not understood.
     """
-    parser = _Parser(_tokens(expression), schema)
+    parser = _SqlParser(_tokens(expression), schema)
     try:
         made = parser.value()
         name = parser.alias() or (made.name if isinstance(made, Column) else None)
@@ -153,7 +153,7 @@ def _tokens(sql: str) -> list[Lexeme]:
     return [("", "", 0)] if len(sql) > _LONGEST or "$" in sql else lexemes(sql)
 
 
-class _Parser:
+class _SqlParser:
     """Reads tokens by recursive descent, one method for each level of precedence. Raises `_Unknown`."""
 
     def __init__(self, tokens: Sequence[Lexeme], schema: pa.Schema) -> None:

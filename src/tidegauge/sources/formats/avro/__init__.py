@@ -25,10 +25,10 @@ from tidegauge.errors.base import TidegaugeError, Transient
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.formats import InvalidMessageSchema
 from tidegauge.errors.sources import UnreadableRecord
-from tidegauge.sources.formats.avro.rows import Writer, rows_of
+from tidegauge.sources.formats.avro.rows import WriterSchema, rows_of
 from tidegauge.sources.formats.avro.schema import parsed
 from tidegauge.sources.formats.boundaries import Ints
-from tidegauge.sources.formats.messages import Messages, OnBadMessage, Part, Problems, in_chunks, present, together
+from tidegauge.sources.formats.messages import MessageRows, OnBadMessage, Part, Problems, in_chunks, present, together
 from tidegauge.sources.formats.registry import HEAD_BYTES, Registered, Registry, heads
 
 __all__ = ["Avro"]
@@ -91,7 +91,9 @@ class Avro:
             raise wrong
         return None
 
-    def decode_messages(self, values: Sequence[bytes | None], *, schema: pa.Schema, on_bad: OnBadMessage) -> Messages:
+    def decode_messages(
+        self, values: Sequence[bytes | None], *, schema: pa.Schema, on_bad: OnBadMessage
+    ) -> MessageRows:
         """Return the rows of messages. Raises `RegistryUnreachable` and `RegistryFailed`."""
 
         def decode(chunk: Sequence[bytes]) -> Part:
@@ -126,12 +128,12 @@ class Avro:
 
 
 @lru_cache(maxsize=_KEPT)
-def _writer(text: str, references: tuple[str, ...] = ()) -> Writer:
-    return Writer.of(json.loads(text), [json.loads(reference) for reference in references])
+def _writer(text: str, references: tuple[str, ...] = ()) -> WriterSchema:
+    return WriterSchema.of(json.loads(text), [json.loads(reference) for reference in references])
 
 
 @lru_cache(maxsize=_KEPT)
-def _registered(found: Registered) -> Writer:
+def _registered(found: Registered) -> WriterSchema:
     if found.kind != "AVRO":
         raise InvalidMessageSchema(kind="Avro", detail=f"the registry keeps it as {found.kind}")
     try:

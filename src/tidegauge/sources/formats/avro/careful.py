@@ -16,26 +16,26 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from tidegauge.sources.formats.avro.schema import Node
+from tidegauge.sources.formats.avro.schema import SchemaNode
 from tidegauge.sources.formats.gather import Refused
 
 __all__ = ["value"]
 
 
-def value(node: Node, message: bytes) -> Any:
+def value(node: SchemaNode, message: bytes) -> Any:
     """Return the value of a message as `pa.array` takes it for `node.wire`. Raises `Refused`."""
-    reader = _Reader(message)
+    reader = _MessageReader(message)
     found = reader.read(node)
     if reader.at < len(message):
         raise Refused(f"{len(message) - reader.at} bytes after the end of the value")
     return found
 
 
-class _Reader:
+class _MessageReader:
     def __init__(self, message: bytes) -> None:
         self.message, self.at = message, 0
 
-    def read(self, node: Node) -> Any:
+    def read(self, node: SchemaNode) -> Any:
         match node.kind:
             case "null":
                 return None

@@ -2,7 +2,7 @@ r"""Values of an Avro schema become rows of a table: read, given their meaning, 
 
 Invariant: each of these steps is total and goes value by value, so a message's fate is its own.
 
->>> writer = Writer.of({"type": "bytes", "logicalType": "decimal", "precision": 3, "scale": 2}, [])
+>>> writer = WriterSchema.of({"type": "bytes", "logicalType": "decimal", "precision": 3, "scale": 2}, [])
 >>> part = rows_of(writer, b"\x02\x7f" b"\x04\x7f\xff", np.array([0, 2]), np.array([2, 5]), writer.columns, {})
 >>> part.rows.to_pylist(), part.wrong
 ([{'value': Decimal('1.27')}], {1: ('TG-0323', 'column value: a value that is no decimal128(3, 2)')})
@@ -20,7 +20,7 @@ import pyarrow.compute
 
 from tidegauge.errors.sources import UnreadableRecord
 from tidegauge.sources.formats.avro import careful, vectors
-from tidegauge.sources.formats.avro.schema import VALUE, Node, columns_of, default_of, definitions, node_of
+from tidegauge.sources.formats.avro.schema import VALUE, SchemaNode, columns_of, default_of, definitions, node_of
 from tidegauge.sources.formats.boundaries import Ints
 from tidegauge.sources.formats.convert import cast_each, converted
 from tidegauge.sources.formats.fitted import fitted, misfit
@@ -28,21 +28,21 @@ from tidegauge.sources.formats.gather import Refused
 from tidegauge.sources.formats.messages import Part, Problems
 from tidegauge.sources.formats.records import Mask
 
-__all__ = ["Writer", "from_wire", "rows_of"]
+__all__ = ["WriterSchema", "from_wire", "rows_of"]
 
 pc: Any = pyarrow.compute
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class WriterSchema:
     """A schema that messages are written with. defaults: of its columns, as scalars of the columns' types."""
 
-    node: Node
+    node: SchemaNode
     columns: pa.Schema
     defaults: Mapping[str, Any]
 
     @staticmethod
-    def of(schema: Any, references: Sequence[Any]) -> Writer:
+    def of(schema: Any, references: Sequence[Any]) -> WriterSchema:
         """Return the writer of a schema; `references` are schemas that it names. Raises as `node_of` does."""
         known: dict[str, Any] = {}
         for reference in references:
@@ -54,11 +54,11 @@ class Writer:
             array, bad = converted(value, columns.field(name).type, from_wire)
             if not bad.any():
                 defaults[name] = array[0]
-        return Writer(node, columns, defaults)
+        return WriterSchema(node, columns, defaults)
 
 
 def rows_of(
-    writer: Writer, data: bytes, begins: Ints, ends: Ints, schema: pa.Schema, defaults: Mapping[str, Any]
+    writer: WriterSchema, data: bytes, begins: Ints, ends: Ints, schema: pa.Schema, defaults: Mapping[str, Any]
 ) -> Part:
     """Return the rows of the messages at `[begins, ends)` of `data`."""
     wrong: Problems = {}
@@ -86,7 +86,7 @@ def rows_of(
     return Part(rows.filter(pa.array(good)), kept[good], wrong)
 
 
-def _values(node: Node, data: bytes, begins: Ints, ends: Ints, wrong: Problems) -> tuple[Any, Ints]:
+def _values(node: SchemaNode, data: bytes, begins: Ints, ends: Ints, wrong: Problems) -> tuple[Any, Ints]:
     """Return the values that can be read, and which messages they are of."""
     array, failed = vectors.read(node, data, begins, ends)
     everyone = np.arange(len(begins))

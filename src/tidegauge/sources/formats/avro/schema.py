@@ -27,7 +27,7 @@ from tidegauge.errors.formats import InvalidMessageSchema, SchemaWithoutColumns
 from tidegauge.errors.sources import UnsupportedType
 from tidegauge.sources.formats.names import as_table
 
-__all__ = ["VALUE", "Node", "columns_of", "default_of", "definitions", "node_of", "parsed"]
+__all__ = ["VALUE", "SchemaNode", "columns_of", "default_of", "definitions", "node_of", "parsed"]
 
 MAX_DEPTH: Final = 32
 MAX_NODES: Final = 10_000
@@ -56,7 +56,7 @@ _TIMES: Final[Mapping[tuple[str, str], tuple[Any, Any]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class SchemaNode:
     """A type of a schema.
 
     kind: of the Avro specification. inner: of a record the types of its fields, of an array, a map and a union the
@@ -67,7 +67,7 @@ class Node:
     kind: str
     wire: Any
     column: Any
-    inner: tuple[Node, ...] = ()
+    inner: tuple[SchemaNode, ...] = ()
     names: tuple[str, ...] = ()
     size: int = 0
     null: int = -1
@@ -83,18 +83,18 @@ def parsed(schema: object) -> Any:
         raise InvalidMessageSchema(kind="Avro", detail=f"it is no JSON: {error}") from None
 
 
-def node_of(schema: Any, *, known: Mapping[str, Any] | None = None) -> Node:
+def node_of(schema: Any, *, known: Mapping[str, Any] | None = None) -> SchemaNode:
     """Return the tree of a schema; `known` are schemas that it may name, by their full names.
 
     Raises `InvalidMessageSchema` and `SchemaWithoutColumns`.
     """
     try:
-        return _Builder(dict(known or {})).node(schema, path="the top level", space="", above=())
+        return _NodeBuilder(dict(known or {})).node(schema, path="the top level", space="", above=())
     except RecursionError:
         raise InvalidMessageSchema(kind="Avro", detail="it is nested too deeply") from None
 
 
-def columns_of(node: Node) -> pa.Schema:
+def columns_of(node: SchemaNode) -> pa.Schema:
     """Return the columns of a message. Raises as `as_table` does, and `SchemaWithoutColumns`."""
     fields = list(node.column) if node.kind == "record" else [pa.field(VALUE, node.column)]
     try:
@@ -104,7 +104,7 @@ def columns_of(node: Node) -> pa.Schema:
         raise SchemaWithoutColumns(path=evidence["column"], kind="Avro", detail=str(evidence["type"])) from None
 
 
-class _Builder:
+class _NodeBuilder:
     """Knows the named types so far, by full name: their definitions, each with the namespace around it."""
 
     def __init__(self, known: dict[str, Any]) -> None:
@@ -114,7 +114,7 @@ class _Builder:
     def definitions(self) -> dict[str, Any]:
         return {name: {**found, "namespace": space} for name, (found, space) in self._named.items()}
 
-    def node(self, schema: Any, *, path: str, space: str, above: tuple[str, ...]) -> Node:
+    def node(self, schema: Any, *, path: str, space: str, above: tuple[str, ...]) -> SchemaNode:
         self._nodes += 1
         if self._nodes > MAX_NODES:
             _refuse(path, f"the schema has more than {MAX_NODES} parts")
@@ -134,15 +134,15 @@ class _Builder:
         if kind == "array":
             inner = self.node(schema.get("items"), path=f"{path}.items", space=space, above=above)
             _check_item(inner, path)
-            return Node("array", pa.list_(inner.wire), pa.list_(inner.column), (inner,))
+            return SchemaNode("array", pa.list_(inner.wire), pa.list_(inner.column), (inner,))
         if kind == "map":
             inner = self.node(schema.get("values"), path=f"{path}.values", space=space, above=above)
-            return Node("map", pa.map_(pa.string(), inner.wire), pa.map_(pa.string(), inner.column), (inner,))
+            return SchemaNode("map", pa.map_(pa.string(), inner.wire), pa.map_(pa.string(), inner.column), (inner,))
         return _logical(self._by_name(kind, path, space, above), schema)
 
-    def _by_name(self, name: str, path: str, space: str, above: tuple[str, ...]) -> Node:
+    def _by_name(self, name: str, path: str, space: str, above: tuple[str, ...]) -> SchemaNode:
         if name in _PLAIN:
-            return Node(name, _PLAIN[name], _PLAIN[name])
+            return SchemaNode(name, _PLAIN[name], _PLAIN[name])
         full = name if "." in name or f"{space}.{name}" not in self._named else f"{space}.{name}"
         if full in above:
             _refuse(path, f"the type {full} contains itself")
@@ -151,7 +151,7 @@ class _Builder:
         found, around = self._named[full]
         return self.node(found, path=path, space=around, above=above)
 
-    def _definition(self, schema: dict[str, Any], path: str, space: str, above: tuple[str, ...]) -> Node:
+    def _definition(self, schema: dict[str, Any], path: str, space: str, above: tuple[str, ...]) -> SchemaNode:
         name = schema.get("name")
         if not isinstance(name, str) or not name:
             _invalid(path, "a named type without a name")
@@ -159,12 +159,12 @@ class _Builder:
         full = name if "." in name or not space else f"{space}.{name}"
         self._named.setdefault(full, (schema, space))
         if schema["type"] == "enum":
-            return Node("enum", pa.string(), pa.string(), names=_names(schema.get("symbols"), path))
+            return SchemaNode("enum", pa.string(), pa.string(), names=_names(schema.get("symbols"), path))
         if schema["type"] == "fixed":
             size = schema.get("size")
             if not isinstance(size, int) or not 0 < size < 2**31:
                 _invalid(path, f"a fixed of {size!r} bytes")
-            return _logical(Node("fixed", pa.binary(), pa.binary(), size=size), schema)
+            return _logical(SchemaNode("fixed", pa.binary(), pa.binary(), size=size), schema)
         fields = schema.get("fields")
         if not isinstance(fields, list) or not all(isinstance(field, dict) for field in fields):
             _invalid(path, "a record without a list of fields")
@@ -176,7 +176,7 @@ class _Builder:
             self.node(field.get("type"), path=f"{start}{field['name']}", space=space, above=(*above, full))
             for field in fields
         )
-        return Node(
+        return SchemaNode(
             "record",
             pa.struct([(name, node.wire) for name, node in zip(names, inner, strict=True)]),
             pa.struct([(name, node.column) for name, node in zip(names, inner, strict=True)]),
@@ -184,39 +184,39 @@ class _Builder:
             names,
         )
 
-    def _union(self, branches: list[Any], path: str, space: str, above: tuple[str, ...]) -> Node:
+    def _union(self, branches: list[Any], path: str, space: str, above: tuple[str, ...]) -> SchemaNode:
         nulls = [i for i, branch in enumerate(branches) if branch in ("null", {"type": "null"})]
         others = [branch for i, branch in enumerate(branches) if i not in nulls]
         if len(nulls) > 1 or len(others) != 1:
             _refuse(path, "a union is a column only when it is null and one other type")
         inner = self.node(others[0], path=path, space=space, above=above)
-        return Node("union", inner.wire, inner.column, (inner,), null=nulls[0] if nulls else -1)
+        return SchemaNode("union", inner.wire, inner.column, (inner,), null=nulls[0] if nulls else -1)
 
 
-def _logical(node: Node, schema: dict[str, Any]) -> Node:
+def _logical(node: SchemaNode, schema: dict[str, Any]) -> SchemaNode:
     """Give a type the meaning that it is said to have; as Avro has it, one that does not fit is passed over."""
     logical = schema.get("logicalType")
     if not isinstance(logical, str):
         return node
     if (node.kind, logical) in _TIMES:
         wire, column = _TIMES[node.kind, logical]
-        return Node(node.kind, wire, column)
+        return SchemaNode(node.kind, wire, column)
     if logical == "decimal" and node.kind in ("bytes", "fixed"):
         precision, scale = schema.get("precision"), schema.get("scale", 0)
         if isinstance(precision, int) and isinstance(scale, int) and 0 <= scale <= precision and precision > 0:
             if precision > MAX_PRECISION:
                 _refuse("a decimal", f"its precision is {precision}, and {MAX_PRECISION} is the most")
-            return Node(node.kind, pa.binary(), pa.decimal128(precision, scale), size=node.size)
+            return SchemaNode(node.kind, pa.binary(), pa.decimal128(precision, scale), size=node.size)
     return node
 
 
-def _check_item(item: Node, path: str) -> None:
+def _check_item(item: SchemaNode, path: str) -> None:
     """Refuse what may be repeated without a byte: a message of ten bytes could ask for a billion of them."""
     if item.kind == "null" or (item.kind == "record" and all(_is_empty(node) for node in item.inner)):
         _refuse(path, "an array of values that take no space")
 
 
-def _is_empty(node: Node) -> bool:
+def _is_empty(node: SchemaNode) -> bool:
     return node.kind == "null" or (node.kind == "record" and all(map(_is_empty, node.inner)))
 
 
@@ -238,12 +238,12 @@ def _refuse(path: str, detail: str) -> NoReturn:
 
 def definitions(schema: Any, known: Mapping[str, Any]) -> dict[str, Any]:
     """Return the definitions of named types in a schema by their full names, itself and those known included."""
-    builder = _Builder(dict(known))
+    builder = _NodeBuilder(dict(known))
     builder.node(schema, path="the top level", space="", above=())
     return builder.definitions()
 
 
-def default_of(node: Node, schema: Any) -> dict[str, Any]:
+def default_of(node: SchemaNode, schema: Any) -> dict[str, Any]:
     """Return the defaults of a record's fields, each as an array of one value of the field's wire type."""
     found: dict[str, Any] = {}
     for name, inner, field in zip(
@@ -257,7 +257,7 @@ def default_of(node: Node, schema: Any) -> dict[str, Any]:
     return found
 
 
-def _written(node: Node, default: Any) -> Any:
+def _written(node: SchemaNode, default: Any) -> Any:
     """Return a default as Avro writes it in JSON, bytes as text, as `pa.array` takes it for `node.wire`."""
     if node.kind == "union":
         return None if default is None else _written(node.inner[0], default)

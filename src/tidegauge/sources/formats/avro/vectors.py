@@ -24,7 +24,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from tidegauge.sources.formats.avro.schema import Node
+from tidegauge.sources.formats.avro.schema import SchemaNode
 from tidegauge.sources.formats.boundaries import Ints
 from tidegauge.sources.formats.records import Mask
 from tidegauge.sources.formats.views import PADDING, as_text, sliced
@@ -35,23 +35,23 @@ FEW: Final = 64
 """Fewer messages than this are read one by one, once there were `ROUNDS` rounds."""
 ROUNDS: Final = 256
 
-_KEY: Final = Node("string", pa.string(), pa.string())
+_KEY: Final = SchemaNode("string", pa.string(), pa.string())
 _LAST_SHIFT: Final = 63
 
 
-def read(node: Node, data: bytes, begins: Ints, ends: Ints) -> tuple[Any, Mask]:
+def read(node: SchemaNode, data: bytes, begins: Ints, ends: Ints) -> tuple[Any, Mask]:
     """Return the values at `[begins, ends)` of `data` as an array of the type `node.wire`, and which of them failed.
 
     Where a value failed, the array holds any value. `data` is less than 2 GiB.
     """
-    reader = _Reader(data, ends)
+    reader = _NodeReader(data, ends)
     at = begins.copy()
     array = reader.walk(node, at, np.arange(len(begins)))
     reader.failed |= at != ends
     return array, reader.failed
 
 
-class _Reader:
+class _NodeReader:
     """`walk` reads one value for each position; `rows` says which message each position is in."""
 
     def __init__(self, data: bytes, ends: Ints) -> None:
@@ -62,7 +62,7 @@ class _Reader:
         self.failed = np.zeros(len(ends), np.bool_)
         self.rounds = 0
 
-    def walk(self, node: Node, at: Ints, rows: Ints) -> Any:
+    def walk(self, node: SchemaNode, at: Ints, rows: Ints) -> Any:
         """Return the values at these positions as `node.wire`, and advance the positions."""
         match node.kind:
             case "null":
@@ -138,13 +138,13 @@ class _Reader:
         self.failed[rows[bad]] = True
         return text
 
-    def symbols(self, node: Node, at: Ints, rows: Ints) -> Any:
+    def symbols(self, node: SchemaNode, at: Ints, rows: Ints) -> Any:
         index = self.varints(at, rows)
         wrong = (index < 0) | (index >= len(node.names))
         self.failed[rows[wrong]] = True
         return pa.array(node.names, pa.string()).take(pa.array(np.where(wrong, 0, index)))
 
-    def union(self, node: Node, at: Ints, rows: Ints) -> Any:
+    def union(self, node: SchemaNode, at: Ints, rows: Ints) -> Any:
         branch = self.varints(at, rows)
         there = branch == (1 - node.null if node.null >= 0 else 0)
         self.failed[rows[~there & ((branch != node.null) | (branch < 0))]] = True
@@ -156,7 +156,7 @@ class _Reader:
         at[which] = inside
         return found.take(pa.array(np.cumsum(there) - 1, mask=~there))
 
-    def repeated(self, node: Node, at: Ints, rows: Ints) -> Any:
+    def repeated(self, node: SchemaNode, at: Ints, rows: Ints) -> Any:
         """Read blocks of items: a count, below zero when the block's size in bytes follows; a count of zero ends."""
         left, lengths = np.zeros(len(at), np.int64), np.zeros(len(at), np.int64)
         alive = np.arange(len(at))
@@ -200,7 +200,9 @@ class _Reader:
         counts[wrong] = 0
         return counts
 
-    def gathered(self, node: Node, rows: Ints, lengths: Ints, owners: list[Ints], pieces: list[list[Any]]) -> Any:
+    def gathered(
+        self, node: SchemaNode, rows: Ints, lengths: Ints, owners: list[Ints], pieces: list[list[Any]]
+    ) -> Any:
         """Return the items of all rounds as lists, each in its order."""
         offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))), pa.int32())
         owner = np.concatenate([np.empty(0, np.int64), *owners])

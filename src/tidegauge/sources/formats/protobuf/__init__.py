@@ -28,7 +28,7 @@ from tidegauge.errors.sources import UnreadableRecord
 from tidegauge.sources.formats.boundaries import Ints
 from tidegauge.sources.formats.fitted import fitted, misfit
 from tidegauge.sources.formats.gather import Refused, in_pieces
-from tidegauge.sources.formats.messages import Messages, OnBadMessage, Part, Problems, in_chunks, together
+from tidegauge.sources.formats.messages import MessageRows, OnBadMessage, Part, Problems, in_chunks, together
 from tidegauge.sources.formats.protobuf import vectors
 from tidegauge.sources.formats.protobuf.descriptor import Kind, described, files_of, kind_of
 from tidegauge.sources.formats.registry import HEAD_BYTES
@@ -85,7 +85,9 @@ class Protobuf:
         """Return the columns of the message type."""
         return self.schema
 
-    def decode_messages(self, values: Sequence[bytes | None], *, schema: pa.Schema, on_bad: OnBadMessage) -> Messages:
+    def decode_messages(
+        self, values: Sequence[bytes | None], *, schema: pa.Schema, on_bad: OnBadMessage
+    ) -> MessageRows:
         """Return the rows of messages."""
         kind = kind_of(self.message, self.descriptor)
         problem = misfit(kind.columns, schema)

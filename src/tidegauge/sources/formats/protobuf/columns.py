@@ -74,12 +74,12 @@ class Columns:
 
 def columns_of(found: Descriptor) -> Columns:
     """Return the columns of a message type. Raises `SchemaWithoutColumns`."""
-    builder = _Builder()
+    builder = _ColumnBuilder()
     names, types, builds = builder.message(found, (), "")
     return Columns(dict(zip(names, types, strict=True)), dict(zip(names, builds, strict=True)), builder.required)
 
 
-class _Builder:
+class _ColumnBuilder:
     """Walks message types. `required` says whether a field is that must be there."""
 
     def __init__(self) -> None:

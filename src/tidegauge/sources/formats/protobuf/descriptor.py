@@ -21,7 +21,7 @@ import pyarrow as pa
 from tidegauge.errors.formats import FormatPackageMissing, InvalidMessageSchema
 from tidegauge.sources.formats.names import as_table
 from tidegauge.sources.formats.protobuf.columns import Build, columns_of
-from tidegauge.sources.formats.protobuf.shape import Shape, shapes_of
+from tidegauge.sources.formats.protobuf.shape import FieldShape, shapes_of
 from tidegauge.sources.formats.protobuf.spelling import respell
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Kind:
     error: type[Exception]
     parse: Callable[[bytes], Any]
     builds: Mapping[str, Build]
-    shapes: tuple[Shape, ...]
+    shapes: tuple[FieldShape, ...]
 
     def arrays(self, messages: Sequence[Any]) -> dict[str, Any]:
         """Return the columns of messages."""

@@ -21,7 +21,7 @@ from tidegauge.sources.formats.protobuf.columns import is_time, is_wrapper
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-__all__ = ["FIXED", "LENGTH", "VARINT", "Shape", "shapes_of"]
+__all__ = ["FIXED", "LENGTH", "VARINT", "FieldShape", "shapes_of"]
 
 VARINT: Final = 0
 LENGTH: Final = 2
@@ -42,7 +42,7 @@ Role = Literal["number", "span", "enum", "struct", "time", "boxed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class FieldShape:
     """A field. `of` is the type of one value; `inner` are the fields of a message, `symbols` the names of an enum."""
 
     number: int
@@ -55,7 +55,7 @@ class Shape:
     presence: bool = False
     required: bool = False
     group: str = ""
-    inner: tuple[Shape, ...] = ()
+    inner: tuple[FieldShape, ...] = ()
     symbols: Mapping[int, str] = field(default_factory=dict)
 
     def default(self) -> Any:
@@ -65,12 +65,12 @@ class Shape:
         return pa.array([self.symbols.get(0)], self.of) if self.role == "enum" else pa.array([0]).cast(self.of)
 
 
-def shapes_of(found: Descriptor, types: Iterable[Any]) -> tuple[Shape, ...]:
+def shapes_of(found: Descriptor, types: Iterable[Any]) -> tuple[FieldShape, ...]:
     """Return the shapes of a message type whose columns have these types."""
     return tuple(_shape(field, of) for field, of in zip(found.fields, types, strict=True))
 
 
-def _shape(field: FieldDescriptor, of: Any) -> Shape:
+def _shape(field: FieldDescriptor, of: Any) -> FieldShape:
     inner = field.message_type
     if inner is not None and inner.GetOptions().map_entry:
         key = _shape(inner.fields_by_name["key"], of.key_type)
@@ -78,7 +78,7 @@ def _shape(field: FieldDescriptor, of: Any) -> Shape:
         # Where the value is not there it is an empty message, which is rare.
         value = replace(value, presence=False, required=bool(value.inner))
         key = replace(key, presence=False)
-        return Shape(field.number, field.type, LENGTH, "struct", of, many=True, map=of, inner=(key, value))
+        return FieldShape(field.number, field.type, LENGTH, "struct", of, many=True, map=of, inner=(key, value))
     value_type = of.value_type if field.is_repeated else of
     common: dict[str, Any] = {
         "many": field.is_repeated,
@@ -90,11 +90,11 @@ def _shape(field: FieldDescriptor, of: Any) -> Shape:
     if inner is None:
         if field.enum_type is not None:
             symbols = {number: value.name for number, value in field.enum_type.values_by_number.items()}
-            return Shape(*place, "enum", value_type, symbols=symbols, **common)
-        return Shape(*place, "span" if field.type in _SPANS else "number", value_type, **common)
+            return FieldShape(*place, "enum", value_type, symbols=symbols, **common)
+        return FieldShape(*place, "span" if field.type in _SPANS else "number", value_type, **common)
     if is_time(inner):
-        return Shape(*place, "time", value_type, inner=shapes_of(inner, (pa.int64(), pa.int32())), **common)
+        return FieldShape(*place, "time", value_type, inner=shapes_of(inner, (pa.int64(), pa.int32())), **common)
     if is_wrapper(inner):
-        return Shape(*place, "boxed", value_type, inner=shapes_of(inner, (value_type,)), **common)
+        return FieldShape(*place, "boxed", value_type, inner=shapes_of(inner, (value_type,)), **common)
     inner_types = [each.type for each in value_type]
-    return Shape(*place, "struct", value_type, inner=shapes_of(inner, inner_types), **common)
+    return FieldShape(*place, "struct", value_type, inner=shapes_of(inner, inner_types), **common)

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from tidegauge.sources.formats.boundaries import Ints
-from tidegauge.sources.formats.protobuf.shape import FIXED, Shape
+from tidegauge.sources.formats.protobuf.shape import FIXED, FieldShape
 from tidegauge.sources.formats.protobuf.wire import VARINT_BYTES, Wire, Words
 from tidegauge.sources.formats.records import Mask
 from tidegauge.sources.formats.views import as_text, sliced
@@ -38,23 +38,23 @@ _SECONDS: Final = 9 * 10**12
 """As many seconds in microseconds, and some, have a place in 64 bits."""
 
 
-def read(shapes: tuple[Shape, ...], data: bytes, begins: Ints, ends: Ints) -> tuple[list[Any], Mask]:
+def read(shapes: tuple[FieldShape, ...], data: bytes, begins: Ints, ends: Ints) -> tuple[list[Any], Mask]:
     """Return the columns of the messages at `[begins, ends)` of `data`, and which messages are odd.
 
     Where a message is odd, its values are any. `data` is less than 2 GiB.
     """
     wire = Wire(data, len(begins))
-    return _Reader(wire).fields(shapes, begins, ends, np.arange(len(begins))), wire.odd
+    return _FieldReader(wire).fields(shapes, begins, ends, np.arange(len(begins))), wire.odd
 
 
-class _Reader:
+class _FieldReader:
     """`rows` says which message of all each span of bytes, or each value, is in."""
 
     def __init__(self, wire: Wire) -> None:
         self.wire, self.odd = wire, wire.odd
 
     def fields(
-        self, shapes: tuple[Shape, ...], begins: Ints, ends: Ints, rows: Ints, *, alone: bool = False
+        self, shapes: tuple[FieldShape, ...], begins: Ints, ends: Ints, rows: Ints, *, alone: bool = False
     ) -> list[Any]:
         """Return an array for each field of the messages at these spans. alone: whether any other field is odd."""
         found = self.wire.scan(shapes, begins, ends, rows, alone=alone)
@@ -73,7 +73,7 @@ class _Reader:
             self.odd[rows[count > 1]] = True
         return arrays
 
-    def single(self, shape: Shape, owners: Ints, words: Words, lengths: Ints, rows: Ints) -> Any:
+    def single(self, shape: FieldShape, owners: Ints, words: Words, lengths: Ints, rows: Ints) -> Any:
         """Return an array of the value that each message has."""
         count = np.bincount(owners, minlength=len(rows))
         there = count > 0
@@ -92,7 +92,13 @@ class _Reader:
         return pa.concat_arrays([array, shape.default()]).take(pa.array(np.where(there, index, len(which))))
 
     def lists(
-        self, shape: Shape, owners: Ints, words: Words, lengths: Ints, packed: tuple[Ints, Words, Ints], rows: Ints
+        self,
+        shape: FieldShape,
+        owners: Ints,
+        words: Words,
+        lengths: Ints,
+        packed: tuple[Ints, Words, Ints],
+        rows: Ints,
     ) -> Any:
         if len(packed[0]):
             unpacked = self.unpacked(shape, *packed, rows)
@@ -105,7 +111,9 @@ class _Reader:
         values = self.values(shape, words[order], lengths[order], rows[owners[order]])
         return pa.ListArray.from_arrays(_offsets(owners, len(rows)), values, type=pa.list_(values.type))
 
-    def unpacked(self, shape: Shape, owners: Ints, starts: Words, lengths: Ints, rows: Ints) -> tuple[Ints, Words]:
+    def unpacked(
+        self, shape: FieldShape, owners: Ints, starts: Words, lengths: Ints, rows: Ints
+    ) -> tuple[Ints, Words]:
         """Return the numbers in packed fields, and of which message each is."""
         begins = starts.astype(np.int64)
         if shape.wire in FIXED:
@@ -124,7 +132,7 @@ class _Reader:
         self.odd[rows[owners[piece[~sound]]]] = True
         return owners[piece], words
 
-    def maps(self, shape: Shape, owners: Ints, words: Words, lengths: Ints, rows: Ints) -> Any:
+    def maps(self, shape: FieldShape, owners: Ints, words: Words, lengths: Ints, rows: Ints) -> Any:
         """Return maps in the order of their keys."""
         begins = words.astype(np.int64)
         # Protobuf does not take an entry with another field in it.
@@ -139,7 +147,7 @@ class _Reader:
         offsets = _offsets(owners, len(rows))
         return pa.MapArray.from_arrays(offsets, sorted_keys, items.take(order), type=pa.map_(keys.type, items.type))
 
-    def values(self, shape: Shape, words: Words, lengths: Ints, rows: Ints) -> Any:
+    def values(self, shape: FieldShape, words: Words, lengths: Ints, rows: Ints) -> Any:
         """Return an array of values, one for each word."""
         if shape.role == "number":
             return self.numbers(shape, words)
@@ -163,7 +171,7 @@ class _Reader:
             return pa.array(np.where(far, 0, seconds) * 1_000_000 + nanos // 1000).view(shape.of)
         return pa.StructArray.from_arrays(arrays, fields=list(shape.of))
 
-    def numbers(self, shape: Shape, words: Words) -> Any:
+    def numbers(self, shape: FieldShape, words: Words) -> Any:
         match shape.kind:
             case 1 | 2 | 6 | 7 | 15 | 16:
                 size = FIXED[shape.wire]
@@ -184,7 +192,7 @@ class _Reader:
                 return pa.array(words).cast(shape.of)
         return pa.array(words.view(np.int64))
 
-    def symbols(self, shape: Shape, words: Words, rows: Ints) -> Any:
+    def symbols(self, shape: FieldShape, words: Words, rows: Ints) -> Any:
         numbers = np.array(sorted(shape.symbols), np.int64)
         names = pa.array([shape.symbols[number] for number in numbers.tolist()], pa.string())
         wanted = words.astype(np.uint32).view(np.int32).astype(np.int64)

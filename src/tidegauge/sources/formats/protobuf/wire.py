@@ -26,11 +26,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tidegauge.sources.formats.boundaries import Ints
-from tidegauge.sources.formats.protobuf.shape import FIXED, LENGTH, VARINT, Shape
+from tidegauge.sources.formats.protobuf.shape import FIXED, LENGTH, VARINT, FieldShape
 from tidegauge.sources.formats.records import Mask
 from tidegauge.sources.formats.views import PADDING
 
-__all__ = ["VARINT_BYTES", "Found", "Wire", "Words"]
+__all__ = ["VARINT_BYTES", "Occurrences", "Wire", "Words"]
 
 STEPS: Final = 256
 """A message of more fields is odd: few have as many, and each step costs the same for few as for many."""
@@ -41,7 +41,7 @@ Words: TypeAlias = npt.NDArray[np.uint64]
 
 
 @dataclass(slots=True)
-class Found:
+class Occurrences:
     """Where values of one field were found, in the order of the steps: of which message, and what the wire says.
 
     `words` are numbers, or where what has a length begins, with `lengths`.
@@ -77,10 +77,10 @@ class Wire:
         self.odd = np.zeros(count, np.bool_)
 
     def scan(
-        self, shapes: tuple[Shape, ...], begins: Ints, ends: Ints, rows: Ints, *, alone: bool
-    ) -> dict[int, Found]:
+        self, shapes: tuple[FieldShape, ...], begins: Ints, ends: Ints, rows: Ints, *, alone: bool
+    ) -> dict[int, Occurrences]:
         """Go through the fields of all spans; return what was found of shape `i`, and of its packed values `~i`."""
-        found = defaultdict[int, Found](Found)
+        found = defaultdict[int, Occurrences](Occurrences)
         tags = {shape.number << 3 | LENGTH: ~i for i, shape in enumerate(shapes) if shape.many and not shape.inner}
         tags |= {shape.number << 3 | shape.wire: i for i, shape in enumerate(shapes)}
         numbers = {shape.number for shape in shapes}
