@@ -14,15 +14,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 DOUBLE = {
-    "Account": 2,
-    "Decoder": 2,
-    "Files": 2,
-    "Head": 2,
-    "Held": 2,
     "Holder": 2,
     "Kept": 4,
-    "Layout": 2,
-    "Listing": 2,
     "Log": 2,
     "Look": 2,
     "Manifest": 2,
@@ -31,13 +24,9 @@ DOUBLE = {
     "Partitioned": 2,
     "Place": 2,
     "Probe": 2,
-    "Progress": 3,
     "Records": 3,
     "Stream": 2,
-    "Survey": 2,
     "UnsupportedType": 3,
-    "Verdict": 2,
-    "Writer": 2,
     "_Reclock": 2,
 }
 Places = Mapping[str, list[str]]

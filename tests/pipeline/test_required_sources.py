@@ -11,7 +11,7 @@ from tests.pipeline.minting import Asked, at, awaited, begin, flow, rows, sizes,
 from tests.pipeline.simulation import Clock, World
 
 import tidegauge as tg
-from tidegauge.cli.run import Progress
+from tidegauge.cli.run import LiveBoard
 from tidegauge.cli.show import status_json, status_view
 from tidegauge.errors.running import TickHeld, UpstreamRecreated
 from tidegauge.remap.operator import PATIENCE
@@ -121,7 +121,7 @@ def test_status_and_the_running_view_say_what_holds_the_ticks(tmp_path: Path) ->
     run = begin(tmp_path, 1, ("slow",), slow=slow, other=rows())
     at(run, 3)
     console = Console(width=200, file=io.StringIO(), record=True)
-    Progress(console)(run.runner.board)
+    LiveBoard(console)(run.runner.board)
     assert WAITING in console.export_text()
 
     report = tg.status(run.runner.flow)

@@ -20,7 +20,7 @@ from tests.pipeline.upstream import Piece, Topic
 from tests.waiting import eventually
 
 import tidegauge as tg
-from tidegauge.cli.run import Progress
+from tidegauge.cli.run import LiveBoard
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.engine import JobFailed, ReadFailed
 from tidegauge.errors.kafka import BrokerUnreachable
@@ -259,7 +259,7 @@ def test_a_batch_run_has_not_caught_up_while_what_is_bound_is_unread(coast: Coas
         run.step(1)
     assert run.runner.board.reached is not None
     assert run.runner.ended("caught-up") is None
-    Progress(Console(file=(said := io.StringIO()), width=200), ends=True)(run.runner.board)
+    LiveBoard(Console(file=(said := io.StringIO()), width=200), ends=True)(run.runner.board)
     assert "not caught up: waiting for a, which cannot be read" in said.getvalue()
     coast.shore.error = None
     run.catch_up()

@@ -14,7 +14,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegauge.sinks.deltahead import Head, newer, newest, unsupported
+from tidegauge.sinks.deltahead import DeltaHead, newer, newest, unsupported
 
 SCHEMA = pa.schema([("n", pa.int64())])
 STEP = st.one_of(
@@ -41,11 +41,11 @@ def do(path: str, step: tuple[str, str, Any]) -> None:
                 Path(path, "_delta_log", f"{version:020d}.json").unlink(missing_ok=True)
 
 
-def followed(log: Path, head: Head) -> Head:
+def followed(log: Path, head: DeltaHead) -> DeltaHead:
     return next((found for found, _ in reversed(list(newer(log, head)))), head)
 
 
-def agrees(head: Head | None, path: str) -> None:
+def agrees(head: DeltaHead | None, path: str) -> None:
     table = DeltaTable(path)
     assert head is not None
     assert (head.version, head.configuration) == (table.version(), table.metadata().configuration)
@@ -84,7 +84,7 @@ def test_a_checkpoint_in_parts_counts_when_all_are_there(tmp_path: Path) -> None
     whole.unlink()
     parts = [log / f"{3:020d}.checkpoint.{part:010d}.{2:010d}.parquet" for part in (1, 2)]
     pq.write_table(rows.slice(0, 1), parts[0])
-    assert newest(log) == Head(3, *_rest(newest(log)))
+    assert newest(log) == DeltaHead(3, *_rest(newest(log)))
     pq.write_table(rows.slice(1), parts[1])
     for version in range(3):
         (log / f"{version:020d}.json").unlink()
@@ -94,7 +94,7 @@ def test_a_checkpoint_in_parts_counts_when_all_are_there(tmp_path: Path) -> None
     assert (found.version, found.transactions, json.loads(found.schema)["fields"][0]["name"]) == (3, {"a": 2}, "n")
 
 
-def _rest(head: Head | None) -> Any:
+def _rest(head: DeltaHead | None) -> Any:
     assert head is not None
     return head.protocol, head.metadata, head.transactions
 
@@ -112,6 +112,6 @@ def test_an_entry_that_is_missing_is_an_error_and_no_older_table(tmp_path: Path)
 def test_columns_that_a_writer_must_check_or_make_are_said(key: str) -> None:
     fields = [{"name": "n", "type": "long", "nullable": True, "metadata": {key: "1"}}]
     schema = json.dumps({"type": "struct", "fields": fields})
-    assert unsupported(Head(metadata={"schemaString": schema})) is not None
+    assert unsupported(DeltaHead(metadata={"schemaString": schema})) is not None
     plain = {"type": "struct", "fields": [{**fields[0], "metadata": {"comment": key}}]}
-    assert unsupported(Head(metadata={"schemaString": json.dumps(plain)})) is None
+    assert unsupported(DeltaHead(metadata={"schemaString": json.dumps(plain)})) is None

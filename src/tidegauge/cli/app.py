@@ -29,7 +29,7 @@ from tidegauge.cli.frame import (
     print_view,
 )
 from tidegauge.cli.load import load_flow, parse_target
-from tidegauge.cli.run import Progress, make_engine, run_flow
+from tidegauge.cli.run import LiveBoard, make_engine, run_flow
 
 __all__ = ["app"]
 
@@ -69,7 +69,7 @@ def run(
     with at_once(), errors_said(debug=debug):
         flow = load_flow(target)
         chosen = make_engine(engine, spark, folder=parse_target(target)[0].parent)
-        run_flow(flow, until=until, engine=chosen, progress=Progress(Console(stderr=True), ends=until is not None))
+        run_flow(flow, until=until, engine=chosen, progress=LiveBoard(Console(stderr=True), ends=until is not None))
 
 
 @app.command()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tidegauge.pipeline.job import Engine
     from tidegauge.pipeline.runner import Outcome
 
-__all__ = ["Progress", "make_engine", "run_flow"]
+__all__ = ["LiveBoard", "make_engine", "run_flow"]
 
 EVERY = 0.25
 """Seconds between two drawings of the live view."""
@@ -33,7 +33,7 @@ EVERY = 0.25
 STOPPING = "stopping after the epoch under way; once more to stop at once"
 
 
-class Progress:
+class LiveBoard:
     """Shows a board as it changes: drawn anew on a terminal, as lines that say what changed elsewhere.
 
     ends: whether the run is one that ends when it has caught up; then it is shown what that waits for.
@@ -176,7 +176,7 @@ def make_engine(kind: str, url: str | None, *, folder: Path) -> Engine:
     return tg.SparkEngine(master=url or "local[*]")
 
 
-def run_flow(flow: tg.Dataflow, *, until: str | None, engine: Engine, progress: Progress) -> Outcome:
+def run_flow(flow: tg.Dataflow, *, until: str | None, engine: Engine, progress: LiveBoard) -> Outcome:
     """Run a flow, show its progress, and close the engine, which an interrupt does not wait for."""
     boards: list[Board] = []
 

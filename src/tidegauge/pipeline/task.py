@@ -32,7 +32,7 @@ from tidegauge.reclock.columns import EPOCH, stamp
 from tidegauge.sinks.protocol import Sink, Stager
 from tidegauge.sources.protocol import BAD_RECORDS, BadRecord, Source, Split
 
-__all__ = ["Feed", "Read", "Reading", "Write", "Writer", "by_epoch", "run"]
+__all__ = ["Feed", "OutputWriter", "Read", "Reading", "Write", "by_epoch", "run"]
 
 pc: Final[Any] = pyarrow.compute  # its functions are made at run time, which type checkers cannot see
 
@@ -127,7 +127,7 @@ def run(
     task with what was staged so far aborted, as an exception does.
     """
     for read in reads:
-        writers = [Writer(write, report, job=job, task=task) for write in writes if write.source == read.name]
+        writers = [OutputWriter(write, report, job=job, task=task) for write in writes if write.source == read.name]
         mine = [index for index, feed in enumerate(feeds) if feed.source == read.name]
         broken: set[int] = set()
         try:
@@ -281,7 +281,7 @@ def by_epoch(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
 
 
 @dataclass(slots=True)
-class Writer:
+class OutputWriter:
     """Stages one output's rows in one task. The first failure goes to the report and ends it; the others go on."""
 
     plan: Write

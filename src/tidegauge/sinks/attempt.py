@@ -1,7 +1,7 @@
 """What one attempt at a task has in its hands: rows that come together in memory, and files that are written.
 
-Invariant: no two attempts write one file, not even two at one task; what `Files.close` returns is durable, and its
-names are; `Files.abort` leaves nothing.
+Invariant: no two attempts write one file, not even two at one task; what `AttemptFiles.close` returns is durable, and
+its names are; `AttemptFiles.abort` leaves nothing.
 
 >>> stem_of("0" * 32, 7)
 'part-00000000000000000000000000000000-00007'
@@ -22,7 +22,7 @@ from tidegauge.sinks.columns import EPOCH, fit
 from tidegauge.sinks.location import inside, make_folder, synchronise, writing
 from tidegauge.sinks.protocol import StagedFile
 
-__all__ = ["Files", "OpenFile", "Waiting", "fitting", "stem_of"]
+__all__ = ["AttemptFiles", "OpenFile", "Waiting", "fitting", "stem_of"]
 
 _JOB: Final = re.compile(r"[0-9a-f]{32}")
 
@@ -65,7 +65,7 @@ class Waiting:
         return taken
 
 
-class Files(Generic[F]):
+class AttemptFiles(Generic[F]):
     """The files of one attempt, written one after the other into the folder `prefix` of `root`."""
 
     def __init__(self, root: str, prefix: str, *, stem: str, suffix: str) -> None:

@@ -29,7 +29,7 @@ from tidegauge.sinks.deltahead import Action, actions_of, entry
 from tidegauge.sinks.deltaowner import life_id
 from tidegauge.sinks.protocol import OutputId, job_mark
 
-__all__ = ["CLEAR", "Account", "Mine", "since_ours", "then"]
+__all__ = ["CLEAR", "DeltaAccount", "Mine", "since_ours", "then"]
 
 _DELETING: Final = frozenset({"DELETE", "TRUNCATE"})
 
@@ -52,7 +52,7 @@ class Mine:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class DeltaAccount:
     """What is open: files of the output that were taken away, and files with rows that it did not write.
 
     Each with what was done, and by which version.
@@ -71,10 +71,10 @@ class Account:
         return ", and ".join(part for part in said if part)
 
 
-CLEAR: Final = Account()
+CLEAR: Final = DeltaAccount()
 
 
-def then(account: Account, actions: Sequence[Action], version: int, mine: Mine) -> Account:
+def then(account: DeltaAccount, actions: Sequence[Action], version: int, mine: Mine) -> DeltaAccount:
     """Return the account after the entry of a version."""
     if mine.made(actions):
         return CLEAR
@@ -90,7 +90,7 @@ def then(account: Account, actions: Sequence[Action], version: int, mine: Mine) 
             said = next(iter(mixed.values()))
             foreign |= {file["path"]: said for file in added}
             missing |= {file["path"]: said for file in removed if added and file["path"] not in mixed}
-        return Account(missing, foreign)
+        return DeltaAccount(missing, foreign)
     for file in removed:
         if foreign.pop(file["path"], None) is None:
             missing[file["path"]] = what
@@ -98,10 +98,10 @@ def then(account: Account, actions: Sequence[Action], version: int, mine: Mine) 
         back = file.get("deletionVector") is None and missing.pop(file["path"], None) is not None
         if not back and not file["path"].startswith(mine.files):
             foreign[file["path"]] = what
-    return Account(missing, foreign)
+    return DeltaAccount(missing, foreign)
 
 
-def since_ours(log: Path, newest: int, mine: Mine) -> Account:
+def since_ours(log: Path, newest: int, mine: Mine) -> DeltaAccount:
     """Return the account at a version: of the entries after our last one, or of all that the log still has.
 
     Raises `OSError`, and `ValueError` for an entry that cannot be read.

@@ -12,7 +12,7 @@ from deltalake import Schema
 
 from tidegauge.errors.sinks import TableSchemaChanged, UnsupportedTable
 from tidegauge.sinks.columns import differences, stored
-from tidegauge.sinks.deltahead import Head, unsupported
+from tidegauge.sinks.deltahead import DeltaHead, unsupported
 from tidegauge.sinks.protocol import OutputId
 
 __all__ = ["check_columns", "columns_of"]
@@ -24,7 +24,7 @@ def columns_of(schema: str) -> pa.Schema:
     return stored(pa.schema(Schema.from_json(schema).to_arrow()))
 
 
-def check_columns(folder: str, output: OutputId, head: Head, columns: pa.Schema) -> None:
+def check_columns(folder: str, output: OutputId, head: DeltaHead, columns: pa.Schema) -> None:
     """Raise `UnsupportedTable`, or `TableSchemaChanged` for rows with other columns than the table."""
     feature = unsupported(head)
     if feature is not None:

@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from tidegauge.lazy import library
 
-__all__ = ["NOTHING", "Head", "actions_of", "entry", "follow", "hinted", "newer", "newest", "unsupported"]
+__all__ = ["NOTHING", "DeltaHead", "actions_of", "entry", "follow", "hinted", "newer", "newest", "unsupported"]
 
 pq: Final = library("pyarrow.parquet")
 
@@ -57,7 +57,7 @@ _OF_COLUMNS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class DeltaHead:
     """A table at a version. The transactions are of all applications."""
 
     version: int = -1
@@ -81,15 +81,15 @@ class Head:
         return str(self.metadata["schemaString"])
 
 
-NOTHING: Final = Head()
+NOTHING: Final = DeltaHead()
 
 
-def follow(head: Head, actions: Iterable[Action]) -> Head:
+def follow(head: DeltaHead, actions: Iterable[Action]) -> DeltaHead:
     """Return the head after the next version's entry."""
     return replace(_with(head, actions), version=head.version + 1)
 
 
-def _with(head: Head, actions: Iterable[Action]) -> Head:
+def _with(head: DeltaHead, actions: Iterable[Action]) -> DeltaHead:
     protocol, metadata, transactions = head.protocol, head.metadata, dict(head.transactions)
     for action in actions:
         match action:
@@ -104,10 +104,10 @@ def _with(head: Head, actions: Iterable[Action]) -> Head:
     return replace(head, protocol=protocol, metadata=metadata, transactions=transactions)
 
 
-def unsupported(head: Head) -> str | None:
+def unsupported(head: DeltaHead) -> str | None:
     """Return what a table uses that an append of files cannot honour, None when there is nothing.
 
-    >>> unsupported(Head(protocol={"minWriterVersion": 7, "writerFeatures": ["rowTracking"]}))
+    >>> unsupported(DeltaHead(protocol={"minWriterVersion": 7, "writerFeatures": ["rowTracking"]}))
     'the writer feature rowTracking'
     """
     version = head.protocol.get("minWriterVersion", 0)
@@ -142,7 +142,7 @@ def actions_of(path: Path) -> list[Action]:
         raise ValueError(f"{path.name} is nested too deeply") from error
 
 
-def newer(log: Path, head: Head) -> Iterator[tuple[Head, list[Action]]]:
+def newer(log: Path, head: DeltaHead) -> Iterator[tuple[DeltaHead, list[Action]]]:
     """Yield the head after each entry that came after this one, with what it says. Raises `OSError`, `ValueError`."""
     with suppress(FileNotFoundError):
         while True:
@@ -151,7 +151,7 @@ def newer(log: Path, head: Head) -> Iterator[tuple[Head, list[Action]]]:
             yield head, actions
 
 
-def newest(log: Path) -> Head | None:
+def newest(log: Path) -> DeltaHead | None:
     """Return the head of a log, None where there is no table.
 
     Raises `OSError`; `ValueError` where entries are missing or cannot be read.

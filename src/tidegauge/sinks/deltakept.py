@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tidegauge.sinks.deltachain import FOLDER
-from tidegauge.sinks.deltahead import Head, entry, hinted
+from tidegauge.sinks.deltahead import DeltaHead, entry, hinted
 from tidegauge.sinks.location import make_folder
 from tidegauge.sinks.protocol import Volume
 
@@ -32,7 +32,7 @@ _FAR: Final = 24
 """After the last entry so many are looked for one by one, and from there at distances that double."""
 
 
-def keep(table: str, head: Head, volume: Volume | None) -> None:
+def keep(table: str, head: DeltaHead, volume: Volume | None) -> None:
     """Keep a head, as of which nothing that others did is open. Where it cannot be written, nothing is kept."""
     folder = Path(table, FOLDER)
     with suppress(OSError):
@@ -47,11 +47,11 @@ def keep(table: str, head: Head, volume: Volume | None) -> None:
         beside.rename(folder / _FILE)
 
 
-def kept(table: str) -> tuple[Head, Volume | None] | None:
+def kept(table: str) -> tuple[DeltaHead, Volume | None] | None:
     """Return the head that is kept, with what the table held; None where there is none that the log bears out."""
     with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
         said: dict[str, Any] = json.loads(Path(table, FOLDER, _FILE).read_text(encoding="utf-8"))
-        head = Head(**said["head"])
+        head = DeltaHead(**said["head"])
         if _digest(entry(Path(table, "_delta_log"), head.version)) == said["entry"]:
             return head, None if said["volume"] is None else Volume(**said["volume"])
     return None

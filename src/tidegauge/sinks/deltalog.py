@@ -47,7 +47,7 @@ from tidegauge.sinks.deltacheckpoints import Checkpoints
 from tidegauge.sinks.deltacolumns import check_columns, columns_of
 from tidegauge.sinks.deltaentry import appending, described, made, was_written_by
 from tidegauge.sinks.deltafiles import files_of, log_read, paths_of, remove_unnamed
-from tidegauge.sinks.deltahead import Head, entry
+from tidegauge.sinks.deltahead import DeltaHead, entry
 from tidegauge.sinks.deltahistory import version_of
 from tidegauge.sinks.deltaowner import digest_in, life_id, marks, own_upper
 from tidegauge.sinks.deltaview import LogView
@@ -195,7 +195,7 @@ class DeltaLog:
             self._view.refresh()
 
     @property
-    def _head(self) -> Head | None:
+    def _head(self) -> DeltaHead | None:
         return self._view.head
 
     def _opened(self) -> DeltaTable | None:
@@ -232,7 +232,7 @@ class DeltaLog:
         if self._upper != lower:
             raise TableUpperMismatch(table=self._folder, output=str(self._output), expected=lower, actual=self._upper)
 
-    def _check_adoptable(self, head: Head) -> None:
+    def _check_adoptable(self, head: DeltaHead) -> None:
         """A table without our transaction may have been made for us, empty; one that holds data is not ours."""
         names = columns_of(head.schema).names
         if EPOCH not in names:

@@ -34,7 +34,7 @@ from tidegauge.sinks.deltachain import carried, kept_links
 from tidegauge.sinks.deltacolumns import check_columns
 from tidegauge.sinks.deltaentry import described, made, replacing, was_written_by
 from tidegauge.sinks.deltafiles import LiveFile, epochs_in, live, log_read, remove_unnamed
-from tidegauge.sinks.deltahead import Head, actions_of, entry, newest
+from tidegauge.sinks.deltahead import DeltaHead, actions_of, entry, newest
 from tidegauge.sinks.deltaowner import digest_in, marks, own_upper
 from tidegauge.sinks.deltavolume import holding
 from tidegauge.sinks.location import inside, writing
@@ -136,14 +136,14 @@ class DeltaMending:
 
     # -- what is there
 
-    def _own_upper(self, head: Head) -> int:
+    def _own_upper(self, head: DeltaHead) -> int:
         upper = own_upper(head, self._folder, self._output)
         if upper is None:
             detail = "its log has no transaction of this output"
             raise ForeignTable(table=self._folder, output=str(self._output), detail=detail)
         return upper
 
-    def _look(self, head: Head) -> None:
+    def _look(self, head: DeltaHead) -> None:
         account = since_ours(self._log, head.version, self._mine)
         found = live(DeltaTable(self._folder, version=head.version), self._folder)
         self._files = {file.path: file for file in found}

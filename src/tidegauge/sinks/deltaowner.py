@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from tidegauge.errors.sinks import TableOfAnotherIncarnation
 from tidegauge.sinks.deltachain import digest_id, number, text_of
-from tidegauge.sinks.deltahead import Head
+from tidegauge.sinks.deltahead import DeltaHead
 from tidegauge.sinks.protocol import OutputId
 
 __all__ = ["digest_in", "life_id", "marks", "own_upper"]
@@ -38,7 +38,7 @@ def marks(output: OutputId, upper: int, said: Mapping[str, str]) -> dict[str, in
     return {**found, digest_id(output): number(said["digest"])} if said else found
 
 
-def own_upper(head: Head, table: str, output: OutputId) -> int | None:
+def own_upper(head: DeltaHead, table: str, output: OutputId) -> int | None:
     """Return the first epoch that a table does not hold; None where it has no transaction of the output.
 
     Raises `TableOfAnotherIncarnation`.
@@ -51,7 +51,7 @@ def own_upper(head: Head, table: str, output: OutputId) -> int | None:
     return last + 1
 
 
-def digest_in(head: Head | None, output: OutputId) -> str | None:
+def digest_in(head: DeltaHead | None, output: OutputId) -> str | None:
     """Return the first digits of the digest of the flow's history up to the upper, None where the log has none."""
     kept = None if head is None else head.transactions.get(digest_id(output))
     return None if kept is None else text_of(kept)

@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from tidegauge.sinks.deltaaccount import CLEAR, Account, Mine, since_ours, then
-from tidegauge.sinks.deltahead import Head, entry, newer, newest
+from tidegauge.sinks.deltaaccount import CLEAR, DeltaAccount, Mine, since_ours, then
+from tidegauge.sinks.deltahead import DeltaHead, entry, newer, newest
 from tidegauge.sinks.deltakept import keep, kept, whole
 from tidegauge.sinks.deltavolume import volume_after, volume_at, volume_since
 from tidegauge.sinks.protocol import Volume
@@ -39,8 +39,8 @@ class LogView:
         self._mine: Final = mine
         self._stamp: _Stamp | None = None
         self._kept = 0
-        self.head: Head | None = None
-        self.account: Account = CLEAR
+        self.head: DeltaHead | None = None
+        self.account: DeltaAccount = CLEAR
         self.volume: Volume | None = None
 
     def refresh(self) -> None:
@@ -76,7 +76,7 @@ class LogView:
         self._follow(head)
         return whole(self._log, self.head.version)
 
-    def _follow(self, head: Head) -> None:
+    def _follow(self, head: DeltaHead) -> None:
         """Take in what came after a head."""
         for later, actions in newer(self._log, head):
             self.head = later

@@ -26,7 +26,7 @@ import pyarrow.types as pt
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.sinks import MisplacedRows, StagedFileMissing
 from tidegauge.lazy import library
-from tidegauge.sinks.attempt import Files, Waiting, fitting, stem_of
+from tidegauge.sinks.attempt import AttemptFiles, Waiting, fitting, stem_of
 from tidegauge.sinks.columns import EPOCH, rows_schema
 from tidegauge.sinks.location import inside, synchronise, writing
 from tidegauge.sinks.protocol import StagedFile
@@ -66,7 +66,9 @@ class ParquetStager:
         self._statistics: Final = statistics
         self._columns: Final = rows_schema(schema)
         self._waiting: Final = Waiting(self._columns)
-        self._files: Final[Files[_ParquetFile]] = Files(table, prefix, stem=stem_of(job, task), suffix=".parquet")
+        self._files: Final[AttemptFiles[_ParquetFile]] = AttemptFiles(
+            table, prefix, stem=stem_of(job, task), suffix=".parquet"
+        )
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows. Raises `BatchDoesNotFit` for other columns, `MisplacedRows` for a row without an epoch."""

@@ -20,7 +20,7 @@ from typing import Any
 from tests.killed import killing, live_and_end
 
 import tidegauge as tg
-from tidegauge.sinks.kafka.writer import Writer
+from tidegauge.sinks.kafka.writer import TransactionalProducer
 
 LINES = 20
 
@@ -57,8 +57,8 @@ class Handle:
 def live(root: Path, servers: str, topic: str, point: str, nth: int) -> None:
     """Run until caught up, or until the point is reached for the nth time."""
     strike = killing(point, nth)
-    real = Writer._made
-    setattr(Writer, "_made", lambda writer: Handle(real(writer), strike))  # noqa: B010
+    real = TransactionalProducer._made
+    setattr(TransactionalProducer, "_made", lambda writer: Handle(real(writer), strike))  # noqa: B010
     make(root, servers, topic).run(until="caught-up", engine=tg.LocalEngine(threads=2), env=tg.Env(point=strike))
 
 

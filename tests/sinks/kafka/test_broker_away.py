@@ -18,7 +18,8 @@ from tidegauge.errors.base import Transient
 from tidegauge.errors.kafkasink import TransactionFailed
 from tidegauge.kafka import Settings
 from tidegauge.sinks import KafkaSink
-from tidegauge.sinks.kafka.messages import Layout
+from tidegauge.sinks.kafka.messages import MessageLayout
+from tidegauge.sinks.kafka.writer import TransactionalProducer
 from tidegauge.testing import KafkaBroker
 
 
@@ -34,7 +35,7 @@ def test_a_commit_that_the_broker_does_not_answer_is_transient_and_seen_once(
         patch.setattr(writer_module, "PATIENCE", 30.0)
         bench.commit(table, 0, 1)
     files, write = bench.stage([1]), write_id()
-    commit = writer_module.Writer.commit
+    commit = TransactionalProducer.commit
 
     def without_broker(*arguments: Any) -> None:
         own_broker.kill()  # everything else was sent
@@ -42,7 +43,7 @@ def test_a_commit_that_the_broker_does_not_answer_is_transient_and_seen_once(
 
     try:
         with monkeypatch.context() as patch:
-            patch.setattr(writer_module.Writer, "commit", without_broker)
+            patch.setattr(TransactionalProducer, "commit", without_broker)
             with pytest.raises(TransactionFailed):
                 table.commit(1, 2, SCHEMA, files, write=write)
     finally:
@@ -62,15 +63,15 @@ def test_keys_and_headers_on_the_way_are_bounded_as_values_are(monkeypatch: pyte
     monkeypatch.setattr(writer_module, "ASIDE", 4 << 20)
     headers = pa.array([[("h", b"x" * 50_000)]] * 10, pa.map_(pa.string(), pa.binary()))
     for layout, column in (
-        (Layout("t", key="it"), pa.array([b"x" * 50_000] * 10)),
-        (Layout("t", headers="it"), headers),
+        (MessageLayout("t", key="it"), pa.array([b"x" * 50_000] * 10)),
+        (MessageLayout("t", headers="it"), headers),
     ):
         batch = layout.encode(pa.record_batch({"it": column, "n": list(range(10)), "_epoch": [0] * 10}))
-        out = writer_module.Writer(Settings.of("127.0.0.1:1"), layout, "", env=Env())
+        out = TransactionalProducer(Settings.of("127.0.0.1:1"), layout, "", env=Env())
         out.begin(0, 1)
         sent: list[int] = []
 
-        def send(out: writer_module.Writer = out, batch: pa.RecordBatch = batch, sent: list[int] = sent) -> None:
+        def send(out: TransactionalProducer = out, batch: pa.RecordBatch = batch, sent: list[int] = sent) -> None:
             for n in range(40):
                 out.send(0, batch)
                 sent.append(n)

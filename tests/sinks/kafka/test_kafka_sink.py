@@ -41,7 +41,7 @@ from tidegauge.errors.kafkasink import (
 from tidegauge.errors.sinks import TableUpperMismatch
 from tidegauge.kafka import Settings
 from tidegauge.kafka.clients import kafka
-from tidegauge.sinks.kafka.progress import Progress, key_of
+from tidegauge.sinks.kafka.progress import ProgressRecord, key_of
 from tidegauge.sinks.kafka.scan import scan
 from tidegauge.testing import Endpoint
 
@@ -173,7 +173,7 @@ def test_t63_what_was_sent_and_not_committed_is_seen_by_nobody_and_sent_again(be
 
     files = bench.stage([1], "again")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writer_module.Writer, "abandon", lambda _: None)  # no time for that
+        patch.setattr(writer_module.TransactionalProducer, "abandon", lambda _: None)  # no time for that
         with patched_commit(patch, killed), pytest.raises(Killed):
             bench.open().commit(1, 2, SCHEMA, files, write=write_id())
     assert bench.rows(stable=True) == [("ada", 0)]
@@ -187,7 +187,7 @@ def test_t63_what_was_sent_and_not_committed_is_seen_by_nobody_and_sent_again(be
 @contextmanager
 def patched_commit(patch: pytest.MonkeyPatch, instead: Callable[..., None]) -> Iterator[None]:
     """Let something else happen where a transaction is committed: `instead(commit, seconds)`."""
-    real = writer_module.Writer._made
+    real = writer_module.TransactionalProducer._made
 
     class Handle:
         def __init__(self, handle: Any) -> None:
@@ -203,7 +203,7 @@ def patched_commit(patch: pytest.MonkeyPatch, instead: Callable[..., None]) -> I
             instead(self._handle.commit_transaction, *seconds)
 
     with pytest.MonkeyPatch.context() as inner:
-        inner.setattr(writer_module.Writer, "_made", lambda writer: Handle(real(writer)))
+        inner.setattr(writer_module.TransactionalProducer, "_made", lambda writer: Handle(real(writer)))
         yield
 
 
@@ -598,5 +598,5 @@ def test_the_progress_record_is_documented_json(bench: Bench) -> None:
         "messages": 2,
         "size": 2 * len(b'{"user":"ada","amount":1.5}'),
     }
-    assert Progress.decode(record.value or b"", topic="p", offset=0).upper == 3
+    assert ProgressRecord.decode(record.value or b"", topic="p", offset=0).upper == 3
     assert scan_module.PATIENCE > 10

@@ -19,7 +19,7 @@ from tidegauge.errors.kafka import SecretInClear, SettingTaken
 from tidegauge.errors.kafkasink import ColumnUnfit, KeyMissing, TimeUnfit
 from tidegauge.errors.sinks import EpochColumnMissing, UnsupportedLocation
 from tidegauge.sinks import KafkaSink, Sink
-from tidegauge.sinks.kafka.messages import Layout
+from tidegauge.sinks.kafka.messages import MessageLayout
 
 PAIR = pa.struct([("key", pa.string()), ("value", pa.binary())])
 COLUMNS = pa.schema(
@@ -50,7 +50,7 @@ ROW: dict[str, Any] = {
 
 
 def message(row: dict[str, Any] | None = None, **layout: Any) -> dict[str, Any]:
-    made = Layout("t", **layout)
+    made = MessageLayout("t", **layout)
     made.check(COLUMNS)
     [found] = made.encode(pa.RecordBatch.from_pylist([ROW | (row or {})], schema=COLUMNS)).to_pylist()
     return dict(found)

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from tidegauge.errors.kafkasink import DamagedProgress, ProgressRegressed
 from tidegauge.errors.sinks import TableOfAnotherIncarnation
-from tidegauge.sinks.kafka.progress import LEAST, Progress, Record, key_of, resumed, starts, step
+from tidegauge.sinks.kafka.progress import LEAST, ProgressRecord, Record, key_of, resumed, starts, step
 from tidegauge.sinks.protocol import OutputId
 
 OUTPUT = OutputId("shop", "orders", "a" * 32)
 
 records = st.builds(
-    Progress,
+    ProgressRecord,
     flow=st.just("shop"),
     output=st.just("orders"),
     incarnation=st.sampled_from(["a" * 32, "b" * 32]),
@@ -31,20 +31,20 @@ records = st.builds(
 )
 
 
-def after(values: list[Progress | None]) -> Progress | None:
-    state: Progress | None = None
+def after(values: list[ProgressRecord | None]) -> ProgressRecord | None:
+    state: ProgressRecord | None = None
     for offset, value in enumerate(values):
         state = step(state, Record(offset, None if value is None else value.encode()), topic="p")
     return state
 
 
 @given(records)
-def test_a_record_says_what_was_written(progress: Progress) -> None:
-    assert Progress.decode(progress.encode(), topic="p", offset=0) == progress
+def test_a_record_says_what_was_written(progress: ProgressRecord) -> None:
+    assert ProgressRecord.decode(progress.encode(), topic="p", offset=0) == progress
 
 
 @given(st.lists(st.none() | records, max_size=8))
-def test_the_last_record_counts_and_no_life_of_an_output_goes_back(values: list[Progress | None]) -> None:
+def test_the_last_record_counts_and_no_life_of_an_output_goes_back(values: list[ProgressRecord | None]) -> None:
     goes_back = any(
         one is not None
         and other is not None
@@ -60,7 +60,7 @@ def test_the_last_record_counts_and_no_life_of_an_output_goes_back(values: list[
 
 
 @given(st.none() | records)
-def test_only_the_record_of_this_topic_and_this_store_is_resumed(last: Progress | None) -> None:
+def test_only_the_record_of_this_topic_and_this_store_is_resumed(last: ProgressRecord | None) -> None:
     if last is None or last.topic_id != "T1":
         found = resumed(last, OUTPUT, topic="orders", topic_id="T1")
         assert (found.upper, found.messages, found.topic_id) == (0, 0, "T1")
@@ -80,7 +80,7 @@ def test_looks_go_back_to_the_beginning_and_cost_little_more_than_the_whole(low:
     assert all(low + size - start >= LEAST for start in found[:-1])
 
 
-WHOLE = json.loads(Progress("shop", "orders", "a" * 32, "T1").encode())
+WHOLE = json.loads(ProgressRecord("shop", "orders", "a" * 32, "T1").encode())
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_what_is_no_record_of_this_version_is_an_error_with_its_offset(value: An
 
 
 def test_a_record_of_a_newer_version_that_adds_nothing_but_a_name_is_read() -> None:
-    assert Progress.decode(json.dumps(WHOLE | {"more": 1}).encode(), topic="p", offset=0).upper == 0
+    assert ProgressRecord.decode(json.dumps(WHOLE | {"more": 1}).encode(), topic="p", offset=0).upper == 0
 
 
 def test_outputs_and_topics_have_keys_of_their_own() -> None:

@@ -147,7 +147,7 @@ def test_a_transaction_that_the_broker_gave_up_is_said_to_take_too_long_and_show
 ) -> None:
     bench = make_bench(settings={"transaction.timeout.ms": 1000})
     bench.commit(bench.open(), 0, 1)
-    table, send = bench.open(), writer_module.Writer.send
+    table, send = bench.open(), writer_module.TransactionalProducer.send
     table.sweep(lambda: None)
     files, write = bench.stage([1]), write_id()
 
@@ -172,7 +172,7 @@ def test_a_transaction_that_the_broker_gave_up_is_said_to_take_too_long_and_show
                 writer._handle.flush(0.2)
 
     with monkeypatch.context() as patch:
-        patch.setattr(writer_module.Writer, "send", late)
+        patch.setattr(writer_module.TransactionalProducer, "send", late)
         with pytest.raises(TransactionTooLong, match=r"transaction\.timeout\.ms") as caught:
             table.commit(1, 2, SCHEMA, files, write=write)
     assert {name: caught.value.evidence[name] for name in ("lower", "last", "seconds")} == {

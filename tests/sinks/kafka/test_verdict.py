@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tidegauge.errors.base import Definite, Transient
 from tidegauge.errors.kafkasink import TransactionTooLong, WriterFenced
-from tidegauge.sinks.kafka.messages import Layout
+from tidegauge.sinks.kafka.messages import MessageLayout
 from tidegauge.sinks.kafka.output import transactional_id
 from tidegauge.sinks.kafka.progress import key_of
 from tidegauge.sinks.kafka.verdict import Facts, Loss, failed, refused
@@ -38,7 +38,7 @@ def test_a_transaction_ends_this_driver_when_it_was_fenced_and_is_tried_again_ot
 @pytest.mark.parametrize("partition", [None, "p"])
 @given(code=codes)
 def test_what_is_wrong_with_a_message_is_definite_and_says_its_epoch(partition: str | None, code: int) -> None:
-    error = refused(Layout("t", partition=partition), 7, code, "x", size=9, partition=3)
+    error = refused(MessageLayout("t", partition=partition), 7, code, "x", size=9, partition=3)
     if code in REFUSED or (code == -190 and partition):
         assert isinstance(error, Definite)
         assert error.evidence["epoch"] == 7

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tidegauge.sources.file.birth import birth
-from tidegauge.sources.file.identity import FileFacts, Seen, Verdict, fingerprint, judge, partition_key
+from tidegauge.sources.file.identity import FileFacts, Match, Seen, fingerprint, judge, partition_key
 
 KNOWN = FileFacts(path="/a", first="/a", dev=1, ino=7, born=5, modified=9, head=10, digest="same", whole=0)
 
@@ -24,11 +24,11 @@ def seen(*, path: str, dev: int, born: int) -> Seen:
 def test_the_verdict_is_the_table_of_the_module(path: str, dev: int, born: int, digest: str) -> None:
     verdict = judge(KNOWN, seen(path=path, dev=dev, born=born), digest)
     if born == 6:
-        assert verdict is Verdict.OTHER
+        assert verdict is Match.OTHER
     elif digest == "same":
-        assert (verdict is Verdict.SAME) == (born == 5 or dev == 1 or path == "/a")
+        assert (verdict is Match.SAME) == (born == 5 or dev == 1 or path == "/a")
     else:
-        assert (verdict is Verdict.REWRITTEN) == (born == 5 or path == "/a")
+        assert (verdict is Match.REWRITTEN) == (born == 5 or path == "/a")
 
 
 def test_facts_survive_being_stored() -> None:

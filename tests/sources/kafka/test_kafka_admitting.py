@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.frontier import Frontier
-from tidegauge.sources.kafka.admitting import Listing, admitted, newcomers
+from tidegauge.sources.kafka.admitting import TopicListing, admitted, newcomers
 
 PARTITIONS = [f"t-{number}" for number in range(4)] + ["u-0"]
 
 
 @st.composite
-def situations(draw: st.DrawFn) -> tuple[Bound, Listing, dict[str, int], int]:
+def situations(draw: st.DrawFn) -> tuple[Bound, TopicListing, dict[str, int], int]:
     """A bound, a listing that may lack partitions and have lost records, and where new partitions begin."""
     known = draw(st.sets(st.sampled_from(PARTITIONS)))
     starts = {p: draw(st.integers(0, 30)) for p in PARTITIONS}
@@ -24,14 +24,14 @@ def situations(draw: st.DrawFn) -> tuple[Bound, Listing, dict[str, int], int]:
     bound = Bound(
         frontier=Frontier(frontier), details={p: {"topic_id": "A", "start": starts[p]} for p in sorted(known)}
     )
-    listing = Listing({"t": "A", "u": "A"}, lows, ends)
+    listing = TopicListing({"t": "A", "u": "A"}, lows, ends)
     grown, _ = newcomers(bound, listing)
     return bound, listing, {p: 0 if p in grown else starts[p] for p in PARTITIONS}, draw(st.integers(1, 60))
 
 
 @given(situations())
 def test_nothing_goes_back_nothing_passes_the_end_and_the_limit_holds_but_for_new_partitions(
-    situation: tuple[Bound, Listing, dict[str, int], int],
+    situation: tuple[Bound, TopicListing, dict[str, int], int],
 ) -> None:
     bound, listing, starts, limit = situation
     grown, _ = newcomers(bound, listing)
@@ -62,12 +62,12 @@ def _start(bound: Bound, starts: dict[str, int], partition: str) -> int:
 
 @given(situations())
 def test_a_decision_depends_on_what_is_bound_and_listed_alone_not_on_their_order(
-    situation: tuple[Bound, Listing, dict[str, int], int],
+    situation: tuple[Bound, TopicListing, dict[str, int], int],
 ) -> None:
     bound, listing, starts, limit = situation
     grown, _ = newcomers(bound, listing)
     lows, ends = (dict(reversed([*side.items()])) for side in (listing.lows, listing.ends))
-    turned = Listing(listing.ids, lows, ends)
+    turned = TopicListing(listing.ids, lows, ends)
     one = admitted(bound, listing, starts, whole=grown, limit=limit)
     other = admitted(bound, turned, starts, whole=grown, limit=limit)
     assert one == other

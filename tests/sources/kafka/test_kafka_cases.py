@@ -31,7 +31,7 @@ from tidegauge.kafka import clients
 from tidegauge.remap.binding import Bound, Slice
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources import KafkaSource
-from tidegauge.sources.kafka.admitting import Listing, admitted
+from tidegauge.sources.kafka.admitting import TopicListing, admitted
 from tidegauge.sources.kafka.reading import PATIENCE, Bulk, Range, _RangeReader
 from tidegauge.testing import Endpoint
 
@@ -138,7 +138,7 @@ def test_t44_a_deleted_topic_is_definite_and_one_that_a_listing_lacks_is_not(
     write(kafka_broker, topic, numbers(range(3)))
     it = source(kafka_broker, topic)
     bound, slices = bind(Bound(), it.probe(Bound(), now=NOW), it)
-    kept = admitted(bound, Listing({}, {}, {}), {}, whole=(), limit=10)
+    kept = admitted(bound, TopicListing({}, {}, {}), {}, whole=(), limit=10)
     assert (kept.upper, kept.more) == (bound.frontier, False)
     delete(kafka_broker, topic)
     with pytest.raises(TopicDeleted, match=topic):
@@ -252,7 +252,7 @@ def test_t46_records_that_come_again_are_dropped() -> None:
     of = [[Message(n) for n in found] for found in ([0, 1, 2, 3, 4, 5], [3, 4, 5, 6], [5, 4, 7, 7, 8, 12])]
     client = clients.Client(Consumer(*of), print)  # type: ignore[arg-type]
     it = KafkaSource("nowhere:1", topic="t", format=N)
-    reader = _RangeReader(client, it.connection, [Range("t-0", 0, 10)], it._survey, headers=False)
+    reader = _RangeReader(client, it.connection, [Range("t-0", 0, 10)], it._inquiry, headers=False)
     found: list[Bulk] = list(reader.read())
     assert [offset for bulk in found for offset in bulk.offsets] == [0, 1, 2, 3, 4, 5, 6, 7, 8]
     assert [value for bulk in found for value in bulk.values] == [b"%d" % n for n in range(9)]
@@ -267,7 +267,7 @@ def test_t45_a_partitions_end_that_comes_with_its_last_records_is_behind_them() 
     of = [[said(0, 0), said(0, 1), said(0, 3, end=True), said(1, 0)], [said(1, 1)]]  # at 2 of t-0 is a hole
     client = clients.Client(Consumer(*of), print)  # type: ignore[arg-type]
     it = KafkaSource("nowhere:1", topic="t", format=N)
-    reader = _RangeReader(client, it.connection, [Range("t-0", 0, 3), Range("t-1", 0, 2)], it._survey, headers=False)
+    reader = _RangeReader(client, it.connection, [Range("t-0", 0, 3), Range("t-1", 0, 2)], it._inquiry, headers=False)
     assert [bulk.runs for bulk in reader.read()] == [[("t-0", 2), ("t-1", 1), ("t-1", 1)]]
     assert reader.exact
 

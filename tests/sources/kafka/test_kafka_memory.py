@@ -59,7 +59,7 @@ def test_a_batch_is_full_by_bytes_wherever_they_are_and_each_message_is_in_one(
     count = produce(kafka_broker, topic, (message(n, place, size) for n, size in enumerate(sizes)))
     source = KafkaSource(kafka_broker.servers, topic=topic, format=tg.Json("n long"))
     settings = Settings.of(kafka_broker.servers)
-    bulks = list(messages(settings, "memory", [Range(f"{topic}-0", 0, count)], source._survey, headers=True))
+    bulks = list(messages(settings, "memory", [Range(f"{topic}-0", 0, count)], source._inquiry, headers=True))
     assert [json.loads(value or b"")["n"] for bulk in bulks for value in bulk.values] == list(range(count))
     heavy = [sum(size > 2 for size in sizes[bulk.offsets[0] : bulk.offsets[-1] + 1]) for bulk in bulks]
     assert sum(weight > 6 for weight in heavy) <= 5, "those of which it was not known"

@@ -37,7 +37,7 @@ def test_a_range_is_there_or_of_another_topic_or_lost_and_only_its_end_tells_the
     stop: bool,
 ) -> None:
     upper, end = lower + size, low + more
-    what = source("t", on_data_loss="stop" if stop else "gap")._survey
+    what = source("t", on_data_loss="stop" if stop else "gap")._inquiry
     found = outrun(what, "t-0", lower, upper, low=low, end=end)
     there = range(low, end)
     assert (found is None) == all(offset in there for offset in range(lower, upper))
@@ -53,7 +53,7 @@ def test_of_several_topics_none_is_offered_a_new_incarnation_that_would_repeat_t
     topics: tuple[str, ...],
 ) -> None:
     what = source(*topics) if len(topics) > 1 else replace(source("t"), topic=topics[0])
-    found = outrun(what._survey, "t-0", 0, 9, low=3, end=8)
+    found = outrun(what._inquiry, "t-0", 0, 9, low=3, end=8)
     assert isinstance(found, TopicRecreated)
     assert "'t' are not those that are bound" in found.summary
     assert "u" in str(found.evidence["others"])

@@ -28,7 +28,7 @@ from tidegauge.pipeline.engine.worker import acknowledge, settle
 from tidegauge.pipeline.functions import INTERNAL, apply, conform
 from tidegauge.pipeline.job import MapBatches
 from tidegauge.pipeline.report import Report
-from tidegauge.pipeline.task import Feed, Read, Reading, Write, Writer, by_epoch, run
+from tidegauge.pipeline.task import Feed, OutputWriter, Read, Reading, Write, by_epoch, run
 from tidegauge.reclock.columns import stamp
 from tidegauge.sources.protocol import Source, Split
 
@@ -165,7 +165,7 @@ def _write(
 ) -> Iterator[pa.RecordBatch]:
     report = Report()
     task = _attempt()
-    writers = [(column, Writer(write, report, job=job, task=task)) for column, write in writes]
+    writers = [(column, OutputWriter(write, report, job=job, task=task)) for column, write in writes]
     try:
         for batch in batches:
             for text in batch.column(REPORT).drop_null().to_pylist():
@@ -185,7 +185,7 @@ def _write(
     yield pa.RecordBatch.from_arrays([pa.array([report.encode()])], names=[REPORT])
 
 
-def _drop_failed(read: Report, writers: list[Writer]) -> None:
+def _drop_failed(read: Report, writers: list[OutputWriter]) -> None:
     """Abort what cannot be complete, because the reading hop before it failed."""
     ended = {failure.output for failure in read.failures}
     for writer in writers:

@@ -2,7 +2,7 @@
 
 Invariant: a message depends on its row alone; and each row makes one message, in the order of the rows.
 
->>> layout = Layout("orders", key=("id",))
+>>> layout = MessageLayout("orders", key=("id",))
 >>> rows = pa.record_batch({"id": [7], "user": ["ada"], "_epoch": [3]})
 >>> layout.encode(rows).select(["key", "value", "_epoch"]).to_pylist()
 [{'key': b'7', 'value': b'{"id":7,"user":"ada"}', '_epoch': 3}]
@@ -21,7 +21,7 @@ from tidegauge.errors.kafkasink import ColumnUnfit, KeyMissing, TimeUnfit
 from tidegauge.sinks.columns import EPOCH
 from tidegauge.sinks.kafka.jsontext import objects, texts
 
-__all__ = ["MARK", "MESSAGES", "ORDER", "Envelope", "Layout"]
+__all__ = ["MARK", "MESSAGES", "ORDER", "Envelope", "MessageLayout"]
 
 pc: Final[Any] = pyarrow.compute  # its functions are made at run time, which type checkers cannot see
 
@@ -50,7 +50,7 @@ MESSAGES: Final = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class MessageLayout:
     """How the rows of an output become messages of a topic. Columns by their names; see `KafkaSink`."""
 
     topic: str

@@ -53,12 +53,12 @@ from tidegauge.kafka.cluster import Topic, described
 from tidegauge.remap.history import NO_HISTORY, History, Link
 from tidegauge.sinks.columns import rows_schema
 from tidegauge.sinks.kafka.last import lasts
-from tidegauge.sinks.kafka.messages import MESSAGES, ORDER, Layout
-from tidegauge.sinks.kafka.progress import Progress, key_of, resumed
+from tidegauge.sinks.kafka.messages import MESSAGES, ORDER, MessageLayout
+from tidegauge.sinks.kafka.progress import ProgressRecord, key_of, resumed
 from tidegauge.sinks.kafka.scan import scan
 from tidegauge.sinks.kafka.staging import STAGED, merged
 from tidegauge.sinks.kafka.topics import check_progress_topic, made
-from tidegauge.sinks.kafka.writer import Writer
+from tidegauge.sinks.kafka.writer import TransactionalProducer
 from tidegauge.sinks.keeping import expect
 from tidegauge.sinks.litter import sweep
 from tidegauge.sinks.location import inside, writing
@@ -88,7 +88,7 @@ class TopicOutput:
     def __init__(
         self,
         settings: Settings,
-        layout: Layout,
+        layout: MessageLayout,
         output: OutputId,
         *,
         id: str,
@@ -105,7 +105,7 @@ class TopicOutput:
         self._partitions: Final = partitions
         self._folder: Final = folder
         self._env: Final = env or Env()
-        self._writer: Writer | None = None
+        self._writer: TransactionalProducer | None = None
         self._fenced: WriterFenced | None = None
         self._topic_id = ""
         self._progress = self._read(self._found(make=False), true_end=False)
@@ -217,7 +217,7 @@ class TopicOutput:
             raise self._fenced
         found = self._found(make=True)
         if self._writer is None:
-            writer = Writer(self._settings, self._layout, self._id, env=self._env)
+            writer = TransactionalProducer(self._settings, self._layout, self._id, env=self._env)
             try:
                 writer.fence()
             except BaseException:
@@ -253,7 +253,7 @@ class TopicOutput:
                 check_progress_topic(client, self._settings, progress, found[progress])
         return found
 
-    def _read(self, found: dict[str, Topic], *, true_end: bool) -> Progress:
+    def _read(self, found: dict[str, Topic], *, true_end: bool) -> ProgressRecord:
         topic = self._layout.topic
         last = None
         if self._progress_topic in found:

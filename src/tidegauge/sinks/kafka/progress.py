@@ -13,7 +13,7 @@ otherwise it has the links of its own commit.
 Invariant: of one life of an output (an incarnation of its store, an incarnation of its topic) the uppers in the topic
 never decrease. Lives do not mix: a topic that was made anew holds nothing, and records of another store are refused.
 
->>> first = Progress("shop", "orders", "a" * 32, "T1", upper=3, write="1" * 32, messages=10, size=500)
+>>> first = ProgressRecord("shop", "orders", "a" * 32, "T1", upper=3, write="1" * 32, messages=10, size=500)
 >>> state = step(None, Record(7, first.encode()), topic="progress")
 >>> state == first
 True
@@ -35,7 +35,7 @@ from tidegauge.remap.history import History, Link, fold
 from tidegauge.sinks.keeping import in_line
 from tidegauge.sinks.protocol import OutputId
 
-__all__ = ["LEAST", "LONGEST", "Progress", "Record", "key_of", "resumed", "starts", "step"]
+__all__ = ["LEAST", "LONGEST", "ProgressRecord", "Record", "key_of", "resumed", "starts", "step"]
 
 LEAST: Final = 20_000
 """The shortest end of a progress topic that is worth a look of its own, in offsets."""
@@ -53,7 +53,7 @@ def key_of(output: OutputId, topic: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ProgressRecord:
     """What a topic holds of an output: the epochs before `upper`, by the attempt `write`.
 
     messages, size: how many there are in all, and their bytes before compression. digest, links: of the flow's
@@ -79,7 +79,7 @@ class Progress:
             data |= {"digest": self.digest, "links": list(self.links)}
         return json.dumps(data).encode()
 
-    def after(self, upper: int, history: History, *, write: str, messages: int, size: int) -> Progress:
+    def after(self, upper: int, history: History, *, write: str, messages: int, size: int) -> ProgressRecord:
         """Return what the topic holds after a commit up to `upper`, of so many messages, with this history."""
         try:
             whole = fold((*map(Link.decode, self.links), *history.links))
@@ -98,7 +98,7 @@ class Progress:
         )
 
     @staticmethod
-    def decode(value: bytes, *, topic: str, offset: int) -> Progress:
+    def decode(value: bytes, *, topic: str, offset: int) -> ProgressRecord:
         """Return what a record says. Raises `DamagedProgress`."""
         try:
             data: Any = json.loads(value)
@@ -117,7 +117,7 @@ class Progress:
             raise DamagedProgress(topic=topic, offset=offset, detail=detail) from error
         flow, output, incarnation, topic_id, write = texts
         upper, messages, size = numbers
-        return Progress(flow, output, incarnation, topic_id, upper, write, messages, size, digest, links)
+        return ProgressRecord(flow, output, incarnation, topic_id, upper, write, messages, size, digest, links)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,21 +128,21 @@ class Record:
     value: bytes | None
 
 
-def step(known: Progress | None, record: Record, *, topic: str) -> Progress | None:
+def step(known: ProgressRecord | None, record: Record, *, topic: str) -> ProgressRecord | None:
     """Return what is known after one more record. Raises `ProgressRegressed`, `DamagedProgress`."""
     if record.value is None:
         return None
-    found = Progress.decode(record.value, topic=topic, offset=record.offset)
+    found = ProgressRecord.decode(record.value, topic=topic, offset=record.offset)
     if known is not None and _life(known) == _life(found) and found.upper < known.upper:
         output = f"{found.flow}:{found.output}"
         raise ProgressRegressed(topic=topic, output=output, upper=found.upper, known=known.upper)
     return found
 
 
-def resumed(last: Progress | None, output: OutputId, *, topic: str, topic_id: str) -> Progress:
+def resumed(last: ProgressRecord | None, output: OutputId, *, topic: str, topic_id: str) -> ProgressRecord:
     """Return what a topic holds of an output, given its last record. Raises `TableOfAnotherIncarnation`."""
     if last is None or last.topic_id != topic_id:
-        return Progress(output.flow, output.output, output.incarnation, topic_id)
+        return ProgressRecord(output.flow, output.output, output.incarnation, topic_id)
     if last.incarnation != output.incarnation:
         raise TableOfAnotherIncarnation(table=topic, output=str(output), incarnation=output.incarnation)
     return last
@@ -163,5 +163,5 @@ def starts(low: int, high: int) -> list[int]:
     return [high - size for size in reversed(sizes)]
 
 
-def _life(progress: Progress) -> tuple[str, str]:
+def _life(progress: ProgressRecord) -> tuple[str, str]:
     return progress.incarnation, progress.topic_id

@@ -19,7 +19,7 @@ from tidegauge.kafka.clients import admin, consumer, kafka
 from tidegauge.kafka.cluster import offsets, partition
 from tidegauge.kafka.failures import explained
 from tidegauge.kafka.settings import Settings
-from tidegauge.sinks.kafka.progress import Progress, Record, starts, step
+from tidegauge.sinks.kafka.progress import ProgressRecord, Record, starts, step
 
 __all__ = ["PATIENCE", "scan"]
 
@@ -32,7 +32,7 @@ _PASSING: Final = frozenset({-185, -187, -195, 30})
 
 
 def scan(settings: Settings, topic: str, key: str, *, true_end: bool, env: Env, patience: float = PATIENCE) -> Any:
-    """Return the `Progress` that the last record of a key says, or None when there is none.
+    """Return the `ProgressRecord` that the last record of a key says, or None when there is none.
 
     Raises `ProgressUnreadable`, `ProgressRegressed`, `DamagedProgress`, and errors of the broker.
     """
@@ -48,7 +48,7 @@ def scan(settings: Settings, topic: str, key: str, *, true_end: bool, env: Env, 
     wanted = key.encode()
     with consumer(settings, "tidegauge-progress", fetch_wait_max_ms=10, fetch_queue_backoff_ms=10) as client:
         for start in starts(low, high):
-            found: Progress | None = None
+            found: ProgressRecord | None = None
             seen = False
             client.handle.assign([kafka().TopicPartition(topic, 0, start)])
             position = start

@@ -31,7 +31,7 @@ from tidegauge.kafka.clients import admin
 from tidegauge.kafka.cluster import described
 from tidegauge.kafka.settings import Value
 from tidegauge.sinks.columns import rows_schema
-from tidegauge.sinks.kafka.messages import Envelope, Layout
+from tidegauge.sinks.kafka.messages import Envelope, MessageLayout
 from tidegauge.sinks.kafka.output import TopicOutput, transactional_id
 from tidegauge.sinks.kafka.progress import key_of
 from tidegauge.sinks.kafka.scan import scan
@@ -163,9 +163,9 @@ class KafkaSink:
         return f"{self.staging}/{self.topic}"
 
     @property
-    def _layout(self) -> Layout:
+    def _layout(self) -> MessageLayout:
         own: Any = {name: getattr(self, name) for name in _COLUMNS}
-        return Layout(self.topic, **own)
+        return MessageLayout(self.topic, **own)
 
 
 def _columns(name: str, given: Any) -> str | tuple[str, ...] | None:

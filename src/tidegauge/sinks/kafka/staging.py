@@ -9,10 +9,10 @@ Tasks read the ranges of a job in no particular order. What has come together in
 (stably); where an epoch comes that is before the last one written, the file ends and the next one begins.
 
 >>> import tempfile
->>> from tidegauge.sinks.kafka.messages import Layout
+>>> from tidegauge.sinks.kafka.messages import MessageLayout
 >>> columns = pa.schema([("user", pa.string()), ("_epoch", pa.int64())])
 >>> with tempfile.TemporaryDirectory() as folder:
-...     stager = MessageStager(folder, Layout("users"), columns, job="0" * 32, task=7)
+...     stager = MessageStager(folder, MessageLayout("users"), columns, job="0" * 32, task=7)
 ...     stager.write(pa.record_batch({"user": ["ada", "bob"], "_epoch": [4, 3]}))
 ...     [file] = stager.close()
 ...     [(epoch, batch["value"].to_pylist()) for epoch, batch in merged(folder, [file])]
@@ -31,9 +31,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute
 
-from tidegauge.sinks.attempt import Files, Waiting, fitting, stem_of
+from tidegauge.sinks.attempt import AttemptFiles, Waiting, fitting, stem_of
 from tidegauge.sinks.columns import EPOCH, rows_schema
-from tidegauge.sinks.kafka.messages import Layout
+from tidegauge.sinks.kafka.messages import MessageLayout
 from tidegauge.sinks.location import inside, synchronise, writing
 from tidegauge.sinks.protocol import StagedFile
 
@@ -56,14 +56,16 @@ _PIECE_BYTES: Final = 16 << 20
 class MessageStager:
     """A `Stager` into the folder `folder`. `schema` is the rows', `_epoch` included."""
 
-    def __init__(self, folder: str, layout: Layout, schema: pa.Schema, *, job: str, task: int) -> None:
+    def __init__(self, folder: str, layout: MessageLayout, schema: pa.Schema, *, job: str, task: int) -> None:
         self._root: Final = folder
         self._layout: Final = layout
         self._columns: Final = rows_schema(schema)
         self._messages: Final = layout.schema(self._columns)
         self._waiting: Final = Waiting(self._messages)
         stem = stem_of(job, task)
-        self._files: Final[Files[_ArrowFile]] = Files(folder, f"{STAGED}/{job}", stem=stem, suffix=".arrow")
+        self._files: Final[AttemptFiles[_ArrowFile]] = AttemptFiles(
+            folder, f"{STAGED}/{job}", stem=stem, suffix=".arrow"
+        )
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows. Raises `BatchDoesNotFit`, `MisplacedRows`, `KeyMissing`, `NotInJson`."""

@@ -28,7 +28,7 @@ from tidegauge.errors.kafkasink import (
     WriteForbidden,
     WriterFenced,
 )
-from tidegauge.sinks.kafka.messages import Layout
+from tidegauge.sinks.kafka.messages import MessageLayout
 
 __all__ = ["Facts", "Loss", "failed", "refused", "says_nothing"]
 
@@ -104,7 +104,7 @@ def failed(code: int, detail: str, facts: Facts) -> TidegaugeError:
 
 
 def refused(
-    layout: Layout, epoch: int, code: int, detail: str, *, size: int, partition: int
+    layout: MessageLayout, epoch: int, code: int, detail: str, *, size: int, partition: int
 ) -> TidegaugeError | None:
     """Return what is wrong with a message that the broker will never take; None when it is not the message."""
     if code in _TOO_LARGE:

@@ -32,10 +32,10 @@ from tidegauge.errors.kafkasink import (
 from tidegauge.kafka.clients import kafka
 from tidegauge.kafka.failures import explained
 from tidegauge.kafka.settings import Settings, Value
-from tidegauge.sinks.kafka.messages import MARK, Layout
+from tidegauge.sinks.kafka.messages import MARK, MessageLayout
 from tidegauge.sinks.kafka.verdict import Facts, Loss, failed, refused, says_nothing
 
-__all__ = ["EPOCH_HEADER", "PATIENCE", "TRANSACTION_MS", "Writer"]
+__all__ = ["EPOCH_HEADER", "PATIENCE", "TRANSACTION_MS", "TransactionalProducer"]
 
 EPOCH_HEADER: Final = f"{MARK}epoch"
 """The header that says of which epoch a message is, in decimal digits."""
@@ -60,10 +60,10 @@ _BAD_TIMEOUT: Final = 50
 _MOMENT: Final = 1.0
 
 
-class Writer:
+class TransactionalProducer:
     """A producer for `layout.topic`, with a transactional id, or "" for none. `fence` it first."""
 
-    def __init__(self, settings: Settings, layout: Layout, id: str, *, env: Env) -> None:
+    def __init__(self, settings: Settings, layout: MessageLayout, id: str, *, env: Env) -> None:
         self._settings: Final = settings
         self._layout: Final = layout
         self._id: Final = id

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tidegauge.errors.sources import FileRewritten
 from tidegauge.remap.binding import Bound, Detail
-from tidegauge.sources.file.holding import Held
+from tidegauge.sources.file.holding import OpenFiles
 from tidegauge.sources.file.identity import FileFacts
 from tidegauge.sources.file.listing import printable
 from tidegauge.sources.formats.protocol import Format, LineFormat
@@ -44,7 +44,7 @@ class Survey:
     are being compressed. at_rest: whether all was told by the status of the files; see `resting`.
     """
 
-    held: Held
+    held: OpenFiles
     durable: dict[str, Detail]
     known: dict[str, Detail]
     details: dict[str, Detail]
@@ -65,7 +65,7 @@ class Survey:
     at_rest: bool = True
 
     @classmethod
-    def of(cls, bound: Bound, held: Held) -> Survey:
+    def of(cls, bound: Bound, held: OpenFiles) -> Survey:
         """Return a look that has not begun."""
         durable = dict(bound.details)
         told = {} if bound.last is None else bound.last.details

@@ -8,7 +8,7 @@ Invariant: what is held can all be lost; it decides nothing. At most `MOST` file
 or in another process, it holds none.
 
 >>> import tempfile
->>> held = Held()
+>>> held = OpenFiles()
 >>> with tempfile.TemporaryFile() as stream:
 ...     held.keep("a", stream)
 >>> held.path("a").startswith("/proc/"), held.path("b")
@@ -27,7 +27,7 @@ from typing import Any, BinaryIO, Final
 
 from tidegauge.remap.frontier import Frontier
 
-__all__ = ["MOST", "Held"]
+__all__ = ["MOST", "OpenFiles"]
 
 MOST: Final = 256
 """Files that one source holds open, at most."""
@@ -38,7 +38,7 @@ def _close(files: dict[str, int]) -> None:
         os.close(files.popitem()[1])
 
 
-class Held:
+class OpenFiles:
     """The open files of one source, by partition."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Held:
         weakref.finalize(self, _close, self._files)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Held, ()
+        return OpenFiles, ()
 
     def keep(self, key: str, stream: BinaryIO) -> None:
         """Hold an open file as the one of a partition."""

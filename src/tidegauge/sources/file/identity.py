@@ -37,8 +37,8 @@ __all__ = [
     "HEAD",
     "TAIL",
     "FileFacts",
+    "Match",
     "Seen",
-    "Verdict",
     "digested",
     "fingerprint",
     "judge",
@@ -150,7 +150,7 @@ def tail(fd: int, position: int) -> str:
     return digested(os.pread(fd, size, position - size))
 
 
-class Verdict(Enum):
+class Match(Enum):
     """Whether a file seen now is one that is known."""
 
     SAME = "same"
@@ -158,16 +158,16 @@ class Verdict(Enum):
     REWRITTEN = "rewritten"
 
 
-def judge(known: FileFacts, seen: Seen, digest: str) -> Verdict:
+def judge(known: FileFacts, seen: Seen, digest: str) -> Match:
     """Compare a known file with one seen on its inode number, whose fingerprint over `known.head` is `digest`."""
     born_known = bool(known.born and seen.born)
     born_same = born_known and known.born == seen.born
     if born_known and not born_same:
-        return Verdict.OTHER
+        return Match.OTHER
     if digest == known.digest:
         agrees = known.dev == seen.dev or born_same or known.path == seen.path
-        return Verdict.SAME if agrees else Verdict.OTHER
-    return Verdict.REWRITTEN if born_same or known.path == seen.path else Verdict.OTHER
+        return Match.SAME if agrees else Match.OTHER
+    return Match.REWRITTEN if born_same or known.path == seen.path else Match.OTHER
 
 
 def partition_key(seen: Seen, digest: str, *, taken: Callable[[str], bool]) -> str:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from tidegauge.errors.sources import FileGone, FileRewritten, ShortRead
 from tidegauge.remap.binding import Bound, Slice
-from tidegauge.sources.file.holding import Held
+from tidegauge.sources.file.holding import OpenFiles
 from tidegauge.sources.file.identity import FileFacts, Seen
 from tidegauge.sources.file.kinds import as_line, as_whole
 from tidegauge.sources.file.listing import entries, listed
@@ -28,7 +28,7 @@ from tidegauge.sources.formats.protocol import Format
 from tidegauge.sources.formats.records import MAX_RECORD_BYTES
 from tidegauge.sources.protocol import Split
 
-__all__ = ["Files", "gone", "planned", "record_at", "shares"]
+__all__ = ["BoundFiles", "gone", "planned", "record_at", "shares"]
 
 
 def shares(weights: Sequence[int], size: int) -> list[tuple[int, int]]:
@@ -47,12 +47,12 @@ def shares(weights: Sequence[int], size: int) -> list[tuple[int, int]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
+class BoundFiles:
     """Where the files of a source are: by what is bound, by its pattern, and by what is held open."""
 
     bound: Bound
     pattern: str
-    held: Held
+    held: OpenFiles
 
     def open(self, piece: Slice) -> tuple[FileFacts, BinaryIO]:
         """Open the file of a slice, wherever it is now. Raises `FileGone`, `FileRewritten`, and `OSError`."""
@@ -99,7 +99,9 @@ def _related(path: str, known: FileFacts) -> bool:
     return not originals(Path(path).name).isdisjoint({Path(known.first).name, Path(known.path).name})
 
 
-def planned(slices: Sequence[Slice], files: Files, *, schema: pa.Schema, format: Format, size: int) -> list[Split]:
+def planned(
+    slices: Sequence[Slice], files: BoundFiles, *, schema: pa.Schema, format: Format, size: int
+) -> list[Split]:
     """Return the splits of the slices, in their order, each about `size` bytes."""
     splits: list[Split] = []
     for piece in slices:
@@ -109,7 +111,7 @@ def planned(slices: Sequence[Slice], files: Files, *, schema: pa.Schema, format:
     return splits
 
 
-def gone(slices: Sequence[Slice], files: Files) -> list[Slice]:
+def gone(slices: Sequence[Slice], files: BoundFiles) -> list[Slice]:
     """Return the slices whose bytes are not there any more. Raises `OSError`."""
     found: list[Slice] = []
     for piece in slices:
@@ -122,7 +124,7 @@ def gone(slices: Sequence[Slice], files: Files) -> list[Slice]:
     return found
 
 
-def record_at(piece: Slice, position: int, files: Files, format: Format) -> tuple[int, int] | None:
+def record_at(piece: Slice, position: int, files: BoundFiles, format: Format) -> tuple[int, int] | None:
     """Return the ends of the record that a position is inside of; see `Divided`. A whole file is one record here."""
     line = as_line(format)
     if line is None or int(files.bound.details[piece.partition]["whole"]):

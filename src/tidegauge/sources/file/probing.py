@@ -36,8 +36,8 @@ from tidegauge.errors.sources import EndTakenBack, FileRewritten
 from tidegauge.remap.binding import Bound, Detail
 from tidegauge.sources.file.admitting import enter, grow, put_off
 from tidegauge.sources.file.found import Rules, Survey
-from tidegauge.sources.file.holding import Held
-from tidegauge.sources.file.identity import Seen, Verdict, fingerprint, judge
+from tidegauge.sources.file.holding import OpenFiles
+from tidegauge.sources.file.identity import Match, Seen, fingerprint, judge
 from tidegauge.sources.file.listing import Listing, entries, listed, literally, printable
 from tidegauge.sources.file.missing import give_up, unread
 from tidegauge.sources.file.opening import opened, siblings
@@ -65,7 +65,7 @@ class _Candidate:
         return detail["modified"] == status.st_mtime_ns and detail["dev"] == status.st_dev
 
 
-def survey(pattern: str, listing: Listing, rules: Rules, bound: Bound, held: Held) -> Survey:
+def survey(pattern: str, listing: Listing, rules: Rules, bound: Bound, held: OpenFiles) -> Survey:
     """Look at the disk, where the pattern was listed just now.
 
     Raises `FileRewritten`, `EndTakenBack`, `FolderAway`, `UnknownColumns` and `OSError`.
@@ -249,7 +249,7 @@ def _identify(stream: BinaryIO, seen: Seen, keys: tuple[str, ...], rules: Rules,
         digest = fingerprint(stream.fileno(), known.head, whole=bool(known.whole)) if known.digest else ""
         verdict = judge(known, seen, digest)
         shrunk = not known.final and seen.size < position
-        if verdict is Verdict.SAME and not shrunk:
+        if verdict is Match.SAME and not shrunk:
             if known.packed or seen.size >= known.size:
                 return key
             if position:
@@ -258,7 +258,7 @@ def _identify(stream: BinaryIO, seen: Seen, keys: tuple[str, ...], rules: Rules,
                 found.taken_back[key] = (seen.size, known.size)
                 return key
             shrunk = True
-        if verdict is Verdict.OTHER:
+        if verdict is Match.OTHER:
             continue
         error = FileRewritten(path=seen.path, bound=position, size=seen.size, expected=known.digest, found=digest)
         if known.whole:

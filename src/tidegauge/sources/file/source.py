@@ -37,10 +37,10 @@ from tidegauge.errors.sources import FileGone, FileOvertaken, FileRewritten, Sho
 from tidegauge.remap.binding import Bound, Probe, Slice
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.file.found import Rules
-from tidegauge.sources.file.holding import Held
+from tidegauge.sources.file.holding import OpenFiles
 from tidegauge.sources.file.kinds import as_line, as_whole
 from tidegauge.sources.file.listing import listed
-from tidegauge.sources.file.planning import Files, gone, planned, record_at
+from tidegauge.sources.file.planning import BoundFiles, gone, planned, record_at
 from tidegauge.sources.file.probing import survey
 from tidegauge.sources.file.reading import FileSplit, batches
 from tidegauge.sources.file.resting import Rest
@@ -74,7 +74,7 @@ class FileSource:
     settle: float = 2.0
     split_bytes: int = 64 << 20
     on_data_loss: Literal["stop", "gap"] = "stop"
-    held: Held = field(default_factory=Held, init=False, repr=False, compare=False)
+    held: OpenFiles = field(default_factory=OpenFiles, init=False, repr=False, compare=False)
     rest: Rest = field(default_factory=Rest, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -164,7 +164,7 @@ class FileSource:
             raise InvalidArgument(
                 parameter="bound", value=bound, expected="a bound schema, as the format declares none"
             )
-        files = Files(bound, self.path, self.held)
+        files = BoundFiles(bound, self.path, self.held)
         return planned(slices, files, schema=schema, format=self.format, size=self.split_bytes)
 
     @property
@@ -174,11 +174,11 @@ class FileSource:
 
     def lost(self, slices: Sequence[Slice], bound: Bound) -> Sequence[Slice]:
         """Return the slices whose bytes are gone and that are given up, which `on_data_loss="gap"` says."""
-        return [] if self.on_data_loss == "stop" else gone(slices, Files(bound, self.path, self.held))
+        return [] if self.on_data_loss == "stop" else gone(slices, BoundFiles(bound, self.path, self.held))
 
     def record_at(self, piece: Slice, position: int, bound: Bound) -> tuple[int, int] | None:
         """Return the ends of the record that a byte of a bound slice is inside of; a whole file is one."""
-        return record_at(piece, position, Files(bound, self.path, self.held), self.format)
+        return record_at(piece, position, BoundFiles(bound, self.path, self.held), self.format)
 
     def read(self, split: FileSplit, on_bad_record: OnBadRecord) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a split, checked against the file's fingerprint before the first and after the last.

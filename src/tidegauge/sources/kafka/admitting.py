@@ -18,7 +18,7 @@ the epoch is as large as it is, and the others wait for the next one: an epoch m
 Invariant: no partition goes back behind what is bound.
 
 >>> known = Bound(frontier=Frontier({"t-0": 5}), details={"t-0": {"topic_id": "A", "start": 2}})
->>> listing = Listing(ids={"t": "A"}, lows={"t-0": 0, "t-1": 0}, ends={"t-0": 9, "t-1": 3})
+>>> listing = TopicListing(ids={"t": "A"}, lows={"t-0": 0, "t-1": 0}, ends={"t-0": 9, "t-1": 3})
 >>> found = admitted(known, listing, {"t-1": 0}, whole={"t-1"}, limit=5)
 >>> found.upper, found.more, dict(found.details)
 (Frontier({'t-0': 7, 't-1': 3}), True, {'t-1': {'topic_id': 'A', 'start': 0}})
@@ -34,11 +34,11 @@ from tidegauge.remap.binding import Bound, Detail
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.mint import admit
 
-__all__ = ["Admission", "Listing", "admitted", "behind", "newcomers", "other_ids", "regressed"]
+__all__ = ["Admission", "TopicListing", "admitted", "behind", "newcomers", "other_ids", "regressed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class TopicListing:
     """What the broker said: the ids of topics, "" where it has none, and where partitions begin and end."""
 
     ids: Mapping[str, str]
@@ -88,7 +88,7 @@ def behind(shown: Frontier, ends: Mapping[str, int]) -> dict[str, tuple[int, int
     return {partition: (end, shown[partition]) for partition, end in ends.items() if end < shown[partition]}
 
 
-def newcomers(bound: Bound, listing: Listing) -> tuple[set[str], set[str]]:
+def newcomers(bound: Bound, listing: TopicListing) -> tuple[set[str], set[str]]:
     """Return the partitions that are not known: those of topics that are, and those of topics that are not."""
     known = {split(partition)[0] for partition in bound.details}
     new = listing.ends.keys() - bound.details.keys()
@@ -97,7 +97,7 @@ def newcomers(bound: Bound, listing: Listing) -> tuple[set[str], set[str]]:
 
 
 def admitted(
-    bound: Bound, listing: Listing, starts: Mapping[str, int], *, whole: Collection[str], limit: int
+    bound: Bound, listing: TopicListing, starts: Mapping[str, int], *, whole: Collection[str], limit: int
 ) -> Admission:
     """Decide. `starts` has where each partition begins that is not known; `whole` those that are not cut.
 

@@ -29,7 +29,7 @@ from tidegauge.sources.kafka.reading import Bulk
 from tidegauge.sources.metadata import MESSAGE, TIMESTAMP, without_metadata
 from tidegauge.sources.protocol import BadRecord, OnBadRecord
 
-__all__ = ["Decoder"]
+__all__ = ["MessageDecoder"]
 
 _ZERO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NONE: Final = -1
@@ -39,7 +39,7 @@ _HEADERS: Final = MESSAGE.field("_headers").type
 
 
 @dataclass(frozen=True, slots=True)
-class Decoder:
+class MessageDecoder:
     """How the messages of a source become rows. `keyed`: how many columns are the key's."""
 
     format: MessageFormat

@@ -35,7 +35,7 @@ from tidegauge.kafka.java import check_secrets, java
 from tidegauge.kafka.settings import Settings
 from tidegauge.sources.kafka.outrun import outrun
 from tidegauge.sources.kafka.planning import RECORD_BYTES, KafkaSplit
-from tidegauge.sources.kafka.probing import Survey
+from tidegauge.sources.kafka.probing import Inquiry
 from tidegauge.sources.kafka.reading import Bulk, Range, messages
 
 __all__ = ["Piece", "beyond", "bulk_of", "frame", "missing", "pinned", "received"]
@@ -171,7 +171,7 @@ def _headers(column: pa.Array) -> list[Any]:
     ]
 
 
-def missing(client: Client, what: Survey, splits: Sequence[KafkaSplit]) -> tuple[int, TidegaugeError] | None:
+def missing(client: Client, what: Inquiry, splits: Sequence[KafkaSplit]) -> tuple[int, TidegaugeError] | None:
     """Return the first epoch of which the broker lacks a message, and the error; None when it has them all."""
     places = {piece.partition: cluster.split(piece.partition) for split in splits for piece in split.ranges}
     lows = cluster.offsets(client, places.values(), "earliest", servers=what.servers)
@@ -185,7 +185,7 @@ def missing(client: Client, what: Survey, splits: Sequence[KafkaSplit]) -> tuple
 
 
 def beyond(
-    client: Client, settings: Settings, group: str, what: Survey, splits: Sequence[KafkaSplit]
+    client: Client, settings: Settings, group: str, what: Inquiry, splits: Sequence[KafkaSplit]
 ) -> tuple[int, TidegaugeError] | None:
     """Return the first epoch of which a message has a time that the connector raises for, and the error; or None.
 

@@ -13,7 +13,7 @@ goes on without what is lost would take `[low, end)` for records that were bound
 
 >>> from tidegauge.sources.kafka.start import Start
 >>> from tidegauge.sources.kafka.topics import Topics
->>> what = Survey(name="orders", servers="here:9092", topics=Topics(names=("t",)), start=Start(word="earliest"),
+>>> what = Inquiry(name="orders", servers="here:9092", topics=Topics(names=("t",)), start=Start(word="earliest"),
 ...               limit=1, committed=True, stop=True)
 >>> [getattr(outrun(what, "t-0", 5, 9, low=low, end=end), "code", None) for low, end in ((5, 9), (6, 9), (6, 8))]
 [None, 'TG-0812', 'TG-0554']
@@ -24,14 +24,14 @@ from __future__ import annotations
 from tidegauge.errors.kafka import RangeOvertaken, RecordsLost, TopicRecreated
 from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.kafka.cluster import split
-from tidegauge.sources.kafka.probing import Survey
+from tidegauge.sources.kafka.probing import Inquiry
 
 __all__ = ["Outrun", "outrun"]
 
 Outrun = RecordsLost | RangeOvertaken | UpstreamRecreated | TopicRecreated
 
 
-def outrun(what: Survey, partition: str, lower: int, upper: int, *, low: int, end: int) -> Outrun | None:
+def outrun(what: Inquiry, partition: str, lower: int, upper: int, *, low: int, end: int) -> Outrun | None:
     """Return why `[lower, upper)` of a partition that has `[low, end)` cannot be read, or None: it can.
 
     A loss is definite where it stops the source; else the range is planned again, without what is lost.
@@ -45,7 +45,7 @@ def outrun(what: Survey, partition: str, lower: int, upper: int, *, low: int, en
     return RangeOvertaken(partition=partition, asked=lower, there=low)
 
 
-def _another(what: Survey, partition: str, upper: int, end: int) -> UpstreamRecreated | TopicRecreated:
+def _another(what: Inquiry, partition: str, upper: int, end: int) -> UpstreamRecreated | TopicRecreated:
     """Return the error of a partition that is not the one that was bound.
 
     A new incarnation is of the whole source: it is offered only where there is no other topic that it would repeat.

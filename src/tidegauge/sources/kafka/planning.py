@@ -26,9 +26,9 @@ from tidegauge.errors.kafka import TopicDeleted
 from tidegauge.kafka import cluster
 from tidegauge.kafka.clients import Client
 from tidegauge.remap.binding import Bound, Slice
-from tidegauge.sources.kafka.admitting import Listing
+from tidegauge.sources.kafka.admitting import TopicListing
 from tidegauge.sources.kafka.outrun import Outrun, outrun
-from tidegauge.sources.kafka.probing import Survey, changed, confirmed
+from tidegauge.sources.kafka.probing import Inquiry, changed, confirmed
 from tidegauge.sources.kafka.reading import Range
 
 __all__ = ["KafkaSplit", "begun", "overtaken", "planned", "seen"]
@@ -97,7 +97,7 @@ def seen(slices: Sequence[Slice], bound: Bound) -> bool:
     )
 
 
-def overtaken(client: Client, what: Survey, slices: Sequence[Slice], bound: Bound) -> list[tuple[Slice, Outrun]]:
+def overtaken(client: Client, what: Inquiry, slices: Sequence[Slice], bound: Bound) -> list[tuple[Slice, Outrun]]:
     """Return the parts of slices that the broker has no longer, each with the error that says so.
 
     Raises `UpstreamRecreated`, `TopicRecreated`, `TopicDeleted`, and what `tidegauge.kafka` raises.
@@ -110,7 +110,7 @@ def overtaken(client: Client, what: Survey, slices: Sequence[Slice], bound: Boun
     if gone := sorted({topic for topic, _ in places.values()} - there.keys()):
         raise TopicDeleted(source=what.name, topics=gone, servers=what.servers)
     ids = {name: topic.id for name, topic in there.items()}
-    if error := changed(client, what, bound, Listing(ids, {}, {})):
+    if error := changed(client, what, bound, TopicListing(ids, {}, {})):
         raise error
     lows = cluster.offsets(client, places.values(), "earliest", servers=what.servers)
     behind = [piece for piece in slices if lows.get(piece.partition, 0) > piece.lower]
@@ -118,7 +118,7 @@ def overtaken(client: Client, what: Survey, slices: Sequence[Slice], bound: Boun
         return []
     asked = {piece.partition: places[piece.partition] for piece in behind}
     ends = cluster.offsets(client, asked.values(), "latest", servers=what.servers, committed=False)
-    if error := changed(client, what, bound, Listing(ids, {}, ends)):
+    if error := changed(client, what, bound, TopicListing(ids, {}, ends)):
         raise error
     found: list[tuple[Slice, Outrun]] = []
     for piece in behind:

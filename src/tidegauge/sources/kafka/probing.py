@@ -24,11 +24,19 @@ from tidegauge.kafka import cluster
 from tidegauge.kafka.clients import Client
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.frontier import ORIGIN
-from tidegauge.sources.kafka.admitting import Admission, Listing, admitted, behind, newcomers, other_ids, regressed
+from tidegauge.sources.kafka.admitting import (
+    Admission,
+    TopicListing,
+    admitted,
+    behind,
+    newcomers,
+    other_ids,
+    regressed,
+)
 from tidegauge.sources.kafka.start import Start
 from tidegauge.sources.kafka.topics import Topics
 
-__all__ = ["CONFIRMATIONS", "Survey", "changed", "confirmed", "survey"]
+__all__ = ["CONFIRMATIONS", "Inquiry", "changed", "confirmed", "survey"]
 
 CONFIRMATIONS: Final = 3
 """How often a broker has to say that a topic does not exist, of one of which records are bound."""
@@ -36,7 +44,7 @@ _BETWEEN: Final = 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class Inquiry:
     """What to ask, and what of: `name` is the source's, for people; `stop`: whether a loss ends it."""
 
     name: str
@@ -48,7 +56,7 @@ class Survey:
     stop: bool
 
 
-def survey(client: Client, what: Survey, bound: Bound, *, now: datetime) -> tuple[Admission, Listing, str]:
+def survey(client: Client, what: Inquiry, bound: Bound, *, now: datetime) -> tuple[Admission, TopicListing, str]:
     """Ask the broker; return what may be bound, what it said, and a note for people.
 
     Raises `TopicUnknown`, `NoTopicMatches`, `TopicDeleted`, `TopicRecreated`, `UpstreamRecreated`, `RecordsLost`,
@@ -79,7 +87,7 @@ def survey(client: Client, what: Survey, bound: Bound, *, now: datetime) -> tupl
     return found, listing, note
 
 
-def _topics(client: Client, what: Survey, known: set[str]) -> tuple[dict[str, cluster.Topic], str]:
+def _topics(client: Client, what: Inquiry, known: set[str]) -> tuple[dict[str, cluster.Topic], str]:
     """Return the topics that are there; those that are known have to be confirmed to be missing."""
     if what.topics.names:
         wanted = {*what.topics.names}
@@ -107,15 +115,17 @@ def confirmed(client: Client, missing: set[str], *, servers: str) -> dict[str, c
     return there
 
 
-def _listing(client: Client, what: Survey, there: Mapping[str, cluster.Topic]) -> Listing:
+def _listing(client: Client, what: Inquiry, there: Mapping[str, cluster.Topic]) -> TopicListing:
     places = [(name, number) for name, topic in there.items() for number in range(topic.partitions)]
     lows = cluster.offsets(client, places, "earliest", servers=what.servers)
     ends = cluster.offsets(client, places, "latest", servers=what.servers, committed=what.committed)
     both = lows.keys() & ends.keys()
-    return Listing({name: topic.id for name, topic in there.items()}, lows, {p: ends[p] for p in ends if p in both})
+    return TopicListing(
+        {name: topic.id for name, topic in there.items()}, lows, {p: ends[p] for p in ends if p in both}
+    )
 
 
-def changed(client: Client, what: Survey, bound: Bound, listing: Listing) -> Definite | None:
+def changed(client: Client, what: Inquiry, bound: Bound, listing: TopicListing) -> Definite | None:
     """Return the error of topics that are not those that are bound, None where all are.
 
     The end of the committed records can be behind what is bound when a transaction is open and the source read
@@ -140,7 +150,7 @@ def changed(client: Client, what: Survey, bound: Bound, listing: Listing) -> Def
     return UpstreamRecreated(source=what.name, known="; ".join(known[:5]), found="; ".join(found[:5]))
 
 
-def taken_back(client: Client, what: Survey, bound: Bound, listing: Listing) -> dict[str, tuple[int, int]]:
+def taken_back(client: Client, what: Inquiry, bound: Bound, listing: TopicListing) -> dict[str, tuple[int, int]]:
     """Return what partitions had shown at the last look, and have no longer, although nothing of it is bound.
 
     Raises `EndTakenBack` where a loss ends the source. The end of the committed records alone may go back while
@@ -157,7 +167,7 @@ def taken_back(client: Client, what: Survey, bound: Bound, listing: Listing) -> 
     return back
 
 
-def _asking(client: Client, what: Survey) -> Callable[[Iterable[str], int], Mapping[str, int]]:
+def _asking(client: Client, what: Inquiry) -> Callable[[Iterable[str], int], Mapping[str, int]]:
     def at(partitions: Iterable[str], moment: int) -> Mapping[str, int]:
         return cluster.offsets(client, map(cluster.split, partitions), moment, servers=what.servers)
 

@@ -30,7 +30,7 @@ from tidegauge.kafka.clients import Client, admin, consumer, kafka
 from tidegauge.kafka.failures import ALL_DOWN, REFUSALS, explained, told, unanswered
 from tidegauge.kafka.settings import Settings, Value
 from tidegauge.sources.kafka.outrun import outrun
-from tidegauge.sources.kafka.probing import Survey
+from tidegauge.sources.kafka.probing import Inquiry
 
 __all__ = ["BATCH", "GULP", "Bulk", "Range", "headers_of", "messages"]
 
@@ -158,7 +158,7 @@ def headers_of(messages: Sequence[Any]) -> list[Any]:
 
 
 def messages(
-    settings: Settings, group: str, wanted: Sequence[Range], what: Survey, *, headers: bool = False
+    settings: Settings, group: str, wanted: Sequence[Range], what: Inquiry, *, headers: bool = False
 ) -> Generator[Bulk]:
     """Yield the messages of ranges, each of a partition of its own.
 
@@ -196,7 +196,7 @@ class _RangeReader:
         client: Client,
         settings: Settings,
         wanted: Sequence[Range],
-        what: Survey,
+        what: Inquiry,
         *,
         headers: bool,
     ) -> None:

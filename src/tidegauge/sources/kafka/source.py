@@ -36,13 +36,13 @@ from tidegauge.remap.fromtime import SourceState
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.formats.messages import MessageFormat
 from tidegauge.sources.kafka.acknowledging import commit, lacking
-from tidegauge.sources.kafka.admitting import Listing
+from tidegauge.sources.kafka.admitting import TopicListing
 from tidegauge.sources.kafka.columns import joined, keys_of
-from tidegauge.sources.kafka.decoding import Decoder
+from tidegauge.sources.kafka.decoding import MessageDecoder
 from tidegauge.sources.kafka.framing import Piece, beyond, bulk_of, frame, missing, received
 from tidegauge.sources.kafka.outrun import Outrun
 from tidegauge.sources.kafka.planning import KafkaSplit, begun, overtaken, planned, seen
-from tidegauge.sources.kafka.probing import Survey, survey
+from tidegauge.sources.kafka.probing import Inquiry, survey
 from tidegauge.sources.kafka.reading import Bulk, Range, messages
 from tidegauge.sources.kafka.start import Given, Start
 from tidegauge.sources.kafka.topics import Topics, named
@@ -183,9 +183,9 @@ class KafkaSource:
         return self.group or "tidegauge"
 
     @cached_property
-    def _survey(self) -> Survey:
+    def _inquiry(self) -> Inquiry:
         committed = self.connection.get("isolation.level", "read_committed") != "read_uncommitted"
-        return Survey(
+        return Inquiry(
             name=self.name,
             servers=self.servers,
             topics=self.topics,
@@ -203,7 +203,7 @@ class KafkaSource:
         """
         if bound.schema is not None:
             self._keyed(bound.schema)
-        what = self._survey
+        what = self._inquiry
         with admin(self.connection) as client:
             found, listing, note = survey(client, what, bound, now=now)
         schema = None if bound.schema is not None else self.schema or self._inferred(listing, what)
@@ -252,15 +252,15 @@ class KafkaSource:
         if not pieces or seen(pieces, bound):
             return []
         with admin(self.connection) as client:
-            return overtaken(client, self._survey, pieces, bound)
+            return overtaken(client, self._inquiry, pieces, bound)
 
     def read(self, split: KafkaSplit | Piece, on_bad_record: OnBadRecord) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a split. Raises `RecordsLost`, `RangeOvertaken`, and what `tidegauge.kafka` raises."""
-        decoder = Decoder(self.format, self.key, self.metadata, split.schema, self._keyed(split.schema))
+        decoder = MessageDecoder(self.format, self.key, self.metadata, split.schema, self._keyed(split.schema))
         if isinstance(split, Piece):
             yield decoder.decode(bulk_of(split), on_bad_record)
             return
-        for bulk in messages(self.connection, self._group, split.ranges, self._survey, headers=self.metadata):
+        for bulk in messages(self.connection, self._group, split.ranges, self._inquiry, headers=self.metadata):
             yield decoder.decode(bulk, on_bad_record)
 
     @property
@@ -282,7 +282,7 @@ class KafkaSource:
 
     def missing(self, splits: Sequence[KafkaSplit]) -> tuple[int, TidegaugeError] | None:
         """Return the first epoch of which the broker lacks a message, or has one that Spark cannot read; or None."""
-        what = self._survey
+        what = self._inquiry
         with admin(self.connection) as client:
             found = missing(client, what, splits)
             return found or beyond(client, self.connection, self._group, what, splits)
@@ -300,7 +300,7 @@ class KafkaSource:
     def _started(self, now: datetime) -> SourceState:
         return SourceState(kind="kafka/started", source_id=self.servers, value={"at": now.isoformat()})
 
-    def _inferred(self, listing: Listing, what: Survey) -> pa.Schema | None:
+    def _inferred(self, listing: TopicListing, what: Inquiry) -> pa.Schema | None:
         """Return the columns of the first messages of a partition that has any that tell.
 
         Raises `NothingToInfer`, `KeyAndValueClash`, and what is wrong with the columns when what tells is no table.
@@ -324,7 +324,7 @@ class KafkaSource:
             return None  # nothing is bound before there is a message; the next probe looks again
         raise wrong or NothingToInfer(topics=sorted(listing.ids))
 
-    def _sample(self, wanted: Range, what: Survey) -> list[Bulk]:
+    def _sample(self, wanted: Range, what: Inquiry) -> list[Bulk]:
         """Return the first messages of a range."""
         found: list[Bulk] = []
         with closing(messages(self.connection, self._group, [wanted], what)) as bulks:
