@@ -33,7 +33,7 @@ from tidegauge.remap.checked import checked_probe
 from tidegauge.remap.fromtime.partitioned import PARTITIONS
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.mint import mint
-from tidegauge.remap.store import Holder, Lease, SourceSpec, Store
+from tidegauge.remap.store import Lease, LeaseHolder, SourceSpec, Store
 from tidegauge.remap.timeline import Timeline
 
 __all__ = ["measure"]
@@ -94,7 +94,7 @@ def _checking(partitions: int) -> Figure:
 def _ticking(url: str, partitions: int) -> Iterator[_Ticks]:
     env = tg.Env()
     with closing(Store.open(url, env=env)) as store:
-        lease = store.acquire("bench", holder=Holder.current(env))
+        lease = store.acquire("bench", holder=LeaseHolder.current(env))
         store.register(lease, sources={"orders": SourceSpec({"kind": "bench"})}, outputs={})
         timeline = Timeline({"orders": store.load("bench").sources["orders"].table})
         at = {f"p{i:05d}": 1 for i in range(partitions)}

@@ -24,7 +24,7 @@ from tidegauge.pipeline.perform import output_schema
 from tidegauge.pipeline.runner import Runner, at_once
 from tidegauge.remap.binding import Bound, Proposal
 from tidegauge.remap.frontier import Frontier
-from tidegauge.remap.store import Holder, OutputSpec, SourceSpec, Store
+from tidegauge.remap.store import LeaseHolder, OutputSpec, SourceSpec, Store
 from tidegauge.remap.store.append import Head, append, publish
 from tidegauge.remap.store.connect import Database
 from tidegauge.sinks.protocol import OutputId
@@ -60,7 +60,7 @@ def _history(folder: Path, epochs: int) -> None:
     source, plan = made.sources["orders"], made.outputs["orders"]
     probe = source.probe(Bound(), now=datetime.now(UTC))
     store = Store.open(made.store, env=env)
-    lease = store.acquire(made.name, holder=Holder.current(env))
+    lease = store.acquire(made.name, holder=LeaseHolder.current(env))
     store.register(
         lease,
         sources={"orders": SourceSpec(source.describe(), source.schema)},

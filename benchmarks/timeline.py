@@ -30,7 +30,7 @@ from benchmarks.room import Room
 from tidegauge.env import Env
 from tidegauge.reclock import epochs_of, pieces
 from tidegauge.remap.frontier import Frontier
-from tidegauge.remap.store import Holder, SourceSpec, Store
+from tidegauge.remap.store import LeaseHolder, SourceSpec, Store
 from tidegauge.remap.table import RemapTable
 from tidegauge.remap.times import EpochTimes
 
@@ -58,7 +58,7 @@ def _fill(folder: Path, bindings: int, partitions: int) -> None:
     folder.mkdir()
     env = Env()
     store = Store.open(f"sqlite:///{folder}/store.db", env=env)
-    lease = store.acquire("bench", holder=Holder.current(env))
+    lease = store.acquire("bench", holder=LeaseHolder.current(env))
     store.register(lease, sources={"orders": SourceSpec({"kind": "bench"})}, outputs={})
     lease.release()
     store.close()

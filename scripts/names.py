@@ -14,20 +14,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 DOUBLE = {
-    "Holder": 2,
-    "Kept": 4,
-    "Log": 2,
-    "Look": 2,
     "Manifest": 2,
     "Order": 2,
-    "Origin": 2,
-    "Partitioned": 2,
-    "Place": 2,
     "Probe": 2,
-    "Records": 3,
     "Stream": 2,
     "UnsupportedType": 3,
-    "_Reclock": 2,
 }
 Places = Mapping[str, list[str]]
 

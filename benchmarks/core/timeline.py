@@ -16,7 +16,7 @@ from benchmarks.room import Room
 from tidegauge.env import Env
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import Frontier
-from tidegauge.remap.store import Holder, SourceSpec, Store
+from tidegauge.remap.store import LeaseHolder, SourceSpec, Store
 from tidegauge.remap.table import RemapTable
 
 __all__ = ["measure"]
@@ -29,7 +29,7 @@ def _mint(folder: Path, *, partitions: int, times: int) -> tuple[float, ...]:
     """Return the seconds of a durable append that moves one partition of many."""
     env = Env()
     store = Store.open(f"sqlite:///{folder}/store.db", env=env)
-    lease = store.acquire("bench", holder=Holder.current(env))
+    lease = store.acquire("bench", holder=LeaseHolder.current(env))
     store.register(lease, sources={"orders": SourceSpec({"kind": "bench"})}, outputs={})
     positions = {f"p{i:05d}": 1 for i in range(partitions)}
     epoch = 0
@@ -52,7 +52,7 @@ def _filled(folder: Path, bindings: int) -> Store:
     """Return a store with a binding an epoch, each of one of 100 partitions, written as rows: it is read here."""
     env = Env()
     store = Store.open(f"sqlite:///{folder}/long.db", env=env)
-    lease = store.acquire("bench", holder=Holder.current(env))
+    lease = store.acquire("bench", holder=LeaseHolder.current(env))
     store.register(lease, sources={"orders": SourceSpec({"kind": "bench"})}, outputs={})
     lease.release()
     with closing(sqlite3.connect(folder / "long.db")) as rows, rows:

@@ -15,7 +15,7 @@ from benchmarks.room import Room
 from tidegauge.remap.checked import checked_probe
 from tidegauge.remap.fromtime.partitioned import PARTITIONS
 from tidegauge.remap.mint import mint
-from tidegauge.remap.store import Holder, SourceSpec, Store
+from tidegauge.remap.store import LeaseHolder, SourceSpec, Store
 from tidegauge.remap.timeline import Timeline
 from tidegauge.testing import Endpoint
 
@@ -36,7 +36,7 @@ def measure(room: Room, broker: Endpoint) -> list[Figure]:
     probing: list[float] = []
     minting: list[float] = []
     with closing(Store.open(f"sqlite:///{folder}/store.db", env=env)) as store:
-        lease = store.acquire("bench", holder=Holder.current(env))
+        lease = store.acquire("bench", holder=LeaseHolder.current(env))
         store.register(lease, sources={"probed": SourceSpec(dict(source.describe()))}, outputs={})
         timeline = Timeline({"probed": store.load("bench").sources["probed"].table})
         for turn in range(room.size(25, 5)):

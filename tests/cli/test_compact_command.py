@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 import tidegauge as tg
 from tidegauge.cli.app import app
 from tidegauge.env import Env
-from tidegauge.remap.store import Holder, Store
+from tidegauge.remap.store import LeaseHolder, Store
 
 Ask = Callable[..., Result]
 
@@ -53,7 +53,7 @@ def test_a_flow_that_runs_is_not_compacted_and_who_runs_it_is_said(shop: Shop, a
     shop.catch_up()
     env = Env()
     store = Store.open(shop.flow.store, env=env)
-    lease = store.acquire("shop", holder=Holder.current(env))
+    lease = store.acquire("shop", holder=LeaseHolder.current(env))
     done = ask("compact", "shop.py", "0")
     assert (done.exit_code, "TG-0204" in done.stderr, f"process {os.getpid()}" in done.stderr) == (1, True, True)
     lease.release()

@@ -23,14 +23,14 @@ def first(pair: tuple[Any, int]) -> Any:
 @given(NUMBERS)
 def test_a_chain_is_what_its_links_are_one_after_the_other(batch: list[int]) -> None:
     before = list(batch)
-    plus: records.Records[int, int] = records.map(lambda n: n + 1)
+    plus: records.RecordFunction[int, int] = records.map(lambda n: n + 1)
     chain = plus.filter(lambda n: n % 2 == 0).flat_map(lambda n: range(n)).map(str)
     assert chain(batch) == [str(m) for n in batch if (n + 1) % 2 == 0 for m in range(n + 1)]
     assert batch == before
 
 
 def test_c40_four_maps_are_one_function() -> None:
-    plus: records.Records[int, int] = (
+    plus: records.RecordFunction[int, int] = (
         records.map(lambda n: n + 1).map(lambda n: n + 1).map(lambda n: n + 1).map(lambda n: n + 1)
     )
     assert plus([*range(10)]) == [*range(4, 14)]

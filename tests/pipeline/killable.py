@@ -23,7 +23,7 @@ from tests.pipeline.upstream import Topic
 import tidegauge as tg
 from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.pipeline.seen import table_of
-from tidegauge.remap.store import Gap, Holder, Store
+from tidegauge.remap.store import Gap, LeaseHolder, Store
 
 Scene = Literal["whole", "bad line", "bad function", "new upstream"]
 """What is wrong: nothing; a line of the orders that does not parse; a function that raises for one output; one more
@@ -114,7 +114,7 @@ def fold(flow: tg.Dataflow, env: tg.Env) -> None:
     nothing for it: what is folded must not reach further.
     """
     store = Store.open(flow.store, env=env)
-    lease = store.acquire(flow.name, holder=Holder.current(env))
+    lease = store.acquire(flow.name, holder=LeaseHolder.current(env))
     loaded = store.load(flow.name)
     uppers = [table_of(flow, name, loaded).upper for name in flow.outputs]
     store.advance_since(lease, min(loaded.flow.published, *uppers) - 1)
@@ -125,7 +125,7 @@ def fold(flow: tg.Dataflow, env: tg.Env) -> None:
 def lose(flow: tg.Dataflow, env: tg.Env) -> None:
     """Note that a number was lost, as one that upstream let go before it was read."""
     store = Store.open(flow.store, env=env)
-    lease = store.acquire(flow.name, holder=Holder.current(env))
+    lease = store.acquire(flow.name, holder=LeaseHolder.current(env))
     epoch = store.load(flow.name).sources["numbers"].began_at
     store.record_gap(lease, Gap("numbers", epoch, "p0", 0, 1, NOON, "TG-0554", "it went before it was read"))
     lease.release()

@@ -24,7 +24,7 @@ from tidegauge.errors.store import DamagedStore
 from tidegauge.pipeline.bindings import BINDINGS
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import ORIGIN, Frontier
-from tidegauge.remap.store import Holder, Lease, SourceSpec, Store
+from tidegauge.remap.store import Lease, LeaseHolder, SourceSpec, Store
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 NAMES = ("clicks", "orders")
@@ -91,7 +91,7 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
     def tell() -> Told:
         name = f"flow{next(numbers)}"
-        lease = store.acquire(name, holder=Holder.current(tg.Env()))
+        lease = store.acquire(name, holder=LeaseHolder.current(tg.Env()))
         store.register(lease, sources={source: SourceSpec({}) for source in NAMES}, outputs={})
         return Told(store, name, lease)
 
@@ -222,7 +222,7 @@ def test_what_cannot_be_asked_for_is_refused(place: Any, tmp_path: Path) -> None
 def test_rows_that_were_edited_by_hand_are_said_to_be_damaged(damage: str, said: str, tmp_path: Path) -> None:
     env = tg.Env()
     store = Store.open(f"sqlite:///{tmp_path}/shop.db", env=env)
-    lease = store.acquire("shop", holder=Holder.current(env))
+    lease = store.acquire("shop", holder=LeaseHolder.current(env))
     store.register(lease, sources={"orders": SourceSpec({})}, outputs={})
     store.append(lease, expected=0, at=NOON, proposals={"orders": Proposal(frontier=Frontier({"p0": 5}))})
     store.close()

@@ -15,7 +15,7 @@ from tidegauge.env import Env
 from tidegauge.errors.command import FlowNeverRan
 from tidegauge.errors.flow import InvalidArgument, UnknownName
 from tidegauge.errors.store import EpochBelowSince, FlowAlreadyRunning, HoldNotBound, OutputBelowSince
-from tidegauge.remap.store import Holder, Store
+from tidegauge.remap.store import LeaseHolder, Store
 
 
 class Shop:
@@ -168,13 +168,13 @@ def test_a_flow_that_runs_is_not_compacted_and_its_driver_is_named(small: Shop) 
     flow = small.run(0, 1, 2)
     env = Env()
     store = Store.open(small.store, env=env)
-    lease = store.acquire("shop", holder=Holder.current(env))
+    lease = store.acquire("shop", holder=LeaseHolder.current(env))
     with pytest.raises(FlowAlreadyRunning, match=f"process {lease.holder.pid}"):
         tg.compact(flow, before=1)
     tg.hold(flow, "report", 1)  # which anybody may
     lease.release()
     assert tg.compact(flow, before=1).since == 1
-    lease = store.acquire("shop", holder=Holder.current(env))  # it was given back
+    lease = store.acquire("shop", holder=LeaseHolder.current(env))  # it was given back
     lease.release()
     store.close()
 

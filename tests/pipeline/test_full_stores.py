@@ -23,7 +23,7 @@ import tidegauge as tg
 from tidegauge.errors.store import LeaseLost, StoreFull, StoreUnreachable
 from tidegauge.pipeline.board import Board
 from tidegauge.pipeline.outage import QUIET
-from tidegauge.remap.store import EXPIRY, Holder, Store
+from tidegauge.remap.store import EXPIRY, LeaseHolder, Store
 
 
 @pytest.fixture
@@ -109,7 +109,7 @@ def test_a_driver_whose_lease_was_taken_while_the_store_was_full_stops(shop: Sho
     shop.world.clock.seconds += EXPIRY
     make_room(shop.disk)
     other = Store.open(shop.world.store, env=shop.world.env())
-    lease = other.acquire("shop", holder=Holder.current(shop.world.env()))
+    lease = other.acquire("shop", holder=LeaseHolder.current(shop.world.env()))
     bound = other.load("shop").flow.upper
     with pytest.raises(LeaseLost):
         run.step(100.0)

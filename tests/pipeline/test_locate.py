@@ -32,7 +32,7 @@ from tidegauge.pipeline.locate import Place, looking
 from tidegauge.pipeline.trace import trace
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import ORIGIN, Frontier
-from tidegauge.remap.store import Holder, Lease, SourceSpec, Store
+from tidegauge.remap.store import Lease, LeaseHolder, SourceSpec, Store
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 ENGINE = tg.LocalEngine(threads=0)
@@ -376,7 +376,7 @@ def tell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Told
         flow.sink("all", orders, tg.ParquetSink(f"{root}/lake"))
         store = Store.open(flow.store, env=tg.Env())
         opened.append(store)
-        lease = store.acquire("shop", holder=Holder.current(tg.Env()))
+        lease = store.acquire("shop", holder=LeaseHolder.current(tg.Env()))
         store.register(lease, sources={"orders": SourceSpec({})}, outputs={})
         return Told(store, lease, flow)
 

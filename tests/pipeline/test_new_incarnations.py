@@ -14,7 +14,7 @@ from tests.pipeline.upstream import Topic
 import tidegauge as tg
 from tidegauge.errors.running import LossNotAccepted, NothingToResume, UpstreamRecreated
 from tidegauge.errors.store import FlowAlreadyRunning
-from tidegauge.remap.store import Holder, Store
+from tidegauge.remap.store import LeaseHolder, Store
 
 Step = Callable[[pa.RecordBatch], pa.RecordBatch]
 
@@ -146,7 +146,7 @@ def test_a_flow_that_runs_elsewhere_is_left_alone(tmp_path: Path, topic: Topic) 
     run(flow, fails=UpstreamRecreated)
     env = tg.Env()
     store = Store.open(flow.store, env=env)
-    elsewhere = replace(Holder.current(env), name="grace", host="elsewhere", run="e" * 32)
+    elsewhere = replace(LeaseHolder.current(env), name="grace", host="elsewhere", run="e" * 32)
     lease = store.acquire(flow.name, holder=elsewhere)
     with pytest.raises(FlowAlreadyRunning, match="grace"):
         tg.resume(flow, "numbers", new_incarnation=True)

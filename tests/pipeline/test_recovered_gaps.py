@@ -20,7 +20,7 @@ from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.history import History, origin
 from tidegauge.remap.rebuilding import gaps_on, pooled, way_to
-from tidegauge.remap.store import Gap, Holder, Lease, OutputSpec, Rebuilt, SourceSpec, Store
+from tidegauge.remap.store import Gap, Lease, LeaseHolder, OutputSpec, Rebuilt, SourceSpec, Store
 
 
 @pytest.fixture(params=["delta", "parquet"])
@@ -121,7 +121,7 @@ OUTPUTS = ("a", "b")
 @contextmanager
 def opened(folder: str) -> Iterator[tuple[Store, Lease]]:
     store = Store.open(f"sqlite:///{folder}/flow.db", env=tg.Env())
-    lease = store.acquire("flow", holder=Holder.current(tg.Env()))
+    lease = store.acquire("flow", holder=LeaseHolder.current(tg.Env()))
     store.register(lease, sources={"s": SourceSpec({})}, outputs={name: OutputSpec("s", {}) for name in OUTPUTS})
     try:
         yield store, lease

@@ -17,7 +17,7 @@ import tidegauge as tg
 from tidegauge.cli.app import app
 from tidegauge.cli.load import load_flow
 from tidegauge.errors.store import ClockBehind, ClocksApart, FlowAlreadyRunning, LeaseLost
-from tidegauge.remap.store import EXPIRY, Holder, Store
+from tidegauge.remap.store import EXPIRY, LeaseHolder, Store
 
 FLOW = """
 from pathlib import Path
@@ -79,7 +79,7 @@ def test_a_clock_that_was_some_minutes_ahead_is_logged_and_passed_over(
     assert "epoch 0 was minted at" in caplog.text
 
 
-def hold(shop: Path, holder: Holder, *, ahead: timedelta = timedelta()) -> Store:
+def hold(shop: Path, holder: LeaseHolder, *, ahead: timedelta = timedelta()) -> Store:
     """Take the lease of the flow, and keep it."""
     env = tg.Env(now=lambda: datetime.now(UTC) + ahead)
     store = Store.open(load_flow(str(shop)).store, env=env)
@@ -88,7 +88,7 @@ def hold(shop: Path, holder: Holder, *, ahead: timedelta = timedelta()) -> Store
 
 
 def test_a_lease_that_was_renewed_a_year_ahead_is_broken_by_hand_which_says_whose_it_was(shop: Path) -> None:
-    far = replace(Holder.current(tg.Env()), name="grace", host="elsewhere", pid=4711, run="e" * 32)
+    far = replace(LeaseHolder.current(tg.Env()), name="grace", host="elsewhere", pid=4711, run="e" * 32)
     hold(shop, far, ahead=timedelta(days=365)).close()
     with pytest.raises(FlowAlreadyRunning, match="lease break"):
         run(shop)
@@ -103,7 +103,7 @@ def test_a_lease_that_was_renewed_a_year_ahead_is_broken_by_hand_which_says_whos
 def test_the_lease_of_a_driver_that_lives_on_this_machine_is_broken_by_force_alone(shop: Path) -> None:
     env = tg.Env()
     store = Store.open(load_flow(str(shop)).store, env=env)
-    lease = store.acquire("shop", holder=Holder.current(env))
+    lease = store.acquire("shop", holder=LeaseHolder.current(env))
     code, said = command(shop, "lease", "break")
     assert (code, "TG-0253" in said, f"kill {lease.holder.pid}" in said) == (1, True, True)
     lease.renew()
@@ -115,7 +115,7 @@ def test_the_lease_of_a_driver_that_lives_on_this_machine_is_broken_by_force_alo
 
 def test_the_lease_of_a_process_that_is_gone_needs_no_force(shop: Path) -> None:
     gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
-    hold(shop, replace(Holder.current(tg.Env()), pid=int(gone.stdout), run="e" * 32)).close()
+    hold(shop, replace(LeaseHolder.current(tg.Env()), pid=int(gone.stdout), run="e" * 32)).close()
     assert command(shop, "lease", "break")[0] == 0
 
 
@@ -124,7 +124,7 @@ def test_a_machine_whose_clock_is_far_from_the_servers_does_not_begin(postgres: 
     env = tg.Env(now=lambda: datetime.now(UTC) + ahead)
     store = Store.open(postgres.place(), env=env)
     with pytest.raises(ClocksApart):
-        store.acquire("shop", holder=Holder.current(env))
+        store.acquire("shop", holder=LeaseHolder.current(env))
     store.close()
 
 
@@ -132,15 +132,15 @@ def test_a_lease_on_a_server_runs_out_by_the_servers_clock(postgres: Server) -> 
     """Whose clock is half an hour ahead of the others' keeps no lease longer, and gets none sooner."""
     place, ahead = postgres.place(), timedelta(minutes=30)
     fast, slow = tg.Env(now=lambda: datetime.now(UTC) + ahead), tg.Env(now=lambda: datetime.now(UTC) - ahead)
-    far = replace(Holder.current(fast), host="elsewhere", run="e" * 32)
+    far = replace(LeaseHolder.current(fast), host="elsewhere", run="e" * 32)
     one, two = Store.open(place, env=fast), Store.open(place, env=slow)
     one.acquire("shop", holder=far)
     with pytest.raises(FlowAlreadyRunning):
-        two.acquire("shop", holder=Holder.current(slow))
+        two.acquire("shop", holder=LeaseHolder.current(slow))
     past = (datetime.now(UTC) - timedelta(seconds=EXPIRY)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     from tests.postgres import query
 
     query(place, f"UPDATE leases SET renewed_at = '{past}'")
-    two.acquire("shop", holder=Holder.current(slow)).release()
+    two.acquire("shop", holder=LeaseHolder.current(slow)).release()
     one.close()
     two.close()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tidegauge.dataflow import INT, Messages, Worker
 from tidegauge.reclock.bindings import Binding
 from tidegauge.reclock.room import Room
-from tidegauge.reclock.stream import Records, reclock_stream
+from tidegauge.reclock.stream import WaitingRecords, reclock_stream
 
 
 class LogRecords:
@@ -59,7 +59,7 @@ def test_a_log_is_reclocked_by_the_same_operator() -> None:
         arrivals = stream.capture()
     with worker.dataflow("flow", order=INT) as scope:
         remap, bound = scope.input("remap")
-        records: Records[list[tuple[int, str]]] = LogRecords()
+        records: WaitingRecords[list[tuple[int, str]]] = LogRecords()
         output = reclock_stream(bound, arrivals, records, Room(10))
         heard, probe = output.capture(), output.probe()
     reader.send([(110, "update"), (100, "insert"), (130, "delete")])

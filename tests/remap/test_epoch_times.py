@@ -13,7 +13,7 @@ from tidegauge.env import Env
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import Frontier
-from tidegauge.remap.store import Holder, SourceSpec, Store
+from tidegauge.remap.store import LeaseHolder, SourceSpec, Store
 from tidegauge.remap.table import RemapTable
 from tidegauge.remap.timeline import Timeline
 from tidegauge.remap.times import EpochTimes
@@ -60,7 +60,7 @@ def test_an_instant_is_the_same_in_every_zone_and_one_without_a_zone_is_none() -
 def test_the_store_and_the_timeline_agree_when_a_clock_steps_back(tmp_path: Path) -> None:
     env = Env()
     store = Store.open(f"sqlite:///{tmp_path}/store.db", env=env)
-    lease = store.acquire("shop", holder=Holder.current(env))
+    lease = store.acquire("shop", holder=LeaseHolder.current(env))
     store.register(lease, sources={"s": SourceSpec({})}, outputs={})
     told = EpochTimes()
     for epoch, seconds in enumerate((5, 3, 9, -3000, 9)):

@@ -22,7 +22,7 @@ from tidegauge.cli.show import clock, error_json, errors_view, grid, iso
 if TYPE_CHECKING:
     from tidegauge.pipeline.inspect import SliceReport
     from tidegauge.pipeline.locate import Holding, Origin, Place
-    from tidegauge.pipeline.trace import Found, Trace
+    from tidegauge.pipeline.trace import Trace, TracedRow
 
 __all__ = ["conditions", "place_json", "place_view", "shown", "trace_json", "trace_view"]
 
@@ -120,7 +120,7 @@ def _line(text: str) -> str:
     return text if text.isprintable() else repr(text)
 
 
-def _row(one: Found, output: str) -> Text:
+def _row(one: TracedRow, output: str) -> Text:
     columns = "  ".join(f"{column}={shown(value)}" for column, value in one.row.items())
     text = Text(columns, style="bold")
     if one.origin is not None:

@@ -36,7 +36,7 @@ from tidegauge.errors.dataflow import (
 if TYPE_CHECKING:
     from tidegauge.dataflow.capability_set import CapabilitySet
 
-__all__ = ["Account", "Capability", "InputCapability", "Invocation", "Origin", "gain"]
+__all__ = ["Account", "Capability", "InputCapability", "InputOrigin", "Invocation", "gain"]
 
 
 class Account:
@@ -66,7 +66,7 @@ class Invocation:
         self.serial = 0
 
 
-class Origin:
+class InputOrigin:
     """Where a message came in: an input, what it can cause on which output, and the accounts of the outputs."""
 
     __slots__ = ("accounts", "connection", "invocation", "order", "passing", "path", "port")
@@ -204,7 +204,7 @@ class InputCapability:
 
     __slots__ = ("_origin", "_serial", "_stamp")
 
-    def __init__(self, origin: Origin, stamp: tuple[Time, ...]) -> None:
+    def __init__(self, origin: InputOrigin, stamp: tuple[Time, ...]) -> None:
         self._origin = origin
         self._stamp = stamp
         self._serial = origin.invocation.serial

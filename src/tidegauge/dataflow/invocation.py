@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
-from tidegauge.dataflow.capability import Account, InputCapability, Invocation, Origin
+from tidegauge.dataflow.capability import Account, InputCapability, InputOrigin, Invocation
 from tidegauge.dataflow.channel import Message, Outlet, Queue, Stamp
 from tidegauge.dataflow.frontier import ChangeBatch, FrontierView
 from tidegauge.dataflow.order import Order, Time, advance
@@ -52,7 +52,7 @@ class OperatorInput:
 
     __slots__ = ("consumed", "frontier", "origin", "queue")
 
-    def __init__(self, origin: Origin, queue: Queue) -> None:
+    def __init__(self, origin: InputOrigin, queue: Queue) -> None:
         self.origin: Final = origin
         self.queue: Final = queue
         self.consumed: ChangeBatch[Time] = ChangeBatch()
@@ -150,7 +150,7 @@ class Operator:
             OperatorOutput(a, self.invocation, outlet) for a, outlet in zip(accounts, outlets, strict=True)
         )
         self.inputs: Final = tuple(
-            OperatorInput(Origin(path, port, order, dict(connection), accounts, self.invocation), queue)
+            OperatorInput(InputOrigin(path, port, order, dict(connection), accounts, self.invocation), queue)
             for port, (connection, queue) in enumerate(zip(shape.connections, queues, strict=True))
         )
         self.logic: Callable[[], bool | None] = _nothing

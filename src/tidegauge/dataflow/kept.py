@@ -16,7 +16,7 @@ Invariant: no frontier goes back by it.
 >>> tracker = Tracker(topology.compile())
 >>> output = tracker.graph.source(1, 0)
 >>> tracker.update(output, 3, 1); _ = tracker.propagate()
->>> Keeper(tracker, same(INT)).keep(Kept(1, {0: (3,)}, "it raised"), staying=lambda port: set())
+>>> Keeper(tracker, same(INT)).keep(FailedNode(1, {0: (3,)}, "it raised"), staying=lambda port: set())
 {0: {3}}
 >>> tracker.update(output, 3, -1); _ = tracker.propagate()
 >>> tracker.implications[output].elements()
@@ -33,11 +33,11 @@ from tidegauge.dataflow.order import Refinement, Time, advance
 from tidegauge.dataflow.reachability import Tracker
 from tidegauge.dataflow.schedule import Schedulable
 
-__all__ = ["Keeper", "Kept", "Place"]
+__all__ = ["FailedNode", "Keeper", "ScopePlace"]
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class FailedNode:
     """A node that failed: its outputs, each with the times at which it is kept, and what is known of why."""
 
     number: int
@@ -45,7 +45,7 @@ class Kept:
     why: str
 
 
-class Place(Schedulable, Protocol):
+class ScopePlace(Schedulable, Protocol):
     """What is around a scope."""
 
     def keep(self, outputs: Mapping[int, Collection[Time]], why: str, *, tell: bool) -> None:
@@ -62,7 +62,7 @@ class Keeper:
         self._tracker: Final = tracker
         self._refinement: Final = refinement
 
-    def keep(self, node: Kept, staying: Callable[[int], set[Time]]) -> dict[int, set[Time]]:
+    def keep(self, node: FailedNode, staying: Callable[[int], set[Time]]) -> dict[int, set[Time]]:
         """Keep the outputs of a node. Return the outputs of the scope that they lead to, with times of the scope
         around it, where they are to be kept as well: it would go on before it hears of this.
 

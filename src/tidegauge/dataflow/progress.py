@@ -36,7 +36,7 @@ from tidegauge.dataflow.blueprint import Blueprint, Node, seen_from_outside
 from tidegauge.dataflow.channel import Egress, Ingress
 from tidegauge.dataflow.frontier import FrontierView, mutable_antichain
 from tidegauge.dataflow.invocation import Operator
-from tidegauge.dataflow.kept import Keeper, Kept, Place
+from tidegauge.dataflow.kept import FailedNode, Keeper, ScopePlace
 from tidegauge.dataflow.log import Log, Pointstamp
 from tidegauge.dataflow.mailbox import Address
 from tidegauge.dataflow.order import Refinement, Time
@@ -77,7 +77,9 @@ class Subgraph:
     keeper: what is kept of operators that failed, here or at a peer.
     """
 
-    def __init__(self, path: str, address: Address, refinement: Refinement, place: Place, runtime: Runtime) -> None:
+    def __init__(
+        self, path: str, address: Address, refinement: Refinement, place: ScopePlace, runtime: Runtime
+    ) -> None:
         self.path: Final = path
         self.address: Final = address
         self.order: Final = refinement.order
@@ -327,9 +329,9 @@ class Subgraph:
             child = self.children[number]
             yield Pointstamp("" if child is None else child.path, kind, port, time, delta)
 
-    def receive(self, letter: list[Change] | Kept) -> None:
+    def receive(self, letter: list[Change] | FailedNode) -> None:
         """Take what a peer published, to be applied in the next turn; or keep what has failed there."""
-        if isinstance(letter, Kept):
+        if isinstance(letter, FailedNode):
             self._keep_outputs(letter, tell=False)
         else:
             self._published.extend(letter)
@@ -345,12 +347,12 @@ class Subgraph:
     def keep(self, number: int, outputs: Mapping[int, Collection[Time]], why: str, *, tell: bool) -> None:
         """Keep outputs of a node at these times, for good. tell: the peers as well, ahead of what they hear later."""
         if tell:
-            letter = Kept(number, outputs, f"{why} on worker {self.runtime.index}")
+            letter = FailedNode(number, outputs, f"{why} on worker {self.runtime.index}")
             for peer in self._others:
                 self.runtime.post(peer, self.address, letter)
-        self._keep_outputs(Kept(number, outputs, why), tell=tell)
+        self._keep_outputs(FailedNode(number, outputs, why), tell=tell)
 
-    def _keep_outputs(self, node: Kept, *, tell: bool) -> None:
+    def _keep_outputs(self, node: FailedNode, *, tell: bool) -> None:
         leading = self.keeper.keep(node, lambda port: self._staying(node.number, port))
         if leading:
             self.place.keep(leading, node.why, tell=tell)

@@ -28,7 +28,7 @@ from zlib import crc32
 
 from tidegauge.errors.dataflow import UnroutableKey
 
-__all__ = ["Key", "Records", "filter", "flat_map", "fold_by", "map", "route", "split", "stateful", "worker_of"]
+__all__ = ["Key", "RecordFunction", "filter", "flat_map", "fold_by", "map", "route", "split", "stateful", "worker_of"]
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -41,7 +41,7 @@ Key: TypeAlias = SupportsIndex | str | bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Records(Generic[A, B]):
+class RecordFunction(Generic[A, B]):
     """A function from a list of records to another, to be called or to be chained.
 
     over: the same on an iterable, lazily, so that a chain makes no list between its links.
@@ -53,46 +53,46 @@ class Records(Generic[A, B]):
         """Return the records that come of those in `batch`, in their sequence."""
         return list(self.over(batch))
 
-    def map(self, function: Callable[[B], C]) -> Records[A, C]:
+    def map(self, function: Callable[[B], C]) -> RecordFunction[A, C]:
         """Put `function(record)` for each record."""
-        return Records(lambda batch: (function(record) for record in self.over(batch)))
+        return RecordFunction(lambda batch: (function(record) for record in self.over(batch)))
 
-    def filter(self, keep: Callable[[B], object]) -> Records[A, B]:
+    def filter(self, keep: Callable[[B], object]) -> RecordFunction[A, B]:
         """Keep the records for which `keep(record)` is true."""
-        return Records(lambda batch: (record for record in self.over(batch) if keep(record)))
+        return RecordFunction(lambda batch: (record for record in self.over(batch) if keep(record)))
 
-    def flat_map(self, function: Callable[[B], Iterable[C]]) -> Records[A, C]:
+    def flat_map(self, function: Callable[[B], Iterable[C]]) -> RecordFunction[A, C]:
         """Put all of `function(record)` for each record."""
-        return Records(lambda batch: (result for record in self.over(batch) for result in function(record)))
+        return RecordFunction(lambda batch: (result for record in self.over(batch) for result in function(record)))
 
 
-def map(function: Callable[[A], B]) -> Records[A, B]:  # noqa: A001 - said as records.map
+def map(function: Callable[[A], B]) -> RecordFunction[A, B]:  # noqa: A001 - said as records.map
     """Put `function(record)` for each record.
 
     >>> map(len)(["ebb", "flood"]), map(len).filter(lambda n: n > 3)(["ebb", "flood"])
     ([3, 5], [5])
     """
-    start: Records[A, A] = Records(_itself)
+    start: RecordFunction[A, A] = RecordFunction(_itself)
     return start.map(function)
 
 
-def filter(keep: Callable[[A], object]) -> Records[A, A]:  # noqa: A001 - said as records.filter
+def filter(keep: Callable[[A], object]) -> RecordFunction[A, A]:  # noqa: A001 - said as records.filter
     """Keep the records for which `keep(record)` is true.
 
     >>> filter(str.isalpha)(["ebb", "7"])
     ['ebb']
     """
-    start: Records[A, A] = Records(_itself)
+    start: RecordFunction[A, A] = RecordFunction(_itself)
     return start.filter(keep)
 
 
-def flat_map(function: Callable[[A], Iterable[B]]) -> Records[A, B]:
+def flat_map(function: Callable[[A], Iterable[B]]) -> RecordFunction[A, B]:
     """Put all of `function(record)` for each record.
 
     >>> flat_map(range)([1, 0, 3])
     [0, 0, 1, 2]
     """
-    start: Records[A, A] = Records(_itself)
+    start: RecordFunction[A, A] = RecordFunction(_itself)
     return start.flat_map(function)
 
 

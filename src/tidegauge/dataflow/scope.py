@@ -34,7 +34,7 @@ from tidegauge.dataflow.build import OperatorContext
 from tidegauge.dataflow.capability import Capability
 from tidegauge.dataflow.channel import Egress, Ingress, Receiver, Tee
 from tidegauge.dataflow.invocation import OperatorOutput
-from tidegauge.dataflow.kept import Place
+from tidegauge.dataflow.kept import ScopePlace
 from tidegauge.dataflow.mailbox import Address
 from tidegauge.dataflow.operators import elementwise, generic
 from tidegauge.dataflow.operators.capture import EventSource, replay
@@ -67,7 +67,7 @@ class Scope:
         path: str,
         address: Address,
         refinement: Refinement,
-        place: Place,
+        place: ScopePlace,
         runtime: Runtime,
         finish: Callable[[Subgraph], None],
         *,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from tidegauge.env import Env
 from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.inspect import opened
-from tidegauge.remap.store import Holder
+from tidegauge.remap.store import LeaseHolder
 
 __all__ = ["break_lease", "retime"]
 
@@ -31,7 +31,7 @@ def retime(flow: Dataflow, *, env: Env | None = None) -> int:
     """
     env = env or Env()
     with opened(flow, env) as store:
-        lease = store.acquire(flow.name, holder=Holder.current(env))
+        lease = store.acquire(flow.name, holder=LeaseHolder.current(env))
         try:
             return store.retime(lease)
         finally:

@@ -20,7 +20,7 @@ from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.inspect import holds, opened
 from tidegauge.pipeline.read import instant
 from tidegauge.pipeline.seen import table_of
-from tidegauge.remap.store import Holder, Loaded, Store
+from tidegauge.remap.store import LeaseHolder, Loaded, Store
 
 __all__ = ["Compacted", "compact", "hold", "release"]
 
@@ -50,7 +50,7 @@ def compact(flow: Dataflow, *, before: int | str | datetime, env: Env | None = N
     if isinstance(before, int) and before < 0:
         raise InvalidArgument(parameter="before", value=before, expected="an epoch, counted from 0")
     with opened(flow, env) as store:
-        lease = store.acquire(flow.name, holder=Holder.current(env))
+        lease = store.acquire(flow.name, holder=LeaseHolder.current(env))
         try:
             loaded = store.load(flow.name)
             check_all(flow, store, loaded)

@@ -148,14 +148,14 @@ def origin(flow: Dataflow, output: str, row: Mapping[str, Any]) -> Origin:
 
 
 @contextmanager
-def looking(flow: Dataflow) -> Iterator[Look]:
+def looking(flow: Dataflow) -> Iterator[FlowSnapshot]:
     """Open the flow's store for as long as places are asked for. Raises `FlowNeverRan`."""
     with opened(flow, Env()) as store:
-        yield Look(flow, store, store.load(flow.name))
+        yield FlowSnapshot(flow, store, store.load(flow.name))
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class FlowSnapshot:
     """A flow as it is durable at one instant, to be asked about many records. Each table is opened once."""
 
     flow: Dataflow

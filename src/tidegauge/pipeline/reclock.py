@@ -30,7 +30,7 @@ __all__ = ["reclock_column"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Reclock:
+class _EpochColumn:
     """What a task does: each batch with its epochs as one more column. The others are not copied."""
 
     table: RemapTable
@@ -72,4 +72,4 @@ def reclock_column(
     empty: list[Any] = [pa.array([], field.type) for field in places]
     epochs_of(table, *empty)  # refuses what the tasks would refuse
     fields = [*schema.fields, StructField(EPOCH.name, LongType())]
-    return df.mapInArrow(_Reclock(table, partition, position), StructType(fields))
+    return df.mapInArrow(_EpochColumn(table, partition, position), StructType(fields))

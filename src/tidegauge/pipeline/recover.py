@@ -29,7 +29,7 @@ from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.opening import register
 from tidegauge.remap.history import agree, origin
 from tidegauge.remap.rebuilding import Pool, Way, gaps_on, pooled, way_to
-from tidegauge.remap.store import Holder, Rebuilt, Store
+from tidegauge.remap.store import LeaseHolder, Rebuilt, Store
 from tidegauge.sinks.protocol import OutputId, Recoverable, Sweeping, Table
 
 __all__ = ["Recovered", "recover"]
@@ -69,7 +69,7 @@ def recover(flow: Dataflow, *, env: Env | None = None) -> Recovered:
     with ExitStack() as opened, ExitStack() as leased:
         store = Store.open(flow.store, env=env)
         opened.callback(store.close)
-        lease = store.acquire(flow.name, holder=Holder.current(env))
+        lease = store.acquire(flow.name, holder=LeaseHolder.current(env))
         leased.callback(lease.release)
         register(flow, store, lease)
         tables = {name: flow.outputs[name].sink.open(OutputId(flow.name, name, incarnation)) for name in written}

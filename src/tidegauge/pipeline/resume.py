@@ -26,7 +26,7 @@ from tidegauge.pipeline.inspect import opened
 from tidegauge.pipeline.seen import table_of
 from tidegauge.reclock.slices import begins
 from tidegauge.remap.binding import Slice
-from tidegauge.remap.store import Gap, Holder, Lease, Loaded, Store
+from tidegauge.remap.store import Gap, Lease, LeaseHolder, Loaded, Store
 from tidegauge.sinks.mending import REPAIRABLE
 
 __all__ = ["Resumed", "lacking", "leased", "resume"]
@@ -91,7 +91,7 @@ def resume(
 @contextmanager
 def leased(store: Store, flow: str, env: Env) -> Iterator[Lease]:
     """Hold a flow's lease for a moment. Raises `FlowAlreadyRunning`."""
-    lease = store.acquire(flow, holder=Holder.current(env))
+    lease = store.acquire(flow, holder=LeaseHolder.current(env))
     try:
         yield lease
     finally:

@@ -32,7 +32,7 @@ from tidegauge.pipeline.render import render
 from tidegauge.pipeline.renewing import renewing
 from tidegauge.pipeline.stalls import Stalls
 from tidegauge.remap.requests import Requests
-from tidegauge.remap.store import Holder, Lease, Store, secrets
+from tidegauge.remap.store import Lease, LeaseHolder, Store, secrets
 from tidegauge.sinks.protocol import Finishing, Table, job_mark
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Runner:
         try:
             self._store = Store.open(flow.store, env=env)
             self._resources.callback(self._store.close)
-            self.lease: Lease = self._store.acquire(flow.name, holder=Holder.current(env))
+            self.lease: Lease = self._store.acquire(flow.name, holder=LeaseHolder.current(env))
             self._resources.callback(_give_back, self.lease)
             self._resources.callback(self.requests.close)  # not before the lease is ours: another run may have them
             self._resources.callback(self._end_tables)

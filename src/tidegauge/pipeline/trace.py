@@ -30,13 +30,13 @@ from tidegauge.pipeline.read import reading, view_of
 from tidegauge.remap.fromtime.protocol import excerpt
 from tidegauge.sinks.columns import EPOCH
 
-__all__ = ["Found", "Trace", "trace", "typed"]
+__all__ = ["Trace", "TracedRow", "trace", "typed"]
 
 pc: Final[Any] = pyarrow.compute  # its functions are made at run time, which type checkers cannot see
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TracedRow:
     """A row by its columns, with its origin; or with the error that says why it has none in this flow."""
 
     row: Mapping[str, Any]
@@ -53,7 +53,7 @@ class Trace:
 
     output: str
     epoch: int
-    rows: tuple[Found, ...]
+    rows: tuple[TracedRow, ...]
     more: bool
 
 
@@ -72,13 +72,13 @@ def trace(flow: Dataflow, output: str, values: Mapping[str, str], *, limit: int)
     condition = reduce(and_, equal, pc.field(EPOCH) <= view.epoch)
     with reading(output):
         rows = view.dataset().head(limit + 1, filter=condition).to_pylist()
-    found: list[Found] = []
+    found: list[TracedRow] = []
     with looking(flow) as look:
         for row in rows[:limit]:
             try:
-                found.append(Found(row, look.origin(output, row)))
+                found.append(TracedRow(row, look.origin(output, row)))
             except TidegaugeError as refused:
-                found.append(Found(row, None, refused))
+                found.append(TracedRow(row, None, refused))
     return Trace(output, view.epoch, tuple(found), len(rows) > limit)
 
 

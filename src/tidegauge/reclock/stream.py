@@ -78,10 +78,10 @@ from tidegauge.reclock.bindings import Binding
 from tidegauge.reclock.places import B
 from tidegauge.reclock.room import Room
 
-__all__ = ["Records", "reclock_stream"]
+__all__ = ["WaitingRecords", "reclock_stream"]
 
 
-class Records(Protocol[B]):
+class WaitingRecords(Protocol[B]):
     """The records of one source that wait for their epochs, and its bindings: what a kind of FromTime has to know.
 
     All bindings that it is given are final before it is asked for anything. In each activation it is called in this
@@ -130,7 +130,7 @@ class Records(Protocol[B]):
 
 
 def reclock_stream(
-    bindings: Stream[list[Binding]], arrivals: EventSource, records: Records[B], room: Room, *, as_of: int = 0
+    bindings: Stream[list[Binding]], arrivals: EventSource, records: WaitingRecords[B], room: Room, *, as_of: int = 0
 ) -> Stream[B]:
     """Build the operator, one on each worker, each with records, arrivals and room of its own.
 
@@ -178,7 +178,7 @@ class _Reclock(Generic[B]):
         context: OperatorContext,
         operator: Operator,
         arrivals: EventSource,
-        records: Records[B],
+        records: WaitingRecords[B],
         room: Room,
         as_of: int,
     ) -> None:

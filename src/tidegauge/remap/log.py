@@ -12,7 +12,7 @@ The vector after `n` changes is the last mark before, copied, with at most so ma
 copy and to replay, a call each. A mark takes 8k bytes for at least k / 8 changes, which is 64 bytes a change however
 many partitions there are, and O(1) a change to make. A change itself takes 32 bytes, up to twice that while it grows.
 
->>> log = Log()
+>>> log = ChangeLog()
 >>> [log.append(0, "p0", 5), log.append(0, "p1", 2), log.append(3, "p0", 9)]
 [0, 1, 0]
 >>> log.positions_after(2), log.positions_after(3), log.until(3)
@@ -27,7 +27,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Log", "Vector"]
+__all__ = ["ChangeLog", "Vector"]
 
 Vector = npt.NDArray[np.int64]
 
@@ -36,7 +36,7 @@ _APART: Final = 256
 """Changes between two marks, at the least: replaying so many takes no longer than copying a few."""
 
 
-class Log:
+class ChangeLog:
     """The changes, the names of the partitions, and the marks. One writer; any number of readers of a prefix."""
 
     __slots__ = ("_cells", "_marks", "_newest", "_vectors", "length", "names", "numbers")
@@ -51,7 +51,7 @@ class Log:
         self.numbers: Final[dict[str, int]] = {}
 
     @classmethod
-    def of(cls, names: list[str], epochs: Vector, numbers: Vector, befores: Vector, positions: Vector) -> Log:
+    def of(cls, names: list[str], epochs: Vector, numbers: Vector, befores: Vector, positions: Vector) -> ChangeLog:
         """Return the log of changes that obey what is said above: `names[i]` is the partition numbered `i`."""
         log = cls()
         log._cells = np.stack((epochs, numbers, befores, positions))
@@ -64,10 +64,10 @@ class Log:
             log._marks.append(log._marks[-1] + apart)
         return log
 
-    def prefix(self, length: int) -> Log:
+    def prefix(self, length: int) -> ChangeLog:
         """Return a log of its own of the first `length` changes."""
         columns = self.columns(0, length)
-        return Log.of(self.names[: int(columns[_NUMBER].max(initial=-1)) + 1], *columns)
+        return ChangeLog.of(self.names[: int(columns[_NUMBER].max(initial=-1)) + 1], *columns)
 
     def append(self, epoch: int, partition: str, position: int) -> int:
         """Append a change, whose epoch is not less than the last and whose position is beyond the partition's.

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidegauge.remap.index import NOWHERE, Index, Vector
-from tidegauge.remap.log import Log
+from tidegauge.remap.log import ChangeLog
 
 __all__ = ["Lookup"]
 
@@ -36,7 +36,7 @@ class Lookup:
 
     __slots__ = ("_base", "_levels", "_log", "_tails")
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: ChangeLog) -> None:
         self._log: Final = log
         self._base: Final = _index(log, 0, log.length)
         self._levels: tuple[tuple[int, int, Index], ...] = ((0, log.length, self._base),)
@@ -93,7 +93,7 @@ class Lookup:
         return levels
 
 
-def _index(log: Log, first: int, last: int) -> Index:
+def _index(log: ChangeLog, first: int, last: int) -> Index:
     if first == last:
         return _NOTHING
     epochs, numbers, befores, positions = log.columns(first, last)

@@ -1,7 +1,7 @@
 """From stored rows to a log: check them, fold what is below `since`, number the partitions, link each change to the
 one before it. All of it on whole columns: a million rows take a fraction of a second.
 
-Invariant: what comes out obeys what `Log` says, or `DamagedStore` says which row does not.
+Invariant: what comes out obeys what `ChangeLog` says, or `DamagedStore` says which row does not.
 
 >>> log = log_of_rows("s", ["a", "b"], np.array([0, 1, 4]), np.array([1, 1, 0]), np.array([3, 5, 9]), since=2)
 >>> log.names, log.columns(0, 2).tolist()
@@ -16,7 +16,7 @@ import numpy as np
 
 from tidegauge.errors.store import DamagedStore
 from tidegauge.remap.index import Vector, by_partition
-from tidegauge.remap.log import Log
+from tidegauge.remap.log import ChangeLog
 
 __all__ = ["columns_of_rows", "log_of_rows"]
 
@@ -45,7 +45,7 @@ def columns_of_rows(
 
 def log_of_rows(
     source: str, names: Sequence[str], epochs: Vector, numbers: Vector, positions: Vector, *, since: int
-) -> Log:
+) -> ChangeLog:
     """Return the log of the changes: at `epochs[i]`, which never go back, `names[numbers[i]]` came to `positions[i]`.
 
     Changes below `since` count as made at `since`; of several, the last. Raises `DamagedStore` when an epoch or a
@@ -76,4 +76,4 @@ def log_of_rows(
     renumbered[owners[first]] = np.arange(len(first))
     linked = np.empty(len(order), np.int64)
     linked[order] = befores
-    return Log.of([names[int(i)] for i in owners[first]], epochs, renumbered[numbers], linked, positions)
+    return ChangeLog.of([names[int(i)] for i in owners[first]], epochs, renumbered[numbers], linked, positions)

@@ -68,7 +68,7 @@ from tidegauge.errors.store import DamagedStore, EpochBelowSince, EpochNotMinted
 from tidegauge.remap.binding import Slice
 from tidegauge.remap.frontier import ORIGIN, Frontier
 from tidegauge.remap.index import NOWHERE, Vector
-from tidegauge.remap.log import Log
+from tidegauge.remap.log import ChangeLog
 from tidegauge.remap.lookup import Lookup
 from tidegauge.remap.rows import columns_of_rows, log_of_rows
 
@@ -105,7 +105,7 @@ class RemapTable:
         self.source: Final = source
         self._since: Final = since
         self._head = _Head(upper)
-        self._log = Log()
+        self._log = ChangeLog()
         self._lookup = Lookup(self._log)
 
     @classmethod
@@ -345,7 +345,7 @@ class RemapTable:
             sealed_at=head.sealed_at,
         )
 
-    def _own_log(self) -> Log:
+    def _own_log(self) -> ChangeLog:
         """The log, of which this table has all changes: a copy when another view has gone on with the shared one."""
         if self._log.length != self._head.length:
             self._log = self._log.prefix(self._head.length)

@@ -42,7 +42,7 @@ def test_c39_results_are_tagged_records() -> None:
 
 
 def test_c40_a_chain_of_records_is_one_operator() -> None:
-    plus: records.Records[int, int] = records.map(lambda n: n + 1)
+    plus: records.RecordFunction[int, int] = records.map(lambda n: n + 1)
     four = plus.map(lambda n: n + 1).map(lambda n: n + 1).map(lambda n: n + 1)
     assert run(lambda scope: numbers(scope, 10).map(four)) == [(0, [*range(4, 14)])]
 

@@ -13,7 +13,7 @@ from tests.remap.fromtime.conformance import LAWS, Clock
 
 from tidegauge.dataflow.order import PARTITIONED
 from tidegauge.errors.fromtime import InvalidNotation, InvalidPlace
-from tidegauge.remap.fromtime import GTID, LSN, NUMBERED, PARTITIONS, POLLS, SEQUENCE, WAL, Partitioned, checked
+from tidegauge.remap.fromtime import GTID, LSN, NUMBERED, PARTITIONS, POLLS, SEQUENCE, WAL, Partitions, checked
 from tidegauge.remap.fromtime.protocol import LARGEST
 from tidegauge.remap.frontier import Frontier
 
@@ -26,7 +26,7 @@ servers = st.integers(0, 5).map(lambda n: UUID(int=n)) | st.uuids()
 transactions = positions.map(lambda n: 0 if n == 1 else n)
 
 
-def in_times(from_time: Partitioned) -> Callable[[str, str], bool]:
+def in_times(from_time: Partitions) -> Callable[[str, str], bool]:
     """Compare the antichains: whether each time of the second is at or beyond some time of the first."""
 
     def at_or_before(a: str, b: str) -> bool:

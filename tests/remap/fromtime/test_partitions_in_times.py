@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tidegauge.dataflow import Antichain
 from tidegauge.dataflow.order import ALL, FIRST, LAST, PARTITIONED, Interval, after, before, only
 from tidegauge.errors.fromtime import InexpressibleTimes, InvalidPlace
-from tidegauge.remap.fromtime import NUMBERED, PARTITIONS, Partitioned
+from tidegauge.remap.fromtime import NUMBERED, PARTITIONS, Partitions
 from tidegauge.remap.fromtime.intervals import WIDEST
 from tidegauge.remap.frontier import ORIGIN, Frontier
 
@@ -135,6 +135,6 @@ def test_integers_sort_as_numbers_and_are_written_one_way() -> None:
         (NUMBERED, ["tea"], "no interval of partitions"),
     ],
 )  # fmt: skip
-def test_what_no_frontier_can_say_is_refused(kind: Partitioned, times: list[Any], problem: str) -> None:
+def test_what_no_frontier_can_say_is_refused(kind: Partitions, times: list[Any], problem: str) -> None:
     with pytest.raises(InexpressibleTimes, match=problem):
         kind.frontier(times)

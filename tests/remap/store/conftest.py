@@ -13,7 +13,7 @@ from tests.postgres import Server
 from tidegauge.env import Env
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import Frontier
-from tidegauge.remap.store import Holder, Lease, SourceSpec, Store
+from tidegauge.remap.store import Lease, LeaseHolder, SourceSpec, Store
 from tidegauge.remap.store.postgres import Postgres
 
 
@@ -84,15 +84,15 @@ def store(opened: Callable[[], Store]) -> Store:
 
 
 @pytest.fixture
-def elsewhere(env: Env) -> Holder:
+def elsewhere(env: Env) -> LeaseHolder:
     """A driver on another machine, of whose process nothing can be known."""
-    return replace(Holder.current(env), name="grace", host="elsewhere", pid=4711, run="e" * 32)
+    return replace(LeaseHolder.current(env), name="grace", host="elsewhere", pid=4711, run="e" * 32)
 
 
 @pytest.fixture
 def lease(store: Store, env: Env) -> Lease:
     """The lease of the flow `shop`, with the sources `orders` and `clicks`."""
-    taken = store.acquire("shop", holder=Holder.current(env))
+    taken = store.acquire("shop", holder=LeaseHolder.current(env))
     store.register(taken, sources={"orders": SourceSpec({}), "clicks": SourceSpec({})}, outputs={})
     return taken
 

@@ -29,7 +29,7 @@ from tidegauge.errors.store import (
 )
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import ORIGIN, Frontier
-from tidegauge.remap.store import EXPIRY, Holder, Lease, Loaded, Store
+from tidegauge.remap.store import EXPIRY, Lease, LeaseHolder, Loaded, Store
 from tidegauge.remap.store.connect import Database
 from tidegauge.remap.store.schema import changes, flows, holds, leases, partitions, sources, timeline
 from tidegauge.remap.table import RemapTable
@@ -248,7 +248,7 @@ class Minter:
         self.run = unique()
         self.env = Env(now=lambda: host.clock, unique=unique, point=self._point)
         self.store = Store(host.database, self.env)
-        self.holder = Holder(
+        self.holder = LeaseHolder(
             name="ada", host=f"host of {self.run}", boot="", pid=1, process_started=None, run=self.run
         )
         self.twin = Store(host.database, self.env)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tidegauge.env import Env
-from tidegauge.remap.store import Holder, Lease, Store
+from tidegauge.remap.store import Lease, LeaseHolder, Store
 from tidegauge.remap.store.storefile import StoreFile
 
 
@@ -41,7 +41,7 @@ def test_a_checkpoint_that_readers_hold_up_is_no_replacement(
     for epoch in range(300):
         bind(epoch, {"sales": 10 * epoch})
         if choose.random() < 0.5:
-            store.acquire(f"flow-{epoch}", holder=Holder.current(env)).release()
+            store.acquire(f"flow-{epoch}", holder=LeaseHolder.current(env)).release()
         if choose.random() < 0.5:
             reader = sqlite3.connect(path, isolation_level=None)
             reader.execute("BEGIN")

@@ -16,7 +16,7 @@ from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.errors.store import EpochBelowSince, FrontierRegressed, LeaseLost, NotYetBound
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import ORIGIN, Frontier
-from tidegauge.remap.store import Gap, Holder, Lease, Store
+from tidegauge.remap.store import Gap, Lease, LeaseHolder, Store
 
 Bind = Callable[[int, dict[str, int]], int]
 
@@ -70,7 +70,7 @@ def test_another_driver_goes_on_from_the_positions_of_the_present_incarnation(
     bind(1, {"p0": 2})
     lease.release()
     other = opened()
-    theirs = other.acquire("shop", holder=Holder.current(Env(now=clock)))
+    theirs = other.acquire("shop", holder=LeaseHolder.current(Env(now=clock)))
     with pytest.raises(FrontierRegressed):
         other.append(theirs, expected=2, at=clock(), proposals={"orders": Proposal(frontier=Frontier({"p0": 1}))})
     other.append(theirs, expected=2, at=clock(), proposals={"orders": Proposal(frontier=Frontier({"p0": 3}))})
@@ -87,7 +87,7 @@ def test_a_driver_that_comes_back_finds_the_incarnation_that_another_one_began(
     bind(0, {"p0": 5})
     lease.release()
     other = opened()
-    theirs = other.acquire("shop", holder=Holder.current(Env(now=clock)))
+    theirs = other.acquire("shop", holder=LeaseHolder.current(Env(now=clock)))
     renew(other, theirs, clock)
     theirs.release()
     again = store.acquire("shop", holder=lease.holder)

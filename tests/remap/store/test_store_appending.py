@@ -16,7 +16,7 @@ from tidegauge.errors.flow import InvalidArgument, UnknownName
 from tidegauge.errors.store import FrontierRegressed, NotYetBound, SinceTooFar, UpperMismatch
 from tidegauge.remap.binding import Detail, Proposal
 from tidegauge.remap.frontier import ORIGIN, Frontier
-from tidegauge.remap.store import Holder, Lease, SourceSpec, Store, views
+from tidegauge.remap.store import Lease, LeaseHolder, SourceSpec, Store, views
 from tidegauge.remap.table import RemapTable
 
 Bind = Callable[[int, dict[str, int]], int]
@@ -62,7 +62,7 @@ def test_what_commits_carry_is_known_from_binding_it_and_is_what_the_store_says(
         store.append(lease, expected=epoch, at=clock(), proposals={"orders": at({"p0": epoch + 1})})
     anew, other = opened(), opened()  # a later run, and somebody who binds in its place for once
     lease.release()
-    lease = anew.acquire("shop", holder=Holder.current(env))
+    lease = anew.acquire("shop", holder=LeaseHolder.current(env))
     for epoch in range(2, 8):
         proposals = {"orders": at({"p0": epoch + 1, "p1": epoch // 3})}
         (other if epoch == 5 else anew).append(lease, expected=epoch, at=clock(), proposals=proposals)
@@ -171,7 +171,7 @@ def test_what_was_appended_is_what_is_loaded_also_after_compaction(
     store: Store, env: Env, steps: list[dict[str, int]], data: st.DataObject
 ) -> None:
     flow = env.unique()
-    mine = store.acquire(flow, holder=Holder.current(env))
+    mine = store.acquire(flow, holder=LeaseHolder.current(env))
     store.register(mine, sources={"s": SourceSpec({})}, outputs={})
     model = RemapTable("s")
     for epoch, step in enumerate(steps):

@@ -24,7 +24,7 @@ from tidegauge.env import Env
 from tidegauge.errors.store import FlowAlreadyRunning, InvalidStoreUrl
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import Frontier
-from tidegauge.remap.store import Holder, SourceSpec, Store
+from tidegauge.remap.store import LeaseHolder, SourceSpec, Store
 from tidegauge.remap.store.connect import Database
 from tidegauge.remap.store.postgres import PATIENCE, SILENCE
 
@@ -112,7 +112,7 @@ def test_drivers_that_share_a_few_connections_bind_every_epoch_once(url: str) ->
 
     def drive(name: str) -> int:
         store = Store.open(url, env=env)
-        lease = store.acquire(name, holder=Holder.current(env))
+        lease = store.acquire(name, holder=LeaseHolder.current(env))
         store.register(lease, sources={"orders": SourceSpec({})}, outputs={})
         for epoch in range(30):
             proposal = Proposal(frontier=Frontier({"p0": epoch + 1}))
@@ -121,7 +121,7 @@ def test_drivers_that_share_a_few_connections_bind_every_epoch_once(url: str) ->
             store.publish(lease, expected=epoch, upper=epoch + 1, at=env.now())
             lease.renew()
         with pytest.raises(FlowAlreadyRunning):
-            store.acquire(name, holder=Holder.current(env))
+            store.acquire(name, holder=LeaseHolder.current(env))
         lease.release()
         flow = store.load(name).flow
         store.close()

@@ -18,7 +18,7 @@ from tidegauge.errors.flow import InvalidArgument, UnknownName
 from tidegauge.errors.store import EpochBelowSince, HoldNotBound, HoldTooEarly, NotYetBound, SinceHeld, SinceTooFar
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import ORIGIN, Frontier
-from tidegauge.remap.store import Holder, Lease, SourceSpec, Store
+from tidegauge.remap.store import Lease, LeaseHolder, SourceSpec, Store
 from tidegauge.remap.table import RemapTable
 
 Bind = Callable[[int, dict[str, int]], int]
@@ -55,7 +55,7 @@ def test_p_c_loading_a_compacted_store_is_compacting_the_loaded_one(
     store: Store, env: Env, steps: list[dict[str, int]], data: st.DataObject
 ) -> None:
     flow = env.unique()
-    lease = store.acquire(flow, holder=Holder.current(env))
+    lease = store.acquire(flow, holder=LeaseHolder.current(env))
     store.register(lease, sources={"orders": SourceSpec({})}, outputs={})
     frontier = ORIGIN
     for epoch, step in enumerate(steps):
@@ -149,7 +149,7 @@ def test_a_hold_of_another_flow_is_none(bind: Bind, store: Store, lease: Lease, 
     for epoch in range(2):
         bind(epoch, {"p0": epoch + 1})
     store.publish(lease, expected=0, upper=2, at=env.now())
-    store.acquire("other", holder=Holder.current(env))
+    store.acquire("other", holder=LeaseHolder.current(env))
     store.hold("other", "report", 0)
     store.advance_since(lease, 1)
     assert (store.holds("shop"), table(store).since) == ([], 1)

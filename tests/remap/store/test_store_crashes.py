@@ -16,7 +16,7 @@ from tidegauge.env import Effect, Env
 from tidegauge.errors.flow import InvalidArgument, NameTaken
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import Frontier
-from tidegauge.remap.store import Gap, Holder, OutputSpec, SourceSpec, Store
+from tidegauge.remap.store import Gap, LeaseHolder, OutputSpec, SourceSpec, Store
 
 NOW = datetime(2026, 11, 20, 17, tzinfo=UTC)
 WRITES: list[Effect] = [
@@ -32,7 +32,7 @@ WRITES: list[Effect] = [
     "record gap",
     "release lease",
 ]
-ME = replace(Holder.current(Env()), run="a" * 32)
+ME = replace(LeaseHolder.current(Env()), run="a" * 32)
 ID = pa.schema([("id", pa.int64())])
 
 

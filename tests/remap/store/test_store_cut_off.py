@@ -19,7 +19,7 @@ from tidegauge.env import Env
 from tidegauge.errors.store import LeaseLost
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import Frontier
-from tidegauge.remap.store import EXPIRY, Holder, Lease, SourceSpec, Store, silence
+from tidegauge.remap.store import EXPIRY, Lease, LeaseHolder, SourceSpec, Store, silence
 
 Rows = dict[str, list[tuple[object, ...]]]
 
@@ -33,7 +33,7 @@ def url(postgres: Server) -> str:
 def begin(line: Wire, url: str, env: Env) -> tuple[Store, Lease]:
     """A driver at the far end of the wire."""
     store = Store.open(line.address(url), env=env)
-    lease = store.acquire("shop", holder=Holder.current(env))
+    lease = store.acquire("shop", holder=LeaseHolder.current(env))
     store.register(lease, sources={"orders": SourceSpec({})}, outputs={})
     return store, lease
 
@@ -56,7 +56,7 @@ def bind(store: Store, lease: Lease, env: Env) -> int:
     return store.append(lease, expected=0, at=env.now(), proposals=proposals)
 
 
-def take_over(url: str, env: Env, holder: Holder) -> Rows:
+def take_over(url: str, env: Env, holder: LeaseHolder) -> Rows:
     """Take the lease on a line of one's own when it has run out; return what the store holds then."""
     store = Store.open(url, env=replace(env, now=lambda: env.now() + timedelta(seconds=EXPIRY)))
     store.acquire("shop", holder=holder)
@@ -66,7 +66,7 @@ def take_over(url: str, env: Env, holder: Holder) -> Rows:
 
 @pytest.mark.parametrize("before", ["execute", "commit"])
 def test_who_is_taken_over_from_while_it_was_cut_off_writes_nothing_when_it_is_back(
-    postgres: Server, url: str, env: Env, elsewhere: Holder, before: str, monkeypatch: pytest.MonkeyPatch
+    postgres: Server, url: str, env: Env, elsewhere: LeaseHolder, before: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut = threading.Event()
     with wire(postgres, "question") as line, ThreadPoolExecutor(1) as beside:
@@ -90,7 +90,7 @@ def test_who_is_taken_over_from_while_it_was_cut_off_writes_nothing_when_it_is_b
 
 
 def test_who_hears_nothing_any_more_tries_again_and_finds_that_it_lost_the_lease(
-    postgres: Server, url: str, env: Env, elsewhere: Holder, monkeypatch: pytest.MonkeyPatch
+    postgres: Server, url: str, env: Env, elsewhere: LeaseHolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(silence, "PATIENCE", 0.3)
     taken: list[Rows] = []

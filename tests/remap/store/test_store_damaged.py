@@ -23,7 +23,7 @@ from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.store import CorruptStore, NotAStore, StoreFull, StoreNotWritable, StoreTooNew
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import Frontier
-from tidegauge.remap.store import Holder, SourceSpec, Store
+from tidegauge.remap.store import LeaseHolder, SourceSpec, Store
 from tidegauge.remap.store.schema import metadata
 
 _WHOLE = 2**20
@@ -231,7 +231,7 @@ import resource, signal, sys
 from pathlib import Path
 from tidegauge.env import Env
 from tidegauge.errors.base import TidegaugeError
-from tidegauge.remap.store import Holder, Store
+from tidegauge.remap.store import LeaseHolder, Store
 from tests.remap.store.test_store_damaged import fill
 path = Path(sys.argv[1])
 if sys.argv[2] == "limit":
@@ -249,7 +249,7 @@ def fill(url: str, epochs: int) -> None:
     env = Env()
     store = Store.open(url, env=env)
     try:
-        lease = store.acquire("shop", holder=Holder.current(env))
+        lease = store.acquire("shop", holder=LeaseHolder.current(env))
         store.register(lease, sources={"orders": SourceSpec({})}, outputs={})
         for epoch in range(epochs):
             bound = {"orders": Proposal(frontier=Frontier({f"p{n}": epoch + 1 for n in range(200)}))}
@@ -346,7 +346,7 @@ def left(whole: bytes, tmp_path: Path) -> Path:
     path.write_bytes(whole)
     taken.mkdir()
     store = Store.open(f"sqlite:///{path}", env=world())
-    store.acquire("shop", holder=replace(Holder.current(world()), host="elsewhere"))
+    store.acquire("shop", holder=replace(LeaseHolder.current(world()), host="elsewhere"))
     for part in tmp_path.glob("store.db*"):
         shutil.copy(part, taken)
     store.close()

@@ -21,7 +21,7 @@ from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.history import Missed
 from tidegauge.remap.rebuilding import Way
-from tidegauge.remap.store import EXPIRY, Gap, Holder, Lease, OutputSpec, Rebuilt, SourceSpec, Stall, Store
+from tidegauge.remap.store import EXPIRY, Gap, Lease, LeaseHolder, OutputSpec, Rebuilt, SourceSpec, Stall, Store
 
 WHY = NameTaken(flow="shop", kind="source", name="orders")
 
@@ -84,9 +84,9 @@ def _parameters(method: object) -> set[str]:
 
 @pytest.mark.parametrize("how", ["taken over", "given back", "of a flow that was removed and made anew"])
 def test_without_the_lease_nothing_is_written_and_with_it_everything(
-    opened: Callable[[], Store], store: Store, url: str, env: Env, clock: Clock, elsewhere: Holder, how: str
+    opened: Callable[[], Store], store: Store, url: str, env: Env, clock: Clock, elsewhere: LeaseHolder, how: str
 ) -> None:
-    lost = store.acquire("shop", holder=Holder.current(env))
+    lost = store.acquire("shop", holder=LeaseHolder.current(env))
     if how == "given back":
         lost.release()
     elif how != "taken over":
@@ -111,10 +111,10 @@ from tidegauge.env import Env
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import Frontier
-from tidegauge.remap.store import Holder, SourceSpec, Store
+from tidegauge.remap.store import LeaseHolder, SourceSpec, Store
 env = Env()
 store = Store.open(sys.argv[1], env=env)
-lease = store.acquire("shop", holder=Holder.current(env))
+lease = store.acquire("shop", holder=LeaseHolder.current(env))
 store.register(lease, sources={"orders": SourceSpec({})}, outputs={})
 for epoch, _ in enumerate(sys.stdin):
     try:
@@ -125,7 +125,7 @@ for epoch, _ in enumerate(sys.stdin):
 """
 
 
-def test_a_driver_that_was_stopped_past_its_lease_finds_that_it_lost_it(url: str, elsewhere: Holder) -> None:
+def test_a_driver_that_was_stopped_past_its_lease_finds_that_it_lost_it(url: str, elsewhere: LeaseHolder) -> None:
     later = Env(now=lambda: Env().now() + timedelta(seconds=EXPIRY))
     with subprocess.Popen(
         [sys.executable, "-c", PAUSED, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1

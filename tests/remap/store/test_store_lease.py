@@ -18,7 +18,7 @@ from tidegauge.env import Env
 from tidegauge.errors.store import FlowAlreadyRunning, LeaseLost
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import Frontier
-from tidegauge.remap.store import EXPIRY, Holder, Lease, OutputSpec, SourceSpec, Store
+from tidegauge.remap.store import EXPIRY, Lease, LeaseHolder, OutputSpec, SourceSpec, Store
 from tidegauge.remap.store.lease import may_take, started
 
 
@@ -32,14 +32,14 @@ DRIVER = """
 import sys
 from tidegauge.env import Env
 from tidegauge.errors.store import FlowAlreadyRunning
-from tidegauge.remap.store import Holder, Store
+from tidegauge.remap.store import LeaseHolder, Store
 env = Env()
 print("ready", flush=True)
 stores = []
 for url in sys.stdin:
     stores.append(Store.open(url.strip(), env=env))
     try:
-        stores[-1].acquire("shop", holder=Holder.current(env))
+        stores[-1].acquire("shop", holder=LeaseHolder.current(env))
         print("won", flush=True)
     except FlowAlreadyRunning as refused:
         print("lost", refused.evidence["pid"], flush=True)
@@ -91,19 +91,21 @@ def test_the_lease_of_a_killed_process_is_taken_over_at_once(url: str, reaped: b
         assert say(process) == "won"
         store = Store.open(url, env=env)
         with pytest.raises(FlowAlreadyRunning) as caught:
-            store.acquire("shop", holder=Holder.current(env))
+            store.acquire("shop", holder=LeaseHolder.current(env))
         assert caught.value.evidence["pid"] == process.pid
         process.kill()
         if reaped:
             process.wait()
         else:
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        lease = store.acquire("shop", holder=Holder.current(env))
+        lease = store.acquire("shop", holder=LeaseHolder.current(env))
         lease.renew()
         store.close()
 
 
-def test_a_second_driver_is_told_who_runs_the_flow(store: Store, env: Env, lease: Lease, elsewhere: Holder) -> None:
+def test_a_second_driver_is_told_who_runs_the_flow(
+    store: Store, env: Env, lease: Lease, elsewhere: LeaseHolder
+) -> None:
     with pytest.raises(FlowAlreadyRunning) as caught:
         store.acquire("shop", holder=elsewhere)
     told = str(caught.value)
@@ -113,22 +115,22 @@ def test_a_second_driver_is_told_who_runs_the_flow(store: Store, env: Env, lease
 
 
 def test_a_lease_is_taken_over_when_it_was_not_renewed_in_time(
-    store: Store, env: Env, clock: Clock, elsewhere: Holder
+    store: Store, env: Env, clock: Clock, elsewhere: LeaseHolder
 ) -> None:
     far = store.acquire("shop", holder=elsewhere)
     clock.pass_by(EXPIRY - 1)
     far.renew()
     clock.pass_by(EXPIRY - 1)
     with pytest.raises(FlowAlreadyRunning):
-        store.acquire("shop", holder=Holder.current(env))
+        store.acquire("shop", holder=LeaseHolder.current(env))
     clock.pass_by(1)
-    store.acquire("shop", holder=Holder.current(env))
+    store.acquire("shop", holder=LeaseHolder.current(env))
     with pytest.raises(LeaseLost, match=f"process {os.getpid()}, has it since"):
         far.renew()
 
 
 def test_a_driver_that_lost_its_lease_can_write_nothing(
-    opened: Callable[[], Store], store: Store, env: Env, lease: Lease, clock: Clock, elsewhere: Holder
+    opened: Callable[[], Store], store: Store, env: Env, lease: Lease, clock: Clock, elsewhere: LeaseHolder
 ) -> None:
     store.append(lease, expected=0, at=env.now(), proposals={"orders": Proposal(frontier=Frontier({"p": 1}))})
     clock.pass_by(EXPIRY)
@@ -155,7 +157,7 @@ def test_a_driver_that_lost_its_lease_can_write_nothing(
     other.renew()
 
 
-def test_a_released_lease_is_free_and_gone(store: Store, lease: Lease, elsewhere: Holder) -> None:
+def test_a_released_lease_is_free_and_gone(store: Store, lease: Lease, elsewhere: LeaseHolder) -> None:
     lease.release()
     with pytest.raises(LeaseLost, match="nobody has it now"):
         lease.renew()
@@ -164,23 +166,23 @@ def test_a_released_lease_is_free_and_gone(store: Store, lease: Lease, elsewhere
 
 
 def test_a_run_that_asks_again_gets_its_own_lease(store: Store, env: Env, clock: Clock) -> None:
-    me = Holder.current(env)
+    me = LeaseHolder.current(env)
     first = store.acquire("shop", holder=me)
     clock.pass_by(5)
     again = store.acquire("shop", holder=me)
     assert (again.token, again.since, again.incarnation) == (first.token, first.since, first.incarnation)
     with pytest.raises(FlowAlreadyRunning):
-        store.acquire("shop", holder=Holder.current(env))
+        store.acquire("shop", holder=LeaseHolder.current(env))
 
 
 def test_a_process_that_is_gone_has_not_started() -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()
     assert started(process.pid) is None
-    assert started(os.getpid()) == Holder.current(Env()).process_started
+    assert started(os.getpid()) == LeaseHolder.current(Env()).process_started
 
 
-ME = Holder(name="me", host="here", boot="kernel:1", pid=10, process_started=100, run="0" * 32)
+ME = LeaseHolder(name="me", host="here", boot="kernel:1", pid=10, process_started=100, run="0" * 32)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +199,7 @@ ME = Holder(name="me", host="here", boot="kernel:1", pid=10, process_started=100
     ],
 )
 def test_only_a_process_that_is_known_to_be_gone_is_taken_over_from_at_once(
-    held: Holder, process: int | None, taken: bool
+    held: LeaseHolder, process: int | None, taken: bool
 ) -> None:
     assert may_take(held, renewed=0.0, me=ME, started=lambda _pid: process) == taken
 

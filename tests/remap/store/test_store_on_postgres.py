@@ -22,7 +22,7 @@ from tidegauge.env import Env
 from tidegauge.errors.store import LeaseLost, StoreBusy, StoreNotWritable, StoreUnreachable, UpperMismatch
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import Frontier
-from tidegauge.remap.store import EXPIRY, Holder, SourceSpec, Store
+from tidegauge.remap.store import EXPIRY, LeaseHolder, SourceSpec, Store
 from tidegauge.remap.store.connect import PAUSES, Database
 from tidegauge.remap.store.lease import guard
 from tidegauge.remap.store.postgres import SILENCE
@@ -73,7 +73,7 @@ def test_a_password_comes_from_where_psql_takes_it_and_is_not_kept(
             secret = ":hunter2" if given == "the address" else ""
             settings = {"passfile": str(passes)} if given == "its passfile" else {}
             store = Store.open(mine(postgres, secret=secret, **settings), env=env)
-            store.acquire("shop", holder=Holder.current(env)).release()
+            store.acquire("shop", holder=LeaseHolder.current(env)).release()
             seen.append(store.url)
             store.close()
     place = postgres.address("shop")
@@ -99,7 +99,7 @@ def test_who_may_not_make_tables_is_told_so(postgres: Server, env: Env) -> None:
 
 @pytest.mark.parametrize("why", ["permission denied", "read-only"])
 def test_who_may_only_read_can_look_and_not_run(url: str, env: Env, store: Store, why: str) -> None:
-    store.acquire("shop", holder=Holder.current(env)).release()
+    store.acquire("shop", holder=LeaseHolder.current(env)).release()
     if why == "read-only":  # as on a standby
         there = url.replace("options=", "options=-cdefault_transaction_read_only%3Don%20")
     else:
@@ -109,7 +109,7 @@ def test_who_may_only_read_can_look_and_not_run(url: str, env: Env, store: Store
     reader = Store.open(there, env=env)
     assert reader.flow("shop") == store.flow("shop")
     with pytest.raises(StoreNotWritable, match=why):
-        reader.acquire("shop", holder=Holder.current(env))
+        reader.acquire("shop", holder=LeaseHolder.current(env))
     reader.close()
 
 
@@ -161,7 +161,7 @@ def test_a_default_of_the_server_that_loses_commits_is_not_taken_over(url: str) 
 def test_a_driver_whose_lease_was_taken_over_while_it_waited_for_the_lock_writes_nothing(
     url: str, env: Env, store: Store, clock: Callable[[], datetime]
 ) -> None:
-    lease = store.acquire("shop", holder=Holder.current(env))
+    lease = store.acquire("shop", holder=LeaseHolder.current(env))
     store.register(lease, sources={"orders": SourceSpec({})}, outputs={})
     database = Database(url)
     with ThreadPoolExecutor(1) as beside:
@@ -177,9 +177,9 @@ def test_a_driver_whose_lease_was_taken_over_while_it_waited_for_the_lock_writes
 
 
 def test_a_driver_that_is_frozen_in_the_middle_of_a_write_is_taken_over_from_and_writes_nothing(
-    url: str, env: Env, store: Store, elsewhere: Holder
+    url: str, env: Env, store: Store, elsewhere: LeaseHolder
 ) -> None:
-    lease = store.acquire("shop", holder=Holder.current(env))
+    lease = store.acquire("shop", holder=LeaseHolder.current(env))
     impatient = "options=-cidle_in_transaction_session_timeout%3D200%20"
     frozen = Database(url.replace("options=", impatient), sleep=lambda _: None)
     attempts: list[bool] = []
@@ -199,7 +199,7 @@ def test_a_driver_that_is_frozen_in_the_middle_of_a_write_is_taken_over_from_and
 
 
 def test_a_flow_that_others_keep_locked_is_busy_and_serves_again_afterwards(url: str, env: Env, store: Store) -> None:
-    lease = store.acquire("shop", holder=Holder.current(env))
+    lease = store.acquire("shop", holder=LeaseHolder.current(env))
     pauses: list[float] = []
     hasty = Database(url.replace("options=", "options=-clock_timeout%3D5%20"), sleep=pauses.append)
     other = Database(url)
@@ -256,7 +256,7 @@ def test_an_append_whose_answer_was_lost_is_recognised_and_not_doubled(
     pauses: list[float] = []
     with wire(postgres, loss) as line:
         store = Store.open(line.address(url), env=replace(env, sleep=pauses.append))
-        lease = store.acquire("shop", holder=Holder.current(env))
+        lease = store.acquire("shop", holder=LeaseHolder.current(env))
         store.register(lease, sources={"orders": SourceSpec({})}, outputs={})
         line.broken = True
         assert store.append(lease, expected=0, at=clock(), proposals={"orders": at({"p": 5})}) == 0
@@ -273,7 +273,7 @@ def test_an_epoch_that_another_bound_meanwhile_is_not_taken_for_ones_own(
     postgres: Server, url: str, env: Env, clock: Callable[[], datetime]
 ) -> None:
     other = Store.open(url, env=env)
-    lease = other.acquire("shop", holder=Holder.current(env))
+    lease = other.acquire("shop", holder=LeaseHolder.current(env))
     other.register(lease, sources={"orders": SourceSpec({})}, outputs={})
 
     def intrude(_seconds: float) -> None:
@@ -293,7 +293,7 @@ def test_a_session_that_is_ended_before_any_statement_of_an_append_is_begun_agai
     url: str, env: Env, clock: Callable[[], datetime], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = Store.open(url, env=replace(env, sleep=lambda _: None))
-    lease = store.acquire("shop", holder=Holder.current(env))
+    lease = store.acquire("shop", holder=LeaseHolder.current(env))
     store.register(lease, sources={"orders": SourceSpec({})}, outputs={})
     left, execute = 0, psycopg.Cursor.execute
 
@@ -330,7 +330,7 @@ def test_a_server_that_is_started_again_is_waited_for(
             postgres.start()
 
     store = Store.open(url, env=replace(env, sleep=wait))
-    lease = store.acquire("shop", holder=Holder.current(env))
+    lease = store.acquire("shop", holder=LeaseHolder.current(env))
     store.register(lease, sources={"orders": SourceSpec({})}, outputs={})
     postgres.stop(stay=True)
     try:
@@ -348,7 +348,7 @@ def test_a_server_that_stays_away_stops_the_driver_which_then_waits_no_longer(
 ) -> None:
     pauses: list[float] = []
     store = Store.open(url, env=replace(env, sleep=pauses.append))
-    lease = store.acquire("shop", holder=Holder.current(env))
+    lease = store.acquire("shop", holder=LeaseHolder.current(env))
     postgres.stop(stay=True)
     try:
         with pytest.raises(StoreUnreachable):

@@ -10,7 +10,7 @@ import pytest
 
 from tidegauge.env import Env
 from tidegauge.errors.store import NotAStore, StoreBusy, StoreNotWritable
-from tidegauge.remap.store import Holder, Store
+from tidegauge.remap.store import LeaseHolder, Store
 from tidegauge.remap.store.connect import Database
 
 
@@ -64,9 +64,9 @@ def test_a_store_that_others_keep_locked_is_busy_and_serves_again_afterwards(
     other = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreBusy):
-        store.acquire("shop", holder=Holder.current(env))
+        store.acquire("shop", holder=LeaseHolder.current(env))
     assert store.flow("shop") is None
     other.execute("ROLLBACK")
     other.close()
-    store.acquire("shop", holder=Holder.current(env)).release()
+    store.acquire("shop", holder=LeaseHolder.current(env)).release()
     store.close()

@@ -13,7 +13,7 @@ from tests.remap.store.raw import script, sql
 
 from tidegauge.env import Env
 from tidegauge.errors.store import NotAStore, StoreBusy, StoreFailed, StoreTooNew
-from tidegauge.remap.store import EXPIRY, Holder, OutputSpec, Store
+from tidegauge.remap.store import EXPIRY, LeaseHolder, OutputSpec, Store
 from tidegauge.remap.store.connect import Database
 from tidegauge.remap.store.schema import LAYOUT
 
@@ -29,7 +29,7 @@ class Clock(Protocol):
 def test_a_new_store_is_made_and_found_again(url: str, env: Env) -> None:
     assert not Store.exists(url)
     first = Store.open(url, env=env)
-    lease = first.acquire("shop", holder=Holder.current(env))
+    lease = first.acquire("shop", holder=LeaseHolder.current(env))
     first.close()
     assert Store.exists(url)
     again = Store.open(url, env=env)
@@ -114,7 +114,7 @@ def test_a_store_of_any_layout_is_brought_forward_and_keeps_what_it_holds(
     assert sql(url, "SELECT version FROM store_layout") == [(LAYOUT,)]
 
     clock.pass_by(EXPIRY)  # whoever ran it has not been heard of since
-    lease = store.acquire("shop", holder=Holder.current(env))
+    lease = store.acquire("shop", holder=LeaseHolder.current(env))
     store.register(lease, sources={}, outputs={"late": OutputSpec("orders", {})})
     store.record_output_failure(lease, "late", 1, StoreBusy(url="x", detail="y"))
     assert store.load("shop").outputs["late"].failure is not None
@@ -161,5 +161,5 @@ def test_a_database_of_something_else_is_refused(url: str, env: Env) -> None:
 
 def test_two_stores_may_be_open_on_one_file(opened: Callable[[], Store], env: Env) -> None:
     one, two = opened(), opened()
-    one.acquire("shop", holder=Holder.current(env))
+    one.acquire("shop", holder=LeaseHolder.current(env))
     assert two.flow("shop") == one.flow("shop")

@@ -15,7 +15,7 @@ from tidegauge.errors.flow import InvalidArgument, NameTaken, UnknownName
 from tidegauge.errors.store import SchemaChanged, UnsupportedType
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import Frontier
-from tidegauge.remap.store import Holder, Lease, OutputSpec, SourceSpec, Store
+from tidegauge.remap.store import Lease, LeaseHolder, OutputSpec, SourceSpec, Store
 from tidegauge.remap.store.schema import LONGEST_NAME
 
 ID = pa.schema([("id", pa.int64()), ("user", pa.string())])
@@ -47,7 +47,7 @@ def test_registering_again_changes_the_configuration_and_nothing_else(store: Sto
 
 
 def test_flows_of_one_store_do_not_see_each_other(store: Store, env: Env, lease: Lease) -> None:
-    other = store.acquire("farm", holder=Holder.current(env))
+    other = store.acquire("farm", holder=LeaseHolder.current(env))
     store.register(other, sources={"orders": SourceSpec({"farm": True}, ID)}, outputs={})
     bound = {"orders": Proposal(frontier=Frontier({"p0": 5}, sealed=True))}
     store.append(other, expected=0, at=env.now(), proposals=bound)
@@ -114,7 +114,7 @@ def test_a_configuration_that_is_not_json_is_refused(store: Store, lease: Lease,
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_names_are_data(store: Store, env: Env, name: str) -> None:
-    lease = store.acquire(name, holder=Holder.current(env))
+    lease = store.acquire(name, holder=LeaseHolder.current(env))
     store.register(lease, sources={name: SourceSpec({name: name})}, outputs={name: OutputSpec(name, {})})
     store.append(
         lease,
@@ -131,7 +131,7 @@ def test_names_are_data(store: Store, env: Env, name: str) -> None:
 
 
 def test_names_of_one_beginning_are_different_names(store: Store, env: Env) -> None:
-    one, other = (store.acquire(63 * "ä" + end, holder=Holder.current(env)) for end in "12")
+    one, other = (store.acquire(63 * "ä" + end, holder=LeaseHolder.current(env)) for end in "12")
     assert one.flow_id != other.flow_id
 
 
@@ -141,7 +141,7 @@ def test_names_that_not_every_database_keeps_are_refused_by_all(
 ) -> None:
     bound = Proposal(frontier=Frontier({name: 1}))
     writes: list[Callable[[], object]] = [
-        lambda: store.acquire(name, holder=Holder.current(env)),
+        lambda: store.acquire(name, holder=LeaseHolder.current(env)),
         lambda: store.flow(name),
         lambda: store.register(lease, sources={name: SourceSpec({})}, outputs={}),
         lambda: store.register(lease, sources={}, outputs={name: OutputSpec("orders", {})}),

@@ -13,7 +13,7 @@ from tidegauge.env import Env
 from tidegauge.errors.store import NotAStore
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import Frontier
-from tidegauge.remap.store import Holder, Lease, SourceSpec, Store
+from tidegauge.remap.store import Lease, LeaseHolder, SourceSpec, Store
 from tidegauge.remap.store.views import VIEWS
 
 Bind = Callable[[int, dict[str, int]], int]
@@ -38,7 +38,7 @@ def bound(bind: Bind, store: Store, lease: Lease, clock: Callable[[], datetime],
     bind(4, {"p0": 4})
     bind(5, {"p0": 7})
     store.publish(lease, expected=0, upper=5, at=clock())
-    other = store.acquire("other", holder=Holder.current(Env()))
+    other = store.acquire("other", holder=LeaseHolder.current(Env()))
     store.register(other, sources={"orders": SourceSpec({})}, outputs={})
     again = {"orders": Proposal(frontier=Frontier({"p0": 100}))}
     store.append(other, expected=0, at=clock(), proposals=again)

@@ -26,7 +26,7 @@ from tidegauge.pipeline.engine.arrowtypes import arrow_schema, carried, spark_sc
 from tidegauge.pipeline.engine.guarded import Pick, rowwise
 from tidegauge.pipeline.engine.hops import mapping
 from tidegauge.pipeline.engine.parts import stream_schema
-from tidegauge.pipeline.engine.pushdown import Kept, chain, understood
+from tidegauge.pipeline.engine.pushdown import KeptRows, chain, understood
 from tidegauge.pipeline.engine.session import plan_text
 from tidegauge.pipeline.engine.sparkerrors import analysis_error, quiet, row_error
 from tidegauge.pipeline.engine.spelling import ROW, chosen, packed, quoted
@@ -66,7 +66,7 @@ class Prepared:
     trailing: tuple[MapBatches, ...]
     schema: pa.Schema
     rowwise: tuple[Filter | Pick, ...] | None
-    kept: Kept | None
+    kept: KeptRows | None
     alone: tuple[MapBatches, ...] | None
 
 
@@ -128,7 +128,7 @@ def _alone(steps: tuple[Step, ...], shapes: list[list[str]], feed: pa.Schema, ro
     return MapBatches(made, rows) if made is not None and made.schema.equals(rows) else None
 
 
-def _kept(steps: tuple[Step, ...], feed: pa.Schema, *, guarded: bool) -> Kept | None:
+def _kept(steps: tuple[Step, ...], feed: pa.Schema, *, guarded: bool) -> KeptRows | None:
     """Return which rows of a feed the filters with which steps begin may keep.
 
     Later steps are guarded against rows whose condition is null only in the guarded form: elsewhere Spark may join
@@ -139,7 +139,7 @@ def _kept(steps: tuple[Step, ...], feed: pa.Schema, *, guarded: bool) -> Kept | 
     if found is None:
         return None
     condition, whole = found
-    return Kept(condition, closed=whole and guarded)
+    return KeptRows(condition, closed=whole and guarded)
 
 
 def _functions(steps: tuple[Step, ...]) -> tuple[MapBatches, ...]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tidegauge.remap.fromtime.lsn import LsnTime as LsnTime
     from tidegauge.remap.fromtime.partitioned import NUMBERED as NUMBERED
     from tidegauge.remap.fromtime.partitioned import PARTITIONS as PARTITIONS
-    from tidegauge.remap.fromtime.partitioned import Partitioned as Partitioned
+    from tidegauge.remap.fromtime.partitioned import Partitions as Partitions
     from tidegauge.remap.fromtime.protocol import FromTime as FromTime
     from tidegauge.remap.fromtime.protocol import checked as checked
     from tidegauge.remap.fromtime.sequence import POLLS as POLLS
@@ -40,7 +40,7 @@ else:
             "gtid": "GTID GtidTime",
             "kinds": "FROM_TIMES FromTimes",
             "lsn": "LSN Lsn LsnTime WAL",
-            "partitioned": "NUMBERED PARTITIONS Partitioned",
+            "partitioned": "NUMBERED PARTITIONS Partitions",
             "protocol": "FromTime checked",
             "sequence": "POLLS SEQUENCE Sequence",
             "state": "LARGEST_STATE SourceState",

@@ -28,7 +28,7 @@ from tidegauge.remap.fromtime.intervals import positions_of, times_of
 from tidegauge.remap.fromtime.protocol import LARGEST, check_place, checked, excerpt, readable
 from tidegauge.remap.frontier import Frontier
 
-__all__ = ["NUMBERED", "PARTITIONS", "Partitioned"]
+__all__ = ["NUMBERED", "PARTITIONS", "Partitions"]
 
 _PLAIN: Final = r'[^\s@,"]+'
 _ELEMENT: Final = re.compile(rf'\s*("(?:[^"\\]|\\.)*"|{_PLAIN})@(0|[1-9][0-9]{{0,18}})\s*(,|\Z)', re.DOTALL)
@@ -36,7 +36,7 @@ _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
 @dataclass(frozen=True, slots=True)
-class Partitioned:
+class Partitions:
     """The clock of sources with partitions. `integers`: whether these are integers of 64 bits."""
 
     integers: bool = False
@@ -120,8 +120,8 @@ def _quoted(partition: str) -> str:
     return partition if re.fullmatch(_PLAIN, partition) else json.dumps(partition, ensure_ascii=False)
 
 
-PARTITIONS: Final = Partitioned()
+PARTITIONS: Final = Partitions()
 """Partitions that are texts."""
 
-NUMBERED: Final = Partitioned(integers=True)
+NUMBERED: Final = Partitions(integers=True)
 """Partitions that are integers."""

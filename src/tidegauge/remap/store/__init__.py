@@ -7,7 +7,7 @@ are all that differs between databases, behind `connect`. The methods are those 
 
 from tidegauge.remap.store.address import secrets, shown
 from tidegauge.remap.store.columns import decode_schema, encode_schema
-from tidegauge.remap.store.lease import EXPIRY, Holder, Lease
+from tidegauge.remap.store.lease import EXPIRY, Lease, LeaseHolder
 from tidegauge.remap.store.restore import Rebuilt
 from tidegauge.remap.store.store import Store
 from tidegauge.remap.store.values import (
@@ -30,9 +30,9 @@ __all__ = [
     "FlowRecord",
     "Gap",
     "HoldRecord",
-    "Holder",
     "Incarnation",
     "Lease",
+    "LeaseHolder",
     "Loaded",
     "LoadedOutput",
     "LoadedSource",

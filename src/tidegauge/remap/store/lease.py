@@ -10,7 +10,7 @@ A process is told from a later one of the same number by when it started, and th
 namespaces from one another by their kernel's names; where a kernel does not tell, a number in use counts as alive.
 Two machines of one host name look like one that was rebooted.
 
->>> me = Holder(name="ada", host="one", boot="b:1", pid=10, process_started=5, run="f" * 32)
+>>> me = LeaseHolder(name="ada", host="one", boot="b:1", pid=10, process_started=5, run="f" * 32)
 >>> def running(_pid):
 ...     return 5
 >>> may_take(me, renewed=0.0, me=me, started=running), may_take(me, renewed=30.0, me=me, started=running)
@@ -43,8 +43,8 @@ from tidegauge.remap.store.sending import send
 __all__ = [
     "EXPIRY",
     "Held",
-    "Holder",
     "Lease",
+    "LeaseHolder",
     "acquire",
     "break_lease",
     "guard",
@@ -65,7 +65,7 @@ Started: TypeAlias = int | Literal["alive"] | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Holder:
+class LeaseHolder:
     """Who asks for a lease: a name for people, and the process. `boot` is "" where the kernel does not tell.
 
     `run` (32 hex digits) becomes the lease's token: a run that asks again gets its own lease.
@@ -79,14 +79,14 @@ class Holder:
     run: str
 
     @staticmethod
-    def current(env: Env) -> Holder:
+    def current(env: Env) -> LeaseHolder:
         """Return this process, as the holder of a new run."""
         try:
             name = getpass.getuser()
         except (OSError, KeyError):
             name = "unknown"
         born = started(os.getpid())
-        return Holder(
+        return LeaseHolder(
             name=name,
             host=socket.gethostname(),
             boot=_boot(),
@@ -114,12 +114,12 @@ def started(pid: int) -> Started:
     return "alive"
 
 
-def may_take(holder: Holder, *, renewed: float, me: Holder, started: Callable[[int], Started]) -> bool:
+def may_take(holder: LeaseHolder, *, renewed: float, me: LeaseHolder, started: Callable[[int], Started]) -> bool:
     """Whether `me` may take over a lease that `holder` renewed `renewed` seconds ago."""
     return renewed >= EXPIRY or _is_gone(holder, me, started)
 
 
-def _is_gone(holder: Holder, me: Holder, started: Callable[[int], Started]) -> bool:
+def _is_gone(holder: LeaseHolder, me: LeaseHolder, started: Callable[[int], Started]) -> bool:
     if holder.host != me.host:
         return False
     if holder.boot != me.boot:
@@ -151,7 +151,7 @@ class Lease:
     flow_id: int
     incarnation: str
     token: str
-    holder: Holder
+    holder: LeaseHolder
     since: datetime
     _database: Database = field(repr=False, compare=False)
     _env: Env = field(repr=False, compare=False)
@@ -182,7 +182,7 @@ class Lease:
         connection.execute(update(leases).where(mine).values(renewed_at=self._database.now(connection, self._env)))
 
 
-def acquire(database: Database, env: Env, flow: str, holder: Holder) -> Lease:
+def acquire(database: Database, env: Env, flow: str, holder: LeaseHolder) -> Lease:
     """Take the lease of a flow, which begins to exist by it. Raises `FlowAlreadyRunning`."""
 
     def take(connection: Connection) -> Lease:
@@ -237,7 +237,7 @@ def holding(connection: Connection, now: datetime, env: Env, flow: str) -> str:
     if found is None:
         return ""
     renewed = (now - found.renewed_at).total_seconds()
-    if may_take(_holder(found), renewed=renewed, me=Holder.current(env), started=started):
+    if may_take(_holder(found), renewed=renewed, me=LeaseHolder.current(env), started=started):
         return ""
     return _told(found)
 
@@ -247,7 +247,7 @@ def silent(connection: Connection, now: datetime, env: Env, flow: str) -> str:
     found = _lease_of(connection, flow)
     if found is None or (now - found.renewed_at).total_seconds() < USUAL:
         return ""
-    if _is_gone(_holder(found), Holder.current(env), started):
+    if _is_gone(_holder(found), LeaseHolder.current(env), started):
         return ""
     return f"{_told(found)}, renewed last at {shown(found.renewed_at)}"
 
@@ -260,7 +260,7 @@ def break_lease(connection: Connection, env: Env, flow: str, *, force: bool) -> 
     found = _lease_of(connection, flow)
     if found is None:
         raise NothingHeld(flow=flow)
-    me, holder = Holder.current(env), _holder(found)
+    me, holder = LeaseHolder.current(env), _holder(found)
     here = (holder.host, holder.boot) == (me.host, me.boot)
     if here and not force and not _is_gone(holder, me, started):
         raise LeaseHeld(flow=flow, holder=_told(found), pid=found.pid)
@@ -326,8 +326,8 @@ def _who(connection: Connection, flow_id: int) -> str:
     return f"{row.holder} on {row.host}, process {row.pid}, has it since {shown(row.since)}"
 
 
-def _holder(row: Row[Any]) -> Holder:
-    return Holder(
+def _holder(row: Row[Any]) -> LeaseHolder:
+    return LeaseHolder(
         name=row.holder,
         host=row.host,
         boot=row.boot,

@@ -31,7 +31,7 @@ from tidegauge.remap.store.address import File
 from tidegauge.remap.store.damage import beheaded, examine, look
 from tidegauge.remap.store.schema import LAYOUT, store_layout
 from tidegauge.remap.store.sending import Parcel
-from tidegauge.remap.store.storefile import Kept, StoreFile
+from tidegauge.remap.store.storefile import GuardedConnection, StoreFile
 
 __all__ = ["PATIENCE", "Sqlite"]
 
@@ -74,14 +74,14 @@ class Sqlite:
             raise self._damaged(before.fault)
         file = StoreFile(path, url=shown)
 
-        def kept(*arguments: Any, **settings: Any) -> Kept:
-            connection = Kept(*arguments, **settings)
+        def guarded(*arguments: Any, **settings: Any) -> GuardedConnection:
+            connection = GuardedConnection(*arguments, **settings)
             connection.file = file
             return connection
 
         waits: dict[str, Any] = {} if "timeout" in self.address.url.query else {"timeout": PATIENCE}
         try:
-            engine = create_engine(self.address.url, connect_args={**waits, "factory": kept}, hide_parameters=True)
+            engine = create_engine(self.address.url, connect_args={**waits, "factory": guarded}, hide_parameters=True)
         except (SQLAlchemyError, ValueError, TypeError):
             raise InvalidStoreUrl(url=shown, detail="a part of it has no meaning") from None
         event.listen(engine, "do_connect", lambda *_: file.before())

@@ -10,7 +10,7 @@ is waited for; what it had done by then is not done twice.
 >>> from tidegauge.remap.frontier import Frontier
 >>> env, folder = Env(), tempfile.TemporaryDirectory()
 >>> store = Store.open(f"sqlite:///{folder.name}/shop.db", env=env)
->>> lease = store.acquire("shop", holder=Holder.current(env))
+>>> lease = store.acquire("shop", holder=LeaseHolder.current(env))
 >>> store.register(lease, sources={"orders": SourceSpec({"kind": "file"})}, outputs={})
 >>> bound = Proposal(frontier=Frontier({"p0": 5}))
 >>> store.append(lease, expected=0, at=datetime(2026, 11, 20, 17, tzinfo=UTC), proposals={"orders": bound})
@@ -42,7 +42,7 @@ from tidegauge.remap.store import chain, compaction, failures, incarnations, rea
 from tidegauge.remap.store.address import File, parse
 from tidegauge.remap.store.connect import Database
 from tidegauge.remap.store.history import read_bindings
-from tidegauge.remap.store.lease import Holder, Lease, acquire, break_lease, holding, silent
+from tidegauge.remap.store.lease import Lease, LeaseHolder, acquire, break_lease, holding, silent
 from tidegauge.remap.store.migrate import exists
 from tidegauge.remap.store.opening import copied, opened
 from tidegauge.remap.store.restore import Rebuilt, restore
@@ -207,7 +207,7 @@ class Store:
         with self._database.reading() as connection:
             return read.read_epoch_at(connection, flow_name, time)
 
-    def acquire(self, flow_name: str, *, holder: Holder) -> Lease:
+    def acquire(self, flow_name: str, *, holder: LeaseHolder) -> Lease:
         """Take the flow's lease; a flow begins to exist by it. Raises `FlowAlreadyRunning` with who has it.
 
         A holder that asks again gets the lease that it has.

@@ -32,7 +32,7 @@ from typing import Any, Final, TypeAlias
 
 from tidegauge.errors.store import StoreReplaced
 
-__all__ = ["Kept", "StoreFile", "follows"]
+__all__ = ["GuardedConnection", "StoreFile", "follows"]
 
 _Flows: TypeAlias = Mapping[int, tuple[str, int, int, int]]
 """The flows by number: the incarnation, and three counts that never go back."""
@@ -174,7 +174,7 @@ class StoreFile:
         return StoreReplaced(url=self._url, detail=detail)
 
 
-class Kept(sqlite3.Connection):
+class GuardedConnection(sqlite3.Connection):
     """A connection that is left open to the end of the process where closing it would write over what is not ours.
 
     The last one to close moves what is in the -wal to the file, and removes the -wal. sqlite3 has no other seam for

@@ -14,7 +14,7 @@ from tests.pipeline.engine.kit import RowSource, job_of, plan_of, read_of
 from tests.pipeline.engine.pushdown.texts import CHAIN, DATA, SIZE, SLOW, rows_kept
 
 from tidegauge.pipeline.engine import SparkEngine
-from tidegauge.pipeline.engine.pushdown import Kept, Prefilter, understood
+from tidegauge.pipeline.engine.pushdown import KeptRows, Prefilter, understood
 from tidegauge.pipeline.engine.sqlsteps import Prepared
 from tidegauge.pipeline.job import EpochJob, Filter, MapBatches, OutputWork, Select
 from tidegauge.pipeline.report import Report
@@ -56,7 +56,7 @@ def test_a_prefilter_keeps_what_one_of_the_outputs_may_keep_and_the_task_counts_
     source = RowSource(pa.table({"n": pa.array(range(3000), pa.int64())}))
     schema = source.schema.append(pa.field("_epoch", pa.int64()))
     kept = [understood([text], schema) for text in ("n < 2", "n = 1 OR n > 2998")]
-    prefilter = Prefilter(tuple(Kept(found[0], closed=found[1]) for found in kept if found))
+    prefilter = Prefilter(tuple(KeptRows(found[0], closed=found[1]) for found in kept if found))
     feed = Feed("orders", "rows", (), source.schema, schema, ("a", "b"), prefilter)
     read = read_of(source, epochs=2)
     report = Report()

@@ -11,7 +11,7 @@ import pyarrow as pa
 from hypothesis import HealthCheck
 from hypothesis import strategies as st
 
-from tidegauge.pipeline.engine.pushdown import Kept, Prefilter, understood
+from tidegauge.pipeline.engine.pushdown import KeptRows, Prefilter, understood
 
 COLUMNS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "tiny": (pa.int8(), [None, -128, -1, 0, 3, 127]),
@@ -46,7 +46,7 @@ def rows_kept(batch: pa.RecordBatch, *conditions: str) -> tuple[list[int], bool]
     if found is None:
         return None
     numbered = batch.append_column("row", pa.array(range(batch.num_rows), pa.int64()))
-    prefilter = Prefilter((Kept(found[0], closed=found[1]),))
+    prefilter = Prefilter((KeptRows(found[0], closed=found[1]),))
     return prefilter(numbered)["row"].to_pylist(), found[1]
 
 

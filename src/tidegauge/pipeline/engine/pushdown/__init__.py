@@ -10,6 +10,6 @@ Invariant: nothing depends on how much is understood, except speed.
 
 from tidegauge.pipeline.engine.pushdown.chain import Chain, chain
 from tidegauge.pipeline.engine.pushdown.parser import projected, understood, unknown
-from tidegauge.pipeline.engine.pushdown.prefilter import Kept, Prefilter
+from tidegauge.pipeline.engine.pushdown.prefilter import KeptRows, Prefilter
 
-__all__ = ["Chain", "Kept", "Prefilter", "chain", "projected", "understood", "unknown"]
+__all__ = ["Chain", "KeptRows", "Prefilter", "chain", "projected", "understood", "unknown"]

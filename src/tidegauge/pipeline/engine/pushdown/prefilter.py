@@ -8,8 +8,8 @@ Law: **a row that a filter of Spark's keeps, or for which it raises, is never dr
 
 1. A `Condition` is what `parser.py` understood of SQL. On each row it has the value that Spark gives, one of
    true, false and null, and to evaluate it raises nothing. `AND`, `OR` and `NOT` are those of three values.
-2. An output's leading filters are one conjunction `c1 AND c2 AND ...` in the order in which they stand. Of it `Kept`
-   has the first conjuncts that were understood, `c`. The rest, `r`, may be anything: it may raise.
+2. An output's leading filters are one conjunction `c1 AND c2 AND ...` in the order in which they stand. Of it
+   `KeptRows` has the first conjuncts that were understood, `c`. The rest, `r`, may be anything: it may raise.
 3. Spark evaluates a conjunction from left to right and ends at the first that is false. So where `c` is false, `r` is
    not evaluated, the filter is false, and the row may go. Where `c` is true, the row stays.
 4. Where `c` is null, `c AND r` is never true, but Spark may evaluate `r` to know whether it is false. So the row may
@@ -19,9 +19,9 @@ Law: **a row that a filter of Spark's keeps, or for which it raises, is never dr
 >>> from tidegauge.pipeline.engine.pushdown.expressions import Among, Compare, Not
 >>> orders = pa.record_batch({"id": [1, 2, 3, 4], "amount": [5.0, None, float("nan"), 950.0]})
 >>> large, first = Not(Compare("amount", "<=", 900.0)), Among("id", (1,))
->>> Prefilter((Kept(large, closed=True),))(orders)["id"].to_pylist()
+>>> Prefilter((KeptRows(large, closed=True),))(orders)["id"].to_pylist()
 [3, 4]
->>> Prefilter((Kept(large, closed=False), Kept(first, closed=True)))(orders)["id"].to_pylist()
+>>> Prefilter((KeptRows(large, closed=False), KeptRows(first, closed=True)))(orders)["id"].to_pylist()
 [1, 2, 3, 4]
 """
 
@@ -36,13 +36,13 @@ import pyarrow.compute
 
 from tidegauge.pipeline.engine.pushdown.expressions import Condition, truth
 
-__all__ = ["Kept", "Prefilter"]
+__all__ = ["KeptRows", "Prefilter"]
 
 pc: Final[Any] = pyarrow.compute  # its functions are made at run time, which type checkers cannot see
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptRows:
     """What one output may keep: rows whose condition is true, or null too unless it is all that is evaluated."""
 
     condition: Condition
@@ -53,7 +53,7 @@ class Kept:
 class Prefilter:
     """What the outputs of a feed may keep. Called with a batch of the feed, it returns the rows that must go on."""
 
-    outputs: tuple[Kept, ...]
+    outputs: tuple[KeptRows, ...]
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows that some output may keep. The batch itself, if they are all."""
