@@ -14,11 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 DOUBLE = {
-    "Manifest": 2,
-    "Order": 2,
     "Probe": 2,
-    "Stream": 2,
-    "UnsupportedType": 3,
 }
 Places = Mapping[str, list[str]]
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tidegauge.pipeline.engine.local import LocalEngine as LocalEngine
     from tidegauge.pipeline.engine.spark import SparkEngine as SparkEngine
     from tidegauge.pipeline.flow import Dataflow as Dataflow
-    from tidegauge.pipeline.flow import Stream as Stream
+    from tidegauge.pipeline.flow import RowStream as RowStream
     from tidegauge.pipeline.inspect import epochs as epochs
     from tidegauge.pipeline.inspect import explain as explain
     from tidegauge.pipeline.inspect import status as status
@@ -68,7 +68,7 @@ else:
             "pipeline.compact": "compact hold release",
             "pipeline.engine.local": "LocalEngine",
             "pipeline.engine.spark": "SparkEngine",
-            "pipeline.flow": "Dataflow Stream",
+            "pipeline.flow": "Dataflow RowStream",
             "pipeline.inspect": "epochs explain status",
             "pipeline.locate": "locate origin",
             "pipeline.read": "read read_arrow",

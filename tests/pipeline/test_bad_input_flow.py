@@ -27,7 +27,7 @@ from tidegauge.errors.sinks import TableOfAnotherIncarnation
 from tidegauge.errors.store import FlowAlreadyRunning, OutputMoved, SchemaChanged, StoreTooNew
 
 
-def flow_of(tmp_path: Path, name: str = "f") -> tuple[tg.Dataflow, tg.Stream]:
+def flow_of(tmp_path: Path, name: str = "f") -> tuple[tg.Dataflow, tg.RowStream]:
     flow = tg.Dataflow(name, store=f"sqlite:///{tmp_path}/flow.db")
     return flow, flow.source(
         "orders", tg.FileSource(str(tmp_path / "in" / "*"), format=tg.Json("id long, amount double"))

@@ -67,7 +67,7 @@ def test_a_topic_becomes_two_tables_that_agree(
     transact(kafka_broker, topic, numbers(range(10, 15)), partition=1)
     transact(kafka_broker, topic, numbers(range(90, 95)), partition=1, commit=False)
     flow = flow_of(tmp_path, kafka_broker, topic, "orders")
-    orders = tg.Stream(flow, "orders")
+    orders = tg.RowStream(flow, "orders")
     flow.sink("delta", orders, tg.DeltaSink(f"{tmp_path}/delta"))
     run(flow)
     write(kafka_broker, topic, numbers([15]))
@@ -119,7 +119,7 @@ def test_a_message_that_kafka_knows_nonsense_of_is_a_bad_record_where_that_is_as
     with pytest.raises(RecordUnparsable, match=r"position 4 .* -5 ms"):
         run(flow)
     tg.resume(flow, "orders")
-    flow.sink("errors", tg.Stream(flow, "orders").errors, tg.ParquetSink(f"{tmp_path}/errors"))
+    flow.sink("errors", tg.RowStream(flow, "orders").errors, tg.ParquetSink(f"{tmp_path}/errors"))
     run(flow)
     rows = tg.read_arrow(flow, "orders").sort_by("n").to_pylist()
     assert [row["n"] for row in rows] == [0, 1, 2, 3, 10]
@@ -200,7 +200,7 @@ def test_t33_with_an_output_that_never_commits_nothing_is_acknowledged(
     schema = pa.schema([("n", pa.int64())])
     flow = flow_of(tmp_path, kafka_broker, topic, "all")
     flow.sink(
-        "never", tg.Stream(flow, "orders").map_batches(refuse, schema=schema), tg.ParquetSink(f"{tmp_path}/never")
+        "never", tg.RowStream(flow, "orders").map_batches(refuse, schema=schema), tg.ParquetSink(f"{tmp_path}/never")
     )
     with pytest.raises(tg.TidegaugeError):
         run(flow)

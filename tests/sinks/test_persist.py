@@ -21,7 +21,7 @@ from tidegauge.sinks import DeltaSink, spans
 from tidegauge.sinks.backlog import Backlog
 from tidegauge.sinks.persist import Committed, OutputFailed, PersistSetup, persist
 from tidegauge.sinks.protocol import StagedFile, Table
-from tidegauge.sinks.spans import Manifest, merged
+from tidegauge.sinks.spans import StagedSpan, merged
 
 
 class Log:
@@ -69,14 +69,14 @@ def test_after_a_refusal_nothing_is_committed_even_when_the_table_would_take_it_
     table.commit(0, 1, SCHEMA, stage(sink, [0]), write="0" * 32)
     worker = Worker(monotonic=lambda: 0.0)
     with worker.dataflow("shop", order=INT) as scope:
-        manifests, stream = scope.input("manifests")
+        staged, stream = scope.input("staged")
         probe = persist(stream, setup(table, log)).probe()
 
     def give(epoch: int) -> None:
         files = tuple(stage(sink, [epoch]))
-        manifests.advance_to(epoch)
-        manifests.send([Manifest(epoch, epoch + 1, f"{epoch:032x}", SCHEMA, files, 1)])
-        manifests.advance_to(epoch + 1)
+        staged.advance_to(epoch)
+        staged.send([StagedSpan(epoch, epoch + 1, f"{epoch:032x}", SCHEMA, files, 1)])
+        staged.advance_to(epoch + 1)
         while not log.failures and probe.less_than(epoch + 1):
             worker.step()
         for _ in range(5):  # and what else there may be to do
@@ -102,10 +102,10 @@ def test_of_what_waits_together_the_part_that_the_table_refuses_is_found(tmp_pat
     table: Any = Refusing(sink.open(OUTPUT), 3)
     worker = Worker(monotonic=lambda: 0.0)
     with worker.dataflow("shop", order=INT) as scope:
-        manifests, stream = scope.input("manifests")
+        staged, stream = scope.input("staged")
         probe = persist(stream, setup(table, log)).probe()
-    manifests.send([Manifest(n, n + 1, f"{n:032x}", SCHEMA, tuple(stage(sink, [n])), 1) for n in range(5)])
-    manifests.advance_to(5)
+    staged.send([StagedSpan(n, n + 1, f"{n:032x}", SCHEMA, tuple(stage(sink, [n])), 1) for n in range(5)])
+    staged.advance_to(5)
     while not log.failures and probe.less_than(5):
         worker.step()
     worker.settle()
@@ -134,16 +134,16 @@ class Refusing:
         self.inner.commit(lower, upper, *given, **named)
 
 
-manifests = st.lists(st.tuples(st.integers(1, 3), st.sampled_from(["", "a", "b"]), st.integers(0, 3)), min_size=1)
+lengths = st.lists(st.tuples(st.integers(1, 3), st.sampled_from(["", "a", "b"]), st.integers(0, 3)), min_size=1)
 
 
-@given(manifests, st.integers(1, 8))
+@given(lengths, st.integers(1, 8))
 def test_spans_that_are_merged_are_the_same_epochs_and_files_in_their_order(parts: Any, files: int) -> None:
-    waiting, lower = [Manifest(0, 1, "0", SCHEMA)], 1
+    waiting, lower = [StagedSpan(0, 1, "0", SCHEMA)], 1
     for number, (length, schema, count) in enumerate(parts, start=1):
         staged = tuple(StagedFile(f"{number}-{n}", 1, 1, lower, lower) for n in range(count if schema else 0))
         columns = {"": None, "a": SCHEMA, "b": pa.schema([])}[schema]
-        waiting.append(Manifest(lower, lower + length, str(number), columns, staged, len(staged)))
+        waiting.append(StagedSpan(lower, lower + length, str(number), columns, staged, len(staged)))
         lower += length
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spans, "FILES", files)

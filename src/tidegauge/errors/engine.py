@@ -17,6 +17,7 @@ __all__ = [
     "JavaMissing",
     "JobFailed",
     "LostEpoch",
+    "NoSparkType",
     "ReadFailed",
     "RecordUnparsable",
     "SchemaUnknown",
@@ -26,7 +27,6 @@ __all__ = [
     "SourceBroke",
     "StorageFailed",
     "TransformFailed",
-    "UnsupportedType",
     "WrongBatch",
 ]
 
@@ -146,7 +146,7 @@ class LostEpoch(TidegaugeError):
     remedy = "keep '_epoch' in the result, and group or deduplicate by it, so that each row stays in its epoch"
 
 
-class UnsupportedType(TidegaugeError):
+class NoSparkType(TidegaugeError):
     """A column that cannot cross between Arrow and Spark."""
 
     code = "TG-0511"

@@ -41,7 +41,7 @@ __all__ = [
     "StoreReplaced",
     "StoreTooNew",
     "StoreUnreachable",
-    "UnsupportedType",
+    "UnstorableType",
     "UpperMismatch",
     "WatermarkRegressed",
 ]
@@ -189,7 +189,7 @@ class SinceTooFar(TidegaugeError):
     remedy = "advance since to {furthest} at most"
 
 
-class UnsupportedType(TidegaugeError):
+class UnstorableType(TidegaugeError):
     """A column type that the store cannot describe."""
 
     code = "TG-0215"

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tidegauge.pipeline.runner import Outcome
     from tidegauge.pipeline.started import FlowRun
 
-__all__ = ["Dataflow", "Stream"]
+__all__ = ["Dataflow", "RowStream"]
 
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.\-]{0,127}")
 
@@ -56,7 +56,7 @@ def _place(sink: Sink) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class RowStream:
     """The rows of a source after some steps. Each method returns a new stream; none does anything yet."""
 
     flow: Dataflow
@@ -67,18 +67,18 @@ class Stream:
     def __repr__(self) -> str:
         shown = [self.source if self.channel == "rows" else f"{self.source}.errors"]
         shown += [type(step).__name__.lower() for step in self.steps]
-        return f"Stream({' | '.join(shown)})"
+        return f"RowStream({' | '.join(shown)})"
 
-    def _then(self, step: Step) -> Stream:
+    def _then(self, step: Step) -> RowStream:
         return replace(self, steps=(*self.steps, step))
 
-    def filter(self, condition: str) -> Stream:
+    def filter(self, condition: str) -> RowStream:
         """Keep the rows for which a SQL expression is true. Runs on Spark; plain ones also without it."""
         if not isinstance(condition, str) or not condition.strip():
             raise InvalidArgument(parameter="condition", value=condition, expected="a SQL expression")
         return self._then(Filter(condition))
 
-    def select(self, *expressions: str) -> Stream:
+    def select(self, *expressions: str) -> RowStream:
         """Replace the columns by SQL expressions, such as `"id", "amount * 1.2 AS gross"`.
 
         Runs on Spark; plain ones also without it.
@@ -87,7 +87,7 @@ class Stream:
             raise InvalidArgument(parameter="expressions", value=list(expressions), expected="SQL expressions")
         return self._then(Select(expressions))
 
-    def transform(self, function: Callable[[Any], Any]) -> Stream:
+    def transform(self, function: Callable[[Any], Any]) -> RowStream:
         """Apply a function from DataFrame to DataFrame. Runs on Spark.
 
         The frame has the column `_epoch` and may span several epochs; the result keeps the column. So that an epoch's
@@ -99,7 +99,7 @@ class Stream:
 
     def map_batches(
         self, function: Callable[[pa.RecordBatch], pa.RecordBatch], *, schema: pa.Schema | None = None
-    ) -> Stream:
+    ) -> RowStream:
         """Apply a function from RecordBatch to RecordBatch, wherever the batch is.
 
         It runs again when a task is tried again, so it should depend on the batch alone. Where `schema` is not given
@@ -112,7 +112,7 @@ class Stream:
         return self._then(MapBatches(function, schema))
 
     @property
-    def errors(self) -> Stream:
+    def errors(self) -> RowStream:
         """The records that could not be decoded, with where they stand and their raw bytes.
 
         A source whose errors go to some sink no longer fails on such a record.
@@ -168,7 +168,7 @@ class Dataflow:
         """The names of the sources without which nothing is bound."""
         return frozenset(self._required)
 
-    def source(self, name: str, source: Source, *, required: bool = False) -> Stream:
+    def source(self, name: str, source: Source, *, required: bool = False) -> RowStream:
         """Add a source and return the stream of its rows.
 
         required: no epoch is minted while this source cannot say how far it is; without it the others go on.
@@ -190,14 +190,14 @@ class Dataflow:
         self._sources[name] = source.placed(self.name, name) if isinstance(source, Placed) else source
         if required:
             self._required.add(name)
-        return Stream(self, name)
+        return RowStream(self, name)
 
-    def sink(self, name: str, stream: Stream, sink: Sink) -> None:
+    def sink(self, name: str, stream: RowStream, sink: Sink) -> None:
         """Add an output: the rows of a stream go into a table."""
         _named("output", name)
         if name in self._outputs:
             raise NameTaken(flow=self.name, kind="output", name=name)
-        if not isinstance(stream, Stream):
+        if not isinstance(stream, RowStream):
             raise InvalidArgument(parameter="stream", value=stream, expected="a stream of this flow")
         if stream.flow is not self:
             raise ForeignStream(stream=repr(stream), owner=stream.flow.name, flow=self.name)

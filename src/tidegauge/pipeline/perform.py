@@ -28,15 +28,15 @@ from tidegauge.remap.binding import Bound, Slice
 from tidegauge.sinks.protocol import Standing
 from tidegauge.sources.protocol import GoingOn, Source, Split
 
-__all__ = ["GOOD_FOR", "Order", "Performed", "Performer", "performer"]
+__all__ = ["GOOD_FOR", "Performed", "Performer", "PinnedNeed", "performer"]
 
 GOOD_FOR: Final = timedelta(seconds=1)
 """How long an answer of upstream stands for the same question, from when it was asked."""
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """A need, with the slices of each source in its epochs and what is bound of each source."""
+class PinnedNeed:
+    """A need with its pinned ranges: the slices of each source in its epochs and what is bound of each source."""
 
     need: Need
     slices: Mapping[str, list[Slice]]
@@ -45,7 +45,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Performed:
-    """What came of an order: the job's name and result, and the schema of each output that it staged.
+    """What came of a need: the job's name and result, and the schema of each output that it staged.
 
     lost: what its sources go on without.
     """
@@ -56,7 +56,7 @@ class Performed:
     lost: tuple[Slice, ...] = ()
 
 
-Performer = Callable[[Order], Performed]
+Performer = Callable[[PinnedNeed], Performed]
 
 
 def performer(
@@ -69,7 +69,7 @@ def performer(
     passed: Mapping[str, Sequence[Slice]],
     tables: Mapping[str, object],
 ) -> Performer:
-    """Return the function that performs orders with these sources on this engine. Names of jobs begin with `mark`.
+    """Return the function that performs needs with these sources on this engine. Names of jobs begin with `mark`.
 
     passed: what is read by nobody any more, by source. An epoch of which nothing is left is committed all the same.
     tables: of the outputs. Nothing is staged for one that has vanished: `TableUpperMismatch` is raised.
@@ -83,11 +83,11 @@ def performer(
             schemas[plan.name] = output_schema(plan, bound.schema, engine)
         return schemas[plan.name]
 
-    def perform(order: Order) -> Performed:
-        need, job = order.need, mark + env.unique()[-16:]
+    def perform(pinned: PinnedNeed) -> Performed:
+        need, job = pinned.need, mark + env.unique()[-16:]
         reads, failures, lost = [], [], list[Slice]()
-        for name, slices in order.slices.items():
-            source, bound = sources[name], recent(order.bounds[name], now=env.now())
+        for name, slices in pinned.slices.items():
+            source, bound = sources[name], recent(pinned.bounds[name], now=env.now())
             left = without(slices, passed[name]) if name in passed else slices
             planned = plan(name, source, left, bound) if left else ((), ())
             if isinstance(planned, Failure):
@@ -100,7 +100,7 @@ def performer(
         works = []
         for name in (name for name in need.outputs if plans[name].source in read):
             try:
-                works.append(OutputWork(plans[name], schema_of(plans[name], order.bounds[plans[name].source])))
+                works.append(OutputWork(plans[name], schema_of(plans[name], pinned.bounds[plans[name].source])))
             except Transient:
                 raise
             except TidegaugeError as error:  # steps that do not fit columns which were inferred just now

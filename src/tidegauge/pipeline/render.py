@@ -3,7 +3,7 @@
 ```text
  scope of each source (times: frontiers)        scope of the flow (times: epochs)
    reader ── news ─────────────────────────────► remap ── spans ──► reclock ── slices ──► stage
-     ▲ ▲                            nothing new ► │ ▲                                     │  │ manifests, per output
+     ▲ ▲                            nothing new ► │ ▲                                     │  │ staged, per output
      │ └─────────── news ──────────── sweep ◄─────┘ └───────────── failures ──────────────┘  ▼
      │                                      asked                                         persist (each output)
      └──────────── acknowledgements ──────────── resumption ◄── publish ◄── committed ───────┘
@@ -140,10 +140,10 @@ def render(
             ),
         )
         staging.failures.capture(failures)
-        tellers = {name: TellingCommits(name, history, seen, flow.store, flow.lease) for name in staging.manifests}
+        tellers = {name: TellingCommits(name, history, seen, flow.store, flow.lease) for name in staging.spans}
         commits: list[Stream[Committed]] = [
             persist(
-                manifests,
+                spans,
                 PersistSetup(
                     output=name,
                     table=flow.tables[name],
@@ -158,7 +158,7 @@ def render(
                     watcher=board,
                 ),
             )
-            for name, manifests in staging.manifests.items()
+            for name, spans in staging.spans.items()
         ]
         if flow.away:
             commits.append(waited_for(scope))

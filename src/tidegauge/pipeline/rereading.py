@@ -19,7 +19,7 @@ from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.job import Engine
 from tidegauge.pipeline.losses import passed, without
 from tidegauge.pipeline.need import Need
-from tidegauge.pipeline.perform import Order, Performed, output_schema, performer
+from tidegauge.pipeline.perform import Performed, PinnedNeed, output_schema, performer
 from tidegauge.pipeline.stage import JOB_LIMITS, between
 from tidegauge.reclock.slices import span
 from tidegauge.remap.binding import Slice
@@ -90,7 +90,7 @@ class Rereading:
                 upto = span(pieces, pieces[-1].epoch + 1, limit=JOB_LIMITS[self._source.unit])
                 some = list(between(pieces, pieces[0].epoch, upto))
                 need = Need((self._output,), some[0].epoch, upto)
-                done = self._perform(Order(need, {self._name: some}, {self._name: self._found.bound}))
+                done = self._perform(PinnedNeed(need, {self._name: some}, {self._name: self._found.bound}))
                 if (staged := done.result.staged.get(self._output)) is not None:
                     files += staged.files
                     rows += staged.rows

@@ -1,4 +1,4 @@
-"""The stage operator: complete epochs become engine jobs, and what a job staged becomes manifests for the sinks.
+"""The stage operator: complete epochs become engine jobs, and the sinks get what these staged, span by span.
 
 Invariants. An epoch is staged only when the frontier has passed it, that is when its binding is durable and final.
 For each output the operator holds the capability of the first epoch that the output lacks, also while a job is under
@@ -37,7 +37,7 @@ from tidegauge.pipeline.failures import OutputFailures
 from tidegauge.pipeline.job import Failure, OutputPlan
 from tidegauge.pipeline.losses import Losses
 from tidegauge.pipeline.need import Need
-from tidegauge.pipeline.perform import Order, Performed, Performer
+from tidegauge.pipeline.perform import Performed, Performer, PinnedNeed
 from tidegauge.pipeline.verdict import judge
 from tidegauge.reclock.operator import SpanSlices
 from tidegauge.reclock.slices import span
@@ -47,7 +47,7 @@ from tidegauge.remap.timeline import Timeline
 from tidegauge.sinks.backlog import Backlog
 from tidegauge.sinks.persist import OutputFailed
 from tidegauge.sinks.protocol import StagedFile
-from tidegauge.sinks.spans import Manifest
+from tidegauge.sinks.spans import StagedSpan
 
 __all__ = ["ATTEMPTS", "JOB_LIMITS", "StageSetup", "StageWatcher", "Staging", "stage"]
 
@@ -64,10 +64,10 @@ _EPOCH: Final = attrgetter("epoch")
 class Staging:
     """The outputs of the stage operator:
 
-    manifests for each output's sink, and sources that turned out to have failed.
+    staged spans for each output's sink, and sources that turned out to have failed.
     """
 
-    manifests: Mapping[str, Stream[Manifest]]
+    spans: Mapping[str, Stream[StagedSpan]]
     failures: Stream[Failed]
 
 
@@ -127,10 +127,10 @@ def stage(slices: Stream[SpanSlices], setup: StageSetup) -> Staging:
     """Build the operator."""
     builder = OperatorBuilder(slices.scope, "stage")
     builder.input(slices)
-    manifests: dict[str, Stream[Manifest]] = {name: builder.output() for name in setup.plans}
+    spans: dict[str, Stream[StagedSpan]] = {name: builder.output() for name in setup.plans}
     failures: Stream[Failed] = builder.output()
     builder.build(lambda context: _Stage(context, setup).step)
-    return Staging(manifests, failures)
+    return Staging(spans, failures)
 
 
 class _Stage:
@@ -223,19 +223,19 @@ class _Stage:
         for source, pieces in held.items():
             upper = span(pieces, upper, limit=1 if trying else JOB_LIMITS[self.setup.units[source]])
         need = Need(need.outputs, need.lower, upper)
-        order = Order(
+        pinned = PinnedNeed(
             need,
             {source: list(kept) for source, found in held.items() if (kept := between(found, need.lower, upper))},
             {source: self.bound(source, asked=not trying) for source in wanted},
         )
-        if order.slices:
+        if pinned.slices:
             self.setup.watcher.staging(need)
-            future = self.setup.spawn(lambda: self.setup.perform(order))
+            future = self.setup.spawn(lambda: self.setup.perform(pinned))
             self.jobs[group] = (need, future)
             future.add_done_callback(lambda _future: self.wake.activate())
         else:
             for name in need.outputs:
-                self.deliver(name, Manifest(need.lower, need.upper), outputs)
+                self.deliver(name, StagedSpan(need.lower, need.upper), outputs)
             self.settle()
 
     def bound(self, source: str, *, asked: bool) -> Bound:
@@ -257,7 +257,7 @@ class _Stage:
         return bool(ended)
 
     def take(self, group: Group, need: Need, performed: Performed, outputs: list[OperatorOutput]) -> None:
-        """Turn what a job did into manifests, failures, and other attempts."""
+        """Turn what a job did into staged spans, failures, and other attempts."""
         verdict = judge(need.outputs, performed.result, self.readers)
         kept = [name for name in verdict.kept if name in self.capabilities]  # a table may have refused meanwhile
         for name, staged in performed.result.staged.items():
@@ -280,11 +280,11 @@ class _Stage:
             if name in verdict.ends:
                 self.limits[name] = min(verdict.ends[name], self.limits.get(name, verdict.ends[name]))
         for name in kept:
-            manifest = Manifest(need.lower, need.upper)
+            delivered = StagedSpan(need.lower, need.upper)
             if name in performed.schemas:
                 schema, staged = performed.schemas[name], performed.result.staged[name]
-                manifest = Manifest(need.lower, need.upper, performed.job, schema, staged.files, staged.rows)
-            self.deliver(name, manifest, outputs)
+                delivered = StagedSpan(need.lower, need.upper, performed.job, schema, staged.files, staged.rows)
+            self.deliver(name, delivered, outputs)
         self.settle()
         if kept:
             self.setup.watcher.staged(Need(tuple(kept), need.lower, need.upper), performed)
@@ -317,7 +317,7 @@ class _Stage:
                 failed = Failed(failure.source, failure.epoch, failure.error)
                 outputs[-1].give(self.failure_capability, [failed])
 
-    def deliver(self, name: str, manifest: Manifest, outputs: list[OperatorOutput]) -> None:
-        """Hand a manifest to its sink and move the output's upper."""
-        outputs[self.ports[name]].give(self.capabilities[name], [manifest])
-        self.uppers[name] = manifest.upper
+    def deliver(self, name: str, staged: StagedSpan, outputs: list[OperatorOutput]) -> None:
+        """Hand a staged span to its sink and move the output's upper."""
+        outputs[self.ports[name]].give(self.capabilities[name], [staged])
+        self.uppers[name] = staged.upper

@@ -41,7 +41,7 @@ from tidegauge.errors.sinks import CommitSilent
 from tidegauge.remap.history import History
 from tidegauge.sinks.backlog import Backlog
 from tidegauge.sinks.protocol import Table
-from tidegauge.sinks.spans import Manifest, merged
+from tidegauge.sinks.spans import StagedSpan, merged
 
 __all__ = [
     "ATTEMPTS",
@@ -106,19 +106,19 @@ class OutputWatcher(Protocol):
     def stalled(self, output: str, error: Exception, attempt: int) -> None: ...  # noqa: D102
 
 
-def decide(table_upper: int, manifest: Manifest) -> Literal["commit", "held", "behind", "inside"]:
-    """Say what to do with a manifest, given the table's upper (reference: reclocking 5.3).
+def decide(table_upper: int, span: StagedSpan) -> Literal["commit", "held", "behind", "inside"]:
+    """Say what to do with a span, given the table's upper (reference: reclocking 5.3).
 
     held: all of it is in the table already (an earlier attempt, whose outcome was not seen). commit: the table ends
-    at or before the manifest's lower, and what lies between is vacuous. inside: the table ends within the span:
+    at or before its lower, and what lies between is vacuous. inside: the table ends within the span:
     somebody else committed other spans than ours.
 
-    >>> [decide(upper, Manifest(5, 8)) for upper in (3, 5, 6, 8)]
+    >>> [decide(upper, StagedSpan(5, 8)) for upper in (3, 5, 6, 8)]
     ['commit', 'commit', 'inside', 'held']
     """
-    if table_upper >= manifest.upper:
+    if table_upper >= span.upper:
         return "held"
-    return "commit" if table_upper <= manifest.lower else "inside"
+    return "commit" if table_upper <= span.lower else "inside"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -143,10 +143,10 @@ class PersistSetup:
     carried: Callable[[], None] = lambda: None
 
 
-def persist(manifests: Stream[Manifest], setup: PersistSetup) -> Stream[Committed]:
+def persist(spans: Stream[StagedSpan], setup: PersistSetup) -> Stream[Committed]:
     """Build the operator for one output."""
-    builder = OperatorBuilder(manifests.scope, f"persist {setup.output}")
-    builder.input(manifests)
+    builder = OperatorBuilder(spans.scope, f"persist {setup.output}")
+    builder.input(spans)
     committed: Stream[Committed] = builder.output()
     builder.build(lambda context: _Persist(context, setup).step)
     return committed
@@ -160,7 +160,7 @@ class _Persist:
         self.setup = setup
         self.activator = context.activator
         self.wake = context.sync_activator()
-        self.waiting: deque[tuple[Capability, Manifest]] = deque()
+        self.waiting: deque[tuple[Capability, StagedSpan]] = deque()
         self.under_way: Future[None] | None = None
         """The commit of the first that wait."""
         self.together = 1
@@ -177,11 +177,11 @@ class _Persist:
         self.over = False
 
     def step(self, inputs: list[OperatorInput], outputs: list[OperatorOutput]) -> None:
-        """Take in manifests, hear of a commit that ended, and settle as many as can be at once."""
+        """Take in spans, hear of a commit that ended, and settle as many as can be at once."""
         for message, batch in inputs[0].drain():
-            for manifest in batch:
-                self.waiting.append((message.retain(), manifest))
-                self.setup.backlog.add(self.setup.output, manifest.bytes)
+            for span in batch:
+                self.waiting.append((message.retain(), span))
+                self.setup.backlog.add(self.setup.output, span.bytes)
         while True:
             if self.under_way is not None:
                 if not self.under_way.done():
@@ -209,11 +209,11 @@ class _Persist:
 
     def begin(self, outputs: list[OperatorOutput]) -> None:
         """Begin the commit of the first that waits, or settle it at once where there is nothing to write."""
-        table, manifest = self.setup.table, self.waiting[0][1]
-        if (schema := manifest.schema) is None:
+        table, span = self.setup.table, self.waiting[0][1]
+        if (schema := span.schema) is None:
             self.done(outputs)
             return
-        verdict = decide(table.upper, manifest)
+        verdict = decide(table.upper, span)
         if verdict == "commit":
             limit = self.together if self.attempt else 1 if self.apart else None
             self.together, whole = merged([waiting for _, waiting in self.waiting], at_most=limit)
@@ -221,25 +221,25 @@ class _Persist:
             self.under_way.add_done_callback(lambda _future: self.wake.activate())
             self.silent_from, self.said = self.setup.env.monotonic() + SILENCE, False
         elif verdict == "held":
-            self.settle(partial(table.discard, manifest.files), outputs)
+            self.settle(partial(table.discard, span.files), outputs)
         else:
-            self.settle(partial(self.conflict, manifest), outputs)
+            self.settle(partial(self.conflict, span), outputs)
 
-    def commit(self, manifest: Manifest, schema: pa.Schema) -> None:
-        """Commit a manifest, beside the worker."""
+    def commit(self, span: StagedSpan, schema: pa.Schema) -> None:
+        """Commit a span, beside the worker."""
         table = self.setup.table
         with self.setup.env.effect("commit output"):
             self.setup.confirm()  # a table compares its upper, and knows nothing of who may write
-            lower, upper = table.upper, manifest.upper
+            lower, upper = table.upper, span.upper
             history = self.setup.history(lower, upper, whole=table.digest is None)
-            table.commit(lower, upper, schema, manifest.files, write=manifest.job, history=history)
+            table.commit(lower, upper, schema, span.files, write=span.job, history=history)
             self.setup.carried()
 
-    def conflict(self, manifest: Manifest) -> None:
+    def conflict(self, span: StagedSpan) -> None:
         """Raise what it means that the table ends within the span."""
         self.setup.confirm()
-        last, actual = manifest.upper - 1, self.setup.table.upper
-        raise SpanConflict(output=self.setup.output, lower=manifest.lower, last=last, actual=actual)
+        last, actual = span.upper - 1, self.setup.table.upper
+        raise SpanConflict(output=self.setup.output, lower=span.lower, last=last, actual=actual)
 
     def hear(self, outputs: list[OperatorOutput]) -> None:
         """Settle what the commit that has ended was of."""
@@ -249,7 +249,7 @@ class _Persist:
 
     def settle(self, outcome: Callable[[], object], outputs: list[OperatorOutput], *, count: int = 1) -> None:
         """See what came of the first that wait: the table holds them, they are tried again, or refused for good."""
-        setup, manifest = self.setup, self.waiting[0][1]
+        setup, span = self.setup, self.waiting[0][1]
         try:
             outcome()
             setup.failures.passed(setup.output, setup.table.upper)
@@ -266,7 +266,7 @@ class _Persist:
             if count > 1:
                 self.attempt, self.counted, self.apart = 0, 0, count
                 return
-            setup.failures.failed(OutputFailed(setup.output, manifest.lower, error))
+            setup.failures.failed(OutputFailed(setup.output, span.lower, error))
             self.over = True
         else:
             for _ in range(count):
@@ -276,8 +276,8 @@ class _Persist:
         """Say that the output holds the first that waits, and let go of its capability."""
         self.attempt = self.counted = 0
         self.apart = max(0, self.apart - 1)
-        capability, manifest = self.next()
-        done = Committed(self.setup.output, manifest.upper, manifest.rows, manifest.bytes)
+        capability, span = self.next()
+        done = Committed(self.setup.output, span.upper, span.rows, span.bytes)
         self.setup.watcher.committed(done)
         outputs[0].give(capability, [done])
         capability.drop()
@@ -285,13 +285,13 @@ class _Persist:
     def let_go(self) -> None:
         """Give up what waits."""
         while self.waiting:
-            capability, manifest = self.next()
+            capability, span = self.next()
             with suppress(OSError, TidegaugeError):  # what stays is litter, and the table has said what is wrong
-                self.setup.table.discard(manifest.files)
+                self.setup.table.discard(span.files)
             capability.drop()
 
-    def next(self) -> tuple[Capability, Manifest]:
+    def next(self) -> tuple[Capability, StagedSpan]:
         """Take the first that waits."""
-        capability, manifest = self.waiting.popleft()
-        self.setup.backlog.remove(self.setup.output, manifest.bytes)
-        return capability, manifest
+        capability, span = self.waiting.popleft()
+        self.setup.backlog.remove(self.setup.output, span.bytes)
+        return capability, span

@@ -6,7 +6,8 @@ that wait while a commit is under way are one commit, as large as a commit may b
 Invariant: spans are committed in their order, each whole, and nothing between them is left out that is not vacuous: a
 merged span goes from the lower of its first to the upper of its last and has all their files.
 
->>> waiting = [Manifest(0, 1, "a", pa.schema([]), rows=1), Manifest(1, 5), Manifest(5, 6, "b", pa.schema([]), rows=2)]
+>>> none = pa.schema([])
+>>> waiting = [StagedSpan(0, 1, "a", none, rows=1), StagedSpan(1, 5), StagedSpan(5, 6, "b", none, rows=2)]
 >>> count, whole = merged(waiting)
 >>> count, whole.lower, whole.upper, whole.rows, whole.job
 (3, 0, 6, 3, 'b')
@@ -24,7 +25,7 @@ import pyarrow as pa
 
 from tidegauge.sinks.protocol import StagedFile
 
-__all__ = ["BYTES", "FILES", "ROWS", "Manifest", "merged"]
+__all__ = ["BYTES", "FILES", "ROWS", "StagedSpan", "merged"]
 
 FILES: Final = 1_000
 BYTES: Final = 1 << 28
@@ -34,7 +35,7 @@ end: a million rows are some seconds. A single span may be larger: it is never s
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class StagedSpan:
     """What was staged for one output for the epochs `[lower, upper)`. Without a `schema` the span is vacuous."""
 
     lower: int
@@ -50,7 +51,7 @@ class Manifest:
         return sum(file.bytes for file in self.files)
 
 
-def merged(waiting: Sequence[Manifest], *, at_most: int | None = None) -> tuple[int, Manifest]:
+def merged(waiting: Sequence[StagedSpan], *, at_most: int | None = None) -> tuple[int, StagedSpan]:
     """Return how many of the first of what waits are committed together, and what they are as one.
 
     The first one is not vacuous. The last one is not either: what is vacuous at the end needs no commit. at_most: no
@@ -59,17 +60,17 @@ def merged(waiting: Sequence[Manifest], *, at_most: int | None = None) -> tuple[
     first = waiting[0]
     files, size, rows = len(first.files), first.bytes, first.rows
     count = 1
-    for at, manifest in enumerate(waiting[1:at_most], start=2):
-        if manifest.schema is None:
+    for at, span in enumerate(waiting[1:at_most], start=2):
+        if span.schema is None:
             continue
-        files, size, rows = files + len(manifest.files), size + manifest.bytes, rows + manifest.rows
-        if manifest.schema != first.schema or files > FILES or size > BYTES or rows > ROWS:
+        files, size, rows = files + len(span.files), size + span.bytes, rows + span.rows
+        if span.schema != first.schema or files > FILES or size > BYTES or rows > ROWS:
             break
         count = at
     if count == 1:
         return 1, first
     last, parts = waiting[count - 1], waiting[:count]
-    return count, Manifest(
+    return count, StagedSpan(
         first.lower,
         last.upper,
         last.job,

@@ -17,7 +17,7 @@ from tests.pipeline.engine.pushdown.texts import DATA, SLOW
 
 import tidegauge as tg
 from tidegauge.errors.base import TidegaugeError
-from tidegauge.errors.engine import DuplicateColumn, UnsupportedType
+from tidegauge.errors.engine import DuplicateColumn, NoSparkType
 from tidegauge.errors.flow import NeedsSpark, ReservedColumn, UnknownColumn
 from tidegauge.pipeline.engine import LocalEngine
 from tidegauge.pipeline.engine.plain import without_spark
@@ -103,14 +103,14 @@ def test_all_else_is_refused_with_the_step_as_it_is_written(steps: list[Step], n
         ([Select(("id",)), Filter("amount > 1")], UnknownColumn, "Known: 'id'"),
         ([Select(("id AS _epoch",))], ReservedColumn, "_epoch"),
         ([Select(("id", "amount AS ID"))], DuplicateColumn, "select of output 'x'"),
-        ([Filter("id > 1")], UnsupportedType, "'clock'"),
+        ([Filter("id > 1")], NoSparkType, "'clock'"),
     ],
 )
 def test_what_is_wrong_with_a_step_is_said_without_spark_too(
     steps: list[Step], error: type[TidegaugeError], text: str
 ) -> None:
     schema = pa.schema([("id", pa.int64()), ("amount", pa.float64())])
-    if error is UnsupportedType:
+    if error is NoSparkType:
         schema = schema.append(pa.field("clock", pa.time64("us")))
     with pytest.raises(error, match=text):
         without_spark(steps, schema, output="x")

@@ -20,9 +20,9 @@ from tidegauge.errors.engine import (
     ExpressionFailed,
     JobFailed,
     LostEpoch,
+    NoSparkType,
     RecordUnparsable,
     TransformFailed,
-    UnsupportedType,
 )
 from tidegauge.errors.flow import BatchFunctionFailed, InvalidExpression, ReservedColumn, UnknownColumn
 from tidegauge.errors.running import SourceUnreachable, UpstreamRecreated
@@ -222,7 +222,7 @@ def test_steps_that_cannot_be_are_refused_before_a_job_runs(
 
 def test_columns_that_spark_has_no_type_for_are_named(spark: SparkEngine, tmp_path: Path) -> None:
     schema = pa.schema([("id", pa.int64()), ("at", pa.time32("s"))])
-    with pytest.raises(UnsupportedType, match="'at'"):
+    with pytest.raises(NoSparkType, match="'at'"):
         spark.schema(plan_of("x", tmp_path, Filter("id > 1")), schema)
     assert spark.schema(plan_of("x", tmp_path), schema).names == ["id", "at", "_epoch"]
 

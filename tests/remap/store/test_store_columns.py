@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegauge.errors.store import UnsupportedType
+from tidegauge.errors.store import UnstorableType
 from tidegauge.remap.store.columns import decode_schema, differences, encode_schema
 
 FLAT = [
@@ -60,11 +60,11 @@ def test_two_schemas_differ_iff_a_difference_is_named(one: Any, other: Any) -> N
     "kind", [pa.duration("s"), pa.time64("us"), pa.dictionary(pa.int8(), pa.string()), pa.struct([("a", pa.null())])]
 )
 def test_a_type_that_no_source_can_have_is_refused(kind: Any) -> None:
-    with pytest.raises(UnsupportedType, match="'c'"):
+    with pytest.raises(UnstorableType, match="'c'"):
         encode_schema(pa.schema([("c", kind)]))
 
 
 @pytest.mark.parametrize("kind", ["duration[s]", {"union": []}, "timestamp[us", "int65"])
 def test_a_type_of_a_newer_version_is_refused(kind: Any) -> None:
-    with pytest.raises(UnsupportedType):
+    with pytest.raises(UnstorableType):
         decode_schema(json.dumps([["c", kind, True]]))

@@ -12,7 +12,7 @@ from tests.remap.store.raw import sql
 
 from tidegauge.env import Env
 from tidegauge.errors.flow import InvalidArgument, NameTaken, UnknownName
-from tidegauge.errors.store import SchemaChanged, UnsupportedType
+from tidegauge.errors.store import SchemaChanged, UnstorableType
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.store import Lease, LeaseHolder, OutputSpec, SourceSpec, Store
@@ -83,7 +83,7 @@ def test_columns_in_another_order_are_other_columns(store: Store, lease: Lease) 
 
 
 def test_a_type_that_no_source_can_have_names_its_column(store: Store, lease: Lease) -> None:
-    with pytest.raises(UnsupportedType, match="'spent'"):
+    with pytest.raises(UnstorableType, match="'spent'"):
         store.record_schema(lease, "orders", pa.schema([("spent", pa.list_(pa.duration("s")))]))
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.types as pt
 
-from tidegauge.errors.engine import UnsupportedType
+from tidegauge.errors.engine import NoSparkType
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -77,12 +77,12 @@ def _carried(kind: Any) -> Any:
 
 
 def carried(schema: pa.Schema, *, where: str) -> pa.Schema:
-    """Return the columns as they are after crossing to Spark, or raise `UnsupportedType`, which names `where`."""
+    """Return the columns as they are after crossing to Spark, or raise `NoSparkType`, which names `where`."""
     fields = []
     for field in schema:
         kind = _carried(field.type)
         if kind is None:
-            raise UnsupportedType(column=field.name, where=where, type=str(field.type))
+            raise NoSparkType(column=field.name, where=where, type=str(field.type))
         fields.append(pa.field(field.name, kind))
     return pa.schema(fields)
 
@@ -118,6 +118,6 @@ def arrow_schema(schema: StructType, *, where: str) -> pa.Schema:
             kind = to_arrow_type(field.dataType, **in_utc)
         except PySparkTypeError as error:
             kind = field.dataType.simpleString()
-            raise UnsupportedType(column=field.name, where=where, type=kind) from error
+            raise NoSparkType(column=field.name, where=where, type=kind) from error
         fields.append(pa.field(field.name, relaxed(kind)))
     return pa.schema(fields)

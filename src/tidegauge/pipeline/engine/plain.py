@@ -54,7 +54,7 @@ class _Plain:
 def without_spark(steps: Sequence[Step], schema: pa.Schema, *, output: str) -> tuple[MapBatches, ...]:
     """Return the steps of an output over columns of `schema` as Arrow functions alone.
 
-    Raises `NeedsSpark` for a step that is not understood, `UnknownColumn`, `UnsupportedType` and what is wrong with
+    Raises `NeedsSpark` for a step that is not understood, `UnknownColumn`, `NoSparkType` and what is wrong with
     the names that steps give.
     """
     functions: list[MapBatches] = []

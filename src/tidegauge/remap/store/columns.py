@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from tidegauge.errors.store import UnsupportedType
+from tidegauge.errors.store import UnstorableType
 
 __all__ = ["decode_schema", "differences", "encode_schema"]
 
@@ -50,12 +50,12 @@ _DECIMAL: Final = re.compile(r"decimal128\((\d+), (-?\d+)\)")
 
 
 def encode_schema(schema: pa.Schema) -> str:
-    """Return the schema as JSON text. Raises `UnsupportedType` for a type that a source cannot have."""
+    """Return the schema as JSON text. Raises `UnstorableType` for a type that a source cannot have."""
     return json.dumps([_encode_field(field, field.name) for field in schema])
 
 
 def decode_schema(text: str) -> pa.Schema:
-    """Return the schema that `encode_schema` wrote. Raises `UnsupportedType` for a type of a newer version."""
+    """Return the schema that `encode_schema` wrote. Raises `UnstorableType` for a type of a newer version."""
     return pa.schema([_decode_field(field) for field in json.loads(text)])
 
 
@@ -99,7 +99,7 @@ def _encode_type(kind: Any, column: str) -> Any:
     if pa.types.is_map(kind):
         sides = [_encode_field(kind.key_field, column), _encode_field(kind.item_field, column)]
         return {"map": sides, "sorted": kind.keys_sorted}
-    raise UnsupportedType(column=column, type=name)
+    raise UnstorableType(column=column, type=name)
 
 
 def _decode_field(data: list[Any]) -> Any:
@@ -122,4 +122,4 @@ def _decode_type(data: Any, column: str) -> Any:
         return pa.timestamp(found[1], tz=found[2])
     elif found := _DECIMAL.fullmatch(data):
         return pa.decimal128(int(found[1]), int(found[2]))
-    raise UnsupportedType(column=column, type=str(data))
+    raise UnstorableType(column=column, type=str(data))
