@@ -28,8 +28,8 @@ from benchmarks.core.timing import per, seconds
 from benchmarks.figures import Figure, Goal
 from benchmarks.room import Room
 from tidegauge.pipeline.runner import Runner, at_once
-from tidegauge.remap.binding import Bound, Probe
-from tidegauge.remap.checked import checked_probe
+from tidegauge.remap.binding import Bound, Observation
+from tidegauge.remap.checked import checked_observation
 from tidegauge.remap.fromtime.partitioned import PARTITIONS
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.mint import mint
@@ -68,15 +68,15 @@ class _Ticks:
 
     def __call__(self) -> None:
         frontier = self.found.popleft()
-        probe = Probe(at=datetime.now(UTC), upper=frontier, end=frontier)
-        proposals = mint({"orders": self.timeline.bound("orders").frontier}, {"orders": probe})
-        self.store.append(self.lease, expected=self.timeline.upper, at=probe.at, proposals=proposals)
-        self.timeline.append(self.timeline.upper, proposals, at=probe.at)
+        observed = Observation(at=datetime.now(UTC), upper=frontier, end=frontier)
+        proposals = mint({"orders": self.timeline.bound("orders").frontier}, {"orders": observed})
+        self.store.append(self.lease, expected=self.timeline.upper, at=observed.at, proposals=proposals)
+        self.timeline.append(self.timeline.upper, proposals, at=observed.at)
 
 
 def _check(upper: Frontier, before: Frontier) -> None:
-    probe = Probe(at=datetime.now(UTC), upper=upper, end=upper)
-    checked_probe("orders", PARTITIONS, Bound(frontier=before), probe)
+    observed = Observation(at=datetime.now(UTC), upper=upper, end=upper)
+    checked_observation("orders", PARTITIONS, Bound(frontier=before), observed)
 
 
 def _checking(partitions: int) -> Figure:

@@ -12,7 +12,7 @@ from benchmarks.data import COLUMNS
 from benchmarks.figures import Figure, Goal
 from benchmarks.kafka.topics import producer
 from benchmarks.room import Room
-from tidegauge.remap.checked import checked_probe
+from tidegauge.remap.checked import checked_observation
 from tidegauge.remap.fromtime.partitioned import PARTITIONS
 from tidegauge.remap.mint import mint
 from tidegauge.remap.store import LeaseHolder, SourceSpec, Store
@@ -44,12 +44,12 @@ def measure(room: Room, broker: Endpoint) -> list[Figure]:
                 made.produce(topic, b"{}", partition=(turn * 37 + i * 101) % partitions)
             made.flush()
             begun, bound = time.perf_counter(), timeline.bound("probed")
-            probe = checked_probe("probed", PARTITIONS, bound, source.probe(bound, now=datetime.now(UTC)))
+            observed = checked_observation("probed", PARTITIONS, bound, source.probe(bound, now=datetime.now(UTC)))
             asked = time.perf_counter()
             states = {"probed": bound.state} if bound.state else {}
-            proposals = mint({"probed": bound.frontier}, {"probed": probe}, states=states)
-            store.append(lease, expected=timeline.upper, at=probe.at, proposals=proposals)
-            timeline.append(timeline.upper, proposals, at=probe.at)
+            proposals = mint({"probed": bound.frontier}, {"probed": observed}, states=states)
+            store.append(lease, expected=timeline.upper, at=observed.at, proposals=proposals)
+            timeline.append(timeline.upper, proposals, at=observed.at)
             minting.append(1e3 * (time.perf_counter() - asked))
             probing.append(1e3 * (asked - begun))
             moved = {*timeline.bound("probed").frontier.since(bound.frontier)}

@@ -12,7 +12,7 @@ from tests.pipeline.simulation import Clock, Recorder, Run, World
 
 import tidegauge as tg
 from tidegauge.errors.running import SourceUnreachable
-from tidegauge.remap.binding import Bound, Probe
+from tidegauge.remap.binding import Bound, Observation
 from tidegauge.remap.policy import Policy
 
 START = Clock().now()
@@ -34,16 +34,16 @@ class Asked(Recorder):
 
     witness: Callable[[Any], None] = lambda _frontier: None
     times: list[datetime] = field(default_factory=list)
-    instead: Callable[[], Probe] | None = None
+    instead: Callable[[], Observation] | None = None
 
-    def probe(self, bound: Bound, *, now: datetime) -> Probe:
+    def probe(self, bound: Bound, *, now: datetime) -> Observation:
         self.times.append(now)
         return self.inner.probe(bound, now=now) if self.instead is None else self.instead()
 
     def hide(self) -> None:
         """Let nobody find it from now on."""
 
-        def fail() -> Probe:
+        def fail() -> Observation:
             raise SourceUnreachable(source="it", error="OSError", detail="no route to host")
 
         self.instead = fail

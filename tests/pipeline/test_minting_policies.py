@@ -13,7 +13,7 @@ from tests.pipeline.minting import START, Asked, Wall, at, begin, flow, minted, 
 from tests.pipeline.simulation import Run
 
 import tidegauge as tg
-from tidegauge.remap.binding import Probe
+from tidegauge.remap.binding import Observation
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.policy import Policy
 
@@ -188,7 +188,7 @@ def test_t13_a_source_that_goes_back_keeps_its_frontier_and_gets_another_chance(
         run.step(1)
         tick(run)
         bound = run.runner.board.timeline.tables["back"].frontier
-        source.instead = lambda: Probe(at=START, upper=Frontier({"shard-0": 3}), end=Frontier({"shard-0": 3}))
+        source.instead = lambda: Observation(at=START, upper=Frontier({"shard-0": 3}), end=Frontier({"shard-0": 3}))
         run.step(1)
         assert tick(run) is not None or policy != tg.Manual()
         assert run.runner.board.timeline.tables["back"].frontier == bound

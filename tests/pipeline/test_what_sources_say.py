@@ -18,7 +18,7 @@ import tidegauge as tg
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.fromtime import InvalidPlace
 from tidegauge.errors.store import ClockChanged, FrontierRegressed, WatermarkRegressed
-from tidegauge.remap.binding import Bound, Probe
+from tidegauge.remap.binding import Bound, Observation
 from tidegauge.remap.fromtime import NUMBERED, SourceState
 from tidegauge.remap.frontier import Frontier
 
@@ -27,10 +27,10 @@ from tidegauge.remap.frontier import Frontier
 class Teller:
     """Changes what a source says of itself, as it is told to, and remembers what the source was told."""
 
-    change: Callable[[Probe], Probe] = lambda probe: probe
+    change: Callable[[Observation], Observation] = lambda probe: probe
     bound: list[Bound] = field(default_factory=list)
 
-    def __call__(self, probe: Probe, bound: Bound) -> Probe:
+    def __call__(self, probe: Observation, bound: Bound) -> Observation:
         self.bound.append(bound)
         return self.change(probe)
 
@@ -86,7 +86,7 @@ def test_the_next_poll_is_told_the_newest_state_in_this_run_and_in_the_next(
 
 NAN: Any = float("nan")
 
-WRONG: dict[str, tuple[Callable[[Probe], Any], type[tg.TidegaugeError]]] = {
+WRONG: dict[str, tuple[Callable[[Observation], Any], type[tg.TidegaugeError]]] = {
     "too large": (lambda probe: replace(probe, upper=Frontier({"p0": 2**63})), InvalidPlace),
     "a boolean": (lambda probe: replace(probe, upper=Frontier({"p0": True})), InvalidArgument),
     "negative": (lambda probe: replace(probe, upper=Frontier({"p0": -1})), InvalidArgument),

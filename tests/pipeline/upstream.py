@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from tidegauge.errors.running import UpstreamRecreated
-from tidegauge.remap.binding import Bound, Probe, Slice
+from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.remap.fromtime import PARTITIONS, FromTime
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.protocol import OnBadRecord, Split
@@ -31,7 +31,7 @@ class Piece:
     weight: int = 1
 
 
-def _as_it_is(probe: Probe, _bound: Bound) -> Probe:
+def _as_it_is(probe: Observation, _bound: Bound) -> Observation:
     return probe
 
 
@@ -40,7 +40,7 @@ class Topic:
     """Numbers in partitions. `says` may change what it says of itself."""
 
     folder: Path
-    says: Callable[[Probe, Bound], Probe] = _as_it_is
+    says: Callable[[Observation, Bound], Observation] = _as_it_is
     from_time: FromTime = PARTITIONS
 
     @property
@@ -67,10 +67,10 @@ class Topic:
     def identity(self) -> str:
         return (self.folder / "identity").read_text()
 
-    def probe(self, bound: Bound, *, now: datetime) -> Probe:
+    def probe(self, bound: Bound, *, now: datetime) -> Observation:
         ends = Frontier({p.stem: len(p.read_text().split()) for p in self.folder.glob("*.numbers")})
         upper = ends if bound.identity in ("", self.identity()) else bound.frontier.join(ends)
-        return self.says(Probe(at=now, upper=upper, end=ends, identity=self.identity()), bound)
+        return self.says(Observation(at=now, upper=upper, end=ends, identity=self.identity()), bound)
 
     def plan(self, slices: Sequence[Slice], bound: Bound) -> list[Split]:
         if bound.identity != self.identity():

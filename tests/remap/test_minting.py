@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegauge.errors.flow import InvalidArgument, UnknownName
-from tidegauge.remap.binding import Probe, Proposal
+from tidegauge.remap.binding import Observation, Proposal
 from tidegauge.remap.frontier import ORIGIN, Frontier
 from tidegauge.remap.mint import admit, mint
 
@@ -19,8 +19,8 @@ positions = st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 40))
 frontiers = st.builds(Frontier, positions)
 
 
-def probe(upper: Frontier) -> Probe:
-    return Probe(at=NOW, upper=upper, end=upper)
+def probe(upper: Frontier) -> Observation:
+    return Observation(at=NOW, upper=upper, end=upper)
 
 
 @settings(deadline=None)
@@ -84,7 +84,7 @@ def test_a_limit_that_admits_nothing_is_refused() -> None:
 def test_only_sources_that_advanced_or_were_sealed_are_bound() -> None:
     bound = {"idle": Frontier({"p": 5}), "moved": Frontier({"p": 5}), "ended": Frontier({"p": 5}), "unasked": ORIGIN}
     detail = {"q": {"path": "q.jsonl"}}
-    moved = Probe(at=NOW, upper=Frontier({"p": 5, "q": 1}), end=Frontier({"p": 9, "q": 1}), details=detail)
+    moved = Observation(at=NOW, upper=Frontier({"p": 5, "q": 1}), end=Frontier({"p": 9, "q": 1}), details=detail)
     probes = {"idle": probe(bound["idle"]), "moved": moved, "ended": probe(bound["ended"].seal())}
     assert mint(bound, probes) == {
         "ended": Proposal(frontier=Frontier({"p": 5}, sealed=True)),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import tidegauge as tg
 from tidegauge.errors.flow import InvalidArgument
-from tidegauge.remap.binding import Probe
+from tidegauge.remap.binding import Observation
 from tidegauge.remap.frontier import ORIGIN, Frontier
 from tidegauge.remap.policy import LOOK, SECOND, Due, Every, Manual, Pace, Policy, enough, in_batch
 
@@ -28,12 +28,12 @@ def dues(policy: Policy, *seconds: float) -> list[str]:
     return found
 
 
-def probe(upper: int, end: int | None = None, *, more: bool = False, sealed: bool = False) -> Probe:
+def probe(upper: int, end: int | None = None, *, more: bool = False, sealed: bool = False) -> Observation:
     frontier = Frontier({"p": upper}, sealed=sealed)
-    return Probe(at=NOW, upper=frontier, end=Frontier({"p": upper if end is None else end}), more=more)
+    return Observation(at=NOW, upper=frontier, end=Frontier({"p": upper if end is None else end}), more=more)
 
 
-def is_enough(policy: Policy, bound: dict[str, int] | None = None, /, **probes: Probe) -> bool:
+def is_enough(policy: Policy, bound: dict[str, int] | None = None, /, **probes: Observation) -> bool:
     frontiers = {source: Frontier({"p": (bound or {}).get(source, 0)}) for source in UNITS}
     return enough(policy, frontiers, probes, units=UNITS)
 
@@ -110,7 +110,7 @@ def test_a_probe_that_is_behind_does_not_count() -> None:
 
 def test_the_end_of_a_source_is_a_tick() -> None:
     assert is_enough(Every(records=100), rows=probe(1, sealed=True))
-    assert is_enough(Every(records=100), rows=Probe(at=NOW, upper=ORIGIN.seal(), end=ORIGIN))
+    assert is_enough(Every(records=100), rows=Observation(at=NOW, upper=ORIGIN.seal(), end=ORIGIN))
 
 
 def test_by_time_or_on_demand_alone_nothing_is_enough() -> None:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegauge.remap.binding import Bound, Probe
+from tidegauge.remap.binding import Bound, Observation
 from tidegauge.remap.fromtime.state import SourceState
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.mint import mint
@@ -25,9 +25,9 @@ frontiers = st.dictionaries(st.sampled_from("ab"), st.integers(0, 2)).map(Fronti
 states = st.sampled_from([None, state("1"), state("2")])
 
 
-def probes() -> st.SearchStrategy[Probe]:
+def probes() -> st.SearchStrategy[Observation]:
     return st.builds(
-        Probe,
+        Observation,
         at=st.just(NOW),
         upper=st.builds(lambda frontier, sealed: frontier.seal() if sealed else frontier, frontiers, st.booleans()),
         end=frontiers,
@@ -40,7 +40,7 @@ def probes() -> st.SearchStrategy[Probe]:
 
 @given(probe=probes(), last=st.none() | probes(), bound=st.builds(Bound, frontier=frontiers, state=states))
 def test_what_is_no_news_binds_nothing_and_leaves_the_reader_where_it_is(
-    probe: Probe, last: Probe | None, bound: Bound
+    probe: Observation, last: Observation | None, bound: Bound
 ) -> None:
     if news(probe, last, bound):
         return
@@ -51,7 +51,7 @@ def test_what_is_no_news_binds_nothing_and_leaves_the_reader_where_it_is(
 
 
 def test_a_later_look_at_what_is_as_it_was_is_no_news() -> None:
-    last = Probe(at=NOW, upper=Frontier({"a": 1}), end=Frontier({"a": 2}))
+    last = Observation(at=NOW, upper=Frontier({"a": 1}), end=Frontier({"a": 2}))
     later = replace(last, at=NOW.replace(hour=1), end=Frontier({"a": 3}), note="an unfinished line")
     assert not news(later, last, Bound(frontier=last.upper))
 

@@ -213,18 +213,18 @@ class Board:
     def answered(self, answer: Answer) -> None:
         """A reader has answered to a tick."""
         status = self.sources[answer.source]
-        if answer.probe is not None:
-            probe = answer.probe
+        if answer.observed is not None:
+            observed = answer.observed
             status.state = "running" if status.state in ("stalled", "starting") else status.state
-            if not probe.end and probe.note:
+            if not observed.end and observed.note:
                 status.state = "starting"
             if status.unread is None:
                 status.error, status.since, status.attempt = None, None, 0
             elif status.state != "sealed":
                 status.state, status.error = "stalled", status.unread
-            status.end, status.note = probe.end, self.redaction.text(probe.note)
-            status.goal = probe.end if status.goal is None else status.goal
-            status.looks.append((probe.at, probe.end if probe.more else probe.upper))
+            status.end, status.note = observed.end, self.redaction.text(observed.note)
+            status.goal = observed.end if status.goal is None else status.goal
+            status.looks.append((observed.at, observed.end if observed.more else observed.upper))
         elif status.state != "failed":
             self._stall(status, None if answer.error is None else self.redaction.error(answer.error), answer.attempt)
         self._refresh(status)

@@ -25,7 +25,7 @@ from tidegauge.pipeline.html import of_epoch, of_epochs, of_status
 from tidegauge.pipeline.seen import table_of
 from tidegauge.reclock.slices import begins, held
 from tidegauge.remap.binding import Detail, Slice
-from tidegauge.remap.checked import checked_probe
+from tidegauge.remap.checked import checked_observation
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.store import EpochRecord, Gap, HoldRecord, Loaded, LoadedSource, Stall, Store, shown
 from tidegauge.sinks.protocol import Table
@@ -246,13 +246,18 @@ def _source(
     state: SourceState = "failed" if error is not None else "sealed" if bound.sealed else healthy
     if state == healthy:
         try:
-            probe = checked_probe(name, from_time_of(source), found.bound, source.probe(found.bound, now=env.now()))
+            observed = checked_observation(
+                name, from_time_of(source), found.bound, source.probe(found.bound, now=env.now())
+            )
         except TidegaugeError as raised:
             state, error = ("failed" if isinstance(raised, Definite) else "stalled"), raised
         except OSError as raised:
             state, error = "stalled", SourceUnreachable(source=name, error=type(raised).__name__, detail=str(raised))
         else:
-            end, note = probe.end, "; ".join(filter(None, [probe.note, _untold(source, found.table.inverse(upper))]))
+            end, note = (
+                observed.end,
+                "; ".join(filter(None, [observed.note, _untold(source, found.table.inverse(upper))])),
+            )
             state = "starting" if not bound and not end else state
     return SourceReport(
         name=name,

@@ -18,7 +18,7 @@ import pyarrow as pa
 from tidegauge.remap.fromtime.state import SourceState
 from tidegauge.remap.frontier import ORIGIN, Frontier
 
-__all__ = ["NO_DETAILS", "Bound", "Detail", "Probe", "Proposal", "Slice"]
+__all__ = ["NO_DETAILS", "Bound", "Detail", "Observation", "Proposal", "Slice"]
 
 Detail: TypeAlias = Mapping[str, str | int]
 """Facts that a source keeps about one partition, such as the path and the fingerprint of a file."""
@@ -27,8 +27,8 @@ NO_DETAILS: Mapping[str, Detail] = {}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Probe:
-    """What upstream says of itself at one instant.
+class Observation:
+    """What a probe observed: what upstream says of itself at one instant.
 
     at: when the probe *started*. lower: the first position of each partition that can still be read. upper: the
     frontier that may be bound now, at record boundaries. end: all that upstream holds, bound or not (for lag). more:
@@ -69,7 +69,7 @@ class Bound:
     identity: str = ""
     state: SourceState | None = None
     incarnation: int = 0
-    last: Probe | None = None
+    last: Observation | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

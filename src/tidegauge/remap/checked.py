@@ -1,9 +1,9 @@
 """What a source says of itself is checked before it is bound, because what is bound is for good.
 
-Invariant: a probe that passes has only places that the source's clock has, in its partitions and positions, facts and
-an identity that the store gives back as they are, no position behind what is bound, and a state whose watermark is
-not behind the one that is bound. What does not pass is an error of the source: nothing of it is bound, the source is
-stalled and asked again, and the others go on.
+Invariant: an observation that passes has only places that the source's clock has, in its partitions and positions,
+facts and an identity that the store gives back as they are, no position behind what is bound, and a state whose
+watermark is not behind the one that is bound. What does not pass is an error of the source: nothing of it is bound,
+the source is stalled and asked again, and the others go on.
 
 Only what moved is looked at: the rest was looked at when it was bound, or when it was said the last time.
 
@@ -11,7 +11,8 @@ Only what moved is looked at: the rest was looked at when it was bound, or when 
 >>> from tidegauge.remap.fromtime import LSN
 >>> from tidegauge.remap.frontier import Frontier
 >>> there = Frontier({"wal": 2**63})
->>> checked_probe("orders", LSN, Bound(), Probe(at=datetime(2026, 11, 20, tzinfo=UTC), upper=there, end=there))
+>>> observed = Observation(at=datetime(2026, 11, 20, tzinfo=UTC), upper=there, end=there)
+>>> checked_observation("orders", LSN, Bound(), observed)
 Traceback (most recent call last):
 tidegauge.errors.fromtime.InvalidPlace: TG-0571: the clock 'lsn' has no position 9223372036854775808 in ...
 """
@@ -26,43 +27,47 @@ import pyarrow as pa
 
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.store import FrontierRegressed, WatermarkRegressed
-from tidegauge.remap.binding import Bound, Probe
+from tidegauge.remap.binding import Bound, Observation
 from tidegauge.remap.fromtime.protocol import LONGEST_NAME, FromTime, check_place, excerpt
 from tidegauge.remap.fromtime.state import SourceState
 from tidegauge.remap.frontier import Frontier
 
-__all__ = ["check_advance", "check_watermark", "checked_probe"]
+__all__ = ["check_advance", "check_watermark", "checked_observation"]
 
 
-def checked_probe(source: str, from_time: FromTime, bound: Bound, probe: Probe) -> Probe:
-    """Return the probe, all of which may be bound. Raises `InvalidPlace`, `InvalidArgument`, `FrontierRegressed`,
-    `WatermarkRegressed`."""
-    if not isinstance(probe, Probe):
-        raise InvalidArgument(parameter=f"the probe of {source!r}", value=probe, expected="a Probe")
-    for frontier in (probe.upper, probe.end, probe.lower):
+def checked_observation(source: str, from_time: FromTime, bound: Bound, observed: Observation) -> Observation:
+    """Return the observation, all of which may be bound.
+
+    Raises `InvalidPlace`, `InvalidArgument`, `FrontierRegressed`, `WatermarkRegressed`.
+    """
+    if not isinstance(observed, Observation):
+        raise InvalidArgument(parameter=f"the probe of {source!r}", value=observed, expected="an Observation")
+    for frontier in (observed.upper, observed.end, observed.lower):
         if not isinstance(frontier, Frontier):
             raise InvalidArgument(parameter=f"a frontier of {source!r}", value=frontier, expected="a Frontier")
-    if not isinstance(probe.at, datetime) or probe.at.tzinfo is None:
-        raise InvalidArgument(parameter=f"the time of {source!r}", value=probe.at, expected="one with its zone")
-    if not _is_text(probe.identity):
-        shown = excerpt(ascii(probe.identity))
+    if not isinstance(observed.at, datetime) or observed.at.tzinfo is None:
+        raise InvalidArgument(parameter=f"the time of {source!r}", value=observed.at, expected="one with its zone")
+    if not _is_text(observed.identity):
+        shown = excerpt(ascii(observed.identity))
         raise InvalidArgument(
             parameter=f"the identity of {source!r}", value=shown, expected=f"at most {LONGEST_NAME} bytes of Unicode"
         )
-    if not isinstance(probe.note, str):
-        raise InvalidArgument(parameter=f"the note of {source!r}", value=probe.note, expected="a text")
-    if probe.schema is not None and not isinstance(probe.schema, pa.Schema):
-        raise InvalidArgument(parameter=f"the schema of {source!r}", value=probe.schema, expected="a pyarrow.Schema")
-    if not isinstance(probe.details, Mapping):
-        raise InvalidArgument(parameter=f"the details of {source!r}", value=probe.details, expected="a mapping")
-    if (last := bound.last) is not None and _said_before(probe, last, bound):
-        return probe
-    if probe.identity in ("", bound.identity) or not bound.identity:  # of another upstream it says nothing
-        check_advance(source, bound.frontier, probe.upper)
-    for partition, (_, position) in probe.upper.since(bound.frontier).items():
+    if not isinstance(observed.note, str):
+        raise InvalidArgument(parameter=f"the note of {source!r}", value=observed.note, expected="a text")
+    if observed.schema is not None and not isinstance(observed.schema, pa.Schema):
+        raise InvalidArgument(
+            parameter=f"the schema of {source!r}", value=observed.schema, expected="a pyarrow.Schema"
+        )
+    if not isinstance(observed.details, Mapping):
+        raise InvalidArgument(parameter=f"the details of {source!r}", value=observed.details, expected="a mapping")
+    if (last := bound.last) is not None and _said_before(observed, last, bound):
+        return observed
+    if observed.identity in ("", bound.identity) or not bound.identity:  # of another upstream it says nothing
+        check_advance(source, bound.frontier, observed.upper)
+    for partition, (_, position) in observed.upper.since(bound.frontier).items():
         check_place(from_time.kind, partition, position)
         from_time.check(partition, position)
-    for partition, detail in probe.details.items():
+    for partition, detail in observed.details.items():
         check_place(from_time.kind, partition, 0)
         if problem := _no_json(detail):
             raise InvalidArgument(
@@ -70,17 +75,19 @@ def checked_probe(source: str, from_time: FromTime, bound: Bound, probe: Probe) 
                 value=excerpt(repr(detail)),
                 expected=f"a mapping of names to JSON values; {problem}",
             )
-    if probe.state is not None and not isinstance(probe.state, SourceState):
+    if observed.state is not None and not isinstance(observed.state, SourceState):
         raise InvalidArgument(
-            parameter=f"the state of {source!r}", value=type(probe.state).__name__, expected="a SourceState"
+            parameter=f"the state of {source!r}", value=type(observed.state).__name__, expected="a SourceState"
         )
-    check_watermark(source, bound.state, probe.state)
-    return probe
+    check_watermark(source, bound.state, observed.state)
+    return observed
 
 
-def _said_before(probe: Probe, last: Probe, bound: Bound) -> bool:
-    """Whether a probe has no place, fact or state that the last one had not, and nothing moved."""
-    return probe.upper is bound.frontier is last.upper and probe.details is last.details and probe.state is None
+def _said_before(observed: Observation, last: Observation, bound: Bound) -> bool:
+    """Whether an observation has no place, fact or state that the last one had not, and nothing moved."""
+    return (
+        observed.upper is bound.frontier is last.upper and observed.details is last.details and observed.state is None
+    )
 
 
 def _is_text(value: object) -> bool:

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tidegauge.errors.flow import InvalidArgument, UnknownName
-from tidegauge.remap.binding import Probe, Proposal
+from tidegauge.remap.binding import Observation, Proposal
 from tidegauge.remap.fromtime.state import SourceState
 from tidegauge.remap.frontier import Frontier
 
@@ -51,28 +51,31 @@ def admit(lower: Frontier, upper: Frontier, limit: int) -> Frontier:
 
 
 def mint(
-    bound: Mapping[str, Frontier], probes: Mapping[str, Probe], *, states: Mapping[str, SourceState] = NO_STATES
+    bound: Mapping[str, Frontier],
+    observations: Mapping[str, Observation],
+    *,
+    states: Mapping[str, SourceState] = NO_STATES,
 ) -> dict[str, Proposal]:
-    """Decide what one tick binds, given where every source stands and what the probes said.
+    """Decide what one tick binds, given where every source stands and the observations.
 
     A source is bound anew when its frontier advanced, or was sealed, or when its state is another than the one that
     is bound (`states`). In the last case the epoch holds no data of the source: what a poll has to know is durable
-    before the next poll, whether there was anything to read or not. A probe that is behind what is bound, in any
-    partition, is dropped as a whole: it was overtaken, or upstream is no longer what it was, which is for the source
-    to find out; the next probe is another chance. A sealed source stays sealed.
+    before the next poll, whether there was anything to read or not. An observation that is behind what is bound, in
+    any partition, is dropped as a whole: it was overtaken, or upstream is no longer what it was, which is for the
+    source to find out; the next probe is another chance. A sealed source stays sealed.
 
     An empty result means that the tick mints nothing. An idle tick mints no epoch: epochs are dense integers here,
     and a table gets one commit for each, so a quiet night would fill every table with empty commits. That a quiet
     source is up to date is told by its last probe, not by an epoch.
     """
     proposals: dict[str, Proposal] = {}
-    for name in sorted(probes):
+    for name in sorted(observations):
         if name not in bound:
             raise UnknownName(kind="source", name=name, known=sorted(bound))
-        before, probe = bound[name], probes[name]
-        told = probe.state is not None and probe.state != states.get(name) and not before.sealed
-        if (told or probe.upper != before) and probe.upper.follows(before):
+        before, observed = bound[name], observations[name]
+        told = observed.state is not None and observed.state != states.get(name) and not before.sealed
+        if (told or observed.upper != before) and observed.upper.follows(before):
             proposals[name] = Proposal(
-                frontier=probe.upper, details=probe.details, identity=probe.identity, state=probe.state
+                frontier=observed.upper, details=observed.details, identity=observed.identity, state=observed.state
             )
     return proposals

@@ -13,10 +13,10 @@ bound.
 
 The rows of a tick's life, as events in and effects out:
 
-    Answer(probe)   -> remembered; when the round is over and it is a tick: mint -> append bindings -> Span
-    Answer(probe)   -> what upstream has taken back, where its user goes on without: record gap
-    Answer(failure) -> record failure; the source is not asked again
-    Failed(source)  -> the same, told by the stage operator
+    Answer(observed) -> remembered; when the round is over and it is a tick: mint -> append bindings -> Span
+    Answer(observed) -> what upstream has taken back, where its user goes on without: record gap
+    Answer(failure)  -> record failure; the source is not asked again
+    Failed(source)   -> the same, told by the stage operator
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tidegauge.env import Env
 from tidegauge.errors.base import Definite
 from tidegauge.errors.running import TickHeld, UpstreamRecreated
 from tidegauge.errors.sources import EndTakenBack
-from tidegauge.remap.binding import Probe
+from tidegauge.remap.binding import Observation
 from tidegauge.remap.mint import mint
 from tidegauge.remap.policy import LOOK, SECOND, Due, Manual, Pace, Policy, enough
 from tidegauge.remap.requests import Requests
@@ -88,9 +88,9 @@ def caught_up(timeline: Timeline, answers: Mapping[str, Answer], live: set[str])
     """Whether every live source has said in this round that all it has is bound."""
     for source in live:
         answer = answers.get(source)
-        if answer is None or answer.probe is None or answer.probe.more:
+        if answer is None or answer.observed is None or answer.observed.more:
             return False
-        if not answer.probe.upper.less_equal(timeline.tables[source].frontier):
+        if not answer.observed.upper.less_equal(timeline.tables[source].frontier):
             return False
     return True
 
@@ -175,7 +175,7 @@ class _Remap:
         now = self.setup.env.monotonic()
         if self.round is not None and self.round.over(now=now):
             self.round = None
-            self.settle({s: a.probe for s, a in self.answers.items() if a.probe is not None and s in self.live})
+            self.settle({s: a.observed for s, a in self.answers.items() if a.observed is not None and s in self.live})
         self.announce(outputs[0])
         if self.round is None:
             self.tick(outputs, now)
@@ -189,19 +189,19 @@ class _Remap:
         if self.round is not None and answer.tick == self.round.number:
             self.round.answered(answer.source)
         error = answer.error
-        if answer.probe is not None:
-            self.timeline.look(answer.source, answer.probe)
-            self.note(answer.source, answer.probe)
-            error = recreated(answer.source, self.timeline.identity(answer.source), answer.probe.identity)
+        if answer.observed is not None:
+            self.timeline.look(answer.source, answer.observed)
+            self.note(answer.source, answer.observed)
+            error = recreated(answer.source, self.timeline.identity(answer.source), answer.observed.identity)
         if isinstance(error, Definite):
             self.fail(Failed(answer.source, self.timeline.upper, error))
 
-    def note(self, source: str, probe: Probe) -> None:
+    def note(self, source: str, observed: Observation) -> None:
         """Note durably what upstream has taken back before it was bound, of the epoch from which on it is missing."""
-        for partition, (lower, upper) in probe.taken_back.items():
+        for partition, (lower, upper) in observed.taken_back.items():
             error = EndTakenBack(place=partition, seen=upper, end=lower)
             place = (source, self.timeline.upper, partition, lower, upper)
-            self.setup.store.record_gap(self.setup.lease, Gap(*place, probe.at, error.code, error.summary))
+            self.setup.store.record_gap(self.setup.lease, Gap(*place, observed.at, error.code, error.summary))
 
     def fail(self, failure: Failed) -> None:
         """Note durably that a source has failed, and ask it no more. Of several failures, the least epoch counts.
@@ -214,22 +214,22 @@ class _Remap:
             self.round.answered(failure.source)
         self.setup.watcher.failed(failure)
 
-    def settle(self, probes: Mapping[str, Probe]) -> None:
+    def settle(self, observations: Mapping[str, Observation]) -> None:
         """End a look: bind what it found when it is a tick, and tell those who asked for one."""
         setup = self.setup
-        awaited = self.awaited(probes)
+        awaited = self.awaited(observations)
         epoch = None
-        bound = {source: self.timeline.tables[source].frontier for source in probes}
-        tick = self.due is Due.TICK or enough(setup.policy, bound, probes, units=setup.units)
+        bound = {source: self.timeline.tables[source].frontier for source in observations}
+        tick = self.due is Due.TICK or enough(setup.policy, bound, observations, units=setup.units)
         if setup.ticking() and tick and not awaited:
-            epoch = self.bind(probes)
+            epoch = self.bind(observations)
         if setup.ticking():
             self.tell(epoch, awaited)
         setup.watcher.settled(caught_up=caught_up(self.timeline, self.answers, self.live), awaited=awaited)
 
-    def awaited(self, probes: Collection[str]) -> tuple[str, ...]:
+    def awaited(self, observations: Collection[str]) -> tuple[str, ...]:
         """Return the required sources that have not said how far they are."""
-        return tuple(sorted(self.required.difference(probes)))
+        return tuple(sorted(self.required.difference(observations)))
 
     def tell(self, epoch: int | None, awaited: tuple[str, ...]) -> None:
         """Answer to those who asked for the tick that is over."""
@@ -238,28 +238,30 @@ class _Remap:
         else:
             self.setup.requests.answer(epoch)
 
-    def bind(self, probes: Mapping[str, Probe]) -> int | None:
+    def bind(self, observations: Mapping[str, Observation]) -> int | None:
         """Make the next epoch durable, if anything moved or a source has another state, and return it.
 
         A source is bound only once its columns are known.
         """
-        for source, probe in probes.items():
-            if probe.schema is not None and self.timeline.bound(source).schema is None:
-                self.setup.store.record_schema(self.setup.lease, source, probe.schema)
-                self.timeline.fix_schema(source, probe.schema)
-        known = {s: p for s, p in probes.items() if self.timeline.bound(s).schema is not None}
+        for source, observed in observations.items():
+            if observed.schema is not None and self.timeline.bound(source).schema is None:
+                self.setup.store.record_schema(self.setup.lease, source, observed.schema)
+                self.timeline.fix_schema(source, observed.schema)
+        known = {s: p for s, p in observations.items() if self.timeline.bound(s).schema is not None}
         bound = {s: self.timeline.tables[s].frontier for s in known}
         proposals = mint(bound, known, states=self.timeline.states())
         if not proposals:
             return None
-        at = max(probe.at for probe in known.values())
+        at = max(observed.at for observed in known.values())
         epoch = self.setup.store.append(self.setup.lease, expected=self.timeline.upper, at=at, proposals=proposals)
         self.timeline.append(epoch, proposals, at=at)
         ended = {source for source, proposal in proposals.items() if proposal.frontier.sealed}
         self.live -= ended
         self.required -= ended
         self.setup.watcher.minted()
-        self.hurry = not isinstance(self.setup.policy, Manual) and any(probe.more for probe in probes.values())
+        self.hurry = not isinstance(self.setup.policy, Manual) and any(
+            observed.more for observed in observations.values()
+        )
         return epoch
 
     def announce(self, output: OperatorOutput) -> None:
@@ -307,4 +309,4 @@ class _Remap:
 
 def _last(answer: Answer) -> bool:
     """Whether a reader has said all that it ever will. When it comes after its round, it is kept for the next one."""
-    return answer.probe is not None and answer.probe.upper.sealed
+    return answer.observed is not None and answer.observed.upper.sealed

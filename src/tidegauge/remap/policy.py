@@ -30,7 +30,7 @@ from enum import Enum
 from typing import Final, TypeAlias
 
 from tidegauge.errors.flow import InvalidArgument
-from tidegauge.remap.binding import Probe
+from tidegauge.remap.binding import Observation
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.ticker import Ticker
 
@@ -126,7 +126,11 @@ def in_batch(policy: Policy) -> Every:
 
 
 def enough(
-    policy: Policy, bound: Mapping[str, Frontier], probes: Mapping[str, Probe], *, units: Mapping[str, str]
+    policy: Policy,
+    bound: Mapping[str, Frontier],
+    observations: Mapping[str, Observation],
+    *,
+    units: Mapping[str, str],
 ) -> bool:
     """Whether what a look found makes it a tick, before its time: what waits is enough, or is the end of a source.
 
@@ -136,13 +140,13 @@ def enough(
     if not isinstance(policy, Every):
         return False
     records = size = 0
-    for source, probe in probes.items():
+    for source, observed in observations.items():
         before = bound[source]
-        if probe.upper == before or not probe.upper.follows(before):
+        if observed.upper == before or not observed.upper.follows(before):
             continue
-        if probe.upper.sealed or (probe.more and probe.upper == probe.end):
+        if observed.upper.sealed or (observed.more and observed.upper == observed.end):
             return True
-        waiting = probe.end.distance(before)
+        waiting = observed.end.distance(before)
         if units[source] == "bytes":
             size += waiting
         else:

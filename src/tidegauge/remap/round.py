@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidegauge.errors.base import TidegaugeError
-from tidegauge.remap.binding import Bound, Probe
+from tidegauge.remap.binding import Bound, Observation
 
 __all__ = ["Answer", "Asking", "Failed", "Round"]
 
@@ -33,11 +33,14 @@ class Asking:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a source answered to a tick: a probe, or the error that kept it from probing (`attempt` counts them)."""
+    """What a source answered to a tick: an observation, or the error that kept it from making one.
+
+    attempt: how many of these there were in a row.
+    """
 
     source: str
     tick: int
-    probe: Probe | None = None
+    observed: Observation | None = None
     error: TidegaugeError | None = None
     attempt: int = 0
 

@@ -17,7 +17,7 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from tidegauge.remap.binding import Bound, Detail, Probe, Proposal
+from tidegauge.remap.binding import Bound, Detail, Observation, Proposal
 from tidegauge.remap.fromtime.state import SourceState
 from tidegauge.remap.table import RemapTable
 from tidegauge.remap.times import EpochTimes
@@ -51,7 +51,7 @@ class Timeline:
         self._schemas = {name: (schemas or {}).get(name) for name in self.tables}
         self._states = {name: (states or {}).get(name) for name in self.tables}
         self._incarnations = dict(incarnations or {})
-        self._last: dict[str, Probe] = {}
+        self._last: dict[str, Observation] = {}
 
     def append(self, epoch: int, proposals: Mapping[str, Proposal], *, at: datetime | None = None) -> None:
         """Take in a binding that is durable. Epochs are dense: `epoch` is the present upper.
@@ -83,9 +83,9 @@ class Timeline:
             last=self._last.get(source),
         )
 
-    def look(self, source: str, probe: Probe) -> None:
+    def look(self, source: str, observed: Observation) -> None:
         """Take in what a source said last, bound or not; it is all that is not durable here."""
-        self._last[source] = probe
+        self._last[source] = observed
 
     def at_time(self, when: datetime) -> int | None:
         """Return the greatest epoch minted at or before a time (with its zone), None when there is none.

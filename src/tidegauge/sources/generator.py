@@ -9,8 +9,8 @@ the first binding, so a flow that is started again goes on at the pace it had.
 
 >>> from datetime import UTC
 >>> source = GeneratorSource(10, columns="id long, name string", shards=2)
->>> probe = source.probe(Bound(), now=datetime(2026, 1, 1, tzinfo=UTC))
->>> dict(probe.upper), probe.upper.sealed, probe.more
+>>> observed = source.probe(Bound(), now=datetime(2026, 1, 1, tzinfo=UTC))
+>>> dict(observed.upper), observed.upper.sealed, observed.more
 ({'shard-0': 5, 'shard-1': 5}, True, False)
 """
 
@@ -30,7 +30,7 @@ import pyarrow as pa
 
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.running import UpstreamRecreated
-from tidegauge.remap.binding import Bound, Probe, Slice
+from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.ddl import parse_ddl
 from tidegauge.sources.generated import can_generate, rows
@@ -119,7 +119,7 @@ class GeneratorSource:
             "metadata": self.metadata,
         }
 
-    def probe(self, bound: Bound, *, now: datetime) -> Probe:
+    def probe(self, bound: Bound, *, now: datetime) -> Observation:
         """Return how many rows there are by now; sealed when every row is bound."""
         kept = bound.details.get(_shard(0))
         start = datetime.fromisoformat(str(kept["start"])) if kept else self.start or now
@@ -130,7 +130,7 @@ class GeneratorSource:
         upper = bound.frontier.join(self._frontier(taken))
         if self.rows is not None and self._frontier(self.rows).less_equal(upper):
             upper = upper.seal()  # with the last row: the end takes no epoch of its own
-        return Probe(
+        return Observation(
             at=now,
             upper=upper,
             end=upper if there is None else upper.join(self._frontier(there)),

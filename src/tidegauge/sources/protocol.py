@@ -17,7 +17,7 @@ from typing import Any, Protocol, runtime_checkable
 import pyarrow as pa
 
 from tidegauge.errors.base import TidegaugeError
-from tidegauge.remap.binding import Bound, Probe, Slice
+from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.remap.fromtime import PARTITIONS, FromTime, FromTimes
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.metadata import TIMESTAMP
@@ -105,11 +105,11 @@ class Source(Protocol):
         """Return the configuration as JSON without secrets, for the store and for people."""
         ...
 
-    def probe(self, bound: Bound, *, now: datetime) -> Probe:
+    def probe(self, bound: Bound, *, now: datetime) -> Observation:
         """Ask upstream how far it is, given what is durably bound. Runs in the driver, on the flow's tick.
 
-        `Probe.upper` is never before `bound.frontier`, and at most one epoch's worth beyond it. Raises `Definite`
-        when what was bound is no longer there as it was.
+        `Observation.upper` is never before `bound.frontier`, and at most one epoch's worth beyond it.
+        Raises `Definite` when what was bound is no longer there as it was.
         """
         ...
 

@@ -81,13 +81,13 @@ def reader(
         def say(answer: Answer, output: OperatorOutput) -> None:
             """Pass an answer on, and come to the frontier that it reports."""
             output.give(capability, [answer])
-            probe = answer.probe
-            if probe is None:
+            observed = answer.observed
+            if observed is None:
                 wait(answer.attempt)
-            elif probe.upper.sealed:
+            elif observed.upper.sealed:
                 capability.drop()
-            elif capability.time.less_equal(probe.upper):
-                capability.downgrade(probe.upper)
+            elif capability.time.less_equal(observed.upper):
+                capability.downgrade(observed.upper)
 
         def step(_inputs: list[Any], outputs: list[OperatorOutput]) -> None:
             acknowledge()

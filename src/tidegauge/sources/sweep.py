@@ -42,8 +42,8 @@ from tidegauge.dataflow import (
 from tidegauge.env import Env, Spawn
 from tidegauge.errors.base import Definite, TidegaugeError
 from tidegauge.errors.running import SourceUnreachable
-from tidegauge.remap.binding import Bound, Probe
-from tidegauge.remap.checked import checked_probe
+from tidegauge.remap.binding import Bound, Observation
+from tidegauge.remap.checked import checked_observation
 from tidegauge.remap.fromtime import FromTime
 from tidegauge.remap.round import Answer, Asking
 from tidegauge.sources.protocol import Source, from_time_of
@@ -78,20 +78,20 @@ def more(*, waiting: int, threads: int, stuck: int, done: int, seconds: float) -
     return min(waiting, max(1, threads))
 
 
-def news(probe: Probe, last: Probe | None, bound: Bound) -> bool:
-    """Whether a probe says anything but that all is as the last one said, and as it is bound."""
+def news(observed: Observation, last: Observation | None, bound: Bound) -> bool:
+    """Whether an observation says anything but that all is as the last one said, and as it is bound."""
     return (
         last is None
-        or probe.more
-        or bool(probe.taken_back)
-        or probe.upper.sealed
-        or probe.upper != bound.frontier
-        or probe.upper != last.upper
-        or probe.lower != last.lower
-        or probe.identity != last.identity
-        or probe.details != last.details
-        or probe.schema != last.schema
-        or (probe.state is not None and probe.state != bound.state)
+        or observed.more
+        or bool(observed.taken_back)
+        or observed.upper.sealed
+        or observed.upper != bound.frontier
+        or observed.upper != last.upper
+        or observed.lower != last.lower
+        or observed.identity != last.identity
+        or observed.details != last.details
+        or observed.schema != last.schema
+        or (observed.state is not None and observed.state != bound.state)
     )
 
 
@@ -132,7 +132,7 @@ class _Asked:
     bound: Bound
     at: datetime
     number: int = 0
-    last: Probe | None = None
+    last: Observation | None = None
     busy: bool = False
     slow: bool = False
     stalled: TidegaugeError | None = None
@@ -147,11 +147,11 @@ class _Asked:
         """Return its last error as its answer."""
         return Answer(self.name, self.number, error=self.stalled, attempt=self.attempt)
 
-    def probed(self) -> tuple[Bound, Probe | BaseException]:
+    def probed(self) -> tuple[Bound, Observation | BaseException]:
         """Ask it, in the thread that has taken it; return what it was told as well."""
         told = self.bound
         try:
-            return told, checked_probe(self.name, self.clock, told, self.source.probe(told, now=self.at))
+            return told, checked_observation(self.name, self.clock, told, self.source.probe(told, now=self.at))
         except BaseException as error:  # noqa: BLE001 - it is the worker's to raise
             return told, error
 
@@ -170,7 +170,7 @@ class _Sweep:
         }
         self.line: deque[_Asked] = deque()
         self.at_work: set[_Asked] = set()
-        self.heard: deque[tuple[_Asked, Bound, Probe | BaseException, float]] = deque()
+        self.heard: deque[tuple[_Asked, Bound, Observation | BaseException, float]] = deque()
         self.threads: list[Future[Any]] = []
         self.before: set[_Asked] = set()
         self.done = 0
@@ -238,7 +238,7 @@ class _Sweep:
                 continue
             new = news(said, asked.last, told)
             asked.last, asked.stalled, asked.attempt = said, None, 0
-            answer = Answer(asked.name, asked.number, probe=said)
+            answer = Answer(asked.name, asked.number, observed=said)
             if new:
                 self.tell(asked, answer)
             else:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidegauge.pipeline.job import Engine, EpochJob, JobResult, OutputPlan, OutputWork, SourceRead, Step
-from tidegauge.remap.binding import Bound, Probe, Slice
+from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sinks.protocol import OutputId, StagedFile, Table
 from tidegauge.sources.protocol import BadRecord, OnBadRecord, Split
@@ -52,9 +52,9 @@ class RowSource:
     def describe(self) -> Mapping[str, Any]:
         return {"kind": "rows"}
 
-    def probe(self, bound: Bound, *, now: datetime) -> Probe:
+    def probe(self, bound: Bound, *, now: datetime) -> Observation:
         end = Frontier({"p": self.rows.num_rows})
-        return Probe(at=now, upper=end, end=end)
+        return Observation(at=now, upper=end, end=end)
 
     def plan(self, slices: Sequence[Slice], bound: Bound) -> list[Split]:
         return [RowSplit(s.epoch, s.partition, s.lower, s.upper) for s in slices]

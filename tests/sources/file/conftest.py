@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tidegauge.remap.binding import Bound, Probe, Slice
+from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.sources import FileSource
 from tidegauge.sources.protocol import BadRecord
 
@@ -26,12 +26,12 @@ class Driver:
     source: FileSource
     bound: Bound = field(default_factory=Bound)
     epochs: list[list[Slice]] = field(default_factory=list)
-    last: Probe | None = None
+    last: Observation | None = None
     read_up_to: int = 0
     rows: list[dict[str, Any]] = field(default_factory=list)
     bad: list[BadRecord] = field(default_factory=list)
 
-    def probe(self, now: datetime = LATER) -> Probe:
+    def probe(self, now: datetime = LATER) -> Observation:
         """Probe as a driver does that was started just now: from the disk and what was stored, as JSON."""
         source = pickle.loads(pickle.dumps(self.source))
         details = json.loads(json.dumps({k: dict(v) for k, v in self.bound.details.items()}))
@@ -40,7 +40,7 @@ class Driver:
         assert self.last.upper.less_equal(self.last.end)
         return self.last
 
-    def bind(self, probe: Probe) -> list[Slice]:
+    def bind(self, probe: Observation) -> list[Slice]:
         """Bind what a probe admitted to a new epoch; an idle probe binds nothing and stores nothing."""
         if probe.upper == self.bound.frontier:
             return []

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import tidegauge as tg
 from tidegauge.errors.base import TidegaugeError
-from tidegauge.remap.binding import Bound, Probe
+from tidegauge.remap.binding import Bound, Observation
 from tidegauge.sources.file import probing
 
 NAMES = ("a.jsonl", "b.jsonl", "c.jsonl", "a.jsonl.1")
@@ -58,7 +58,7 @@ def holds_alike(source: tg.FileSource, other: tg.FileSource) -> None:
             source.held.keep(key, stream)
 
 
-def said(source: tg.FileSource, bound: Bound, now: datetime) -> Probe | type:
+def said(source: tg.FileSource, bound: Bound, now: datetime) -> Observation | type:
     try:
         return source.probe(bound, now=now)
     except (TidegaugeError, OSError) as error:
@@ -80,7 +80,7 @@ def test_a_source_that_keeps_what_it_said_says_what_one_does_that_looks(
             holds_alike(fresh, kept)
             looked, probe = said(fresh, bound, now), said(kept, bound, now)
             assert probe == looked
-            if isinstance(probe, Probe):
+            if isinstance(probe, Observation):
                 bound = replace(bound, last=probe)
                 if binds and probe.upper != bound.frontier:
                     details = {**bound.details, **probe.details}

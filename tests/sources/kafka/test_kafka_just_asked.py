@@ -16,7 +16,7 @@ from tidegauge.errors.kafka import RangeOvertaken, RecordsLost
 from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.kafka.settings import Settings
 from tidegauge.pipeline.perform import GOOD_FOR, recent
-from tidegauge.remap.binding import Bound, Probe, Slice
+from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.sources import KafkaSource
 from tidegauge.testing import Endpoint
 
@@ -87,7 +87,7 @@ def test_a_topic_that_was_made_anew_since_and_is_shorter_is_found_by_the_reader(
 @pytest.mark.parametrize("seconds", [-1, 0, 0.9, 1, 5])
 def test_an_answer_is_good_for_a_second_also_where_the_clock_is_set_back(seconds: float) -> None:
     at = datetime(2026, 11, 22, tzinfo=UTC)
-    bound = Bound(last=Probe(at=at, upper=Bound().frontier, end=Bound().frontier))
+    bound = Bound(last=Observation(at=at, upper=Bound().frontier, end=Bound().frontier))
     kept = recent(bound, now=at + timedelta(seconds=seconds)).last is not None
     assert kept == (0 <= seconds < GOOD_FOR.total_seconds())
 

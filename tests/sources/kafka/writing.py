@@ -15,7 +15,7 @@ from confluent_kafka import IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import NewPartitions, OffsetSpec  # type: ignore[attr-defined]
 from tests.waiting import eventually
 
-from tidegauge.remap.binding import Bound, Probe, Slice
+from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.sources import BadRecord, KafkaSource, Source, Split
 from tidegauge.sources.protocol import OnBadRecord
 from tidegauge.testing import Endpoint
@@ -127,7 +127,7 @@ def grow(broker: Endpoint, topic: str, partitions: int) -> None:
     eventually(led)
 
 
-def bind(bound: Bound, probe: Probe, source: Source) -> tuple[Bound, list[Slice]]:
+def bind(bound: Bound, probe: Observation, source: Source) -> tuple[Bound, list[Slice]]:
     """What is bound after a probe, and the slices of that epoch."""
     ranges = probe.upper.since(bound.frontier)
     slices = [Slice("it", 0, partition, lower, upper) for partition, (lower, upper) in ranges.items()]

@@ -8,7 +8,7 @@ asked for its status each time; while all of that is equal, so is the answer.
 Invariant: what is kept can all be lost; it decides nothing that a look would not. Pickled, nothing is kept.
 
 >>> from datetime import UTC, datetime
->>> said = Probe(at=datetime(2026, 11, 20, tzinfo=UTC), upper=Frontier(), end=Frontier())
+>>> said = Observation(at=datetime(2026, 11, 20, tzinfo=UTC), upper=Frontier(), end=Frontier())
 >>> rest, bound = Rest(), Bound(last=said)
 >>> rest.keep((), bound, said)
 >>> rest.again((), bound, now=datetime(2026, 11, 21, tzinfo=UTC)).at.day
@@ -27,7 +27,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from tidegauge.remap.binding import Bound, Probe
+from tidegauge.remap.binding import Bound, Observation
 from tidegauge.remap.frontier import Frontier
 
 __all__ = ["Files", "Rest"]
@@ -42,7 +42,7 @@ class _Kept:
     facts: list[tuple[str, int, int, int, int]]
     frontier: Frontier
     schema: pa.Schema | None
-    probe: Probe
+    observed: Observation
 
 
 class Rest:
@@ -54,22 +54,22 @@ class Rest:
     def __reduce__(self) -> tuple[Any, ...]:
         return Rest, ()
 
-    def keep(self, files: Files, bound: Bound, probe: Probe) -> None:
+    def keep(self, files: Files, bound: Bound, observed: Observation) -> None:
         """Keep what a source at rest says, given what is bound and the files that it has."""
-        self._kept = _Kept(_facts(files), bound.frontier, bound.schema, probe)
+        self._kept = _Kept(_facts(files), bound.frontier, bound.schema, observed)
 
-    def again(self, files: Files, bound: Bound, *, now: datetime) -> Probe | None:
+    def again(self, files: Files, bound: Bound, *, now: datetime) -> Observation | None:
         """Return what is said now if that is what was said last, None if it takes a look."""
         kept = self._kept
-        if kept is None or bound.last is not kept.probe or bound.frontier is not kept.frontier:
+        if kept is None or bound.last is not kept.observed or bound.frontier is not kept.frontier:
             return None
         if bound.schema is not kept.schema or _facts(files) != kept.facts:
             return None
-        said = kept.probe
-        kept.probe = Probe(
+        said = kept.observed
+        kept.observed = Observation(
             at=now, upper=said.upper, end=said.end, lower=said.lower, details=said.details, note=said.note
         )
-        return kept.probe
+        return kept.observed
 
 
 def _facts(files: Files) -> list[tuple[str, int, int, int, int]]:

@@ -16,8 +16,8 @@ lines, are not noticed. The file system must have stable inode numbers.
 >>> with tempfile.TemporaryDirectory() as folder:
 ...     _ = pathlib.Path(folder, "a.jsonl").write_text('{"id": 1}\\n{"id": 2}\\n{"id"')
 ...     source = FileSource(f"{folder}/*.jsonl", format=Json("id long"))
-...     probe = source.probe(Bound(), now=datetime.datetime.now(datetime.UTC))
->>> list(probe.upper.values()), list(probe.end.values()), probe.schema.names
+...     observed = source.probe(Bound(), now=datetime.datetime.now(datetime.UTC))
+>>> list(observed.upper.values()), list(observed.end.values()), observed.schema.names
 ([20], [25], ['id'])
 """
 
@@ -34,7 +34,7 @@ import pyarrow as pa
 
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.sources import FileGone, FileOvertaken, FileRewritten, ShortRead
-from tidegauge.remap.binding import Bound, Probe, Slice
+from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.file.found import Rules
 from tidegauge.sources.file.holding import OpenFiles
@@ -119,7 +119,7 @@ class FileSource:
             "on_data_loss": self.on_data_loss,
         }
 
-    def probe(self, bound: Bound, *, now: datetime) -> Probe:
+    def probe(self, bound: Bound, *, now: datetime) -> Observation:
         """Ask the file system how far the files are.
 
         Raises `FileRewritten`, `EndTakenBack`, `FileGone`, `FolderAway`, `UnknownColumns`, `OSError`.
@@ -139,7 +139,7 @@ class FileSource:
         )
         found = survey(self.path, listing, rules, bound, self.held)
         moved = not found.at_rest
-        probe = Probe(
+        observed = Observation(
             at=now,
             upper=Frontier(found.positions) if moved else bound.frontier,
             end=Frontier(found.ends) if moved else bound.frontier,
@@ -151,8 +151,8 @@ class FileSource:
             taken_back=found.taken_back,
         )
         if found.at_rest and bound.schema is not None:
-            self.rest.keep(listing.files, bound, probe)
-        return probe
+            self.rest.keep(listing.files, bound, observed)
+        return observed
 
     def plan(self, slices: Sequence[Slice], bound: Bound) -> list[Split]:
         """Cut slices at record boundaries, wherever their files are now.

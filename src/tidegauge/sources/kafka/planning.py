@@ -83,10 +83,10 @@ def seen(slices: Sequence[Slice], bound: Bound) -> bool:
     """Whether the last look, where that is still good, has seen all of the slices: then its topics are those bound.
 
     >>> from datetime import UTC, datetime
-    >>> from tidegauge.remap.binding import Probe
+    >>> from tidegauge.remap.binding import Observation
     >>> from tidegauge.remap.frontier import Frontier
     >>> end = Frontier({"t-0": 9})
-    >>> last = Probe(at=datetime(2026, 11, 22, tzinfo=UTC), upper=end, end=end, lower=Frontier({"t-0": 5}))
+    >>> last = Observation(at=datetime(2026, 11, 22, tzinfo=UTC), upper=end, end=end, lower=Frontier({"t-0": 5}))
     >>> there, gone = Slice("s", 0, "t-0", 5, 9), Slice("s", 0, "t-0", 4, 9)
     >>> seen([there], Bound(last=last)), seen([gone], Bound(last=last)), seen([there], Bound())
     (True, False, False)

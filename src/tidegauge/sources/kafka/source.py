@@ -31,7 +31,7 @@ from tidegauge.errors.kafka import NothingToInfer, RecordsLost
 from tidegauge.kafka.clients import admin, consumer, kafka
 from tidegauge.kafka.java import java
 from tidegauge.kafka.settings import Settings, Value
-from tidegauge.remap.binding import Bound, Probe, Slice
+from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.remap.fromtime import SourceState
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.formats.messages import MessageFormat
@@ -195,7 +195,7 @@ class KafkaSource:
             stop=self.on_data_loss == "stop",
         )
 
-    def probe(self, bound: Bound, *, now: datetime) -> Probe:
+    def probe(self, bound: Bound, *, now: datetime) -> Observation:
         """Ask the broker how far the topics are.
 
         Raises `TopicUnknown`, `NoTopicMatches`, `TopicDeleted`, `TopicRecreated`, `UpstreamRecreated`, `RecordsLost`,
@@ -207,7 +207,7 @@ class KafkaSource:
         with admin(self.connection) as client:
             found, listing, note = survey(client, what, bound, now=now)
         schema = None if bound.schema is not None else self.schema or self._inferred(listing, what)
-        return Probe(
+        return Observation(
             at=now,
             upper=found.upper,
             end=found.end,
