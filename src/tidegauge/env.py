@@ -65,11 +65,15 @@ def _nothing(_point: str) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Env:
-    """What a flow knows of the world. The defaults are the real one.
+    """Everything that a flow knows of the world. The defaults are the real one.
 
-    now: the wall clock, timezone-aware UTC. monotonic: seconds that never go back. unique: a fresh identifier of 32
-    hex digits. sleep: waits for so many seconds. point: called with `before NAME` and `after NAME` around each
-    durable effect, in the thread in which it happens: commits, for one, run beside the worker.
+    Args:
+        now: the wall clock, timezone-aware UTC.
+        monotonic: seconds that never go back.
+        unique: a fresh identifier of 32 hex digits.
+        sleep: waits for a number of seconds.
+        point: called with `before NAME` and `after NAME` around each durable effect, in the thread that performs it.
+            Commits, for example, run beside the worker.
     """
 
     now: Callable[[], datetime] = _utc_now

@@ -46,8 +46,15 @@ def bindings(
 ) -> pa.Table | DataFrame:
     """Return the bindings of a flow as an Arrow table, or as a DataFrame of the given session.
 
-    source: of this one alone. first, last: of the epochs from the one to the other, both included. Sorted by epoch,
-    source and partition. On history that was compacted, what was bound before `since` counts as bound at `since`.
+    Rows are sorted by epoch, source and partition. On compacted history, anything bound before `since` counts as
+    bound at `since`.
+
+    Args:
+        flow: the flow.
+        spark: a session, for a DataFrame; None for an Arrow table.
+        source: return only the rows of this source.
+        first: the first epoch to return.
+        last: the last epoch to return.
 
     Raises `FlowNeverRan`, `UnknownName` for a source that the flow never had, `InvalidArgument`.
     """

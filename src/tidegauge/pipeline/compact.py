@@ -39,10 +39,10 @@ class Compacted:
 
 
 def compact(flow: Dataflow, *, before: int | str | datetime, env: Env | None = None) -> Compacted:
-    """Let the epochs before one go, or before the last one published by a time; a time without a zone is UTC.
+    """Merge the epochs before an epoch, or before the last one published by a time (UTC without a zone).
 
-    It goes as far as it may; see `Compacted`. Takes the flow's lease: raises `FlowAlreadyRunning` with who runs it,
-    `FlowNeverRan`, and as a run does where the store and the tables have not one history.
+    It goes as far as it may; see `Compacted`. Takes the flow's lease: raises `FlowAlreadyRunning` with the driver
+    that runs it, `FlowNeverRan`, and whatever a run raises if the store and the tables do not have one history.
     """
     env = env or Env()
     if isinstance(before, bool) or not isinstance(before, int | str | datetime):
@@ -81,9 +81,9 @@ def _furthest(flow: Dataflow, store: Store, loaded: Loaded) -> tuple[int, str]:
 def hold(flow: Dataflow, owner: str, epoch: int) -> None:
     """Keep an epoch, and all after it, from being compacted until `owner` releases it.
 
-    For a long query, or a backfill of one's own: `owner` is a name that tells people who needs it. Of one owner the
+    Use it for a long query or your own backfill. `owner` is a name that tells people who needs the epoch. An owner's
     last hold counts. Needs no lease, so the flow may be running. Raises `HoldTooEarly` for an epoch that was
-    compacted already, `HoldNotBound` for one that is not there yet, `FlowNeverRan`.
+    compacted already, `HoldNotBound` for one that is not bound yet, `FlowNeverRan`.
     """
     with opened(flow, Env()) as store:
         store.hold(flow.name, owner, epoch)

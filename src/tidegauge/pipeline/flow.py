@@ -127,8 +127,11 @@ class RowStream:
 class Dataflow:
     """A named set of sources and outputs that share one timeline of epochs, kept in one store.
 
-    store: where the timeline lives, such as `sqlite:///shop.db`. tick: when epochs are minted: every so many seconds,
-    or as `tg.Every` or `tg.Manual` say.
+    Args:
+        name: the flow's identity in the store and in its tables.
+        store: where the timeline lives, such as `sqlite:///shop.db`.
+        tick: when to mint epochs: a number of seconds between ticks, `tg.Every` or `tg.Manual`. 0.5, so that rows
+            show up within a second; an idle tick costs nothing downstream.
     """
 
     def __init__(self, name: str, *, store: str, tick: float | Policy = 0.5) -> None:

@@ -115,7 +115,7 @@ class Origin:
 
 
 def locate(flow: Dataflow, source: str, partition: str, position: int) -> Place:
-    """Return where a record stands: its epoch, and which commit of each table that is made of the source has it.
+    """Return the place of a record: its epoch, and the commit of each of the source's tables that has it.
 
     partition: its key, as in `_partition`, or for files their path.
 

@@ -159,8 +159,8 @@ def read_arrow(flow: Dataflow, output: str, *, as_of: AsOf = None) -> pa.Table:
 def read(spark: Any, flow: Dataflow, output: str, *, as_of: AsOf = None) -> DataFrame:
     """Return an output as a DataFrame of the given session, as of an epoch or a time. Needs no table format's JARs.
 
-    The frame reads the files that are committed now: what is committed later does not appear in it.
-    Raises what `read_arrow` raises.
+    The frame reads the files that are committed now; later commits do not appear in it. Raises the same errors as
+    `read_arrow`.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 

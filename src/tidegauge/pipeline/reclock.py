@@ -46,11 +46,18 @@ class _EpochColumn:
 def reclock_column(
     df: DataFrame, flow: Dataflow, source: str, *, partition: str = "_partition", position: str = "_offset"
 ) -> DataFrame:
-    """Return the frame with a column `_epoch`: the epoch that each row belongs to by the bindings of a source.
+    """Return the frame with a column `_epoch`: the epoch of each row, by the bindings of a source.
 
-    `partition` and `position` name the columns that say where a row came from, as `metadata=True` writes them:
-    texts (or integers that stand for their decimal texts), and integers. `_epoch` is null where the partition is not
-    known, or the position is bound to no epoch yet; what is bound later does not appear in this frame.
+    `_epoch` is null if the partition is not known, or if the position is not bound yet. Later bindings do not appear
+    in this frame.
+
+    Args:
+        df: rows of the same upstream that another job landed.
+        flow: the flow whose bindings to use.
+        source: the name of the source.
+        partition: the column with the partition, as `metadata=True` writes it: text, or an integer for its decimal
+            text.
+        position: the column with the position: an integer.
 
     Raises `UnknownColumn`, `ReservedColumn` when the frame has an `_epoch`, `InvalidArgument` for columns of other
     types, `FlowNeverRan`, and `UnknownName` for a source that the flow never had.

@@ -70,15 +70,22 @@ def repair(
     spark: Any = None,
     env: Env | None = None,
 ) -> Repaired:
-    """Write the epochs of an output anew that its table lacks, and no others; see the module.
+    """Rewrite the epochs that an output's table lacks, and no others; see the module. Not while the flow runs.
 
-    Not while the flow runs. from_epoch: also all epochs from this one on; 0 for a table of which nothing is there has
-    the next run write it anew, and is the one repair that a topic can have. remove_foreign: take out the files that
-    others have written; without it a table that has any is refused. engine, spark: as of `Dataflow.run`.
+    Args:
+        flow: the flow that writes the table.
+        output: the name of the output.
+        from_epoch: also rewrite all epochs from this one on. With 0 for a missing table, the next run rewrites it;
+            this is the only repair for a topic.
+        remove_foreign: remove the files that others have written. False, because they belong to somebody: a table
+            that has any is then refused.
+        engine: as for `Dataflow.run`.
+        spark: as for `Dataflow.run`.
+        env: the world, for tests.
 
     Raises `TableWentBack` for a table that is away, `ForeignRows`, `EpochsGone`, `EpochsCompacted`, `EpochsUnknown`,
-    `HistoriesPart`, `OnlyAppended`; `StoreBehindTable` and `HistoriesDiffer` where the table has another history and
-    no epoch is given; `FlowAlreadyRunning`, `FlowNeverRan`, `UnknownName`, and what running the flow raises of the
+    `HistoriesPart`, `OnlyAppended`; `StoreBehindTable` and `HistoriesDiffer` if the table has another history and you
+    give no epoch; `FlowAlreadyRunning`, `FlowNeverRan`, `UnknownName`, and whatever running the flow raises for the
     source and the steps.
     """
     if output not in flow.outputs:

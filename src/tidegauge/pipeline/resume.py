@@ -49,13 +49,18 @@ class Resumed:
 def resume(
     flow: Dataflow, source: str, *, new_incarnation: bool = False, accept_loss: bool = False, env: Env | None = None
 ) -> Resumed:
-    """Let a source that has failed go on with the next run; see the module.
+    """Let a failed source go on with the next run; see the module.
 
-    new_incarnation: begin with what is upstream now, from its beginning. accept_loss: also when some output lacks
-    what was bound of the old upstream.
+    Args:
+        flow: the flow of the source.
+        source: the name of the source.
+        new_incarnation: begin with the present upstream, from its beginning.
+        accept_loss: do so even if some output lacks bound records of the old upstream. False, because they are then
+            lost for good.
+        env: the world, for tests.
 
-    Raises `NothingToResume`, `LossNotAccepted`, `FlowAlreadyRunning`, `FlowNeverRan`, `UnknownName`, and
-    what a run does where the store and the tables have not one history.
+    Raises `NothingToResume`, `LossNotAccepted`, `FlowAlreadyRunning`, `FlowNeverRan`, `UnknownName`, and whatever a
+    run raises if the store and the tables do not have one history.
     """
     if accept_loss and not new_incarnation:
         raise InvalidArgument(parameter="accept_loss", value=True, expected="it together with new_incarnation")

@@ -41,7 +41,7 @@ class Skipped:
 
 
 def skip(flow: Dataflow, source: str, partition: str, lower: int, upper: int, *, env: Env | None = None) -> Skipped:
-    """Pass over the positions `[lower, upper)` of a partition, given by its key or by a file's path; see the module.
+    """Skip the positions `[lower, upper)` of a partition, given by its key or by a file's path; see the module.
 
     Not while the flow runs. Raises `RangeNotBound`, `InsideRecord`, `UnknownPartition`, `AmbiguousPath`,
     `FlowAlreadyRunning`, `FlowNeverRan`, `UnknownName`, `InvalidArgument`.

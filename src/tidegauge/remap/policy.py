@@ -45,11 +45,14 @@ SECOND: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Every:
-    """Mint an epoch every so many seconds, or as soon as so much waits over all sources, or both: what comes first.
+    """Mint an epoch at intervals, or as soon as enough waits in all sources together, or both: whichever comes first.
 
-    seconds: ticks are at its multiples on the clock, in UTC, so `Every(3600)` ticks on the hour. bytes: how many wait
-    in the sources whose positions count bytes; records: how many in all others. look: with `records` or `bytes`, the
-    seconds between two looks at the sources (0.5 unless told otherwise, and no more than `seconds`).
+    Args:
+        seconds: the interval. Ticks fall on its multiples on the UTC clock, so `Every(3600)` ticks on the hour.
+        records: mint when this many records wait, counting the sources whose positions do not count bytes.
+        bytes: mint when this many bytes wait, counting the sources whose positions count bytes.
+        look: with `records` or `bytes`, the seconds between two looks at the sources. None stands for 0.5, or
+            `seconds` if that is less.
 
     Raises `InvalidArgument`.
     """

@@ -38,10 +38,15 @@ __all__ = ["DeltaSink"]
 
 @dataclass(frozen=True, slots=True)
 class DeltaSink:
-    """Write an output to the Delta table at `path`: a folder, or a `file://` URI, that the tasks see too.
+    """Write an output to a Delta table, which the first commit creates.
 
-    The table is created by the first commit. It belongs to one output. Others may read it with anything that reads
-    Delta, OPTIMIZE and VACUUM it, and delete rows of it. Raises `UnsupportedLocation` for remote schemes.
+    The table belongs to one output. Others may read it with anything that reads Delta, OPTIMIZE and VACUUM it, and
+    delete rows of it.
+
+    Args:
+        path: a folder, or a `file://` URI, that the tasks see too.
+
+    Raises `UnsupportedLocation` for remote schemes.
     """
 
     path: str

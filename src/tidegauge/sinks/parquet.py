@@ -63,9 +63,12 @@ _Stamp: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class ParquetSink:
-    """Write an output to a folder of Parquet files at `path`: a path, or a `file://` URI, that the tasks see too.
+    """Write an output to a folder of Parquet files, which belongs to that output.
 
-    The folder belongs to one output. Raises `UnsupportedLocation` for remote schemes.
+    Args:
+        path: a folder, or a `file://` URI, that the tasks see too.
+
+    Raises `UnsupportedLocation` for remote schemes.
     """
 
     path: str

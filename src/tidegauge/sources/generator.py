@@ -58,11 +58,19 @@ class GeneratorSplit:
 
 @dataclass(frozen=True)
 class GeneratorSource:
-    """Rows of random values: booleans, integers, floats, strings, dates, timestamps, decimals, as `columns` says.
+    """Rows of random values. Other columns, another seed or another number of shards make it another upstream.
 
-    rows: how many in all, None for no end. rate: rows per second in total, None for all at once. start: when the rate
-    begins, None for the first probe. max_records_per_epoch: how many rows one epoch takes at most. metadata: add
-    `_partition` and `_offset`. Other columns, another seed or another number of shards make it another upstream.
+    Args:
+        rows: how many in all; None for no end.
+        columns: a DDL string of booleans, integers, floats, strings, dates, timestamps, decimals.
+        seed: together with the columns and the shards, it determines every row.
+        shards: the number of partitions.
+        rate: rows per second in total; None for all at once.
+        start: when the rate begins; None for the first probe.
+        max_records_per_epoch: how many rows one epoch takes at most. 10 million, so that each epoch is small enough
+            for one job.
+        metadata: add `_partition` and `_offset`. False, to keep rows narrow.
+
     Raises `InvalidArgument`, `InvalidSchema`, `ReservedColumn`.
     """
 

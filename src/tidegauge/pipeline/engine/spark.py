@@ -78,8 +78,11 @@ _Work: TypeAlias = tuple[OutputWork, Prepared]
 class SparkEngine:
     """Runs jobs on a Spark session.
 
-    session: the session to use; without one, the active session, or else a new one on `master`, made at the first
-    need and stopped by `close`. pool: the scheduler pool of this engine's jobs, where the session is a classic one.
+    Args:
+        session: the session to use. Without one, the active session, or else a new one on `master`, created when
+            first needed and stopped by `close`.
+        master: the Spark master of a new session.
+        pool: the scheduler pool of this engine's jobs, on a classic session.
     """
 
     def __init__(

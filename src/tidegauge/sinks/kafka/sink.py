@@ -49,22 +49,31 @@ _SHOWN: Final = (*_COLUMNS, "exactly_once", "partitions", "progress_topic", "tra
 
 @dataclass(frozen=True, slots=True)
 class KafkaSink:
-    """Write an output to the topic `topic` of the cluster at `servers` ("host:port", or several with ",").
+    """Write an output to a topic.
 
-    key: the column that is the message's key, or columns, or None for no key. A string or binary column is taken as
-    it is, any other as JSON; several make a JSON object.
-    value: None for a JSON object of all columns that are not used below; columns for one of these; the name of one
-    string or binary column for its bytes as they are.
-    headers: a column of a map, or of a list of `key` and `value`. partition: a column of partition numbers; null, and
-    without it, the hash of the key decides as in Java's client. timestamp: a column of instants; the time of sending
-    without it.
-    envelope: "append", or "upsert": of each key the last row of each epoch is sent; a null value, or a true `deleted`
-    column, makes a tombstone. order: the column that says which row of a key is the last.
-    exactly_once: False for at least once, without transactions.
-    partitions: make the topic with so many, if it is not there. progress_topic: where the progress of outputs is; it
-    is made. transactional_id_prefix: put before the transactional id, for the ACLs of a cluster.
-    settings: of librdkafka; secrets by reference ("env:NAME", "file:PATH").
-    staging: a folder that driver and tasks share; needed where they are on several machines.
+    Args:
+        servers: `host:port` of one broker, or of several with commas.
+        topic: the topic to write to.
+        key: the column of the message's key, or columns; None for no key. A string or binary column is used
+            unchanged, any other as JSON; several make a JSON object.
+        value: the name of one string or binary column for its bytes unchanged, or columns for a JSON object of these.
+            None, for a JSON object of all columns that are not used below.
+        headers: a column with a map, or with a list of `key` and `value`.
+        partition: a column of partition numbers. Without it, and for a null, the hash of the key decides as in Java's
+            client, so that other producers agree.
+        timestamp: a column of instants. Without it, and for a null, the time of sending.
+        envelope: `"append"`, because a stream need not have keys; or `"upsert"`, to send the last row of each key in
+            each epoch, and a tombstone for a null value or a true `deleted` column.
+        deleted: for upserts, a column of booleans; true makes a tombstone.
+        order: for upserts, the column whose greatest value marks the last row of a key.
+        exactly_once: send each commit as one transaction. False for at least once, if you cannot have transactions.
+        partitions: create a missing topic with this number of partitions. None, so that a mistyped name is an error
+            and not a new topic.
+        progress_topic: where the progress of outputs is kept; created if missing.
+        transactional_id_prefix: put before the transactional id, for the ACLs of a cluster.
+        settings: passed on to librdkafka. Give secrets as `env:NAME` or `file:PATH`.
+        staging: a folder that the driver and the tasks share, needed if they are on several machines. None stands for
+            a folder in the system's temporary directory.
 
     Raises `InvalidArgument`, `SettingTaken`, `SecretInClear`, `UnsupportedLocation`.
     """

@@ -55,15 +55,24 @@ _EPOCH_START: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class FileSource:
-    """The files that `path` names: a path or a pattern with `*`, `?`, `[...]` and `**`.
+    """The files at a path or a pattern.
 
-    A relative path is resolved now, against the current folder. Names that begin with `.` or `_` are passed over
-    unless the pattern says so. metadata: add `_partition` (the file's key) and `_offset` (the byte, or for Parquet
-    the row, at which the record begins; for compressed files the uncompressed byte). max_bytes_per_epoch: how much
-    one epoch takes at most. settle: the seconds for which a file that is read whole must not have been modified.
-    split_bytes: about how much one task reads at once. on_data_loss: what follows when bytes that had been seen are
-    gone before they were read: the source fails, or goes on without them, with a row of `gaps`. Raises
-    `InvalidArgument` and `ReservedColumn`.
+    Args:
+        path: a path, or a pattern with `*`, `?`, `[...]` and `**`. A relative path is resolved now, against the
+            current folder. Names that begin with `.` or `_` are ignored unless the pattern spells this out: writers
+            use them for files that are not complete.
+        format: how to read the files, such as `tg.Json()`.
+        metadata: add `_partition` (the file's key) and `_offset`: the byte at which the record begins (uncompressed,
+            for compressed files), or the row, for Parquet. False, to keep rows narrow.
+        max_bytes_per_epoch: how much one epoch takes at most. 1 GiB, so that a backlog becomes many epochs, each
+            small enough for one job; counting records would mean reading the files first.
+        settle: for how many seconds a file that is read whole must not have been modified. 2, so that a short pause
+            of its writer does not look like its end.
+        split_bytes: roughly how much one task reads at once. 64 MiB, so that several tasks share a large file.
+        on_data_loss: what to do when bytes that the flow had seen disappear before it reads them. `"stop"`, because
+            going on with a hole is your decision; `"gap"` goes on and leaves a row in `gaps`.
+
+    Raises `InvalidArgument` and `ReservedColumn`.
     """
 
     path: str

@@ -61,17 +61,20 @@ _QUOTE: Final = "a quote that neither begins nor ends a field, or is not closed"
 
 @dataclass(frozen=True, slots=True)
 class Csv:
-    """Comma-separated values, or separated by another character.
+    """Comma-separated values, or values separated by another character.
 
-    schema: a DDL string or an Arrow schema without nested types; inferred from the first data when there is none.
-    header: whether each file begins with a record of column names. Columns are then found by name: others are
-    ignored, missing ones are null. Without a header they are found by position. delimiter: one ASCII character.
-    quote: one ASCII character, or None where quotes mean nothing. null: the texts that are NULL where they are not
-    quoted.
+    An empty record is skipped. A message is one record, and never a header. Numbers, dates and timestamps may have
+    blanks around them; booleans are true, false, 1 and 0; a timestamp without a zone is in UTC.
 
-    A record that is empty is skipped. A message is one record, and never a header. Numbers, dates and timestamps may
-    have blanks around them; booleans are true, false, 1 and 0; a timestamp without a zone is in UTC. Raises
-    `InvalidSchema`, `ReservedColumn`, `UnsupportedType` and `InvalidArgument`.
+    Args:
+        schema: a DDL string or an Arrow schema, without nested types. None infers the columns from the first data.
+        header: whether each file begins with a record of column names. Columns are then matched by name: others are
+            ignored, missing ones are null. Without a header they are matched by position.
+        delimiter: one ASCII character.
+        quote: one ASCII character, or None if quotes mean nothing.
+        null: the texts that are NULL unless quoted.
+
+    Raises `InvalidSchema`, `ReservedColumn`, `UnsupportedType` and `InvalidArgument`.
     """
 
     schema: pa.Schema | None

@@ -58,19 +58,30 @@ SAMPLE_BYTES: Final = 16 << 20
 
 @dataclass(frozen=True)
 class KafkaSource:
-    """The messages of topics.
+    """The messages of one or more topics.
 
-    servers: `host:port`, several with commas. topic: a name, a list of names, or `tg.Topics(pattern=...)`. format: of
-    the values; key: of the keys, whose columns come first. Columns that a format does not declare are inferred, once;
-    one of the two has to declare them. start: where to begin in the partitions that there are when the source is
-    first bound (`"earliest"`, `"latest"`, a datetime with its zone, a timedelta back, offsets like `{"orders-0":
-    5}`); it is resolved once, ever. settings: passed on to librdkafka; secrets as `env:NAME` or `file:PATH`. group:
-    for which offsets are committed, `tidegauge.<flow>.<source>` unless given. metadata: add `_partition`, `_offset`,
-    `_timestamp`, `_key` and `_headers`. max_records_per_epoch: how many offsets one epoch takes at most, all
-    partitions together. split_records: how many one task reads at once. on_data_loss: what happens when records are
-    gone before they were read: `"stop"`, or `"gap"` to go on without them and leave a row in `gaps`. reader: who
-    reads on Spark: `"python"`, or `"spark"` for Spark's own connector, which has to be on the class path; the local
-    engine has no Spark, and reads the same rows by itself. name: the source's name in its flow, which the flow sets.
+    Args:
+        servers: `host:port` of one broker, or of several with commas. The client finds the others through them.
+        topic: a name, a list of names, or `tg.Topics(pattern=...)`.
+        format: the format of the values. Columns that it does not declare are inferred from the first messages, once.
+        key: the format of the keys, whose columns come first. None, because most rows need no key. Either `format` or
+            `key` has to declare its columns, or nothing would tell which inferred column belongs to which.
+        start: where to begin in the partitions that exist when the source is first bound: `"earliest"`, `"latest"`, a
+            datetime with its zone, a timedelta back from now, or offsets like `{"orders-0": 5}`. `"earliest"`, so
+            that nothing is left out. It is resolved once; a restart never asks again.
+        settings: passed on to librdkafka. Give secrets as `env:NAME` or `file:PATH`.
+        group: the group to commit offsets for, so that Kafka's tools show the lag. None stands for
+            `tidegauge.<flow>.<source>`, which no other program uses.
+        metadata: add `_partition`, `_offset`, `_timestamp`, `_key` and `_headers`. False, to keep rows narrow.
+        max_records_per_epoch: how many offsets one epoch takes at most, all partitions together. 10 million, so that
+            a backlog becomes many epochs, each small enough for one job.
+        split_records: how many offsets of a partition one task reads at once. 1 million, so that several tasks share
+            a large partition.
+        on_data_loss: what to do when records disappear before they are read. `"stop"`, because going on with a hole
+            is your decision; `"gap"` goes on and leaves a row in `gaps`.
+        reader: who fetches the messages on Spark. `"python"`, which needs no JAR; `"spark"` uses Spark's own
+            connector, which has to be on the class path. The local engine always reads by itself, with the same rows.
+        name: the source's name in its flow. The flow sets it.
 
     Raises `InvalidArgument`, `KeyAndValueClash`, `ReservedColumn`, `SettingTaken`, `SecretInClear`, and
     `SettingNotShared`.

@@ -43,10 +43,12 @@ __all__ = ["Protobuf"]
 class Protobuf:
     """Protobuf messages of one type.
 
-    message: a generated class, or with `descriptor` the full name of a message type, like "shop.Order". descriptor: a
-    serialized FileDescriptorSet, as `protoc --include_imports --descriptor_set_out` writes it. framed: every message
-    begins as a schema registry has it: a zero byte, four of an id, and which message type of its file it is. The id
-    is not looked up: a field is known by its number, whatever the version of the schema.
+    Args:
+        message: a generated class, or with `descriptor` the full name of a message type, like "shop.Order".
+        descriptor: a serialized FileDescriptorSet, as `protoc --include_imports --descriptor_set_out` writes it.
+        framed: whether every message begins as a schema registry requires, with a zero byte, an id in four bytes, and
+            the message type's index in its file. The id is not looked up: fields are identified by number, whatever
+            the version of the schema.
 
     Raises `InvalidMessageSchema`, `SchemaWithoutColumns`, `InvalidArgument` and `FormatPackageMissing`.
     """
