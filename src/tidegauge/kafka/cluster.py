@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -38,6 +39,8 @@ PATIENCE: Final = 10.0
 _SOON: Final = 2.0
 """Seconds for a broker to come back of which the client says that it is down."""
 _LOOK: Final = 0.1
+_NONE: Final = -1
+"""The offset where there is no record so late. One below it is no answer: nobody could be asked."""
 _NO_ID: Final = frozenset({"", "AAAAAAAAAAAAAAAAAAAAAA"})
 
 
@@ -110,32 +113,37 @@ def offsets(
 
     committed: the end is that of the committed transactions. A partition without a leader at present, or without a
     record so late, is left out. Raises the error of a partition when no partition has an answer.
+
+    A client remembers for a quarter of an hour who leads a partition. It goes on asking that broker, also when the
+    broker is gone or has answered that it leads no more. So a partition without an answer is asked for a second time,
+    after the client has looked at the cluster again.
     """
     library, spec = kafka(), kafka("confluent_kafka.admin").OffsetSpec
-    wanted = (
-        {"earliest": spec.earliest, "latest": spec.latest}[at]() if isinstance(at, str) else spec.for_timestamp(at)
-    )
-    request = {library.TopicPartition(topic, number): wanted for topic, number in partitions}
-    if not request:
-        return {}
-    level = library.IsolationLevel
-    doing = f"tell where {_some({p.topic for p in request})} ends" if at == "latest" else "tell offsets"
-    asked = client.handle.list_offsets(
-        request,
-        isolation_level=level.READ_COMMITTED if committed else level.READ_UNCOMMITTED,
-        request_timeout=PATIENCE,
-    )
-    answers = gathered(client, asked, servers=servers, doing=doing)
+    what = {"earliest": spec.earliest, "latest": spec.latest}[at]() if isinstance(at, str) else spec.for_timestamp(at)
+    level = library.IsolationLevel.READ_COMMITTED if committed else library.IsolationLevel.READ_UNCOMMITTED
+    wanting = {library.TopicPartition(topic, number): what for topic, number in partitions}
+    topics = tuple({place.topic for place in wanting})
+    doing = f"tell where {_some(topics)} ends" if at == "latest" else "tell offsets"
     found: dict[str, int] = {}
     problem: BaseException | None = None
-    for place, answer in answers.items():
-        error = answer.exception()
-        if error is not None:
-            problem = error
-        elif (offset := answer.result().offset) >= 0:
-            found[partition(place.topic, place.partition)] = offset
+    deadline = time.monotonic() + PATIENCE
+    for again in (False, True):
+        if not wanting:
+            break
+        if again:
+            _look(client)
+        patience = max(_SOON, deadline - time.monotonic())
+        asked = client.handle.list_offsets(wanting, isolation_level=level, request_timeout=patience)
+        problem = None
+        for place, answer in gathered(client, asked, servers=servers, doing=doing).items():
+            if (error := answer.exception()) is not None:
+                problem = error
+            elif (offset := answer.result().offset) >= _NONE:
+                del wanting[place]
+                if offset != _NONE:
+                    found[partition(place.topic, place.partition)] = offset
     if problem is not None and not found:
-        raise explained(problem, servers=servers, doing=doing, topics=tuple({p.topic for p in request}))
+        raise explained(problem, servers=servers, doing=doing, topics=topics)
     return found
 
 
@@ -168,6 +176,12 @@ def _refusal(client: Client, servers: str) -> Exception | None:
     for code in client.errors.keys() & REFUSALS:
         return told(code, client.errors[code], servers=servers, doing="connect")
     return None
+
+
+def _look(client: Client) -> None:
+    """Have the client ask for what it knows of topics again: of all, as a question for one may make it anew."""
+    with suppress(kafka().KafkaException):  # no answer to this either: the question that follows tells why
+        client.handle.list_topics(timeout=_SOON)
 
 
 def _answers(client: Client) -> bool:

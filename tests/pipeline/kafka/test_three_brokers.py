@@ -13,8 +13,12 @@ import pytest
 from confluent_kafka import Producer
 from tests.kafka import present, unique
 from tests.sinks.kafka.conftest import consumed
+from tests.waiting import eventually
 
 import tidegauge as tg
+from tidegauge.kafka import Settings
+from tidegauge.kafka.clients import admin
+from tidegauge.kafka.cluster import offsets
 from tidegauge.pipeline.runner import Runner, threads
 from tidegauge.testing import KafkaCluster
 from tidegauge.testing.endpoint import quiet
@@ -23,6 +27,8 @@ pytestmark = [pytest.mark.long, pytest.mark.xdist_group("three brokers")]
 
 PARTITIONS = 6
 WITHIN = 180.0
+ELECT = "org.apache.kafka.tools.LeaderElectionCommand"
+REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +133,6 @@ def test_a_flow_that_runs_goes_on_when_the_broker_dies_that_leads_what_it_writes
 def test_partitions_that_move_to_other_brokers_while_a_flow_runs_are_read_and_written_once(
     shop: Shop, tmp_path: Path
 ) -> None:
-    tool = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
     with shop.driven() as until:
         shop.write()
         until(always)
@@ -141,7 +146,7 @@ def test_partitions_that_move_to_other_brokers_while_a_flow_runs_are_read_and_wr
             given = ["--bootstrap-server", shop.cluster.servers, "--reassignment-json-file", f"{tmp_path}/moves.json"]
             shop.write()
             with ThreadPoolExecutor(1) as beside:
-                moving = beside.submit(shop.cluster.run_tool, tool, *given, "--execute")
+                moving = beside.submit(shop.cluster.run_tool, REASSIGN, *given, "--execute")
                 until(moving.done)
                 assert "Successfully started" in moving.result()
             shop.write()
@@ -151,12 +156,48 @@ def test_partitions_that_move_to_other_brokers_while_a_flow_runs_are_read_and_wr
     shop.check()
 
 
+def test_a_client_that_knew_the_old_leaders_tells_where_partitions_end_that_others_lead(
+    cluster: KafkaCluster, tmp_path: Path
+) -> None:
+    topic = cluster.create_topic(unique("moved"), partitions=PARTITIONS)
+    places = [(topic, number) for number in range(PARTITIONS)]
+    with admin(Settings.of(cluster.servers)) as client:
+
+        def told() -> bool:
+            return len(offsets(client, places, "latest", servers=cluster.servers)) == PARTITIONS
+
+        assert told()
+        before = leaders(cluster, topic)
+        moving = {number: before[number] % 3 + 1 for number in range(3)}
+        move = [
+            {"topic": topic, "partition": number, "replicas": [leader, *({1, 2, 3} - {leader})]}
+            for number, leader in moving.items()
+        ]
+        (tmp_path / "moves.json").write_text(json.dumps({"version": 1, "partitions": move}))
+        at = ["--bootstrap-server", cluster.servers]
+        cluster.run_tool(REASSIGN, *at, "--reassignment-json-file", f"{tmp_path}/moves.json", "--execute")
+        cluster.run_tool(ELECT, *at, "--election-type", "preferred", "--all-topic-partitions")
+        assert leaders(cluster, topic) == {**before, **moving}
+        eventually(told)  # some broker may not have heard of it yet
+        node = cluster.leader(topic)
+        node.kill()
+        eventually(lambda: node.settings["node.id"] not in map(str, leaders(cluster, topic).values()), within=WITHIN)
+        eventually(told)
+        node.start()
+
+
+def leaders(cluster: KafkaCluster, topic: str) -> dict[int, int]:
+    """Which node leads each partition."""
+    partitions = cluster.admin().list_topics(topic, timeout=30).topics[topic].partitions
+    return {number: partition.leader for number, partition in partitions.items()}
+
+
 def always() -> bool:
     return True
 
 
 def moved(shop: Shop, copies: list[int]) -> bool:
     """Whether each partition of both topics is where it is to be."""
-    admin = shop.cluster.admin()
-    found = [admin.list_topics(topic, timeout=30).topics[topic].partitions for topic in (shop.topic, shop.into)]
+    asked = shop.cluster.admin()
+    found = [asked.list_topics(topic, timeout=30).topics[topic].partitions for topic in (shop.topic, shop.into)]
     return all(sorted(one.replicas) == copies and one.leader in copies for part in found for one in part.values())

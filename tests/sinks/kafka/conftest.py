@@ -95,7 +95,7 @@ def consumed(
 
 def true_ends(servers: str, topic: str, numbers: Collection[int]) -> dict[str, int]:
     """Return where the partitions end for those who read uncommitted messages, as soon as a broker tells of all."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while True:
         try:
             with admin(Settings.of(servers)) as client:
