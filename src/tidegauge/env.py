@@ -42,6 +42,7 @@ Effect = Literal[
     "begin incarnation",
     "record gap",
     "record held",
+    "record told",
     "release lease",
 ]
 """The durable effects, in the order in which a flow comes to them."""

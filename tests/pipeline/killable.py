@@ -151,6 +151,8 @@ def live(root: Path, *, scene: Scene, point: str | None, nth: int) -> None:
             tg.resume(flow, "numbers", new_incarnation=True, env=env)
             run()
         lose(flow, env)
+        (root / "topic" / "p1.numbers").write_text("7\n")
+        run()  # its commit tells of the loss
     fold(flow, env)
 
 

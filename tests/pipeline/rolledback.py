@@ -53,9 +53,9 @@ class Shop:
             flow.run("caught-up", engine=tg.LocalEngine(threads=0))
         return flow
 
-    def again(self, *only: str) -> None:
+    def again(self, *only: str, env: tg.Env | None = None) -> None:
         """Run once more, with what is there."""
-        self.flow(*only).run("caught-up", engine=tg.LocalEngine(threads=0))
+        self.flow(*only).run("caught-up", engine=tg.LocalEngine(threads=0), env=env)
 
     def rows(self, output: str = "orders") -> Counter[int]:
         return Counter(tg.read_arrow(self.flow(), output).column("id").to_pylist())

@@ -29,6 +29,7 @@ SCENES: dict[Effect, Scene] = {
     "record output failure": "bad function",
     "begin incarnation": "new upstream",
     "record gap": "new upstream",
+    "record told": "new upstream",
 }
 """The effects that a flow in which nothing fails does not come to, and the scene in which it does."""
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.pipeline.rolledback import Shop
 
 import tidegauge as tg
+from tidegauge.errors.dataflow import OperatorFailed
 from tidegauge.pipeline.telling import TellingCommits
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import Frontier
@@ -40,6 +41,12 @@ def gaps(shop: Shop) -> list[Gap]:
         return store.gaps("shop")
     finally:
         store.close()
+
+
+def told(shop: Shop) -> list[int]:
+    """How many gaps each commit of a Parquet folder carries."""
+    links = [json.loads(path.read_text())["links"] for path in sorted(shop.root.glob("lake/orders/*/_manifest.json"))]
+    return [sum(len(moves.get("gaps", [])) for link in each for moves in link["sources"].values()) for each in links]
 
 
 def test_a_gap_comes_back_with_a_store_that_is_lost(shop: Shop) -> None:
@@ -92,11 +99,26 @@ def test_each_commit_carries_what_was_noted_since_the_last_one(tmp_path: Path) -
     shop.run(0)
     lose_last(shop)
     shop.run(1, 2)
-    told = {}
-    for manifest in sorted((tmp_path / "lake" / "orders").glob("*/_manifest.json")):
-        sources = [moves for link in json.loads(manifest.read_text())["links"] for moves in link["sources"].values()]
-        told[manifest.parent.name[-1]] = sum(len(moves.get("gaps", [])) for moves in sources)
-    assert told == {"0": 0, "1": 1, "2": 0}
+    assert told(shop) == [0, 1, 0]
+
+
+def test_a_driver_that_dies_before_it_notes_what_a_commit_told_tells_one_gap_twice(tmp_path: Path) -> None:
+    def strike(point: str) -> None:
+        if point == "before record told":
+            raise RuntimeError("struck")
+
+    shop = Shop(tmp_path, {"orders": "parquet"})
+    shop.run(0)
+    lose_last(shop)
+    shop.write(1)
+    with pytest.raises(OperatorFailed, match="struck"):
+        shop.again(env=tg.Env(point=strike))
+    shop.run(2)
+    known = gaps(shop)
+    assert told(shop) == [0, 1, 1]
+    shop.lose()
+    tg.recover(shop.flow())
+    assert gaps(shop) == known
 
 
 def test_a_repair_that_replaces_the_commit_that_told_is_followed_by_one_that_tells_again(tmp_path: Path) -> None:

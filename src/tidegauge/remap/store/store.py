@@ -352,7 +352,7 @@ class Store:
 
     def record_told(self, lease: Lease, output: str, upto: int) -> None:
         """Note that the commits of an output carry the losses up to this id; 0 for none."""
-        self._write("record held", lambda connection: telling.record_told(connection, lease, output, upto))
+        self._write("record told", lambda connection: telling.record_told(connection, lease, output, upto))
 
     def bring_back(self, lease: Lease, gaps: Mapping[str, Sequence[Missed]]) -> int:
         """Note losses, by source, that a table has told and that are not there; return how many those were."""
