@@ -1,7 +1,11 @@
-"""File systems of a fixed size, which can be full. Only for who may mount."""
+"""File systems of a fixed size, which can be full, and disks that die. Only for who may mount."""
 
 from __future__ import annotations
 
+import fcntl
+import os
+import shutil
+import struct
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -9,7 +13,11 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["fill", "make_room", "small_disk"]
+__all__ = ["Disk", "disk_image", "fill", "make_room", "small_disk"]
+
+_SHUT_DOWN = 0x8004587D
+"""The request to a file system to be as if its disk were gone."""
+_AT_ONCE = struct.pack("I", 2)
 
 
 @contextmanager
@@ -35,3 +43,64 @@ def fill(disk: Path) -> None:
 def make_room(disk: Path) -> None:
     """Give back what `fill` has taken."""
     (disk / "ballast").unlink(missing_ok=True)
+
+
+class Disk:
+    """An ext4 file system in an image, attached as a block device and mounted at a place."""
+
+    def __init__(self, image: Path, place: Path) -> None:
+        self.image, self.place = image, place
+        self.devices: list[str] = []
+
+    def attach_anew(self, image: Path | None = None) -> None:
+        """Attach the image, or another one, as a device of another number."""
+        found = _run("losetup", "--find", "--show", str(image or self.image))
+        self.devices.append(found.strip())
+
+    def mount(self) -> None:
+        _run("mount", self.devices[-1], str(self.place))
+
+    def unmount(self, *, lazy: bool = False) -> None:
+        """Unmount the disk: lazily, though files of it are open, or in truth."""
+        _run("umount", *(["-l"] if lazy else []), str(self.place))
+
+    def die(self) -> None:
+        """From now on everything that needs the disk is an I/O error, until it is unmounted."""
+        folder = os.open(self.place, os.O_RDONLY)
+        try:
+            fcntl.ioctl(folder, _SHUT_DOWN, _AT_ONCE)
+        finally:
+            os.close(folder)
+
+    def copy(self, to: Path) -> None:
+        """Copy the present state of the disk."""
+        _run("fsfreeze", "--freeze", str(self.place))
+        try:
+            shutil.copyfile(self.image, to)
+        finally:
+            _run("fsfreeze", "--unfreeze", str(self.place))
+
+
+@contextmanager
+def disk_image(image: Path, place: Path) -> Iterator[Disk]:
+    """A disk in a file that is not there yet, mounted at a place that is not there yet."""
+    with image.open("wb") as file:
+        file.truncate(16 << 20)
+    place.mkdir()
+    disk = Disk(image, place)
+    try:
+        _run("mkfs.ext4", "-q", str(image))
+        disk.attach_anew()
+        disk.mount()
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("nothing can be mounted here")
+    try:
+        yield disk
+    finally:
+        for device in disk.devices:
+            subprocess.run(["umount", "-l", place], check=False, capture_output=True)
+            subprocess.run(["losetup", "--detach", device], check=False, capture_output=True)
+
+
+def _run(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout

@@ -2,7 +2,8 @@
 
 Reads one folder a line and answers with the pid of a child that drives the flow of `make` there, as a service with a
 tick of 20 ms. The child says in the file `PID.log` what happens to it: `driving` once the lease is its own and
-nothing is left to do, and in the end `ended CODE`, of the error that stopped it or `well`.
+nothing is left to do, `waiting` while its store is away, and in the end `ended CODE`, of the error that stopped it or
+`well`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ def drive(root: Path) -> str:
     log = root / f"{os.getpid()}.log"
 
     def watch(board: Board) -> None:
-        if board.sources["orders"].state == "running" and board.published == board.upper:
+        if board.store.error is not None:
+            log.write_text("waiting\n")
+        elif board.sources["orders"].state == "running" and board.published == board.upper:
             log.write_text("driving\n")
 
     try:

@@ -137,6 +137,20 @@ def test_a_driver_whose_store_was_replaced_stops_and_the_next_one_has_every_row_
     assert (shop.rows("delta"), shop.rows("parquet")) == ([1, 2, 3, 4], [1, 2, 3, 4])
 
 
+def test_a_driver_with_nothing_to_do_waits_for_a_store_that_is_moved_away_and_goes_on_when_it_is_back(
+    shop: Shop,
+) -> None:
+    first = shop.drive()
+    away = shop.store.parent.rename(shop.root / "away")
+    eventually(lambda: shop.said(first) == ["waiting"])
+    shop.add(3, 4)
+    away.rename(shop.store.parent)
+    eventually(lambda: shop.said(first) == ["driving"])
+    eventually(lambda: len(shop.rows("parquet")) == 4)
+    assert shop.stop(first) == "well"
+    assert (shop.rows("delta"), shop.rows("parquet")) == ([1, 2, 3, 4], [1, 2, 3, 4])
+
+
 @pytest.mark.parametrize("what", ["the store alone", "all of it", "its folder"])
 def test_a_driver_whose_store_was_removed_stops_and_has_written_nothing_since(shop: Shop, what: str) -> None:
     first = shop.drive()

@@ -33,6 +33,7 @@ __all__ = [
     "SchemaChanged",
     "SinceHeld",
     "SinceTooFar",
+    "StoreAway",
     "StoreBusy",
     "StoreDriverMissing",
     "StoreFailed",
@@ -330,6 +331,23 @@ class StoreReplaced(TidegaugeError):
     remedy = (
         "stop every driver of this store, see which file is the right one, and put it at the path together with its "
         "own -wal and -shm, or with none; then start again. This process has written nothing since"
+    )
+
+
+class StoreAway(Transient):
+    """A store's file that cannot be looked at, read or written at present.
+
+    moved: whether it is gone from a disk that is there, so that it was moved by somebody.
+    """
+
+    code = "TG-0256"
+    patient = True
+    what = "the file of the store {url} is away: {detail}"
+    cause = "its disk gives errors, is not mounted or does not answer, or the file or its folder was moved"
+    remedy = (
+        "bring the disk back, or put the file back together with its own -wal and -shm. A running flow then goes on "
+        "by itself; it ends after half a minute if the file was moved and its disk is there. Other commands can be "
+        "given again"
     )
 
 

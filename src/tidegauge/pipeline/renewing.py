@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from tidegauge.errors.base import Transient
@@ -17,8 +17,13 @@ does no harm then: a lease that was given back is not renewed."""
 
 
 @contextmanager
-def renewing(lease: Lease, *, every: float) -> Iterator[list[Exception]]:
-    """Renew the lease every so many seconds, beside the caller. What makes that impossible is added to the list."""
+def renewing(
+    lease: Lease, *, every: float, missed: Callable[[Transient], None] = lambda _error: None
+) -> Iterator[list[Exception]]:
+    """Renew the lease every so many seconds, beside the caller. What makes that impossible is added to the list.
+
+    missed: is told in that thread why it could not be renewed this time.
+    """
     lost: list[Exception] = []
     over = threading.Event()
 
@@ -26,8 +31,8 @@ def renewing(lease: Lease, *, every: float) -> Iterator[list[Exception]]:
         while not over.wait(every):
             try:
                 lease.renew()
-            except Transient:
-                continue  # the next renewal, or the driver's next write, will tell
+            except Transient as error:
+                missed(error)  # the next renewal will tell more
             except Exception as error:  # noqa: BLE001 - raised by the runner's own thread
                 lost.append(error)
                 return

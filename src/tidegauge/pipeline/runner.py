@@ -14,19 +14,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tidegauge.dataflow import Worker
 from tidegauge.env import Env, Spawn
-from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.base import TidegaugeError, Transient
 from tidegauge.errors.dataflow import OperatorFailed
 from tidegauge.errors.flow import EmptyFlow, InvalidArgument
 from tidegauge.errors.redaction import Redaction
 from tidegauge.errors.running import SpanConflict
 from tidegauge.errors.sinks import TableUpperMismatch, TableWentBack
-from tidegauge.errors.store import StoreFull, StoreUnreachable
 from tidegauge.pipeline.away import Absent
 from tidegauge.pipeline.board import Board
 from tidegauge.pipeline.interrupts import interruptible
 from tidegauge.pipeline.job import Engine
 from tidegauge.pipeline.opening import opened, register
-from tidegauge.pipeline.outage import Outage
+from tidegauge.pipeline.outage import WAITED_FOR, Outage
 from tidegauge.pipeline.perform import output_schema, performer
 from tidegauge.pipeline.render import render
 from tidegauge.pipeline.renewing import renewing
@@ -120,7 +119,7 @@ class Runner:
             register(flow, self._store, self.lease)
             self._absent = Absent(flow, self.lease, env=env, spawn=spawn)
             self._stalls = Stalls(self._store, self.lease, env=env)
-            self._outage = Outage(self.lease.renew, env=env, spawn=spawn)
+            self._outage = Outage(lambda: self._store.recognise(self.lease), env=env, spawn=spawn)
             self._begin()
         except BaseException:
             self._resources.close()
@@ -172,12 +171,11 @@ class Runner:
     def step(self, *, park: float = 0.0) -> None:
         """Run what can run; when nothing can, wait at most `park` seconds for something to happen.
 
-        An error with a code of its own that an operator raised is raised as it is, but that of a store which has no
-        room or is away: it is waited for (`outage`).
+        An error with a code of its own that an operator raised is raised as it is, unless it is an `outage`.
         """
         try:
             self._step(park)
-        except (StoreFull, StoreUnreachable) as error:
+        except WAITED_FOR as error:
             self._outage.begin(error, at=self._reached)
             self._show_outage()
 
@@ -291,10 +289,13 @@ class Runner:
 
     def run(self, until: Literal["caught-up"] | None) -> Outcome:
         """Step until the run is over. Raises the first definite error of a source or an output, at the end."""
-        with renewing(self.lease, every=RENEW_EVERY) as lost, self._seen_through():
+        missed: list[Transient] = []
+        with renewing(self.lease, every=RENEW_EVERY, missed=missed.append) as lost, self._seen_through():
             while (why := self.ended(until)) is None:
                 if lost:
                     raise lost[0]
+                if missed and isinstance(error := missed.pop(), WAITED_FOR) and not self._outage.waiting:
+                    self._outage.begin(error, at=self._reached)  # there may be nothing to bind, to run into it
                 if self.stopping and not self.board.stopping:
                     self.board.stop()
                 if until and (missing := self._absent.missing(self.board)) is not None:

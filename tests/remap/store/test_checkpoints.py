@@ -12,7 +12,7 @@ import pytest
 
 from tidegauge.env import Env
 from tidegauge.remap.store import Lease, LeaseHolder, Store
-from tidegauge.remap.store.storefile import StoreFile
+from tidegauge.remap.store.storefile import GuardedConnection, StoreFile
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_a_checkpoint_that_readers_hold_up_is_no_replacement(
 def test_flows_of_which_a_checkpoint_left_out_half_are_no_replacement(tmp_path: Path) -> None:
     """The flows outgrow their page. A checkpoint writes the page that points to the new ones, and not these."""
     path = tmp_path / "store.db"
-    with closing(sqlite3.connect(path, isolation_level=None)) as driver:
+    with closing(GuardedConnection(path, isolation_level=None)) as driver:
         driver.executescript(
             "PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0;"
             "CREATE TABLE flows (id INTEGER PRIMARY KEY, incarnation TEXT, upper INT, published INT, since INT);"
@@ -70,7 +70,7 @@ def test_flows_of_which_a_checkpoint_left_out_half_are_no_replacement(tmp_path: 
         driver.execute(insert.format("flows"), [str(list(range(1, 40)))])
         driver.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         file = StoreFile(path, url="sqlite:///store.db")
-        file.opened()
+        file.opened(driver)
         driver.execute("DELETE FROM other")
         driver.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         driver.execute(insert.format("flows"), [str(list(range(40, 200)))])

@@ -64,6 +64,7 @@ WRITES: list[tuple[str, Callable[[Store, Lease, Env], object]]] = [
     ("pass_over", lambda store, lease, env: store.pass_over(
         lease, "orders", [Gap("orders", 0, "p0", 1, 2, env.now(), "TG-0640", "by hand")], lift=True)),
     ("renew", lambda _, lease, __: lease.renew()),
+    ("recognise", lambda store, lease, _: store.recognise(lease)),
     ("restore", lambda store, lease, _: store.restore(lease, Rebuilt(
         way=Way(1, ()), incarnation=lease.incarnation, upper=1, published=1, held={}, gaps={}))),
 ]  # fmt: skip

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from tidegauge.errors.flow import InvalidArgument, UnknownName
-from tidegauge.errors.store import ClockBehind, FrontierRegressed, UpperMismatch
+from tidegauge.errors.store import ClockBehind, FrontierRegressed, StoreReplaced, UpperMismatch
 from tidegauge.remap.binding import Detail, Proposal
 from tidegauge.remap.fromtime.state import SourceState
 from tidegauge.remap.frontier import Frontier
@@ -31,7 +31,7 @@ from tidegauge.remap.store.schema import as_json, changes, flows, partitions, se
 from tidegauge.remap.store.sending import send
 from tidegauge.remap.table import LARGEST
 
-__all__ = ["Head", "append", "publish", "retime"]
+__all__ = ["Head", "append", "publish", "recognise", "retime"]
 
 _log: Final = logging.getLogger(__name__)
 
@@ -151,6 +151,13 @@ def retime(connection: Connection, lease: Lease, now: datetime) -> int:
     connection.execute(update(timeline).where(ours, timeline.c.minted_at > now).values(minted_at=now))
     connection.execute(update(timeline).where(ours, timeline.c.published_at > now).values(published_at=now))
     return count
+
+
+def recognise(connection: Connection, lease: Lease, head: Head | None, *, url: str) -> None:
+    """See that the epochs before a head, where there is one, are bound as they were. Raises `StoreReplaced`."""
+    if head is None or head.digest == digest_before(connection, lease.flow_id, lease.incarnation, head.upper):
+        return
+    raise StoreReplaced(url=url, detail=f"the epochs before {head.upper} are not those that were bound")
 
 
 def publish(

@@ -7,7 +7,9 @@ SQLite and PostgreSQL do each in their own way for it is in `sqlite` and `postgr
 A transaction that cannot begin, because somebody holds the lock or the server does not answer, is begun again after
 growing pauses: nothing of it was done. One whose server goes away later may be done or not, when the answer to its
 commit was on the way; `write` tries it again, and tells it so. A database that gave no answer the last time is not
-waited for. Nor is one that has no room left: whoever needs it knows better how long to wait.
+waited for. Nor is one that has no room left, or whose disk is away: whoever needs it knows better how long to wait.
+After an error of the disk every connection is made anew: the old ones may be of a mount that is dead, and would keep
+the disk from being mounted again.
 
 >>> import tempfile
 >>> folder = tempfile.TemporaryDirectory()
@@ -32,7 +34,7 @@ from sqlalchemy.exc import DBAPIError, StatementError
 from tidegauge.env import Env
 from tidegauge.errors.base import TidegaugeError, Transient
 from tidegauge.errors.redaction import Redaction
-from tidegauge.errors.store import StoreBusy, StoreFull, StoreUnreachable
+from tidegauge.errors.store import StoreAway, StoreBusy, StoreFull, StoreUnreachable
 from tidegauge.remap.store.address import File, Server, parse
 from tidegauge.remap.store.postgres import Postgres
 from tidegauge.remap.store.schema import Unreadable
@@ -132,7 +134,7 @@ class Database:
                     if alone:
                         self._backend.be_alone(connection)
                     opened.push(begun.pop_all())
-            except StoreFull:
+            except (StoreFull, StoreAway):
                 raise
             except Transient:
                 if not self._wait(pauses):
@@ -155,11 +157,16 @@ class Database:
         try:
             yield
         except DBAPIError as error:
-            cause = error.orig or error
-            raise self._backend.explain(cause, lost=error.connection_invalidated) from None
+            raise self._explained(error.orig or error, lost=error.connection_invalidated) from None
         except StatementError as error:
             if isinstance(error.orig, TidegaugeError):  # raised by a column's type
                 raise error.orig from None
             raise
         except (sqlite3.Error, UnicodeDecodeError, Unreadable) as error:
-            raise self._backend.explain(error, lost=False) from None
+            raise self._explained(error, lost=False) from None
+
+    def _explained(self, error: BaseException, *, lost: bool) -> TidegaugeError:
+        explained = self._backend.explain(error, lost=lost)
+        if isinstance(explained, StoreAway):
+            self._engine.dispose()
+        return explained

@@ -33,6 +33,7 @@ __all__ = ["Damage", "Look", "beheaded", "examine", "look"]
 
 _MAGIC: Final = b"SQLite format 3\0"
 _HEADER: Final = 100
+_OF_THE_DISK: Final = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 _FAULTS: Final = (sqlite3.Error, UnicodeDecodeError)
 """What SQLite raises of a damaged file; Python cannot always read what SQLite says of it."""
 
@@ -57,7 +58,10 @@ class Look:
 
 
 def look(path: Path) -> Look:
-    """Look at a file before it is opened, and changed by that. One that somebody writes to has been looked at."""
+    """Look at a file before it is opened, and changed by that. One that somebody writes to has been looked at.
+
+    Raises `OSError`, and `sqlite3.OperationalError`, where the disk does not let anybody look.
+    """
     if not path.exists():
         return Look(None, "")
     with untouched(path) as (connection, still):
@@ -66,6 +70,8 @@ def look(path: Path) -> Look:
         try:
             return Look(_layout(connection), _check(connection))
         except _FAULTS as error:
+            if _of_the_disk(error):
+                raise
             return Look(None, str(error))
 
 
@@ -125,8 +131,15 @@ def _check(connection: sqlite3.Connection) -> str:
     try:
         lines = [str(row[0]) for row in connection.execute("PRAGMA quick_check(1)")]
     except _FAULTS as error:
+        if _of_the_disk(error):
+            raise
         return str(error)
     return " ".join(" ".join(lines).split()) if lines != ["ok"] else ""
+
+
+def _of_the_disk(error: Exception) -> bool:
+    """Whether a fault says nothing of the file, but of what it is on."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _OF_THE_DISK
 
 
 def _readable(connection: sqlite3.Connection) -> str:

@@ -16,7 +16,7 @@ from typing import Final
 from sqlalchemy import Connection, insert, inspect, select, update
 
 from tidegauge.env import Env
-from tidegauge.errors.store import NotAStore, StoreTooNew
+from tidegauge.errors.store import NotAStore, StoreAway, StoreTooNew
 from tidegauge.remap.store.address import File, parse
 from tidegauge.remap.store.chain import begin
 from tidegauge.remap.store.connect import Database
@@ -109,7 +109,10 @@ def exists(url: str) -> bool:
     """Whether there is a store at an address. Looking makes nothing. Raises as `Database` does."""
     address = parse(url)
     if isinstance(address, File):
-        return address.path.exists() or beheaded(address.path)
+        try:
+            return address.path.exists() or beheaded(address.path)
+        except OSError as error:
+            raise StoreAway(url=address.shown, detail=str(error), moved=False) from None
     database = Database(url)
     try:
         with database.reading() as connection:

@@ -7,20 +7,22 @@ a power cut (`synchronous=FULL`).
 from __future__ import annotations
 
 import os
+import resource
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DisconnectionError, SQLAlchemyError
 
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.store import (
     CorruptStore,
     InvalidStoreUrl,
     NotAStore,
+    StoreAway,
     StoreBusy,
     StoreFailed,
     StoreFull,
@@ -43,36 +45,32 @@ _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _DAMAGED: Final = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 _STRANGE: Final = ("Could not decode to UTF-8", "no such table", "no such column")
 _REFUSED: Final = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM)
-_NO_ROOM: Final = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
-"""What a full disk, a quota or a limit on the size of files, and a disk that is full from the start look like."""
+_CRAMPED: Final = (sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
+"""What a limit on the size of files looks like, and a disk that is full from the start, or gives errors."""
+_PAGES: Final = 16
+"""With room for fewer blocks a disk is full."""
 
 
-@dataclass(frozen=True, slots=True)
 class Sqlite:
     """The database in a file."""
 
-    address: File
+    def __init__(self, address: File) -> None:
+        self.address: Final = address
+        self._file: Final = StoreFile(address.path, url=address.shown)
 
     def engine(self) -> Engine:
         """Return a pool of connections; the file's folder is made. Raises `StoreNotWritable`, `InvalidStoreUrl`,
-        `CorruptStore`, `NotAStore`, `StoreTooNew`; then nothing was changed, in the file or beside it."""
+        `CorruptStore`, `NotAStore`, `StoreTooNew`, `StoreAway`; then nothing of it was changed."""
         path, shown = self.address.path, self.address.shown
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreNotWritable(url=shown, detail=f"{path.parent}: {error.strerror}") from error
-        if path.is_dir():
-            raise StoreNotWritable(url=shown, detail=f"{path} is a folder")
-        if beheaded(path):
-            raise self._damaged("it does not begin as a SQLite file does")
-        if path.exists() and not (os.access(path, os.W_OK) and os.access(path.resolve().parent, os.W_OK)):
-            raise StoreNotWritable(url=shown, detail="the file or its folder is read-only")
-        before = look(path)  # once SQLite has opened it, it may not be as it was
-        if before.layout is not None and before.layout > LAYOUT:
-            raise StoreTooNew(url=shown, found=before.layout, known=LAYOUT)
-        if before.fault:
-            raise self._damaged(before.fault)
-        file = StoreFile(path, url=shown)
+        try:
+            self._look()
+        except (OSError, sqlite3.OperationalError) as error:
+            raise StoreAway(url=shown, detail=f"{path}: {error}", moved=False) from None
+        file = self._file
 
         def guarded(*arguments: Any, **settings: Any) -> GuardedConnection:
             connection = GuardedConnection(*arguments, **settings)
@@ -86,10 +84,26 @@ class Sqlite:
             raise InvalidStoreUrl(url=shown, detail="a part of it has no meaning") from None
         event.listen(engine, "do_connect", lambda *_: file.before())
         event.listen(engine, "connect", _prepare)
-        event.listen(engine, "connect", lambda *_: file.opened())
-        event.listen(engine, "close", lambda *_: file.closed())
+        event.listen(engine, "connect", lambda connection, _: file.opened(connection))
+        event.listen(engine, "close", lambda connection, _: file.closed(connection))
+        event.listen(engine, "checkout", _checked_out)
         event.listen(engine, "begin", _begin)
         return engine
+
+    def _look(self) -> None:
+        """Look at the file before SQLite opens it, and may change it. Raises as `engine`."""
+        path, shown = self.address.path, self.address.shown
+        if path.is_dir():
+            raise StoreNotWritable(url=shown, detail=f"{path} is a folder")
+        if beheaded(path):
+            raise self._damaged("it does not begin as a SQLite file does")
+        if path.exists() and not (os.access(path, os.W_OK) and os.access(path.resolve().parent, os.W_OK)):
+            raise StoreNotWritable(url=shown, detail="the file or its folder is read-only")
+        before = look(path)
+        if before.layout is not None and before.layout > LAYOUT:
+            raise StoreTooNew(url=shown, found=before.layout, known=LAYOUT)
+        if before.fault:
+            raise self._damaged(before.fault)
 
     def options(self, *, writes: bool) -> Mapping[str, Any]:
         """Return what SQLAlchemy is to be told of a transaction."""
@@ -112,7 +126,7 @@ class Sqlite:
         return found
 
     def explain(self, error: BaseException, *, lost: bool) -> TidegaugeError:  # noqa: ARG002
-        """Return an exception of the driver in our words. A file does not go away, so no connection is lost."""
+        """Return an exception of the driver in our words. A file that is away may come back as it was."""
         url, detail = self.address.shown, " ".join(str(error).split())
         code = getattr(error, "sqlite_errorcode", None)
         primary = None if code is None else code & 0xFF
@@ -120,8 +134,10 @@ class Sqlite:
             return StoreBusy(url=url, detail=detail)
         if primary in _DAMAGED or isinstance(error, ValueError) or detail.startswith(_STRANGE):
             return self._damaged(detail)
-        if code in _NO_ROOM:
+        if code == sqlite3.SQLITE_FULL or (code in _CRAMPED and _cramped(self.address.path)):
             return StoreFull(url=url, detail=detail)
+        if primary == sqlite3.SQLITE_IOERR or (primary in _REFUSED and self._file.written):
+            return StoreAway(url=url, detail=f"{detail} ({getattr(error, 'sqlite_errorname', '')})", moved=False)
         if primary in _REFUSED:
             return StoreNotWritable(url=url, detail=detail)
         return StoreFailed(url=url, detail=detail)
@@ -131,6 +147,21 @@ class Sqlite:
         if found.ours:
             return CorruptStore(url=url, detail=found.detail or detail, intact=found.intact)
         return NotAStore(url=url, detail=detail)
+
+
+def _checked_out(connection: Any, _record: Any, _proxy: Any) -> None:
+    if connection.given_up:  # of a disk that was mounted anew since: another one is made in its place
+        raise DisconnectionError
+
+
+def _cramped(path: Path) -> bool:
+    """Whether a file may be refused more room: the disk has next to none, or files are limited in their size."""
+    try:
+        disk = os.statvfs(path)
+    except OSError:
+        return False
+    limited = resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY
+    return disk.f_bavail < _PAGES or limited
 
 
 def _prepare(connection: Any, _record: Any) -> None:

@@ -85,7 +85,7 @@ class Store:
 
         A file that cannot be written is read from a copy; then what writes raises `StoreNotWritable` or `StoreFull`.
         Raises `InvalidStoreUrl`, `StoreNotWritable`, `NotAStore`, `StoreTooNew`, `CorruptStore`,
-        `StoreDriverMissing`, or one of the transient `StoreFull`, `StoreBusy`, `StoreUnreachable`, `StoreFailed`.
+        `StoreDriverMissing`, or a transient `StoreFull`, `StoreAway`, `StoreBusy`, `StoreUnreachable`, `StoreFailed`.
         """
         address = parse(url)
         try:
@@ -216,6 +216,14 @@ class Store:
         self._heads.pop(lease.flow_id, None)  # others may have had it since
         self._recent.pop(flow_name, None)
         return lease
+
+    def recognise(self, lease: Lease) -> None:
+        """See that a store which was away has bound what this object has, and renew the lease in it.
+
+        Raises `LeaseLost`, and `StoreReplaced` where the digests of the timeline differ."""
+        with self._database.reading() as connection:
+            timeline.recognise(connection, lease, self._heads.get(lease.flow_id), url=self.url)
+        lease.renew()
 
     def break_lease(self, flow_name: str, *, force: bool = False) -> str:
         """Take the flow's lease away, and return who held it, for people. It is no effect of a run.

@@ -11,8 +11,14 @@ A checkpoint that runs beside readers leaves out each page that has changed sinc
 file so until the next one: it is not whole by itself, cannot be read or shows what never was, and proves nothing.
 What somebody copies over it is whole.
 
+A file that is not to be seen is *away*: its mount went, its disk gives errors, or somebody has moved it. It may come
+back and be the same, by its inode and its flows, also where the device has another number because a disk was mounted
+anew. Then the connections are of the old disk, and are left alone. A file without a name any more was removed, and
+does not come back.
+
 Invariant: a driver whose store is not the one at its path begins no transaction on it, and so does nothing that needs
-one: it binds nothing, publishes nothing, and commits no output.
+one: it binds nothing, publishes nothing, and commits no output. Nor does it close a connection: the last one to close
+moves the -wal into the file, and removes by their names the files beside the path.
 
 >>> before, now = {1: ("a", 5, 4, 0)}, {1: ("a", 9, 9, 0), 2: ("b", 0, 0, 0)}
 >>> follows(now, before), follows(before, now), follows({1: ("c", 9, 9, 0)}, before)
@@ -22,15 +28,16 @@ one: it binds nothing, publishes nothing, and commits no output.
 from __future__ import annotations
 
 import ctypes
+import os
 import sqlite3
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from tidegauge.errors.store import StoreReplaced
+from tidegauge.errors.store import StoreAway, StoreReplaced
 
 __all__ = ["GuardedConnection", "StoreFile", "follows"]
 
@@ -60,11 +67,14 @@ class StoreFile:
     def __init__(self, path: Path, *, url: str) -> None:
         self.path: Final = path
         self.lost = False
-        """Whether the path's -wal, or what the file holds, is not ours: then closing must not write to it."""
+        """Whether the path's -wal, or what the file holds, is not ours."""
+        self.written = False
+        """Whether a transaction that writes has begun on it."""
         self._url: Final = url
-        real = path.resolve()  # where SQLite puts what is beside it, whatever a link says later
-        self._beside: Final = tuple(real.with_name(f"{real.name}-{kind}") for kind in ("wal", "shm"))
-        self._open = 0
+        self._real: Final = path.resolve()  # where SQLite puts what is beside it, whatever a link says later
+        self._beside: Final = tuple(self._real.with_name(f"{self._real.name}-{kind}") for kind in ("wal", "shm"))
+        self._open = set[GuardedConnection]()
+        self._anchor: int | None = None
         self._file: _Identity | None = None
         self._companions: tuple[_Identity | None, ...] = ()
         self._stamp = (0, 0)
@@ -74,32 +84,49 @@ class StoreFile:
         self._lock: Final = threading.Lock()
 
     def before(self) -> None:
-        """Look before a connection is made: it would be to another file, or make one. Raises `StoreReplaced`."""
+        """Look before a connection is made: it would be to another file, or make one.
+
+        Raises `StoreReplaced`, or `StoreAway`.
+        """
         if self._file is not None:
             self._same_file()
 
-    def opened(self) -> None:
+    def opened(self, connection: GuardedConnection) -> None:
         """Note which files are open, once the first connection has opened them."""
         with self._lock:
-            self._open += 1
-            if self._open == 1:  # SQLite removes what is beside the file with its last connection
+            self._open.add(connection)
+            if len(self._open) == 1:  # SQLite removes what is beside the file with its last connection
                 self._companions = tuple(_identity(path) for path in self._beside)
+                self._anchor = _anchor(self._real)
             if self._file is None:
                 found = self.path.stat()
                 self._file, self._stamp = (found.st_dev, found.st_ino), (found.st_mtime_ns, found.st_size)
                 self._schema, self._flows = self._on_disk()
 
-    def closed(self) -> None:
-        """Note that a connection has gone."""
+    def closed(self, connection: GuardedConnection) -> None:
+        """Note that a connection has gone, or is left."""
         with self._lock:
-            self._open -= 1
+            self._open.discard(connection)
+            if not self._open and self._anchor is not None:
+                os.close(self._anchor)
+                self._anchor = None
 
-    def check(self, connection: sqlite3.Connection, *, writes: bool) -> None:
-        """Look whether a transaction that has begun is on the file at the path. Raises `StoreReplaced`."""
+    def there(self) -> bool:
+        """Whether the file at the path is ours."""
+        return self._file is None or (not self.lost and _identity(self.path) == self._file)
+
+    def check(self, connection: GuardedConnection, *, writes: bool) -> None:
+        """Look whether a transaction that has begun is on the file at the path.
+
+        Raises `StoreReplaced`, or `StoreAway`.
+        """
         stamp = self._same_file()
+        if connection.given_up:
+            raise self._mounted_anew()
         seen = _flows(connection) if writes else self._seen
         beside = tuple(_identity(path) for path in self._beside)
         if beside != self._companions:
+            self._same_file()  # all of it may have gone away since
             if any(known not in (None, found) for known, found in zip(self._companions, beside, strict=True)):
                 self.lost = True
                 raise self._replaced("its -wal or -shm was removed, or another one is there")
@@ -112,17 +139,42 @@ class StoreFile:
                 self.lost = True
                 raise self._replaced("something else was written into it")
             if writes:
-                self._seen = seen
+                self._seen, self.written = seen, True
 
     def _same_file(self) -> tuple[int, int]:
-        """Return the time and the size of the file at the path, which is ours. Raises `StoreReplaced`."""
+        """Return the time and size of the file at the path, which is ours. Raises `StoreReplaced`, `StoreAway`."""
         try:
             found = self.path.stat()
         except OSError as error:
-            raise self._replaced(f"it is not at its path any more ({error.strerror})") from None
-        if (found.st_dev, found.st_ino) != self._file:
+            raise self._not_seen(error) from None
+        known = self._file
+        if known is None or found.st_ino != known[1]:
             raise self._replaced("another file is at its path")
+        if found.st_dev != known[0]:
+            self._move((found.st_dev, found.st_ino))
+            raise self._mounted_anew()
         return found.st_mtime_ns, found.st_size
+
+    def _not_seen(self, error: OSError) -> StoreReplaced | StoreAway:
+        """Return what it means that there is nothing at the path, or that nobody can look."""
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):
+            return StoreAway(url=self._url, detail=f"{self.path}: {error.strerror}", moved=False)
+        with self._lock, suppress(OSError):
+            if self._anchor is not None and os.fstat(self._anchor).st_nlink == 0:
+                return self._replaced("it was removed")
+        if self._file is not None and _device_above(self._real) == self._file[0]:
+            return StoreAway(url=self._url, detail=f"it is not at its path any more ({error.strerror})", moved=True)
+        return StoreAway(url=self._url, detail=f"the disk with {self.path} is not mounted", moved=False)
+
+    def _move(self, now: _Identity) -> None:
+        """Leave the connections to the old disk, and expect the file on another one."""
+        for connection in list(self._open):
+            connection.leave()
+            self.closed(connection)
+        self._file = now
+
+    def _mounted_anew(self) -> StoreAway:
+        return StoreAway(url=self._url, detail="its disk was mounted anew, and is looked at", moved=False)
 
     def _accounted_for(self, stamp: tuple[int, int], connection: sqlite3.Connection, seen: _Flows | None) -> bool:
         """Whether what the file says without its -wal is what a checkpoint may have made of it.
@@ -181,14 +233,28 @@ class GuardedConnection(sqlite3.Connection):
     it before Python 3.12.
     """
 
-    file: StoreFile
+    file: StoreFile | None = None
+    given_up = False
+    """Whether nothing more is to be done with it: it is closed, or left open for good."""
 
     def close(self) -> None:
         """Close the connection, if that does no harm."""
-        if self.file.lost:
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
-        else:
+        if self.file is None or (not self.given_up and self.file.there()):
+            self.given_up = True
             super().close()
+        else:
+            self.leave()
+
+    def __del__(self) -> None:
+        """Keep the connection from being closed when it is collected, where that does harm."""
+        if self.file is not None and not self.given_up and not self.file.there():
+            self.leave()
+
+    def leave(self) -> None:
+        """Leave the connection open for good."""
+        if not self.given_up:
+            self.given_up = True
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
 
 
 def _identity(path: Path) -> _Identity | None:
@@ -197,6 +263,29 @@ def _identity(path: Path) -> _Identity | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def _anchor(path: Path) -> int | None:
+    """Return a descriptor that tells whether a file still has a name; None where the system has none such.
+
+    It does not open the file, so to close it lets go of no lock that this process has on it.
+    """
+    try:
+        return os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except (AttributeError, OSError):
+        return None
+
+
+def _device_above(path: Path) -> int | None:
+    """Return the device of the nearest folder above a path that is there, None where it cannot be looked at."""
+    for folder in path.parents:
+        try:
+            return folder.stat().st_dev
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError:
+            return None
+    return None
 
 
 def _flows(connection: sqlite3.Connection) -> _Flows:
