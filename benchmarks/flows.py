@@ -126,8 +126,8 @@ class Driver:
         self.seen: Final[list[tuple[int, float]]] = []
         """How far it was published, and when this was seen (`time.time`)."""
         self._error: BaseException | None = None
-        self._pool = threads(made)
-        self._runner = Runner(made, engine, env=env or Env(), spawn=self._pool.submit, watch=self._changed)
+        self._pool = threads(made.spec)
+        self._runner = Runner(made.spec, engine, env=env or Env(), spawn=self._pool.submit, watch=self._changed)
         self._upper = self._runner.board.published
         self._thread = threading.Thread(target=self._run, name="driver", daemon=True)
         self._thread.start()

@@ -194,7 +194,7 @@ def _idle(folder: Path, ticks: int) -> Figure:
     flow.run(engine="local", until="caught-up")
     clock = _Clock()
     env = tg.Env(now=clock.now, monotonic=clock.monotonic)
-    runner = Runner(flow, tg.LocalEngine(threads=0), env=env, spawn=at_once)
+    runner = Runner(flow.spec, tg.LocalEngine(threads=0), env=env, spawn=at_once)
     try:
         before, looked = _size(folder), clock.looks
         while clock.looks - looked < ticks:

@@ -101,7 +101,7 @@ def _first_epoch(folder: Path) -> tuple[float, float]:
         file.write(_line(999_999_999))
     engine = LocalEngine()
     begun = time.perf_counter()
-    runner = Runner(_flow(folder), engine, env=Env(), spawn=at_once)
+    runner = Runner(_flow(folder).spec, engine, env=Env(), spawn=at_once)
     ready = time.perf_counter() - begun
     before = runner.board.published
     while runner.board.published == before:

@@ -49,7 +49,7 @@ class _Wide:
         return made
 
     def open(self) -> Runner:
-        return Runner(self.flow(), tg.LocalEngine(threads=0), env=tg.Env(), spawn=at_once, batch=False)
+        return Runner(self.flow().spec, tg.LocalEngine(threads=0), env=tg.Env(), spawn=at_once, batch=False)
 
 
 @dataclass(frozen=True, slots=True)

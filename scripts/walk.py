@@ -151,10 +151,10 @@ def run(flow: tg.Dataflow, opening: Walk, running: Walk) -> int:
     with ExitStack() as stack:
         engine = tg.LocalEngine()
         stack.callback(engine.close)
-        pool = threads(flow)
+        pool = threads(flow.spec)
         stack.callback(pool.shutdown)
         with opening.followed():
-            runner = Runner(flow, engine, env=Env(), spawn=pool.submit, batch=True)
+            runner = Runner(flow.spec, engine, env=Env(), spawn=pool.submit, batch=True)
         stack.callback(runner.close)
         with running.followed():
             return runner.run("caught-up").published

@@ -116,7 +116,7 @@ def fold(flow: tg.Dataflow, env: tg.Env) -> None:
     store = Store.open(flow.store, env=env)
     lease = store.acquire(flow.name, holder=LeaseHolder.current(env))
     loaded = store.load(flow.name)
-    uppers = [table_of(flow, name, loaded).upper for name in flow.outputs]
+    uppers = [table_of(flow.spec, name, loaded).upper for name in flow.outputs]
     store.advance_since(lease, min(loaded.flow.published, *uppers) - 1)
     lease.release()
     store.close()

@@ -92,9 +92,9 @@ def awaited(run: Run) -> tuple[str, ...]:
 
 def minted(run: Run) -> list[float]:
     """The seconds at which the epochs were minted."""
-    return [(record.minted_at - START).total_seconds() for record, _sizes in tg.epochs(run.runner.flow)]
+    return [(record.minted_at - START).total_seconds() for record, _sizes in tg.epochs(run.flow)]
 
 
 def sizes(run: Run) -> list[dict[str, int]]:
     """What each epoch binds of each source."""
-    return [dict(sizes) for _record, sizes in tg.epochs(run.runner.flow)]
+    return [dict(sizes) for _record, sizes in tg.epochs(run.flow)]

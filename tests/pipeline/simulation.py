@@ -157,7 +157,8 @@ class Run:
         self.world = world
         self.under_way: deque[tuple[int, Callable[[], Any], Future[Any]]] = deque()
         self.steps = 0
-        self.runner = Runner(world.make(world), tg.LocalEngine(threads=0), env=world.env(), spawn=self.spawn)
+        self.flow = world.make(world)
+        self.runner = Runner(self.flow.spec, tg.LocalEngine(threads=0), env=world.env(), spawn=self.spawn)
 
     def spawn(self, function: Callable[[], Any]) -> Future[Any]:
         """Run a function some worker steps from now."""

@@ -25,7 +25,7 @@ def shop(tmp_path: Path) -> Shop:
 
 def test_a_backup_of_a_running_flow_is_whole_and_the_flow_goes_on_from_it(shop: Shop) -> None:
     shop.run(0, 1)
-    runner = Runner(shop.flow(), tg.LocalEngine(threads=0), env=tg.Env(), spawn=at_once)
+    runner = Runner(shop.flow().spec, tg.LocalEngine(threads=0), env=tg.Env(), spawn=at_once)
     shop.write(2)
     while runner.board.published < 3:
         runner.step()

@@ -145,7 +145,7 @@ def test_a_full_disk_holds_up_its_own_output_until_there_is_room_and_nothing_is_
 def test_a_run_that_is_stopped_does_not_wait_for_a_table_that_cannot_be_committed_to(tmp_path: Path) -> None:
     shop = Shop(tmp_path, lambda path: FullAtLast(tg.ParquetSink(path)))  # type: ignore[arg-type,return-value]
     shop.add(1)
-    runner = Runner(shop.flow, tg.LocalEngine(threads=0), env=tg.Env(), spawn=at_once)
+    runner = Runner(shop.flow.spec, tg.LocalEngine(threads=0), env=tg.Env(), spawn=at_once)
     try:
         while {output.state for output in runner.board.outputs.values()} != {"stalled"}:
             runner.step()

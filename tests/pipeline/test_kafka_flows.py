@@ -415,7 +415,7 @@ def test_a_broker_that_is_killed_stalls_the_source_which_recovers_by_itself(
     topic = own_broker.create_topic("away")
     write(own_broker.endpoint, topic, numbers(range(3)))
     flow = flow_of(tmp_path, own_broker, topic)
-    runner = Runner(flow, tg.LocalEngine(threads=0), env=tg.Env(), spawn=at_once)
+    runner = Runner(flow.spec, tg.LocalEngine(threads=0), env=tg.Env(), spawn=at_once)
     try:
 
         def published(count: int) -> bool:
@@ -461,8 +461,8 @@ def test_a_job_waits_for_a_broker_that_is_away_as_long_as_it_takes_and_no_other_
         return plan(self, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(tg.KafkaSource, "plan", away)
-    pool = threads(flow)
-    runner = Runner(flow, tg.LocalEngine(threads=1), env=tg.Env(), spawn=pool.submit)
+    pool = threads(flow.spec)
+    runner = Runner(flow.spec, tg.LocalEngine(threads=1), env=tg.Env(), spawn=pool.submit)
     board = runner.board
     try:
 

@@ -401,7 +401,7 @@ def test_only_the_right_epoch_of_a_record_is_believed_and_after_compaction_one_t
     since = data.draw(st.integers(0, told.upper - 1))
     if since:
         told.compact(since)
-    with looking(told.flow) as look:
+    with looking(told.flow.spec) as look:
         for (partition, position), epoch in truth.items():
             place = look.locate("orders", partition, position)
             assert (place.epoch, place.exact) == (max(epoch, since), epoch > since or since == 0)

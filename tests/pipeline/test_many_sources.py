@@ -42,7 +42,7 @@ def idle_look(folder: Path, sources: int, monkeypatch: pytest.MonkeyPatch) -> tu
         tasks += 1
         return at_once(work)
 
-    runner = Runner(flow, tg.LocalEngine(threads=0), env=tg.Env(monotonic=lambda: 0.0), spawn=spawned)
+    runner = Runner(flow.spec, tg.LocalEngine(threads=0), env=tg.Env(monotonic=lambda: 0.0), spawn=spawned)
 
     def look() -> int | None:
         asked = runner.requests.ask()

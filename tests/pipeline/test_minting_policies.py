@@ -127,7 +127,7 @@ def test_when_all_sources_have_ended_a_tick_has_nothing_to_bind(tmp_path: Path) 
 def test_a_tick_on_demand_is_one_more_under_any_policy(policy: Policy, tmp_path: Path) -> None:
     with life(begin(tmp_path, policy, rows=rows())) as run:
         at(run, 3)
-        before = len(tg.epochs(run.runner.flow))
+        before = len(tg.epochs(run.flow))
         assert tick(run) == before
         at(run, 12)
         assert minted(run) == ([0.5, 3, 10] if policy == tg.Every(10) else [3])
@@ -176,7 +176,7 @@ def test_t15_looks_that_find_nothing_mint_nothing(policy: Policy, tmp_path: Path
         for _ in range(10):
             run.step(1)
         assert tick(run) is None
-        assert len(tg.epochs(run.runner.flow)) == 1
+        assert len(tg.epochs(run.flow)) == 1
 
 
 @EACH
@@ -226,7 +226,7 @@ def test_what_was_not_bound_when_a_driver_ended_is_there_for_the_next_one(tmp_pa
     lines(tmp_path / "in" / "a.jsonl", 1, 2)
     with life(begin(tmp_path, tg.Every(bytes=10**9), files=files(tmp_path))) as run:
         at(run, 5)
-        assert tg.epochs(run.runner.flow) == []
+        assert tg.epochs(run.flow) == []
         assert run.runner.board.sources["files"].lag == 18
     made = flow(tmp_path, tg.Every(bytes=18), files=files(tmp_path))
     made.run("caught-up", engine=tg.LocalEngine(threads=0))
@@ -242,7 +242,7 @@ def test_a_clock_that_is_put_neither_stops_the_ticks_nor_turns_their_times_aroun
                 wall.put = put
             lines(tmp_path / "in" / "a.jsonl", number)
             at(run, wall.seconds + (20.5 if number == 2 else 10.5))
-            assert len(tg.epochs(run.runner.flow)) == number + 1, "within an interval, or two when the clock is put"
+            assert len(tg.epochs(run.flow)) == number + 1, "within an interval, or two when the clock is put"
         assert minted(run) == sorted(minted(run))
         run.step()
-        assert tg.read_arrow(run.runner.flow, "files").num_rows == 4
+        assert tg.read_arrow(run.flow, "files").num_rows == 4

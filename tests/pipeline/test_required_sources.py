@@ -124,7 +124,7 @@ def test_status_and_the_running_view_say_what_holds_the_ticks(tmp_path: Path) ->
     LiveBoard(console)(run.runner.board)
     assert WAITING in console.export_text()
 
-    report = tg.status(run.runner.flow)
+    report = tg.status(run.flow)
     assert report.awaited == ("slow",)
     assert {source.name: source.required for source in report.sources} == {"slow": True, "other": False}
     assert status_json(report)["awaited"] == ["slow"]
@@ -132,7 +132,7 @@ def test_status_and_the_running_view_say_what_holds_the_ticks(tmp_path: Path) ->
     assert WAITING in console.export_text()
 
     slow.show()
-    assert tg.status(run.runner.flow).awaited == ()
+    assert tg.status(run.flow).awaited == ()
     run.abandon()
 
 

@@ -121,7 +121,7 @@ def shop(tmp_path: Path) -> Shop:
 @pytest.fixture
 def runner(shop: Shop) -> Iterator[Runner]:
     with ThreadPoolExecutor(4) as pool:
-        runner = Runner(shop.flow, tg.LocalEngine(), env=tg.Env(), spawn=pool.submit)
+        runner = Runner(shop.flow.spec, tg.LocalEngine(), env=tg.Env(), spawn=pool.submit)
         try:
             yield runner
         finally:

@@ -167,7 +167,7 @@ def test_a_source_that_is_tried_again_takes_long_to_say_no_and_holds_up_nobody(c
     coast.write()
     engine = tg.LocalEngine(threads=1)
     pool = ThreadPoolExecutor(5)
-    runner = Runner(coast.flow(coast.world), engine, env=tg.Env(), spawn=pool.submit)
+    runner = Runner(coast.flow(coast.world).spec, engine, env=tg.Env(), spawn=pool.submit)
     board = runner.board
 
     def until(condition: object, *, write: bool = False) -> None:

@@ -125,7 +125,7 @@ def test_a_source_that_says_what_cannot_be_stalls_and_the_others_go_on(
     assert "'wrong'" in said.summary or error is InvalidPlace or how in ("a boolean", "negative", "a float")
     assert sizes(run)
     assert all(set(bound) == {"right"} for bound in sizes(run))
-    assert tg.status(run.runner.flow).sources[0].state == "stalled"
+    assert tg.status(run.flow).sources[0].state == "stalled"
     teller.change = lambda probe: probe
     at(run, 8)
     assert state_of(run, "wrong") == "running"

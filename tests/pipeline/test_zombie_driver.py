@@ -104,7 +104,7 @@ def run_alone(flow: tg.Dataflow, env: tg.Env) -> Outcome:
     """Run a flow in this thread alone: as long as it is kept at a point, nothing else of it happens."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runner_module, "RENEW_EVERY", 3600.0)
-        runner = Runner(flow, tg.LocalEngine(threads=0), env=env, spawn=at_once, batch=True)
+        runner = Runner(flow.spec, tg.LocalEngine(threads=0), env=env, spawn=at_once, batch=True)
         try:
             return runner.run("caught-up")
         finally:

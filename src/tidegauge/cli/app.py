@@ -252,7 +252,6 @@ def locate(
     """Show where a record went: its epoch, and which version of each table has it."""
     if position < 0:
         raise typer.BadParameter("positions are counted from 0", param_hint="POSITION")
-    from tidegauge.pipeline.inspect import unit_of
 
     with errors_said(debug=debug, as_json=as_json):
         flow = load_flow(target)
@@ -260,7 +259,7 @@ def locate(
         if as_json:
             print_json(places.place_json(place))
         else:
-            print_view(places.place_view(place, unit_of(flow, source)))
+            print_view(places.place_view(place, flow.spec.unit_of(source)))
 
 
 @app.command()

@@ -28,6 +28,7 @@ from tidegauge.env import Env, Spawn
 from tidegauge.errors.base import TidegaugeError, Transient
 from tidegauge.errors.sinks import TableWentBack
 from tidegauge.pipeline.seen import place_of, whole
+from tidegauge.pipeline.spec import FlowSpec
 from tidegauge.remap.store import Lease
 from tidegauge.sinks.persist import Committed
 from tidegauge.sinks.protocol import OutputId, Sweeping, Table
@@ -35,7 +36,6 @@ from tidegauge.sources.sweep import backoff
 
 if TYPE_CHECKING:
     from tidegauge.pipeline.board import Board
-    from tidegauge.pipeline.flow import Dataflow
 
 __all__ = ["Absent", "Away", "waited_for"]
 
@@ -68,7 +68,7 @@ class Away:
 class Absent:
     """The outputs of a run that are away, and the attempts at them that are under way."""
 
-    def __init__(self, flow: Dataflow, lease: Lease, *, env: Env, spawn: Spawn) -> None:
+    def __init__(self, flow: FlowSpec, lease: Lease, *, env: Env, spawn: Spawn) -> None:
         self._flow: Final = flow
         self._lease: Final = lease
         self._env: Final = env

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidegauge.env import Env
-from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.inspect import opened
+from tidegauge.pipeline.spec import Flow
 from tidegauge.remap.store.backup import backup as copied
 
 __all__ = ["BackedUp", "backup"]
@@ -27,12 +27,13 @@ class BackedUp:
     bytes: int
 
 
-def backup(flow: Dataflow, file: str | os.PathLike[str]) -> BackedUp:
+def backup(flow: Flow, file: str | os.PathLike[str]) -> BackedUp:
     """Copy the flow's store, as it is at one instant, into a file that is not there yet.
 
     Raises `FlowNeverRan`, `BackupExists`, `BackupFailed`, and `ServerBacksUp` for a store on PostgreSQL.
     """
+    spec = flow.spec
     target = Path(file).absolute()
-    with opened(flow, Env()) as store:
+    with opened(spec, Env()) as store:
         shown = store.url
-    return BackedUp(shown, str(target), copied(flow.store, target))
+    return BackedUp(shown, str(target), copied(spec.store, target))

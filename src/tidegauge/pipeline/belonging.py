@@ -11,24 +11,22 @@ meanwhile is no contradiction.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from tidegauge.errors.base import Transient
 from tidegauge.errors.history import DamagedHistory, HistoriesDiffer, StoreBehindTable, other_way
 from tidegauge.pipeline.seen import table_of
+from tidegauge.pipeline.spec import FlowSpec
 from tidegauge.remap.history import Link, agree
 from tidegauge.remap.rebuilding import pooled, way_to
 from tidegauge.remap.store import Loaded, Store
 from tidegauge.sinks.mending import REPAIRABLE, Mendable
 from tidegauge.sinks.protocol import OutputId
 
-if TYPE_CHECKING:
-    from tidegauge.pipeline.flow import Dataflow
-
 __all__ = ["Witness", "agreed", "bound_at", "check", "check_all"]
 
 
-def check_all(flow: Dataflow, store: Store, loaded: Loaded) -> None:
+def check_all(flow: FlowSpec, store: Store, loaded: Loaded) -> None:
     """Raise what a run would, unless the store and the tables of all outputs that have run have one history.
 
     For what changes a store by hand: in one that is older than its tables, epochs have another meaning than there.
@@ -43,7 +41,7 @@ def check_all(flow: Dataflow, store: Store, loaded: Loaded) -> None:
             check(store, flow, name, table)
 
 
-def _witness(flow: Dataflow, output: str, loaded: Loaded) -> Witness:
+def _witness(flow: FlowSpec, output: str, loaded: Loaded) -> Witness:
     try:
         return table_of(flow, output, loaded)
     except REPAIRABLE:
@@ -69,7 +67,7 @@ def bound_at(store: Store, flow: str, tables: Iterable[Witness]) -> Mapping[int,
 
 
 def check(
-    store: Store, flow: Dataflow, output: str, table: Witness, *, bound: Mapping[int, str] | None = None
+    store: Store, flow: FlowSpec, output: str, table: Witness, *, bound: Mapping[int, str] | None = None
 ) -> None:
     """Raise `StoreBehindTable` or `HistoriesDiffer` unless the store and an output's table have one history.
 

@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from tidegauge.env import Env
 from tidegauge.errors.flow import InvalidArgument
-from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.inspect import opened
+from tidegauge.pipeline.spec import Flow
 from tidegauge.remap.store.history import BINDINGS
 
 if TYPE_CHECKING:
@@ -30,14 +30,14 @@ __all__ = ["BINDINGS", "bindings"]
 
 @overload
 def bindings(
-    flow: Dataflow, *, source: str | None = None, first: int | None = None, last: int | None = None
+    flow: Flow, *, source: str | None = None, first: int | None = None, last: int | None = None
 ) -> pa.Table: ...
 @overload
 def bindings(
-    flow: Dataflow, *, spark: Any, source: str | None = None, first: int | None = None, last: int | None = None
+    flow: Flow, *, spark: Any, source: str | None = None, first: int | None = None, last: int | None = None
 ) -> DataFrame: ...
 def bindings(
-    flow: Dataflow,
+    flow: Flow,
     *,
     spark: Any = None,
     source: str | None = None,
@@ -58,13 +58,14 @@ def bindings(
 
     Raises `FlowNeverRan`, `UnknownName` for a source that the flow never had, `InvalidArgument`.
     """
+    spec = flow.spec
     if source is not None and not isinstance(source, str):
         raise InvalidArgument(parameter="source", value=source, expected="the name of a source")
     for parameter, epoch in (("first", first), ("last", last)):
         if epoch is not None and (not isinstance(epoch, int) or isinstance(epoch, bool)):
             raise InvalidArgument(parameter=parameter, value=epoch, expected="an epoch")
-    with opened(flow, Env()) as store:
-        found = store.bindings(flow.name, source=source, first=first, last=last)
+    with opened(spec, Env()) as store:
+        found = store.bindings(spec.name, source=source, first=first, last=last)
     return found if spark is None else _frame(spark, found)
 
 

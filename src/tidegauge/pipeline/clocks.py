@@ -7,31 +7,33 @@ then the holder writes nothing more; times are changed with the lease, so while 
 from __future__ import annotations
 
 from tidegauge.env import Env
-from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.inspect import opened
+from tidegauge.pipeline.spec import Flow
 from tidegauge.remap.store import LeaseHolder
 
 __all__ = ["break_lease", "retime"]
 
 
-def break_lease(flow: Dataflow, *, force: bool = False, env: Env | None = None) -> str:
+def break_lease(flow: Flow, *, force: bool = False, env: Env | None = None) -> str:
     """Take the lease of a flow away, and return who held it, for people.
 
     Raises `LeaseHeld` when that is a process which is alive on this machine, unless it is forced; `NothingHeld`,
     `FlowNeverRan`.
     """
-    with opened(flow, env or Env()) as store:
-        return store.break_lease(flow.name, force=force)
+    spec = flow.spec
+    with opened(spec, env or Env()) as store:
+        return store.break_lease(spec.name, force=force)
 
 
-def retime(flow: Dataflow, *, env: Env | None = None) -> int:
+def retime(flow: Flow, *, env: Env | None = None) -> int:
     """Take the times of epochs that lie in the future back to now, and return how many epochs those are.
 
     Raises `FlowAlreadyRunning`, `FlowNeverRan`.
     """
+    spec = flow.spec
     env = env or Env()
-    with opened(flow, env) as store:
-        lease = store.acquire(flow.name, holder=LeaseHolder.current(env))
+    with opened(spec, env) as store:
+        lease = store.acquire(spec.name, holder=LeaseHolder.current(env))
         try:
             return store.retime(lease)
         finally:

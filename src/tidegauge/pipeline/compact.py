@@ -16,10 +16,10 @@ from datetime import datetime
 from tidegauge.env import Env
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.pipeline.belonging import check_all
-from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.inspect import holds, opened
 from tidegauge.pipeline.read import instant
 from tidegauge.pipeline.seen import table_of
+from tidegauge.pipeline.spec import Flow, FlowSpec
 from tidegauge.remap.store import LeaseHolder, Loaded, Store
 
 __all__ = ["Compacted", "compact", "hold", "release"]
@@ -38,32 +38,33 @@ class Compacted:
     kept: str
 
 
-def compact(flow: Dataflow, *, before: int | str | datetime, env: Env | None = None) -> Compacted:
+def compact(flow: Flow, *, before: int | str | datetime, env: Env | None = None) -> Compacted:
     """Merge the epochs before an epoch, or before the last one published by a time (UTC without a zone).
 
     It goes as far as it may; see `Compacted`. Takes the flow's lease: raises `FlowAlreadyRunning` with the driver
     that runs it, `FlowNeverRan`, and whatever a run raises if the store and the tables do not have one history.
     """
+    spec = flow.spec
     env = env or Env()
     if isinstance(before, bool) or not isinstance(before, int | str | datetime):
         raise InvalidArgument(parameter="before", value=before, expected="an epoch or a time like 2026-11-20 17:00")
     if isinstance(before, int) and before < 0:
         raise InvalidArgument(parameter="before", value=before, expected="an epoch, counted from 0")
-    with opened(flow, env) as store:
-        lease = store.acquire(flow.name, holder=LeaseHolder.current(env))
+    with opened(spec, env) as store:
+        lease = store.acquire(spec.name, holder=LeaseHolder.current(env))
         try:
-            loaded = store.load(flow.name)
-            check_all(flow, store, loaded)
-            wanted = before if isinstance(before, int) else store.epoch_at(flow.name, instant(before)) or 0
-            furthest, why = _furthest(flow, store, loaded)
+            loaded = store.load(spec.name)
+            check_all(spec, store, loaded)
+            wanted = before if isinstance(before, int) else store.epoch_at(spec.name, instant(before)) or 0
+            furthest, why = _furthest(spec, store, loaded)
             since = max(loaded.flow.since, min(wanted, furthest))
             store.advance_since(lease, since)
         finally:
             lease.release()
-    return Compacted(flow.name, since, wanted, why if since < wanted else "")
+    return Compacted(spec.name, since, wanted, why if since < wanted else "")
 
 
-def _furthest(flow: Dataflow, store: Store, loaded: Loaded) -> tuple[int, str]:
+def _furthest(flow: FlowSpec, store: Store, loaded: Loaded) -> tuple[int, str]:
     """Return how far `since` may go, and why no further."""
     last = max(loaded.flow.published - 1, 0)
     limits = [(last, f"epoch {last} is the last published" if loaded.flow.published else "no epoch is published")]
@@ -78,18 +79,20 @@ def _furthest(flow: Dataflow, store: Store, loaded: Loaded) -> tuple[int, str]:
     return min(limits, key=lambda limit: limit[0])
 
 
-def hold(flow: Dataflow, owner: str, epoch: int) -> None:
+def hold(flow: Flow, owner: str, epoch: int) -> None:
     """Keep an epoch, and all after it, from being compacted until `owner` releases it.
 
     Use it for a long query or your own backfill. `owner` is a name that tells people who needs the epoch. An owner's
     last hold counts. Needs no lease, so the flow may be running. Raises `HoldTooEarly` for an epoch that was
     compacted already, `HoldNotBound` for one that is not bound yet, `FlowNeverRan`.
     """
-    with opened(flow, Env()) as store:
-        store.hold(flow.name, owner, epoch)
+    spec = flow.spec
+    with opened(spec, Env()) as store:
+        store.hold(spec.name, owner, epoch)
 
 
-def release(flow: Dataflow, owner: str) -> None:
+def release(flow: Flow, owner: str) -> None:
     """Let go of the epoch that `owner` holds. Raises `UnknownName` when it holds none, `FlowNeverRan`."""
-    with opened(flow, Env()) as store:
-        store.release(flow.name, owner)
+    spec = flow.spec
+    with opened(spec, Env()) as store:
+        store.release(spec.name, owner)

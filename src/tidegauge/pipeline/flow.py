@@ -25,7 +25,9 @@ import pyarrow as pa
 from tidegauge.env import Env
 from tidegauge.errors.flow import ForeignStream, InvalidArgument, InvalidName, NameTaken, TableTaken
 from tidegauge.errors.running import CannotTick
+from tidegauge.pipeline.html import of_flow
 from tidegauge.pipeline.job import Engine, Filter, MapBatches, OutputPlan, Select, Step, Transform
+from tidegauge.pipeline.spec import FlowSpec
 from tidegauge.remap.policy import Every, Policy, as_policy
 from tidegauge.remap.requests import Requests
 from tidegauge.sinks.protocol import Sink
@@ -152,9 +154,12 @@ class Dataflow:
 
     def _repr_html_(self) -> str:
         """Return the outputs as a table, for a notebook."""
-        from tidegauge.pipeline.html import of_flow
+        return of_flow(self.spec)
 
-        return of_flow(self)
+    @property
+    def spec(self) -> FlowSpec:
+        """The flow as declared so far, as one value. What you add later does not change it."""
+        return FlowSpec(self.name, self.store, self.policy, self._sources, self.required, self._outputs)
 
     @property
     def sources(self) -> Mapping[str, Source]:
@@ -230,7 +235,7 @@ class Dataflow:
         from tidegauge.pipeline.runner import run
 
         return run(
-            self,
+            self.spec,
             until=until,
             spark=spark,
             engine=engine,
@@ -257,10 +262,11 @@ class Dataflow:
         from tidegauge.pipeline.runner import run
         from tidegauge.pipeline.started import FlowRun
 
+        spec = self.spec
         return FlowRun(
             self,
             lambda opened: run(
-                self,
+                spec,
                 until=until,
                 spark=spark,
                 engine=engine,

@@ -13,8 +13,9 @@ from datetime import datetime
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from tidegauge.pipeline.spec import FlowSpec
+
 if TYPE_CHECKING:
-    from tidegauge.pipeline.flow import Dataflow
     from tidegauge.pipeline.inspect import EpochReport, FlowReport
     from tidegauge.remap.store import EpochRecord
 
@@ -43,7 +44,7 @@ def _said(detail: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in detail.items())
 
 
-def of_flow(flow: Dataflow) -> str:
+def of_flow(flow: FlowSpec) -> str:
     """Return what a flow was told: each output with its source, its steps and its sink."""
     rows = []
     for plan in flow.outputs.values():

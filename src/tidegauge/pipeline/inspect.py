@@ -19,10 +19,10 @@ from tidegauge.errors.kafkasink import OutputIsNoTable
 from tidegauge.errors.running import SourceUnreachable
 from tidegauge.errors.sinks import TableUnavailable
 from tidegauge.pipeline.belonging import bound_at, check
-from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.holding import rows_of
 from tidegauge.pipeline.html import of_epoch, of_epochs, of_status
 from tidegauge.pipeline.seen import table_of
+from tidegauge.pipeline.spec import Flow, FlowSpec
 from tidegauge.reclock.slices import begins, held
 from tidegauge.remap.binding import Detail, Slice
 from tidegauge.remap.checked import checked_observation
@@ -165,7 +165,7 @@ Reported = TypeVar("Reported", SourceReport, OutputReport)
 
 
 @contextmanager
-def opened(flow: Dataflow, env: Env) -> Iterator[Store]:
+def opened(flow: FlowSpec, env: Env) -> Iterator[Store]:
     """Open the flow's store for reading. Raises `FlowNeverRan`."""
     if not Store.exists(flow.store):  # looking makes nothing
         raise FlowNeverRan(flow=flow.name, store=shown(flow.store))
@@ -190,33 +190,34 @@ def holds(loaded: Loaded, source: str, upper: int) -> int:
     return first if found.failure is None else min(first, found.failure[0])
 
 
-def status(flow: Dataflow, *, env: Env | None = None) -> FlowReport:
+def status(flow: Flow, *, env: Env | None = None) -> FlowReport:
     """Return where a flow stands, asking the sources how far upstream is. Raises `FlowNeverRan`."""
+    spec = flow.spec
     env = env or Env()
-    with opened(flow, env) as store:
-        loaded = store.load(flow.name)
-        holder, silent = store.holder(flow.name), store.silent(flow.name)
-        waits = {(s.kind, s.name): s for s in store.stalls(flow.name)} if holder or silent else {}
-        holds = tuple(store.holds(flow.name))
-        newest = store.epochs(flow.name, limit=1)
-        gaps = store.gaps(flow.name)
-        tables = {name: _table(flow, name, loaded) for name in flow.outputs}
+    with opened(spec, env) as store:
+        loaded = store.load(spec.name)
+        holder, silent = store.holder(spec.name), store.silent(spec.name)
+        waits = {(s.kind, s.name): s for s in store.stalls(spec.name)} if holder or silent else {}
+        holds = tuple(store.holds(spec.name))
+        newest = store.epochs(spec.name, limit=1)
+        gaps = store.gaps(spec.name)
+        tables = {name: _table(spec, name, loaded) for name in spec.outputs}
         there = [table for table in tables.values() if table is not None and not isinstance(table, Exception)]
-        bound = bound_at(store, flow.name, there)
+        bound = bound_at(store, spec.name, there)
         outputs = tuple(
-            _stalled(_output(flow, name, loaded, table, store, bound), waits.get(("output", name)))
+            _stalled(_output(spec, name, loaded, table, store, bound), waits.get(("output", name)))
             for name, table in tables.items()
         )
     return FlowReport(
-        name=flow.name,
+        name=spec.name,
         store=store.url,
         running=holder,
         upper=loaded.flow.upper,
         published=loaded.flow.published,
         minted_at=newest[0].minted_at if newest else None,
         sources=tuple(
-            _stalled(_source(flow, name, loaded, gaps, env, driven=bool(holder)), waits.get(("source", name)))
-            for name in flow.sources
+            _stalled(_source(spec, name, loaded, gaps, env, driven=bool(holder)), waits.get(("source", name)))
+            for name in spec.sources
         ),
         outputs=outputs,
         since=loaded.flow.since,
@@ -233,7 +234,7 @@ def _stalled(report: Reported, stall: Stall | None) -> Reported:
 
 
 def _source(
-    flow: Dataflow, name: str, loaded: Loaded, gaps: Sequence[Gap], env: Env, *, driven: bool
+    flow: FlowSpec, name: str, loaded: Loaded, gaps: Sequence[Gap], env: Env, *, driven: bool
 ) -> SourceReport:
     source = flow.sources[name]
     if name not in loaded.sources:  # new in the flow, which has not run since
@@ -280,7 +281,7 @@ def _untold(source: Source, frontier: Frontier) -> str:
     return source.unacknowledged(frontier) if isinstance(source, Acknowledged) else ""
 
 
-def _table(flow: Dataflow, name: str, loaded: Loaded) -> Table | TidegaugeError | OSError | None:
+def _table(flow: FlowSpec, name: str, loaded: Loaded) -> Table | TidegaugeError | OSError | None:
     """Open an output's table; or return why it cannot be. None for one that is new in the flow, which has not run."""
     if name not in loaded.outputs or flow.outputs[name].source not in loaded.sources:
         return None
@@ -291,7 +292,7 @@ def _table(flow: Dataflow, name: str, loaded: Loaded) -> Table | TidegaugeError 
 
 
 def _output(
-    flow: Dataflow,
+    flow: FlowSpec,
     name: str,
     loaded: Loaded,
     table: Table | TidegaugeError | OSError | None,
@@ -329,15 +330,16 @@ def _output(
     )
 
 
-def epochs(flow: Dataflow, *, first: int | None = None, last: int | None = None, limit: int | None = None) -> Epochs:
+def epochs(flow: Flow, *, first: int | None = None, last: int | None = None, limit: int | None = None) -> Epochs:
     """Return epochs in order, each with how many positions of each source it binds. Raises `FlowNeverRan`.
 
     The epochs that were compacted away are left out; the first one left has all that they had.
     """
-    with opened(flow, Env()) as store:
-        loaded = store.load(flow.name)
+    spec = flow.spec
+    with opened(spec, Env()) as store:
+        loaded = store.load(spec.name)
         first = max(loaded.flow.since, first or 0)
-        records = store.epochs(flow.name, first=first, last=last, limit=limit)
+        records = store.epochs(spec.name, first=first, last=last, limit=limit)
     if not records:
         return Epochs()
     sizes: dict[int, dict[str, int]] = {record.epoch: {} for record in records}
@@ -347,44 +349,40 @@ def epochs(flow: Dataflow, *, first: int | None = None, last: int | None = None,
     return Epochs((record, sizes[record.epoch]) for record in records)
 
 
-def explain(flow: Dataflow, epoch: int) -> EpochReport:
+def explain(flow: Flow, epoch: int) -> EpochReport:
     """Return what is in an epoch, where it came from and where it went.
 
     The first epoch after a compaction has all that was bound up to it. Raises `EpochNotBound` for one never minted,
     and `EpochBelowSince` for one that was compacted away.
     """
-    with opened(flow, Env()) as store:
-        loaded = store.load(flow.name)
-        records = store.epochs(flow.name, first=epoch, last=epoch)
-        gaps = store.gaps(flow.name)
+    spec = flow.spec
+    with opened(spec, Env()) as store:
+        loaded = store.load(spec.name)
+        records = store.epochs(spec.name, first=epoch, last=epoch)
+        gaps = store.gaps(spec.name)
     if not records:
-        raise EpochNotBound(epoch=epoch, flow=flow.name, upper=loaded.flow.upper)
+        raise EpochNotBound(epoch=epoch, flow=spec.name, upper=loaded.flow.upper)
     slices = [
-        slice_report(flow, source, piece)
+        slice_report(spec, source, piece)
         for source in loaded.sources.values()
         for piece in source.slices(epoch, epoch + 1)
     ]
     since = loaded.flow.since
     lost = tuple(gap for gap in gaps if max(gap.epoch, since) == epoch)
     rows = {}
-    for name in flow.outputs:
+    for name in spec.outputs:
         with suppress(OutputIsNoTable):  # it does not know which rows it was given
-            rows[name] = rows_of(table_of(flow, name, loaded), epoch, since=since)
+            rows[name] = rows_of(table_of(spec, name, loaded), epoch, since=since)
     return EpochReport(epoch, records[0].minted_at, records[0].published_at, tuple(slices), rows, lost)
 
 
-def slice_report(flow: Dataflow, found: LoadedSource, piece: Slice) -> SliceReport:
+def slice_report(flow: FlowSpec, found: LoadedSource, piece: Slice) -> SliceReport:
     """Return a range of a source with what is known of its partition."""
     return SliceReport(
         source=piece.source,
         partition=piece.partition,
         lower=piece.lower,
         upper=piece.upper,
-        unit=unit_of(flow, piece.source),
+        unit=flow.unit_of(piece.source),
         detail=found.details.get(piece.partition, {}),
     )
-
-
-def unit_of(flow: Dataflow, source: str) -> str:
-    """Return what the positions of a source count; one that is no longer in the flow does not say."""
-    return flow.sources[source].unit if source in flow.sources else "positions"

@@ -41,10 +41,10 @@ from tidegauge.errors.base import TidegaugeError, brief
 from tidegauge.errors.command import AmbiguousPath, PastTheEnd, RowOfAnotherLife, RowsUnreadable, UnknownPartition
 from tidegauge.errors.flow import InvalidArgument, UnknownName
 from tidegauge.errors.store import EpochBelowSince, NotYetBound
-from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.holding import rows_of
 from tidegauge.pipeline.inspect import SliceReport, holds, opened, slice_report
 from tidegauge.pipeline.seen import table_of
+from tidegauge.pipeline.spec import Flow, FlowSpec
 from tidegauge.remap.fromtime.protocol import excerpt
 from tidegauge.remap.store import Loaded, LoadedSource, Store
 from tidegauge.sinks.columns import EPOCH
@@ -114,7 +114,7 @@ class Origin:
         return self.place is not None
 
 
-def locate(flow: Dataflow, source: str, partition: str, position: int) -> Place:
+def locate(flow: Flow, source: str, partition: str, position: int) -> Place:
     """Return the place of a record: its epoch, and the commit of each of the source's tables that has it.
 
     partition: its key, as in `_partition`, or for files their path.
@@ -126,11 +126,11 @@ def locate(flow: Dataflow, source: str, partition: str, position: int) -> Place:
     number = _integer("position", position)
     if number < 0:
         raise InvalidArgument(parameter="position", value=position, expected="zero or more")
-    with looking(flow) as look:
+    with looking(flow.spec) as look:
         return look.locate(source, partition, number)
 
 
-def origin(flow: Dataflow, output: str, row: Mapping[str, Any]) -> Origin:
+def origin(flow: Flow, output: str, row: Mapping[str, Any]) -> Origin:
     """Return where a row of an output comes from, given its columns by name: the record itself with `metadata=True`.
 
     row: needs `_epoch`. With `_partition` and `_offset` the record is found, otherwise the ranges that it is in.
@@ -143,12 +143,12 @@ def origin(flow: Dataflow, output: str, row: Mapping[str, Any]) -> Origin:
         raise InvalidArgument(
             parameter="row", value=row, expected=f"the columns of a row by name, {EPOCH} among them"
         )
-    with looking(flow) as look:
+    with looking(flow.spec) as look:
         return look.origin(output, row)
 
 
 @contextmanager
-def looking(flow: Dataflow) -> Iterator[FlowSnapshot]:
+def looking(flow: FlowSpec) -> Iterator[FlowSnapshot]:
     """Open the flow's store for as long as places are asked for. Raises `FlowNeverRan`."""
     with opened(flow, Env()) as store:
         yield FlowSnapshot(flow, store, store.load(flow.name))
@@ -158,7 +158,7 @@ def looking(flow: Dataflow) -> Iterator[FlowSnapshot]:
 class FlowSnapshot:
     """A flow as it is durable at one instant, to be asked about many records. Each table is opened once."""
 
-    flow: Dataflow
+    flow: FlowSpec
     store: Store
     loaded: Loaded
     _tables: dict[str, Table] = field(default_factory=dict)
@@ -179,9 +179,7 @@ class FlowSnapshot:
 
     def origin(self, output: str, row: Mapping[str, Any]) -> Origin:
         """Answer `origin`."""
-        if output not in self.flow.outputs:
-            raise UnknownName(kind="output", name=output, known=sorted(self.flow.outputs))
-        source, epoch = self.flow.outputs[output].source, _integer(EPOCH, row[EPOCH])
+        source, epoch = self.flow.output(output).source, _integer(EPOCH, row[EPOCH])
         flow, found = self.loaded.flow, self.loaded.sources.get(source)
         if found is None or not 0 <= epoch < flow.upper:
             raise RowOfAnotherLife(output=output, epoch=epoch, detail=f"the epochs are those below {flow.upper}")

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tidegauge.errors.base import Transient
 from tidegauge.errors.engine import RecordUnparsable
@@ -20,17 +19,14 @@ from tidegauge.pipeline.belonging import bound_at, check
 from tidegauge.pipeline.job import OutputPlan
 from tidegauge.pipeline.losses import passed
 from tidegauge.pipeline.seen import note_seen, whole
+from tidegauge.pipeline.spec import FlowSpec
 from tidegauge.reclock.slices import as_of, begins
 from tidegauge.remap.binding import Slice
-from tidegauge.remap.policy import Policy, in_batch
 from tidegauge.remap.round import Failed
 from tidegauge.remap.store import Lease, Loaded, OutputSpec, SourceSpec, Store
 from tidegauge.remap.timeline import Timeline
 from tidegauge.sinks.protocol import OutputId, Sweeping, Table
-from tidegauge.sources.protocol import Source, from_time_of
-
-if TYPE_CHECKING:
-    from tidegauge.pipeline.flow import Dataflow
+from tidegauge.sources.protocol import from_time_of
 
 __all__ = ["Opened", "opened", "register"]
 
@@ -39,22 +35,16 @@ __all__ = ["Opened", "opened", "register"]
 class Opened:
     """A flow with everything durable opened: what rendering starts from.
 
-    policy: when epochs are minted. required: sources without which none is. failed: sources that have failed.
-    plans, tables: of the outputs that are open. away: the others, each with why. readers: the source that each output
-    reads, open or not. outstanding: outputs that failed for reasons of their own and are tried again, with the
-    epochs. passed: what is read by nobody any more, by source. uppers: the first epoch that each open output is
-    given. held: how far tables were seen to be in earlier runs. since: the epochs before it count as one. resume: the
-    epoch as of which the flow is read again.
+    tables: of the outputs that are open. away: the others, each with why. failed: sources that have failed.
+    outstanding: outputs that failed for reasons of their own and are tried again, with the epochs. passed: what is
+    read by nobody any more, by source. uppers: the first epoch that each open output is given. held: how far tables
+    were seen to be in earlier runs. since: the epochs before it count as one. resume: the epoch as of which the flow
+    is read again.
     """
 
-    name: str
-    policy: Policy
-    required: frozenset[str]
-    sources: Mapping[str, Source]
-    plans: Mapping[str, OutputPlan]
+    spec: FlowSpec
     tables: Mapping[str, Table]
     away: Mapping[str, Exception]
-    readers: Mapping[str, str]
     timeline: Timeline
     uppers: Mapping[str, int]
     held: Mapping[str, int]
@@ -68,7 +58,7 @@ class Opened:
     lease: Lease
 
 
-def register(flow: Dataflow, store: Store, lease: Lease) -> None:
+def register(flow: FlowSpec, store: Store, lease: Lease) -> None:
     """Make the flow's sources and outputs known to the store, by name. Raises what does not fit what it knows."""
     store.register(
         lease,
@@ -81,15 +71,14 @@ def register(flow: Dataflow, store: Store, lease: Lease) -> None:
 
 
 def opened(
-    flow: Dataflow,
+    flow: FlowSpec,
     store: Store,
     lease: Lease,
     *,
-    batch: bool = False,
     known: Mapping[str, Exception],
     least: Mapping[str, int],
 ) -> Opened:
-    """Open a flow that is registered. batch: whether every look at its sources is a tick.
+    """Open a flow that is registered.
 
     known: outputs of which is known that they are away, and why; they are not tried. least: how far tables were in
     this run; one that is not as far is away.
@@ -104,8 +93,7 @@ def opened(
     for name, table in tables.items():
         check(store, flow, name, table, bound=bound)
     note_seen(store, lease, loaded, tables)
-    plans = {name: plan for name, plan in flow.outputs.items() if name in tables}
-    uppers = {name: _begins(loaded, plan, tables[name].upper) for name, plan in plans.items()}
+    uppers = {name: _begins(loaded, flow.outputs[name], table.upper) for name, table in tables.items()}
     resume = as_of([loaded.flow.published, *uppers.values()], since=loaded.flow.since)
     outstanding = {}
     for name, table in tables.items():
@@ -114,14 +102,9 @@ def opened(
         elif loaded.outputs[name].failure is not None:  # the driver died between a commit and this
             store.clear_output_failure(lease, name)
     return Opened(
-        name=flow.name,
-        policy=in_batch(flow.policy) if batch else flow.policy,
-        required=flow.required,
-        sources=flow.sources,
-        plans=plans,
+        spec=flow,
         tables=tables,
         away=away,
-        readers={name: plan.source for name, plan in flow.outputs.items()},
         timeline=_timeline(flow, loaded, store),
         uppers=uppers,
         held={name: loaded.outputs[name].held for name in flow.outputs},
@@ -137,7 +120,7 @@ def opened(
 
 
 def _tables(
-    flow: Dataflow, loaded: Loaded, lease: Lease, known: Mapping[str, Exception], least: Mapping[str, int]
+    flow: FlowSpec, loaded: Loaded, lease: Lease, known: Mapping[str, Exception], least: Mapping[str, int]
 ) -> tuple[dict[str, Table], dict[str, Exception]]:
     """Return the tables of the outputs that can be opened, and why the others cannot be, at present."""
     tables: dict[str, Table] = {}
@@ -158,10 +141,10 @@ def _tables(
     return tables, away
 
 
-def _failed(flow: Dataflow, loaded: Loaded, store: Store, lease: Lease) -> dict[str, Failed]:
+def _failed(flow: FlowSpec, loaded: Loaded, store: Store, lease: Lease) -> dict[str, Failed]:
     """Return the sources that have failed for good. A bad record that is collected by now is no failure any more."""
     failed: dict[str, Failed] = {}
-    collecting = {plan.source for plan in flow.outputs.values() if plan.channel == "errors"}
+    collecting = flow.collecting
     for name in flow.sources:
         failure = loaded.sources[name].failure
         if failure is None:
@@ -173,7 +156,7 @@ def _failed(flow: Dataflow, loaded: Loaded, store: Store, lease: Lease) -> dict[
     return failed
 
 
-def _timeline(flow: Dataflow, loaded: Loaded, store: Store) -> Timeline:
+def _timeline(flow: FlowSpec, loaded: Loaded, store: Store) -> Timeline:
     return Timeline(
         {name: loaded.sources[name].table for name in flow.sources},
         upper=loaded.flow.upper,

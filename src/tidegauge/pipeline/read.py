@@ -22,14 +22,14 @@ import pyarrow.compute as pc
 from tidegauge.env import Env
 from tidegauge.errors.base import brief
 from tidegauge.errors.command import NotPublished, OutputHasFailed, OutputIsBehind, RowsUnreadable
-from tidegauge.errors.flow import InvalidArgument, NeedsSpark, UnknownName
+from tidegauge.errors.flow import InvalidArgument, NeedsSpark
 from tidegauge.errors.store import EpochBelowSince
 from tidegauge.pipeline.belonging import check
 from tidegauge.pipeline.engine import LocalEngine
-from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.functions import with_epoch
 from tidegauge.pipeline.inspect import holds, opened
 from tidegauge.pipeline.seen import table_of
+from tidegauge.pipeline.spec import Flow, FlowSpec
 from tidegauge.remap.store import Loaded, Store
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _check_held(loaded: Loaded, output: str, source: str, table_upper: int, epoc
     raise OutputIsBehind(output=output, upper=held, as_of=epoch)
 
 
-def _columns(flow: Dataflow, output: str, loaded: Loaded) -> pa.Schema:
+def _columns(flow: FlowSpec, output: str, loaded: Loaded) -> pa.Schema:
     """Return the columns of a published output that holds no row yet, and so has no table.
 
     They are `_epoch` alone where nobody knows the source's columns yet, or only Spark knows what the steps make of
@@ -122,11 +122,9 @@ def _columns(flow: Dataflow, output: str, loaded: Loaded) -> pa.Schema:
     return with_epoch(pa.schema([]))
 
 
-def view_of(flow: Dataflow, output: str, as_of: AsOf) -> View:
+def view_of(flow: FlowSpec, output: str, as_of: AsOf) -> View:
     """Return the files of an output as of an epoch or a time. Raises what `read_arrow` raises."""
-    if output not in flow.outputs:
-        raise UnknownName(kind="output", name=output, known=sorted(flow.outputs))
-    source = flow.outputs[output].source
+    source = flow.output(output).source
     with opened(flow, Env()) as store:
         loaded = store.load(flow.name)
         named = _epoch(store, flow.name, loaded.flow.published, as_of)
@@ -143,20 +141,20 @@ def view_of(flow: Dataflow, output: str, as_of: AsOf) -> View:
     return View(epoch, table.uris(files), schema)
 
 
-def read_arrow(flow: Dataflow, output: str, *, as_of: AsOf = None) -> pa.Table:
+def read_arrow(flow: Flow, output: str, *, as_of: AsOf = None) -> pa.Table:
     """Return an output as an Arrow table, as of an epoch or a time. Needs no Spark.
 
     Raises `NotPublished`, `EpochBelowSince`, `OutputHasFailed`, `OutputIsBehind`, `UnknownName`, `FlowNeverRan`,
     `StoreBehindTable` and `HistoriesDiffer`, and `RowsUnreadable` when a data file is missing or damaged.
     """
-    view = view_of(flow, output, as_of)
+    view = view_of(flow.spec, output, as_of)
     if not view.uris:
         return view.schema.empty_table()
     with reading(output):
         return view.dataset().to_table(filter=pc.field("_epoch") <= view.epoch)
 
 
-def read(spark: Any, flow: Dataflow, output: str, *, as_of: AsOf = None) -> DataFrame:
+def read(spark: Any, flow: Flow, output: str, *, as_of: AsOf = None) -> DataFrame:
     """Return an output as a DataFrame of the given session, as of an epoch or a time. Needs no table format's JARs.
 
     The frame reads the files that are committed now; later commits do not appear in it. Raises the same errors as
@@ -164,7 +162,7 @@ def read(spark: Any, flow: Dataflow, output: str, *, as_of: AsOf = None) -> Data
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    view = view_of(flow, output, as_of)
+    view = view_of(flow.spec, output, as_of)
     schema = from_arrow_schema(view.schema, prefer_timestamp_ntz=True)
     if not view.uris:
         return spark.createDataFrame([], schema)  # type: ignore[no-any-return]

@@ -18,8 +18,8 @@ import pyarrow as pa
 from tidegauge.env import Env
 from tidegauge.errors.flow import ReservedColumn, UnknownColumn, UnknownName
 from tidegauge.pipeline.engine.arrowtypes import arrow_schema
-from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.inspect import opened
+from tidegauge.pipeline.spec import Flow
 from tidegauge.reclock.columns import EPOCH, epochs_of
 from tidegauge.remap.table import RemapTable
 
@@ -44,7 +44,7 @@ class _EpochColumn:
 
 
 def reclock_column(
-    df: DataFrame, flow: Dataflow, source: str, *, partition: str = "_partition", position: str = "_offset"
+    df: DataFrame, flow: Flow, source: str, *, partition: str = "_partition", position: str = "_offset"
 ) -> DataFrame:
     """Return the frame with a column `_epoch`: the epoch of each row, by the bindings of a source.
 
@@ -62,6 +62,7 @@ def reclock_column(
     Raises `UnknownColumn`, `ReservedColumn` when the frame has an `_epoch`, `InvalidArgument` for columns of other
     types, `FlowNeverRan`, and `UnknownName` for a source that the flow never had.
     """
+    spec = flow.spec
     from pyspark.sql.types import LongType, StructField, StructType
 
     schema = df.schema
@@ -70,8 +71,8 @@ def reclock_column(
             raise UnknownColumn(column=column, where="reclock_column", known=schema.names)
     if any(name.lower() == EPOCH.name for name in schema.names):
         raise ReservedColumn(where="the frame", column=EPOCH.name)
-    with opened(flow, Env()) as store:
-        sources = store.load(flow.name).sources
+    with opened(spec, Env()) as store:
+        sources = store.load(spec.name).sources
     if source not in sources:
         raise UnknownName(kind="source", name=source, known=sorted(sources))
     table = sources[source].table

@@ -25,8 +25,8 @@ from tidegauge.errors.history import (
     TimelineLost,
 )
 from tidegauge.pipeline.belonging import check
-from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.opening import register
+from tidegauge.pipeline.spec import Flow, FlowSpec
 from tidegauge.remap.history import agree, origin
 from tidegauge.remap.rebuilding import Pool, Way, gaps_on, pooled, way_to
 from tidegauge.remap.store import LeaseHolder, Rebuilt, Store
@@ -57,48 +57,49 @@ class Recovered:
     gaps: int = 0
 
 
-def recover(flow: Dataflow, *, env: Env | None = None) -> Recovered:
+def recover(flow: Flow, *, env: Env | None = None) -> Recovered:
     """Rebuild the timeline in the flow's store from its tables; see the module.
 
     Where store and tables have one history nothing is changed. Takes the flow's lease: raises `FlowAlreadyRunning`.
     Raises `NothingToRecoverFrom`, `TablesOfSeveralStores`, `TablesDisagree`, `TimelineLost`, and what `Sink.open`
     raises.
     """
+    spec = flow.spec
     env = env or Env()
-    incarnation, written = _written(flow)
+    incarnation, written = _written(spec)
     with ExitStack() as opened, ExitStack() as leased:
-        store = Store.open(flow.store, env=env)
+        store = Store.open(spec.store, env=env)
         opened.callback(store.close)
-        lease = store.acquire(flow.name, holder=LeaseHolder.current(env))
+        lease = store.acquire(spec.name, holder=LeaseHolder.current(env))
         leased.callback(lease.release)
-        register(flow, store, lease)
-        tables = {name: flow.outputs[name].sink.open(OutputId(flow.name, name, incarnation)) for name in written}
+        register(spec, store, lease)
+        tables = {name: spec.outputs[name].sink.open(OutputId(spec.name, name, incarnation)) for name in written}
         for table in tables.values():  # a driver of the lost store may live still, and commit until it is shut out
             if isinstance(table, Sweeping):
                 table.sweep(lease.renew)
         uppers = {name: table.upper for name, table in tables.items()}
         own = lease.incarnation == incarnation
         pool = pooled(link for table in tables.values() for link in table.links())
-        stored = store.known_digests(flow.name) if own else {}
-        if own and _one_history(store, flow, tables):
-            found = store.load(flow.name).flow
+        stored = store.known_digests(spec.name) if own else {}
+        if own and _one_history(store, spec, tables):
+            found = store.load(spec.name).flow
             there = Way(found.upper, ())
             back = store.bring_back(lease, gaps_on(there, pool, found.upper, stored=stored))
             upper, since = found.upper, found.since
-            return Recovered(flow.name, incarnation, upper, upper, since, uppers, changed=back > 0, gaps=back)
-        way = _way(flow.name, incarnation, tables, pool, stored)
-        upper, least = max(uppers.values()), min(uppers.get(name, 0) for name in flow.outputs)
-        away = [name for name, known in store.load(flow.name).outputs.items() if known.held and name not in uppers]
+            return Recovered(spec.name, incarnation, upper, upper, since, uppers, changed=back > 0, gaps=back)
+        way = _way(spec.name, incarnation, tables, pool, stored)
+        upper, least = max(uppers.values()), min(uppers.get(name, 0) for name in spec.outputs)
+        away = [name for name, known in store.load(spec.name).outputs.items() if known.held and name not in uppers]
         gaps = gaps_on(way, pool, upper, stored=stored)
         rebuilt = Rebuilt(way=way, incarnation=incarnation, upper=upper, published=least, held=uppers, gaps=gaps)
         store.restore(lease, rebuilt)
         leased.pop_all()  # the lease has ended with it
     lacking = tuple(_lacking(way, upper, away, own=own))
     told = sum(map(len, gaps.values()))
-    return Recovered(flow.name, incarnation, upper, way.cut, way.since or 0, uppers, lacking, gaps=told)
+    return Recovered(spec.name, incarnation, upper, way.cut, way.since or 0, uppers, lacking, gaps=told)
 
 
-def _written(flow: Dataflow) -> tuple[str, list[str]]:
+def _written(flow: FlowSpec) -> tuple[str, list[str]]:
     """Return the incarnation of the store that the tables were written with, and the outputs that have tables."""
     sinks = {name: plan.sink for name, plan in flow.outputs.items()}
     found = {
@@ -114,7 +115,7 @@ def _written(flow: Dataflow) -> tuple[str, list[str]]:
     return next(iter(written.values())), list(written)
 
 
-def _one_history(store: Store, flow: Dataflow, tables: Mapping[str, Table]) -> bool:
+def _one_history(store: Store, flow: FlowSpec, tables: Mapping[str, Table]) -> bool:
     try:
         for name, table in tables.items():
             check(store, flow, name, table)

@@ -61,12 +61,12 @@ def render(
     spawn, commit: run probes and jobs, and commits, beside the worker.
     requests: the ticks that are asked for; they are taken from now on.
     """
+    spec, timeline = flow.spec, flow.timeline
+    plans = {name: plan for name, plan in spec.outputs.items() if name in flow.tables}
     uppers = flow.uppers
-    limits = {name: flow.failed[plan.source].epoch for name, plan in flow.plans.items() if plan.source in flow.failed}
-    units = {name: source.unit for name, source in flow.sources.items()}
-    live = [
-        name for name in flow.sources if name not in flow.failed and not flow.timeline.tables[name].frontier.sealed
-    ]
+    limits = {name: flow.failed[plan.source].epoch for name, plan in plans.items() if plan.source in flow.failed}
+    units = {name: source.unit for name, source in spec.sources.items()}
+    live = [name for name in spec.sources if name not in flow.failed and not timeline.tables[name].frontier.sealed]
     news = {name: EventQueue(INT) for name in live}
     answers = EventQueue(GAUGE)
     acknowledgements = {name: EventQueue(INT) for name in live}
@@ -77,34 +77,34 @@ def render(
     seen = SeenTables(output_failures, flow.store, flow.lease, empty=empty)
 
     backlog = Backlog(env.monotonic)
-    history = OncePerSpan(partial(flow.store.history, flow.name))
+    history = OncePerSpan(partial(flow.store.history, spec.name))
 
     def discard(output: str, files: tuple[StagedFile, ...]) -> None:
         flow.tables[output].discard(files)
 
     for name in live:
-        with worker.dataflow(f"{flow.name}/{name}", order=GAUGE) as scope:
+        with worker.dataflow(f"{spec.name}/{name}", order=GAUGE) as scope:
             reader(
                 scope,
                 name,
-                flow.sources[name],
+                spec.sources[name],
                 news=news[name],
                 acknowledgements=acknowledgements[name],
                 confirm=flow.lease.confirm,
                 env=env,
             ).capture(answers)
 
-    with worker.dataflow(flow.name, order=INT) as scope:
+    with worker.dataflow(spec.name, order=INT) as scope:
         bindings = remap(
             scope,
             RemapSetup(
-                timeline=flow.timeline,
+                timeline=timeline,
                 store=flow.store,
                 lease=flow.lease,
                 env=env,
-                policy=flow.policy,
+                policy=spec.policy,
                 requests=requests,
-                required=frozenset(s for s in flow.required if not flow.timeline.tables[s].frontier.sealed),
+                required=frozenset(s for s in spec.required if not timeline.tables[s].frontier.sealed),
                 units=units,
                 resume=flow.resume,
                 live=live,
@@ -118,19 +118,19 @@ def render(
         )
         sweep(
             bindings.asked,
-            SweepSetup(sources=flow.sources, readers=news, answers=answers, env=env, spawn=spawn, going=ticking),
+            SweepSetup(sources=spec.sources, readers=news, answers=answers, env=env, spawn=spawn, going=ticking),
         )
         staging = stage(
-            reclock(bindings.spans, flow.timeline),
+            reclock(bindings.spans, timeline),
             StageSetup(
-                timeline=flow.timeline,
-                plans=flow.plans,
+                timeline=timeline,
+                plans=plans,
                 units=units,
                 uppers=uppers,
                 limits=limits,
                 perform=perform,
                 failures=output_failures,
-                losses=Losses(flow.store, flow.lease, flow.name, flow.sources, now=env.now),
+                losses=Losses(flow.store, flow.lease, spec.name, spec.sources, now=env.now),
                 discard=discard,
                 backlog=backlog,
                 spawn=spawn,
@@ -167,7 +167,7 @@ def render(
             committed,
             store=flow.store,
             lease=flow.lease,
-            timeline=flow.timeline,
+            timeline=timeline,
             published=flow.published,
             env=env,
             watch=board.publish,
@@ -175,8 +175,8 @@ def render(
         told = resumption(
             published,
             committed,
-            timeline=flow.timeline,
-            readers=flow.readers,
+            timeline=timeline,
+            readers={name: plan.source for name, plan in spec.outputs.items()},
             uppers={**dict.fromkeys(flow.away, flow.since), **uppers},
             since=flow.published,
         )

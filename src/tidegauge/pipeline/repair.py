@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Literal
 
 from tidegauge.env import Env
-from tidegauge.errors.flow import InvalidArgument, UnknownName
+from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.repair import (
     EpochsUnknown,
     ForeignRows,
@@ -26,7 +26,6 @@ from tidegauge.errors.repair import (
 )
 from tidegauge.errors.sinks import TableWentBack
 from tidegauge.pipeline.belonging import agreed, check
-from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.inspect import opened
 from tidegauge.pipeline.job import Engine
 from tidegauge.pipeline.renewing import renewing
@@ -34,6 +33,7 @@ from tidegauge.pipeline.rereading import Rereading
 from tidegauge.pipeline.resume import leased
 from tidegauge.pipeline.runner import RENEW_EVERY, chosen
 from tidegauge.pipeline.seen import whole
+from tidegauge.pipeline.spec import Flow, FlowSpec
 from tidegauge.remap.store import Loaded, Store
 from tidegauge.sinks.mending import Mendable, Mending, Ranges, TableDamage, joined
 from tidegauge.sinks.protocol import OutputId, StagedFile
@@ -61,7 +61,7 @@ class Repaired:
 
 
 def repair(
-    flow: Dataflow,
+    flow: Flow,
     output: str,
     *,
     from_epoch: int | None = None,
@@ -88,9 +88,8 @@ def repair(
     give no epoch; `FlowAlreadyRunning`, `FlowNeverRan`, `UnknownName`, and whatever running the flow raises for the
     source and the steps.
     """
-    if output not in flow.outputs:
-        raise UnknownName(kind="output", name=output, known=sorted(flow.outputs))
-    sink = flow.outputs[output].sink
+    spec = flow.spec
+    sink = spec.output(output).sink
     if not isinstance(sink, Mendable) and from_epoch != 0:
         raise OnlyAppended(output=output)
     if from_epoch is not None and (type(from_epoch) is not int or from_epoch < 0):
@@ -100,11 +99,11 @@ def repair(
     with ExitStack() as resources:
         if ours:
             resources.callback(picked.close)
-        store = resources.enter_context(opened(flow, env))
-        lease = resources.enter_context(leased(store, flow.name, env))
+        store = resources.enter_context(opened(spec, env))
+        lease = resources.enter_context(leased(store, spec.name, env))
         lost = resources.enter_context(renewing(lease, every=RENEW_EVERY))
-        loaded = store.load(flow.name)
-        owner = OutputId(flow.name, output, loaded.flow.incarnation)
+        loaded = store.load(spec.name)
+        owner = OutputId(spec.name, output, loaded.flow.incarnation)
         table = sink.mend(owner) if isinstance(sink, Mendable) else None
         try:
             whole(table or sink.open(owner), owner, sink, held=_held(loaded, output))
@@ -112,18 +111,18 @@ def repair(
             if from_epoch != 0:
                 raise
             store.record_held(lease, {output: None})
-            return Repaired(flow.name, output, (), 0, (), 0, begun_anew=True)
+            return Repaired(spec.name, output, (), 0, (), 0, begun_anew=True)
         if table is None:
             raise OnlyAppended(output=output)
-        damage, epochs, upper = _wanted(flow, output, table, store, loaded, from_epoch)
+        damage, epochs, upper = _wanted(spec, output, table, store, loaded, from_epoch)
         if damage.foreign and not remove_foreign:
             raise ForeignRows(
-                table=_place(flow, output), output=f"{flow.name}:{output}", files=_files(damage.foreign)
+                table=_place(spec, output), output=f"{spec.name}:{output}", files=_files(damage.foreign)
             )
         removed = tuple(sorted(damage.foreign))
         if not epochs and not removed:
-            return Repaired(flow.name, output, (), 0, (), upper, changed=False)
-        rereading = Rereading(flow, output, table, store, loaded, picked, env)
+            return Repaired(spec.name, output, (), 0, (), upper, changed=False)
+        rereading = Rereading(spec, output, table, store, loaded, picked, env)
         plan = rereading.plan(epochs, upper)
         files: list[StagedFile] = []
         try:
@@ -138,14 +137,14 @@ def repair(
                     rereading.schema,
                     files,
                     write=rereading.mark + env.unique()[-16:],
-                    told=partial(store.history, flow.name, whole=False),
+                    told=partial(store.history, spec.name, whole=False),
                 )
             store.record_told(lease, output, 0)  # commits that were replaced may have told of losses
         except BaseException:
             table.discard(files)
             raise
         anew = tuple((one.start, min(one.stop, upper) - 1) for one in epochs if one.start < upper)
-        return Repaired(flow.name, output, anew, rows, removed, upper)
+        return Repaired(spec.name, output, anew, rows, removed, upper)
 
 
 def _held(loaded: Loaded, output: str) -> int:
@@ -153,7 +152,7 @@ def _held(loaded: Loaded, output: str) -> int:
 
 
 def _wanted(
-    flow: Dataflow, output: str, table: Mending, store: Store, loaded: Loaded, from_epoch: int | None
+    flow: FlowSpec, output: str, table: Mending, store: Store, loaded: Loaded, from_epoch: int | None
 ) -> tuple[TableDamage, Ranges, int]:
     """Return what is wrong with a table, the epochs that are replaced for it, and those that it then holds."""
     damage, epochs, upper = table.damage, table.damage.epochs, table.upper
@@ -176,5 +175,5 @@ def _files(files: Mapping[str, str]) -> str:
     return ", ".join(f"{path} ({what})" for path, what in sorted(files.items()))
 
 
-def _place(flow: Dataflow, output: str) -> str:
+def _place(flow: FlowSpec, output: str) -> str:
     return str(flow.outputs[output].sink.describe().get("path", output))

@@ -15,11 +15,11 @@ from tidegauge.env import Env
 from tidegauge.errors.base import Definite, brief
 from tidegauge.errors.engine import RecordUnparsable
 from tidegauge.errors.repair import EpochsCompacted, EpochsGone, listed
-from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.job import Engine
 from tidegauge.pipeline.losses import passed, without
 from tidegauge.pipeline.need import Need
 from tidegauge.pipeline.perform import Performed, PinnedNeed, output_schema, performer
+from tidegauge.pipeline.spec import FlowSpec
 from tidegauge.pipeline.stage import JOB_LIMITS, between
 from tidegauge.reclock.slices import span
 from tidegauge.remap.binding import Slice
@@ -51,7 +51,7 @@ class Rereading:
     """Reads epochs of one output once more, and stages their rows."""
 
     def __init__(
-        self, flow: Dataflow, output: str, table: Mending, store: Store, loaded: Loaded, engine: Engine, env: Env
+        self, flow: FlowSpec, output: str, table: Mending, store: Store, loaded: Loaded, engine: Engine, env: Env
     ) -> None:
         plan = flow.outputs[output]
         self.mark: Final = job_mark(loaded.flow.incarnation)

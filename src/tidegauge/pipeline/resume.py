@@ -18,12 +18,12 @@ from datetime import datetime
 
 from tidegauge.env import Env
 from tidegauge.errors.base import TidegaugeError
-from tidegauge.errors.flow import InvalidArgument, UnknownName
+from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.running import LossNotAccepted, NothingToResume, UpstreamRecreated
 from tidegauge.pipeline.belonging import check_all
-from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.inspect import opened
 from tidegauge.pipeline.seen import table_of
+from tidegauge.pipeline.spec import Flow, FlowSpec
 from tidegauge.reclock.slices import begins
 from tidegauge.remap.binding import Slice
 from tidegauge.remap.store import Gap, Lease, LeaseHolder, Loaded, Store
@@ -47,7 +47,7 @@ class Resumed:
 
 
 def resume(
-    flow: Dataflow, source: str, *, new_incarnation: bool = False, accept_loss: bool = False, env: Env | None = None
+    flow: Flow, source: str, *, new_incarnation: bool = False, accept_loss: bool = False, env: Env | None = None
 ) -> Resumed:
     """Let a failed source go on with the next run; see the module.
 
@@ -62,14 +62,14 @@ def resume(
     Raises `NothingToResume`, `LossNotAccepted`, `FlowAlreadyRunning`, `FlowNeverRan`, `UnknownName`, and whatever a
     run raises if the store and the tables do not have one history.
     """
+    spec = flow.spec
     if accept_loss and not new_incarnation:
         raise InvalidArgument(parameter="accept_loss", value=True, expected="it together with new_incarnation")
-    if source not in flow.sources:
-        raise UnknownName(kind="source", name=source, known=sorted(flow.sources))
+    unit = spec.source(source).unit
     env = env or Env()
-    with opened(flow, env) as store, leased(store, flow.name, env) as lease:
-        loaded = store.load(flow.name)
-        check_all(flow, store, loaded)
+    with opened(spec, env) as store, leased(store, spec.name, env) as lease:
+        loaded = store.load(spec.name)
+        check_all(spec, store, loaded)
         error = _failure(loaded, source)
         if not new_incarnation:
             store.clear_failure(lease, source)
@@ -79,15 +79,15 @@ def resume(
                 source=source, how=" as a new incarnation", state=f"it has failed with {error.code}, {error.summary}"
             )
         at = env.now()
-        gaps = tuple(_gap(piece, outputs, error, at) for piece, outputs in lacking(flow, loaded, source))
+        gaps = tuple(_gap(piece, outputs, error, at) for piece, outputs in lacking(spec, loaded, source))
         if gaps and not accept_loss:
             raise LossNotAccepted(
                 source=source,
                 size=sum(gap.size for gap in gaps),
-                unit=flow.sources[source].unit,
+                unit=unit,
                 first=gaps[0].epoch,
                 last=gaps[-1].epoch,
-                outputs=sorted({output for _, outputs in lacking(flow, loaded, source) for output in outputs}),
+                outputs=sorted({output for _, outputs in lacking(spec, loaded, source) for output in outputs}),
             )
         number = store.begin_incarnation(lease, source, at=at, reason=error.summary, gaps=gaps)
         return Resumed(source, number, loaded.flow.upper, gaps)
@@ -113,7 +113,7 @@ def _failure(loaded: Loaded, source: str) -> TidegaugeError:
     return failure[1]
 
 
-def lacking(flow: Dataflow, loaded: Loaded, source: str) -> list[tuple[Slice, list[str]]]:
+def lacking(flow: FlowSpec, loaded: Loaded, source: str) -> list[tuple[Slice, list[str]]]:
     """Return the bound ranges of a source that are not in every output, each with the outputs that lack it."""
     found, since = loaded.sources[source], loaded.flow.since
     lowers: dict[str, int] = {}
@@ -129,7 +129,7 @@ def lacking(flow: Dataflow, loaded: Loaded, source: str) -> list[tuple[Slice, li
     ]
 
 
-def _upper(flow: Dataflow, output: str, loaded: Loaded) -> int:
+def _upper(flow: FlowSpec, output: str, loaded: Loaded) -> int:
     """Return the first epoch that a table lacks; 0 for one that others have damaged, which may lack any."""
     try:
         return table_of(flow, output, loaded).upper

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from tidegauge.dataflow import Worker
 from tidegauge.env import Env, Spawn
@@ -29,13 +29,12 @@ from tidegauge.pipeline.outage import WAITED_FOR, Outage
 from tidegauge.pipeline.perform import output_schema, performer
 from tidegauge.pipeline.render import render
 from tidegauge.pipeline.renewing import renewing
+from tidegauge.pipeline.spec import FlowSpec
 from tidegauge.pipeline.stalls import Stalls
+from tidegauge.remap.policy import in_batch
 from tidegauge.remap.requests import Requests
 from tidegauge.remap.store import Lease, LeaseHolder, Store, secrets
 from tidegauge.sinks.protocol import Finishing, Table, job_mark
-
-if TYPE_CHECKING:
-    from tidegauge.pipeline.flow import Dataflow
 
 __all__ = ["RENEW_EVERY", "Outcome", "Runner", "at_once", "chosen", "run", "threads"]
 
@@ -63,7 +62,7 @@ def at_once(function: Callable[[], Any]) -> Future[Any]:
     return future
 
 
-def threads(flow: Dataflow) -> ThreadPoolExecutor:
+def threads(flow: FlowSpec) -> ThreadPoolExecutor:
     """Return the threads beside the worker, so many that nobody waits for somebody else's work.
 
     A probe of each source; a job of each source and output that is staged apart; a commit of each output; the others'
@@ -81,7 +80,7 @@ class Runner:
 
     def __init__(
         self,
-        flow: Dataflow,
+        flow: FlowSpec,
         engine: Engine,
         *,
         env: Env,
@@ -96,11 +95,10 @@ class Runner:
             declared = flow.sources[plan.source].schema
             if declared is not None:
                 output_schema(plan, declared, engine)
-        self.flow = flow
+        self.flow = replace(flow, policy=in_batch(flow.policy)) if batch else flow
         self.env = env
         self.engine = engine
         self.stopping = False
-        self.batch = batch
         self.requests = requests or Requests(flow.name)
         self._spawn = spawn
         self._watch = watch or _unwatched
@@ -116,8 +114,8 @@ class Runner:
             self._resources.callback(_give_back, self.lease)
             self._resources.callback(self.requests.close)  # not before the lease is ours: another run may have them
             self._resources.callback(self._end_tables)
-            register(flow, self._store, self.lease)
-            self._absent = Absent(flow, self.lease, env=env, spawn=spawn)
+            register(self.flow, self._store, self.lease)
+            self._absent = Absent(self.flow, self.lease, env=env, spawn=spawn)
             self._stalls = Stalls(self._store, self.lease, env=env)
             self._outage = Outage(lambda: self._store.recognise(self.lease), env=env, spawn=spawn)
             self._begin()
@@ -134,9 +132,7 @@ class Runner:
         flow, env = self.flow, self.env
         self._end_tables()
         self._absent.seen(self._tables)
-        found = opened(
-            flow, self._store, self.lease, batch=self.batch, known=self._absent.errors, least=self._absent.least
-        )
+        found = opened(flow, self._store, self.lease, known=self._absent.errors, least=self._absent.least)
         self._tables = found.tables
         mark = job_mark(self.lease.incarnation)
         self.board = Board(
@@ -366,7 +362,7 @@ def chosen(engine: Literal["spark", "local"] | Engine, spark: Any) -> tuple[Engi
 
 
 def run(
-    flow: Dataflow,
+    flow: FlowSpec,
     *,
     until: Literal["caught-up"] | None,
     spark: Any,

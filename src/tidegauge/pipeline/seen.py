@@ -13,16 +13,13 @@ without one; the next to open the flow notes it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
-from tidegauge.errors.flow import UnknownName
 from tidegauge.errors.sinks import TableWentBack
+from tidegauge.pipeline.spec import FlowSpec
 from tidegauge.remap.store import Lease, Loaded, Store
 from tidegauge.sinks.persist import FailureLog, OutputFailed
 from tidegauge.sinks.protocol import OutputId, Sink, Table
-
-if TYPE_CHECKING:
-    from tidegauge.pipeline.flow import Dataflow
 
 __all__ = ["Measured", "SeenTables", "note_seen", "place_of", "table_of", "whole"]
 
@@ -55,11 +52,9 @@ def note_seen(store: Store, lease: Lease, loaded: Loaded, tables: Mapping[str, T
         store.record_held(lease, seen)
 
 
-def table_of(flow: Dataflow, output: str, loaded: Loaded) -> Table:
+def table_of(flow: FlowSpec, output: str, loaded: Loaded) -> Table:
     """Open an output's table. Raises `UnknownName`, `TableWentBack` for one that is away, and as `Sink.open`."""
-    if output not in flow.outputs:
-        raise UnknownName(kind="output", name=output, known=sorted(flow.outputs))
-    sink, known = flow.outputs[output].sink, loaded.outputs.get(output)
+    sink, known = flow.output(output).sink, loaded.outputs.get(output)
     owner = OutputId(flow.name, output, loaded.flow.incarnation)
     table = sink.open(owner)
     whole(table, owner, sink, held=0 if known is None else known.held)

@@ -15,14 +15,14 @@ from dataclasses import dataclass, replace
 
 from tidegauge.env import Env
 from tidegauge.errors.command import InsideRecord, PassedOver, RangeNotBound
-from tidegauge.errors.flow import InvalidArgument, UnknownName
+from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.running import NothingToResume
 from tidegauge.pipeline.belonging import check_all
-from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.inspect import opened
 from tidegauge.pipeline.locate import key_of
 from tidegauge.pipeline.losses import passed, without
 from tidegauge.pipeline.resume import lacking, leased
+from tidegauge.pipeline.spec import Flow
 from tidegauge.remap.binding import Slice
 from tidegauge.remap.store import Gap, Loaded
 from tidegauge.sources.protocol import Divided, Source
@@ -40,30 +40,30 @@ class Skipped:
     lifted: bool
 
 
-def skip(flow: Dataflow, source: str, partition: str, lower: int, upper: int, *, env: Env | None = None) -> Skipped:
+def skip(flow: Flow, source: str, partition: str, lower: int, upper: int, *, env: Env | None = None) -> Skipped:
     """Skip the positions `[lower, upper)` of a partition, given by its key or by a file's path; see the module.
 
     Not while the flow runs. Raises `RangeNotBound`, `InsideRecord`, `UnknownPartition`, `AmbiguousPath`,
     `FlowAlreadyRunning`, `FlowNeverRan`, `UnknownName`, `InvalidArgument`.
     """
+    spec = flow.spec
     if not 0 <= lower < upper:
         raise InvalidArgument(
             parameter="the range", value=f"{lower} to {upper}", expected="two positions, the lesser first"
         )
-    if source not in flow.sources:
-        raise UnknownName(kind="source", name=source, known=sorted(flow.sources))
+    upstream = spec.source(source)
     env = env or Env()
-    with opened(flow, env) as store, leased(store, flow.name, env) as lease:
-        loaded = store.load(flow.name)
+    with opened(spec, env) as store, leased(store, spec.name, env) as lease:
+        loaded = store.load(spec.name)
         if source not in loaded.sources:
             raise NothingToResume(source=source, how="", state="it has not run yet")
-        check_all(flow, store, loaded)
+        check_all(spec, store, loaded)
         key = key_of(loaded.sources[source], source, partition)
         whole = _slices(loaded, source, key, lower, upper)
         cut = [replace(piece, lower=max(lower, piece.lower), upper=min(upper, piece.upper)) for piece in whole]
-        _check_records(flow.sources[source], loaded, whole, (lower, upper))
-        outputs = {(piece.epoch, piece.partition): names for piece, names in lacking(flow, loaded, source)}
-        known = passed(loaded, store.gaps(flow.name)).get(source, [])
+        _check_records(upstream, loaded, whole, (lower, upper))
+        outputs = {(piece.epoch, piece.partition): names for piece, names in lacking(spec, loaded, source)}
+        known = passed(loaded, store.gaps(spec.name)).get(source, [])
         gaps = []
         for hole in without(cut, known):
             what = PassedOver(source=source, partition=key, lower=hole.lower, upper=hole.upper)

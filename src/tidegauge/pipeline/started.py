@@ -31,9 +31,9 @@ from tidegauge.dataflow.schedule import NAP
 from tidegauge.errors.base import brief
 from tidegauge.errors.flow import WaitsForItself
 from tidegauge.pipeline.inspect import FlowReport, status
+from tidegauge.pipeline.spec import Flow
 
 if TYPE_CHECKING:
-    from tidegauge.pipeline.flow import Dataflow
     from tidegauge.pipeline.runner import Outcome, Runner
 
 __all__ = ["FlowRun"]
@@ -42,18 +42,19 @@ __all__ = ["FlowRun"]
 class FlowRun:
     """A flow that runs in a thread of its own, from when it has opened its store and its tables."""
 
-    def __init__(self, flow: Dataflow, run: Callable[[Callable[[Runner], None]], Outcome]) -> None:
+    def __init__(self, flow: Flow, run: Callable[[Callable[[Runner], None]], Outcome]) -> None:
         """Begin to run, and wait until the flow is open. run: runs it, and calls what it is given when it is open.
 
         Raises what `run` raises before that.
         """
         self.flow: Final = flow
+        self._name: Final = flow.spec.name
         self._run: Final = run
         self._ended: Final[Future[Outcome]] = Future()
         self._open: Final = Bell()
         self._runner: Runner | None = None
         self._stopping = False
-        self._thread: Final = threading.Thread(target=self._drive, name=f"tidegauge {flow.name}", daemon=True)
+        self._thread: Final = threading.Thread(target=self._drive, name=f"tidegauge {self._name}", daemon=True)
         self._thread.start()
         try:
             while not self._open.heard(within=NAP):
@@ -90,7 +91,7 @@ class FlowRun:
         Raises TimeoutError after `timeout` seconds, when the run goes on; WaitsForItself in the thread of the run.
         """
         if threading.current_thread() is self._thread:
-            raise WaitsForItself(flow=self.flow.name)
+            raise WaitsForItself(flow=self._name)
         until = None if timeout is None else time.monotonic() + timeout
         while self._thread.is_alive():
             left = NAP if until is None else min(NAP, until - time.monotonic())
@@ -118,7 +119,7 @@ class FlowRun:
             if error is None:
                 raise
             if failed is not error:
-                error.add_note(f"the run of the flow {self.flow.name!r} had failed, too: {brief(failed)}")
+                error.add_note(f"the run of the flow {self._name!r} had failed, too: {brief(failed)}")
 
     def __repr__(self) -> str:
         state = "running"
@@ -127,4 +128,4 @@ class FlowRun:
             state = self._ended.result().why if failed is None else f"failed: {brief(failed)}"
         elif self._stopping:
             state = "stopping"
-        return f"FlowRun({self.flow.name!r}: {state})"
+        return f"FlowRun({self._name!r}: {state})"

@@ -24,9 +24,9 @@ import pyarrow.types as pt
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.command import IncomparableValue
 from tidegauge.errors.flow import UnknownColumn
-from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.locate import Origin, looking
 from tidegauge.pipeline.read import reading, view_of
+from tidegauge.pipeline.spec import Flow
 from tidegauge.remap.fromtime.protocol import excerpt
 from tidegauge.sinks.columns import EPOCH
 
@@ -57,14 +57,15 @@ class Trace:
     more: bool
 
 
-def trace(flow: Dataflow, output: str, values: Mapping[str, str], *, limit: int) -> Trace:
+def trace(flow: Flow, output: str, values: Mapping[str, str], *, limit: int) -> Trace:
     """Return at most `limit` rows that have these values, given as text, in these columns.
 
     A row of which the flow knows nothing is returned with the error that says so.
 
     Raises `UnknownColumn`, `IncomparableValue`, `RowsUnreadable`, and what `read_arrow` raises.
     """
-    view = view_of(flow, output, None)
+    spec = flow.spec
+    view = view_of(spec, output, None)
     for column in values:
         if column not in view.schema.names:
             raise UnknownColumn(column=excerpt(column), where=f"the trace of {output}", known=view.schema.names)
@@ -73,7 +74,7 @@ def trace(flow: Dataflow, output: str, values: Mapping[str, str], *, limit: int)
     with reading(output):
         rows = view.dataset().head(limit + 1, filter=condition).to_pylist()
     found: list[TracedRow] = []
-    with looking(flow) as look:
+    with looking(spec) as look:
         for row in rows[:limit]:
             try:
                 found.append(TracedRow(row, look.origin(output, row)))

@@ -19,9 +19,9 @@ from tidegauge.env import Env
 from tidegauge.errors.base import TidegaugeError, brief
 from tidegauge.errors.kafkasink import OutputIsNoTable
 from tidegauge.pipeline.belonging import check
-from tidegauge.pipeline.flow import Dataflow
 from tidegauge.pipeline.inspect import opened
 from tidegauge.pipeline.seen import table_of
+from tidegauge.pipeline.spec import Flow
 from tidegauge.remap.history import Link, origin, rest
 from tidegauge.remap.rebuilding import Way, gaps_on, pooled, way_to
 from tidegauge.remap.store import Loaded, Store
@@ -49,16 +49,17 @@ class Verified:
     problems: tuple[str, ...]
 
 
-def verify(flow: Dataflow) -> Verified:
+def verify(flow: Flow) -> Verified:
     """Check a flow's store and tables against each other; see the module. Raises `FlowNeverRan`."""
-    with opened(flow, Env()) as store:
-        loaded = store.load(flow.name)
+    spec = flow.spec
+    with opened(spec, Env()) as store:
+        loaded = store.load(spec.name)
         problems, epochs = _chain(store, loaded)
         tables, links, files = dict[str, Table](), list[Link](), 0
-        for name in (name for name in flow.outputs if name in loaded.outputs):
+        for name in (name for name in spec.outputs if name in loaded.outputs):
             try:
-                table = tables[name] = table_of(flow, name, loaded)
-                check(store, flow, name, table)
+                table = tables[name] = table_of(spec, name, loaded)
+                check(store, spec, name, table)
                 links += table.links()
                 found = list(_files(name, table))
             except TidegaugeError as error:
@@ -68,7 +69,7 @@ def verify(flow: Dataflow) -> Verified:
             problems += [said for said in found if said]
         problems += _gaps(store, loaded, links)
     recoverable = _recoverable(loaded.flow.incarnation, tables, links)
-    return Verified(flow.name, loaded.flow.upper, loaded.flow.since, epochs, files, recoverable, tuple(problems))
+    return Verified(spec.name, loaded.flow.upper, loaded.flow.since, epochs, files, recoverable, tuple(problems))
 
 
 def _chain(store: Store, loaded: Loaded) -> tuple[list[str], int]:

@@ -113,7 +113,7 @@ def live(shop: Shop, *, until: Literal["caught-up"] | None, point: str, nth: int
 
     def held(source: tg.KafkaSource, frontier: Frontier) -> None:
         loaded = store().load(flow.name)
-        uppers = [table_of(flow, output, loaded).upper for output in flow.outputs]
+        uppers = [table_of(flow.spec, output, loaded).upper for output in flow.outputs]
         least = min(loaded.flow.published, *(holds(loaded, "orders", upper) for upper in uppers))
         there = loaded.sources["orders"].table.inverse(least)
         if not frontier.less_equal(there):

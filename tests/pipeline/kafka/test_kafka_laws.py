@@ -344,7 +344,9 @@ class Laws(RuleBasedStateMachine):
         assert source.incarnation == self.incarnation
         self.failure = None if source.failure is None else source.failure[1].code
         self.look_at_bindings(flow, source.details)
-        uppers = {output: table_of(flow, output, loaded).upper for output in flow.outputs if output in loaded.outputs}
+        uppers = {
+            output: table_of(flow.spec, output, loaded).upper for output in flow.outputs if output in loaded.outputs
+        }
         self.look_at_gaps([piece_of(gap) for gap in gaps])
         for output, upper in uppers.items():
             self.joined.setdefault(output, self.incarnation)

@@ -71,8 +71,8 @@ class Shop:
     def driven(self) -> Iterator[Callable[[Callable[[], bool]], None]]:
         """Run the flow; what is yielded steps it until a condition holds, and everything is published."""
         flow, engine = self.flow, tg.LocalEngine(threads=2)
-        with threads(flow) as pool:
-            runner = Runner(flow, engine, env=tg.Env(), spawn=pool.submit)
+        with threads(flow.spec) as pool:
+            runner = Runner(flow.spec, engine, env=tg.Env(), spawn=pool.submit)
 
             def until(condition: Callable[[], bool]) -> None:
                 deadline = time.monotonic() + WITHIN
