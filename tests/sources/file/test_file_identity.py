@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegauge.sources.file.birth import birth
-from tidegauge.sources.file.identity import FileFacts, Match, Seen, fingerprint, judge, partition_key
+from tidegauge.sources.file.identity import FileFacts, Match, Seen, birth, fingerprint, judge, partition_key
 
 KNOWN = FileFacts(path="/a", first="/a", dev=1, ino=7, born=5, modified=9, head=10, digest="same", whole=0)
 

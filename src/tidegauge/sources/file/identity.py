@@ -14,6 +14,9 @@ Invariant: never SAME with another fingerprint. The device alone decides nothing
 of the machine. The fingerprint covers only bytes that are bound, and grows with them up to `HEAD`; that of a file
 that is read whole covers its last bytes too (the checksum of gzip, the footer of Parquet), so any change of it shows.
 
+An inode number is used again after its file was deleted; the birth time then differs. It stays the same when a file
+is truncated, written or renamed. So it tells a new file on an old number from an old file with new content.
+
 >>> log = FileFacts(path="/a", first="/a", dev=1, ino=7, born=5, modified=9, head=10, digest="d", whole=0)
 >>> judge(log, Seen(path="/a.1", dev=1, ino=7, born=5, size=30, modified=9), "d").name
 'SAME'
@@ -23,15 +26,17 @@ that is read whole covers its last bytes too (the checksum of gzip, the footer o
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
+import struct
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
-from typing import Final
+from functools import cache
+from typing import Any, Final
 
 from tidegauge.remap.binding import Detail
-from tidegauge.sources.file.birth import birth
 
 __all__ = [
     "HEAD",
@@ -39,6 +44,7 @@ __all__ = [
     "FileFacts",
     "Match",
     "Seen",
+    "birth",
     "digested",
     "fingerprint",
     "judge",
@@ -50,6 +56,14 @@ HEAD: Final = 4096
 """The most bytes, at each end, that a fingerprint covers."""
 TAIL: Final = 1024
 """How many of the last bytes that are bound are remembered, as a digest."""
+
+# statx(2): Linux reports the birth time by this call only, and `os.stat` does not make it.
+_AT_EMPTY_PATH: Final = 0x1000
+_STATX_BTIME: Final = 0x800
+_SIZE: Final = 256
+_MASK: Final = struct.Struct("=I")
+_TIME: Final = struct.Struct("=qI")
+_BTIME_AT: Final = 80
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -178,3 +192,26 @@ def partition_key(seen: Seen, digest: str, *, taken: Callable[[str], bool]) -> s
         if not taken(key):
             return key
     raise RuntimeError("a million files of one identity")  # only if blake2b were broken
+
+
+@cache
+def _statx() -> Callable[..., Any] | None:
+    try:
+        return ctypes.CDLL(None).statx
+    except (AttributeError, OSError):
+        return None
+
+
+def birth(fd: int) -> int:
+    """Return when an open file was created, in nanoseconds since 1970, or 0 where the file system does not say."""
+    elsewhere = getattr(os.fstat(fd), "st_birthtime", None)
+    if elsewhere is not None:
+        return int(elsewhere * 1_000_000_000)
+    call = _statx()
+    buffer = ctypes.create_string_buffer(_SIZE)
+    if call is None or call(fd, b"", _AT_EMPTY_PATH, _STATX_BTIME, buffer) != 0:
+        return 0
+    if not _MASK.unpack_from(buffer, 0)[0] & _STATX_BTIME:
+        return 0
+    seconds, nanoseconds = _TIME.unpack_from(buffer, _BTIME_AT)
+    return int(seconds) * 1_000_000_000 + int(nanoseconds)
