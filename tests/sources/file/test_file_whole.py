@@ -18,7 +18,7 @@ from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.sources import CorruptFile, FileOvertaken, FileRewritten, TruncatedFile, UnreadableFile
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources import Csv, FileSource, Json, Parquet
-from tidegauge.sources.file import unfinished
+from tidegauge.sources.file import admitting
 
 Drive = Callable[[FileSource], Any]
 WRITTEN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -190,7 +190,7 @@ def test_a_compressed_file_that_does_not_change_is_looked_through_once(
         looked.append(stream)
         return "cut off"
 
-    monkeypatch.setattr(unfinished, "flaw", flaw)
+    monkeypatch.setattr(admitting, "flaw", flaw)
     write_gzip(landing / "a.gz", 1)
     flow = drive(FileSource(f"{landing}/*.gz", format=Json("n long")))
     for _ in range(3):

@@ -2,22 +2,41 @@
 
 Invariant: what is admitted lies at record boundaries, is at most the limit beyond what is bound (but at least one
 record or one whole file, when there is one), and is kept with a fingerprint of bound bytes only.
+
+The columns of a format that declares none are inferred from bytes that are bound together with them, so they stay
+true of them.
+
+A compressed file that is being written, or copied, ends in the middle of its data or has zeros in it. So has one that
+was damaged, and only time tells the two apart. Bound, it would fail its source, and a binding stays; so it is looked
+through before, and waited for while it has a flaw and was modified less than `_PATIENCE` ago. That costs as much as
+decompressing it, which is why older files are not: they are bound as they are, and reading them tells the flaw.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
-from typing import BinaryIO
+from functools import lru_cache
+from typing import BinaryIO, Final
 
-from tidegauge.sources.file.columns import infer
+import pyarrow as pa
+
+from tidegauge.errors.sources import TruncatedFile, UnknownColumns
 from tidegauge.sources.file.found import Rules, Survey
 from tidegauge.sources.file.identity import HEAD, FileFacts, Seen, fingerprint, partition_key, tail
-from tidegauge.sources.file.kinds import as_whole, is_whole
 from tidegauge.sources.file.listing import printable
-from tidegauge.sources.file.unfinished import awaited
-from tidegauge.sources.formats.protocol import LineFormat
+from tidegauge.sources.file.opening import opened
+from tidegauge.sources.file.reading import naming
+from tidegauge.sources.formats.gzip import flaw, gunzip
+from tidegauge.sources.formats.protocol import Format, LineFormat, as_line, as_whole, is_whole
 
 __all__ = ["enter", "grow", "put_off"]
+
+_PATIENCE: Final = 3600 * 10**9
+"""Nanoseconds for which a compressed file with a flaw is waited for."""
+_SAMPLE: Final = 1 << 20
+_LARGEST_SAMPLE: Final = 64 << 20
+"""Bytes from which columns are inferred."""
 
 
 def grow(stream: BinaryIO, seen: Seen, key: str, rules: Rules, found: Survey) -> None:
@@ -155,7 +174,7 @@ def _admit_whole(stream: BinaryIO, seen: Seen, rules: Rules, found: Survey) -> i
     if found.full or (found.taken > 0 and found.taken + seen.size > rules.limit):
         found.full = found.more = True
         return 0
-    if whole is None and (why := awaited(seen, now=rules.now)):
+    if whole is None and (why := _awaited(seen, now=rules.now)):
         found.notes.append(f"{printable(seen.path)} is not complete: {why}")
         return 0
     return seen.size
@@ -164,8 +183,57 @@ def _admit_whole(stream: BinaryIO, seen: Seen, rules: Rules, found: Survey) -> i
 def _columns_known(stream: BinaryIO, seen: Seen, upper: int, rules: Rules, found: Survey) -> bool:
     """Infer the columns from the first file that shows them; without them nothing is admitted."""
     if rules.need_columns and found.columns is None:
-        found.columns = infer(stream, rules.format, path=seen.path, upper=upper)
+        found.columns = _inferred(stream, rules.format, path=seen.path, upper=upper)
         if found.columns is None:
             found.notes.append(f"waiting: {printable(seen.path)} has no full record yet to infer the columns from")
             return False
     return True
+
+
+def _awaited(seen: Seen, *, now: int) -> str:
+    """Return why a compressed file is waited for; nothing when it is not."""
+    return _flaw(seen) if now - seen.modified < _PATIENCE else ""
+
+
+@lru_cache(maxsize=1024)
+def _flaw(seen: Seen) -> str:
+    """Return the flaw of a file as it was seen: kept, so that one which does not change is looked through once."""
+    try:
+        with opened(seen.path) as stream:
+            return flaw(stream) if Seen.of(seen.path, stream.fileno()) == seen else "it was replaced just now"
+    except FileNotFoundError:
+        return "it was moved just now"
+
+
+def _inferred(stream: BinaryIO, format: Format, *, path: str, upper: int) -> pa.Schema | None:
+    """Return the columns that the first `upper` bytes of an open file show, or None when there is no full record.
+
+    A mebibyte is enough for most files; more is read, up to 64, only for records that are larger. Raises
+    `UnknownColumns` when even that does not do, and `UnreadableFile`.
+    """
+    whole = as_whole(format)
+    with naming(path):
+        if whole is not None:
+            return whole.infer_whole(stream)
+        line = as_line(format)
+        size = _SAMPLE
+        while line is not None:
+            head = _head(stream, min(size, _LARGEST_SAMPLE), upper, compressed=is_whole(format, path))
+            columns = line.infer(head)
+            if columns is not None or len(head) < size:
+                return columns
+            if size >= _LARGEST_SAMPLE:
+                raise UnknownColumns(path=path, size=size)
+            size *= 8
+    return None
+
+
+def _head(stream: BinaryIO, size: int, upper: int, *, compressed: bool) -> bytes:
+    if not compressed:
+        return os.pread(stream.fileno(), min(size, upper), 0)
+    stream.seek(0)
+    try:
+        with gunzip(stream) as text:
+            return text.read(size)
+    except TruncatedFile:  # still being written: no record of it is to be trusted
+        return b""

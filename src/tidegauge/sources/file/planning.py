@@ -19,12 +19,11 @@ from tidegauge.errors.sources import FileGone, FileRewritten, ShortRead
 from tidegauge.remap.binding import Bound, Slice
 from tidegauge.sources.file.holding import OpenFiles
 from tidegauge.sources.file.identity import FileFacts, Seen
-from tidegauge.sources.file.kinds import as_line, as_whole
 from tidegauge.sources.file.listing import entries, listed
 from tidegauge.sources.file.opening import open_known, opened
 from tidegauge.sources.file.reading import FileSplit, naming
 from tidegauge.sources.file.returning import continued, originals
-from tidegauge.sources.formats.protocol import Format
+from tidegauge.sources.formats.protocol import Format, as_line, as_whole
 from tidegauge.sources.formats.records import MAX_RECORD_BYTES
 from tidegauge.sources.protocol import Split
 

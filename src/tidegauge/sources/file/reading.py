@@ -30,11 +30,10 @@ from tidegauge.errors.sources import (
     WrongEncoding,
 )
 from tidegauge.sources.file.identity import FileFacts
-from tidegauge.sources.file.kinds import as_line, as_whole
 from tidegauge.sources.file.opening import check, open_known
 from tidegauge.sources.file.returning import passed
 from tidegauge.sources.formats.gzip import gunzip
-from tidegauge.sources.formats.protocol import Decoded, Format, LineFormat, OnBad
+from tidegauge.sources.formats.protocol import Decoded, Format, LineFormat, OnBad, as_line, as_whole
 from tidegauge.sources.metadata import stamped, without_metadata
 from tidegauge.sources.protocol import BadRecord, OnBadRecord
 

@@ -38,13 +38,12 @@ from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.file.found import Rules
 from tidegauge.sources.file.holding import OpenFiles
-from tidegauge.sources.file.kinds import as_line, as_whole
 from tidegauge.sources.file.listing import listed
 from tidegauge.sources.file.planning import BoundFiles, gone, planned, record_at
 from tidegauge.sources.file.probing import survey
 from tidegauge.sources.file.reading import FileSplit, batches
 from tidegauge.sources.file.resting import Rest
-from tidegauge.sources.formats.protocol import Format
+from tidegauge.sources.formats.protocol import Format, as_line, as_whole
 from tidegauge.sources.metadata import with_metadata
 from tidegauge.sources.protocol import OnBadRecord, Split
 

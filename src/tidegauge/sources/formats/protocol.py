@@ -2,7 +2,7 @@
 
 Two kinds. A *line format* (JSON lines, CSV) can be read from any record boundary, so a growing file is read from
 where it was. A *whole format* (Parquet) can only be read once the file is complete. Compression makes any format
-whole.
+whole: such a file is bound as a whole, once; any other by complete records.
 
 Invariant: for a line format, the rows of `[a, c)` are those of `[a, b)` followed by those of `[b, c)`, for every
 record boundary `b` between. So it does not matter how a range is cut.
@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Protocol, TypeAlias
+from typing import Any, BinaryIO, Protocol, TypeAlias, cast
 
 import pyarrow as pa
 
-__all__ = ["Decoded", "Format", "LineFormat", "OnBad", "WholeFormat"]
+__all__ = ["Decoded", "Format", "LineFormat", "OnBad", "WholeFormat", "as_line", "as_whole", "is_whole"]
 
 OnBad: TypeAlias = Callable[[int, bytes, str], None]
 """Called with a bad record's position, its raw bytes and what is wrong with it. It may raise."""
@@ -92,3 +92,27 @@ class WholeFormat(Format, Protocol):
     def decode_groups(self, stream: BinaryIO, *, first: int, last: int, schema: pa.Schema) -> Iterator[Decoded]:
         """Yield the rows of the groups `[first, last)`. Positions are row numbers of the file."""
         ...
+
+
+_COMMON = ("describe",)
+_LINE = (*_COMMON, "infer", "header", "last_boundary", "cuts", "decode")
+_WHOLE = (*_COMMON, "infer_whole", "complete", "groups", "decode_groups")
+
+
+def _has(value: object, names: tuple[str, ...]) -> bool:
+    return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in names)
+
+
+def as_line(value: Format) -> LineFormat | None:
+    """Return the format as a line format, or None when it is none."""
+    return cast("LineFormat", value) if _has(value, _LINE) else None
+
+
+def as_whole(value: Format) -> WholeFormat | None:
+    """Return the format as a whole format, or None when it is none."""
+    return cast("WholeFormat", value) if _has(value, _WHOLE) else None
+
+
+def is_whole(value: Format, path: str) -> bool:
+    """Whether the file of this name is bound as a whole."""
+    return as_line(value) is None or path.endswith(".gz")
