@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from tests.waiting import eventually
-from tests.warm import Warm
+from tests.warm import Beside, Warm
 
 import tidegauge as tg
 
@@ -62,7 +62,7 @@ class Done:
 class Under:
     """A command under way, with its error stream in a file."""
 
-    process: subprocess.Popen[bytes]
+    process: Beside | subprocess.Popen[bytes]
     log: Path
 
     def err(self) -> str:
@@ -110,9 +110,6 @@ class Shop:
     def environment(self) -> dict[str, str]:
         return {**os.environ, "NO_COLOR": "1", "COLUMNS": "100"}
 
-    def command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "tidegauge", *arguments]
-
     def __call__(self, *arguments: str, cwd: Path | None = None) -> Done:
         """Run a command to its end."""
         done = self.warm(*arguments, cwd=cwd or self.root, env=self.environment(), timeout=120)
@@ -129,18 +126,22 @@ class Shop:
         self.flow.run(until="caught-up", engine="local")
 
     def start(self, *arguments: str, through: tuple[str, ...] = ()) -> Under:
-        """Start a command that goes on beside the test. through: another that starts it."""
+        """Start a command that goes on beside the test. through: another command, which starts it."""
         log = self.root / f"log{len(self.started)}"
-        with log.open("wb") as err:
-            process = subprocess.Popen(
-                [*through, *self.command(*arguments)],
-                cwd=self.root,
-                env=self.environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=err,
-                start_new_session=True,
-            )
+        process: Beside | subprocess.Popen[bytes]
+        if through:
+            with log.open("wb") as err:
+                process = subprocess.Popen(
+                    [*through, sys.executable, "-m", "tidegauge", *arguments],
+                    cwd=self.root,
+                    env=self.environment(),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=err,
+                    start_new_session=True,
+                )
+        else:
+            process = self.warm.start(*arguments, cwd=self.root, env=self.environment(), err=log)
         under = Under(process, log)
         self.started.append(under)
         return under
