@@ -36,6 +36,7 @@ from tidegauge.errors.base import TidegaugeError, Transient
 from tidegauge.errors.redaction import Redaction
 from tidegauge.errors.store import StoreAway, StoreBusy, StoreFull, StoreUnreachable
 from tidegauge.remap.store.address import File, Server, parse
+from tidegauge.remap.store.compiled import COMPILED
 from tidegauge.remap.store.postgres import Postgres
 from tidegauge.remap.store.schema import Unreadable
 from tidegauge.remap.store.sending import SENDER, Parcel, Sender
@@ -71,9 +72,9 @@ class Database:
         """Why nothing can be written, where nothing can: it is raised instead of writing."""
         self._backend: Final[Backend] = Sqlite(address) if isinstance(address, File) else Postgres(address)
         self._engine: Final = self._backend.engine()
-        sender = Sender(self._backend.deliver)
+        shared = {SENDER: Sender(self._backend.deliver), "compiled_cache": COMPILED}
         self._ways: Final = {
-            writes: self._engine.execution_options(**self._backend.options(writes=writes), **{SENDER: sender})
+            writes: self._engine.execution_options(**self._backend.options(writes=writes), **shared)
             for writes in (False, True)
         }
         self._sleep: Final = sleep

@@ -73,6 +73,7 @@ class Sqlite:
         file = self._file
 
         def guarded(*arguments: Any, **settings: Any) -> GuardedConnection:
+            file.before()
             connection = GuardedConnection(*arguments, **settings)
             connection.file = file
             return connection
@@ -82,7 +83,6 @@ class Sqlite:
             engine = create_engine(self.address.url, connect_args={**waits, "factory": guarded}, hide_parameters=True)
         except (SQLAlchemyError, ValueError, TypeError):
             raise InvalidStoreUrl(url=shown, detail="a part of it has no meaning") from None
-        event.listen(engine, "do_connect", lambda *_: file.before())
         event.listen(engine, "connect", _prepare)
         event.listen(engine, "connect", lambda connection, _: file.opened(connection))
         event.listen(engine, "close", lambda connection, _: file.closed(connection))
