@@ -6,6 +6,7 @@ No property is judged by how long an example takes: machines differ, and tests r
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -15,8 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 from tests import java
+from tests.depth import examples
 from tests.kafka import kafka_broker as kafka_broker
 from tests.kafka import make_topic as make_topic
 from tests.kafka import own_broker as own_broker
@@ -25,7 +27,9 @@ from tests.kafka import topic_name as topic_name
 from tests.postgres import postgres as postgres
 from tests.warm import warm as warm
 
-settings.register_profile("tidegauge", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "tidegauge", max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("tidegauge")
 
 # What the user asked for stays. Stores and tables are synchronised with their disk thousands of times, which a file
@@ -51,17 +55,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put every test that starts a Spark into one group of the parallel run, before xdist looks at the groups.
 
     Those of a module that share a fixture are in another, or each process would make it anew. Long tests are few, and
-    spread. What needs a Connect server, which comes up in half a minute, is for `make long`.
+    spread; every property is tried again with them (`tests/depth.py`). What needs a Connect server, which comes up in
+    half a minute, is for `make long`.
     """
     for item in items:
         if "connect" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.long)
+        if is_hypothesis_test(getattr(item, "obj", None)):
+            item.add_marker(pytest.mark.deep)
         if item.get_closest_marker("spark") is not None:
             item.add_marker(pytest.mark.xdist_group("spark"))
         elif "own_broker" in getattr(item, "fixturenames", ()) or (
             item.get_closest_marker("long") is None and shares(item)
         ):
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+
+
+def pytest_collection_finish() -> None:
+    """Leave half a million objects of modules and tests to themselves whenever the garbage is collected."""
+    gc.collect()
+    gc.freeze()
 
 
 def shares(item: pytest.Item) -> bool:

@@ -1,17 +1,16 @@
-"""How far a property is tried: `make test` makes a quarter of the examples, and `make long` all of them."""
+"""How far a property is tried: `make test` makes a quarter of the examples, and `make long` all of them.
+
+A property says how many these are by `@deep(count)`; one that does not say it has Hypothesis' hundred.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-import pytest
 from hypothesis import settings
 
 __all__ = ["DEEP", "deep", "examples"]
-
-Test = TypeVar("Test", bound=Callable[..., Any])
 
 DEEP: Final = os.environ.get("TIDEGAUGE_DEEP") == "1"
 
@@ -21,11 +20,6 @@ def examples(count: int) -> int:
     return count if DEEP else max(1, count // 4)
 
 
-def deep(count: int, **others: Any) -> Callable[[Test], Test]:
+def deep(count: int, **others: Any) -> settings:
     """Settings of a property that `make long` tries with `count` examples."""
-
-    def marked(test: Test) -> Test:
-        known: Test = pytest.mark.deep(settings(max_examples=examples(count), deadline=None, **others)(test))
-        return known
-
-    return marked
+    return settings(max_examples=examples(count), deadline=None, **others)
