@@ -34,7 +34,7 @@ def test_the_other_outputs_the_lease_and_ctrl_c_go_on_while_one_table_hangs(shop
     [(renewed,)] = sql(store, "SELECT renewed_at FROM leases")
     eventually(lambda: sql(store, "SELECT renewed_at FROM leases") != [(renewed,)])
     assert "published epoch 1" not in run.err()
-    run.says("output slow: stalled (a commit to output 'slow' has been under way for 30 seconds and says nothing)")
+    run.says("output slow: stalled (a commit to output 'slow' has been under way for 30 seconds without an answer)")
     run.interrupt()
     run.says("once more to stop at once")
     run.interrupt()

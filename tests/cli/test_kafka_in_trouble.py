@@ -128,7 +128,7 @@ def test_a_message_larger_than_what_may_be_fetched_is_named_and_nothing_is_passe
 
     flow(limits)
     run = shop.start("run", "shop.py", "--engine", "local")
-    run.says(f"a message of {topic}-0 at or after offset 1 is larger than what may be fetched at once: ")
+    run.says(f"a message of {topic}-0 at or after offset 1 is larger than a client may fetch at once: ")
     run.interrupt()
     assert run.ended() in (0, 1)
     flow({})

@@ -141,7 +141,7 @@ def test_an_epoch_that_is_not_there(open_shop: Shop) -> None:
     assert done.err == (
         "TG-0610: there is no epoch 7 in the flow 'shop'; it has 3, counted from 0\n"
         "  likely cause: a mistyped number, or an epoch that is still to come\n"
-        "  what to do:   ask for an epoch that is there: 'tidegauge epochs' lists the newest ones\n"
+        "  what to do:   ask for an existing epoch: 'tidegauge epochs' lists the newest ones\n"
     )
 
 

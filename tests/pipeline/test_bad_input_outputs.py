@@ -244,7 +244,7 @@ def test_a_table_that_cannot_be_written_is_tried_again_then_stops_the_flow(tmp_p
     run = begin(world)
     with pytest.raises(JobGaveUp, match=r"Read-only file system|Permission denied") as gave_up:
         run.catch_up()
-    assert "what keeps it from running did not pass: the user that runs the flow has no perm" in str(gave_up.value)
+    assert "the problem did not pass: the user that runs the flow has no perm" in str(gave_up.value)
     assert run.runner.board.outputs["a"].state == "stalled"
     run.abandon()
     assert visible(world) == [1]

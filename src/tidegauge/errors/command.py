@@ -30,7 +30,7 @@ __all__ = [
 
 
 class FlowFileMissing(TidegaugeError):
-    """The file that should describe the flow is not there."""
+    """The file that should describe the flow does not exist."""
 
     code = "TG-0601"
     what = "there is no file {path!r}"
@@ -66,7 +66,7 @@ class SeveralFlows(TidegaugeError):
 
 
 class FlowNeverRan(TidegaugeError):
-    """Nothing is in the store about the flow."""
+    """The store has nothing about the flow."""
 
     code = "TG-0605"
     what = "the store {store} knows nothing of the flow {flow!r}"
@@ -84,7 +84,7 @@ class NotPublished(TidegaugeError):
 
 
 class NoSuchFlow(TidegaugeError):
-    """The file makes flows, and none in the variable that was named."""
+    """The file makes flows, but none in the named variable."""
 
     code = "TG-0609"
     what = "{path} has no flow in a variable {variable!r}. Known: {known}."
@@ -97,12 +97,12 @@ class NoSuchFlow(TidegaugeError):
 
 
 class EpochNotBound(TidegaugeError):
-    """An epoch that was asked about and was never minted."""
+    """An epoch that was never minted."""
 
     code = "TG-0610"
     what = "there is no epoch {epoch} in the flow {flow!r}; it has {upper}, counted from 0"
     cause = "a mistyped number, or an epoch that is still to come"
-    remedy = "ask for an epoch that is there: 'tidegauge epochs' lists the newest ones"
+    remedy = "ask for an existing epoch: 'tidegauge epochs' lists the newest ones"
 
 
 class OutputHasFailed(TidegaugeError):
@@ -115,7 +115,7 @@ class OutputHasFailed(TidegaugeError):
 
 
 class OutputIsBehind(TidegaugeError):
-    """A read of an epoch that is published, but that this output does not hold yet."""
+    """A read of a published epoch that this output does not hold yet."""
 
     code = "TG-0608"
     what = "output {output!r} holds the epochs before {upper}, and epoch {as_of} was asked for"
@@ -159,11 +159,11 @@ class PastTheEnd(TidegaugeError):
 
 
 class RowOfAnotherLife(TidegaugeError):
-    """A row that says another epoch than the timeline has for it."""
+    """A row whose epoch differs from the timeline's."""
 
     code = "TG-0614"
     what = "a row of output {output!r} says that it is of epoch {epoch}; by the timeline {detail}"
-    cause = "the row was written by another flow, or before the flow's store was made anew, or it was edited"
+    cause = "the row was written by another flow, or before the flow's store was recreated, or it was edited"
     remedy = "ask the flow, with the store, that wrote the row"
 
 
@@ -177,7 +177,7 @@ class IncomparableValue(TidegaugeError):
 
 
 class RowsUnreadable(TidegaugeError):
-    """A data file of a table that is missing, damaged, or not to be opened."""
+    """A data file of a table that is missing, damaged, or cannot be opened."""
 
     code = "TG-0616"
     what = "the rows of output {output!r} cannot be read: {detail}"
@@ -186,7 +186,7 @@ class RowsUnreadable(TidegaugeError):
 
 
 class PassedOver(TidegaugeError):
-    """Records that somebody chose to go on without. It is what `gaps` says of them, and is never raised."""
+    """Records that somebody chose to go on without. `gaps` shows it; it is never raised."""
 
     code = "TG-0640"
     what = "the positions {lower} to {upper} of partition {partition!r} of source {source!r} were passed over by hand"
@@ -195,18 +195,19 @@ class PassedOver(TidegaugeError):
 
 
 class RangeNotBound(TidegaugeError):
-    """A range that was to be passed over, of which some is not bound, or no longer."""
+    """A range to skip that is not, or no longer, bound as a whole."""
 
     code = "TG-0641"
     what = "the positions {lower} to {upper} of partition {partition!r} of source {source!r} cannot be skipped: {why}"
     cause = "mistyped numbers or another partition's, or a range that no epoch has yet"
     remedy = (
-        "give a range within what is bound: see the error in 'tidegauge status', or 'tidegauge explain' of its epoch"
+        "give a range within the bound positions: see the error in 'tidegauge status', or 'tidegauge explain' of its "
+        "epoch"
     )
 
 
 class InsideRecord(TidegaugeError):
-    """A range that was to be passed over, and that would cut a record."""
+    """A range to skip that would cut a record."""
 
     code = "TG-0642"
     what = (

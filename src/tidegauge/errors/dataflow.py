@@ -38,7 +38,7 @@ __all__ = [
 
 
 class NotBeyond(TidegaugeError):
-    """A capability or an input was asked to go to a time that it does not reach."""
+    """A capability or an input was asked to go to a time that it cannot reach."""
 
     code = "TG-0701"
     what = "{path}: {action} from time {held} to {wanted}, which is not at or beyond it"
@@ -108,7 +108,7 @@ class InvalidSummary(TidegaugeError):
     code = "TG-0708"
     what = "{summary} is no path summary of the order {order}: {problem}"
     cause = "a summary says by how much a time grows along a path, in the terms of the scope's order"
-    remedy = "pass None for no advance, or what the order's own page describes"
+    remedy = "pass None for no advance, or a summary that the documentation of the order describes"
 
 
 class Reentrant(TidegaugeError):
@@ -157,7 +157,7 @@ class AmbiguousTime(TidegaugeError):
 
 
 class NoSuchOutput(TidegaugeError):
-    """A function that says on which output a piece of a batch leaves named one that there is not."""
+    """A function that chooses an output for a piece of a batch named one that does not exist."""
 
     code = "TG-0714"
     what = "{path}: a piece of a batch is for output {output}, of {outputs}"
@@ -166,7 +166,7 @@ class NoSuchOutput(TidegaugeError):
 
 
 class UnroutableKey(TidegaugeError):
-    """A key that says nothing about which worker a record belongs to."""
+    """A key that does not determine which worker a record belongs to."""
 
     code = "TG-0715"
     what = "no worker can be chosen by {key}: {problem}"
@@ -184,7 +184,7 @@ class GraphsDiffer(TidegaugeError):
 
 
 class InvalidRoute(TidegaugeError):
-    """A function that says which worker a batch goes to named one that there is not."""
+    """A function that chooses a worker for a batch named one that does not exist."""
 
     code = "TG-0721"
     what = "{path}: a piece of a batch is routed to worker {peer}, of {peers}"
@@ -215,17 +215,17 @@ class NoBound(TidegaugeError):
 
     code = "TG-0719"
     what = "the order {order} has no {bound} both {a} and {b}"
-    cause = "not every order is a lattice, and what is put together of orders is one only when its parts are"
+    cause = "not every order is a lattice, and a composed order is one only if its parts are"
     remedy = "use an order whose times all have this bound, such as INT, Bounded, or a Product of them"
 
 
 class ForeignTime(TidegaugeError):
-    """A time that is none of the scope's order."""
+    """A time that does not belong to the scope's order."""
 
     code = "TG-0723"
     what = "{path}: {time} is no time of the order {order}"
     cause = "every scope has times of one order, and an iterative scope's are pairs (outer, inner)"
-    remedy = "give a time of this order; for times of one's own, give the dataflow or the scope an order of its own"
+    remedy = "give a time of this order; to use your own times, give the dataflow or the scope an order of its own"
 
 
 class WorkerStopped(TidegaugeError):
@@ -234,11 +234,11 @@ class WorkerStopped(TidegaugeError):
     code = "TG-0750"
     what = "worker {index} was stopped"
     cause = "another worker of the same execution has failed, or somebody pressed Ctrl-C"
-    remedy = "see the error that the execution raises; the dataflows stay as they are, nothing is released"
+    remedy = "see the error that the execution raises; the dataflows stay unchanged, nothing is released"
 
 
 class NotRun(TidegaugeError):
-    """A function that was to do something returned a generator or a coroutine instead: nothing of it has run."""
+    """A function that was to do something returned a generator or a coroutine instead, so nothing has run."""
 
     code = "TG-0751"
     what = "{path}: {role} returned {kind}, of which nothing has run"

@@ -37,11 +37,13 @@ class JobFailed(Transient):
     code = "TG-0501"
     what = "the job for the epochs {first} to {last} failed in the engine: {detail}"
     cause = "a worker was killed (often for want of memory), an executor was lost, or the session was stopped"
-    remedy = "nothing if it passes: the job is run again and nothing was committed; else look at the engine's own log"
+    remedy = (
+        "nothing if it passes: the job is run again and nothing was committed; otherwise look at the engine's own log"
+    )
 
 
 class RecordUnparsable(Definite):
-    """A record that cannot be decoded, of a source that does not collect such records."""
+    """A record that cannot be decoded, from a source that does not collect such records."""
 
     code = "TG-0502"
     what = (
@@ -50,9 +52,9 @@ class RecordUnparsable(Definite):
     )
     cause = "the file or message was written with another format or schema, or it is damaged"
     remedy = (
-        "correct the file's producer, or collect such records: "
-        "flow.sink('bad_{source}', {source}.errors, ...); the record's epoch is then run anew. To go on without this "
-        "one: tidegauge skip FLOW {source} PARTITION {position} END"
+        "correct the file's producer, or collect such records: flow.sink('bad_{source}', {source}.errors, ...); the "
+        "record's epoch is then run again. To go on without this one: tidegauge skip FLOW {source} PARTITION "
+        "{position} END"
     )
 
 
@@ -75,25 +77,25 @@ class ReadFailed(Transient):
 
 
 class SourceBroke(Transient):
-    """A source or its format raised what is neither ours nor the operating system's."""
+    """A source or its format raised an exception that is neither ours nor the operating system's."""
 
     code = "TG-0513"
     what = "reading source {source!r} at {place} raised an exception: {detail}"
     cause = "a bug in the source or its format, or a record that it was not made for"
-    remedy = "run again with --debug and report the record and what is printed; nothing of the epoch is committed"
+    remedy = "run again with --debug and report the record and the output; nothing of the epoch is committed"
 
 
 class SinkBroke(Transient):
-    """A sink raised what is neither ours nor the operating system's, while rows were staged."""
+    """A sink raised an exception that is neither ours nor the operating system's, while staging rows."""
 
     code = "TG-0514"
     what = "staging the rows of output {output!r} raised an exception: {detail}"
     cause = "a bug in the sink, or rows that it was not made for"
-    remedy = "run again with --debug and report the rows and what is printed; nothing of the epoch is committed"
+    remedy = "run again with --debug and report the rows and the output; nothing of the epoch is committed"
 
 
 class JavaMissing(TidegaugeError):
-    """Spark, or the kit with a Kafka broker for tests, needs a Java that is not there."""
+    """Spark, or the test kit's Kafka broker, needs a Java that is missing."""
 
     code = "TG-0505"
     what = "{found}; {who} needs Java 17 or newer. Install it: {install}"
@@ -106,21 +108,21 @@ class ExpressionFailed(Definite):
 
     code = "TG-0506"
     what = "a step of output {output!r} failed on a row in epoch {epoch}: {detail}"
-    cause = "a value that the expression cannot take, such as a zero divisor or text that is no number"
+    cause = "a value that the expression cannot take, such as a zero divisor or text that is not a number"
     remedy = "write the step so that it takes such values (try_divide, try_cast, a filter before it) and start again"
 
 
 class WrongBatch(Definite):
-    """A user's function returned something other than what its output's schema says."""
+    """A user's function returned something that its output's schema does not describe."""
 
     code = "TG-0507"
     what = "map_batches({function}) of output {output!r} returned {got}; expected {expected}"
-    cause = "the function returns another type for some batches, or its declared schema is not what it returns"
+    cause = "the function returns another type for some batches, or its declared schema is wrong"
     remedy = "return a RecordBatch with exactly these columns for every batch, or correct schema="
 
 
 class SchemaUnknown(TidegaugeError):
-    """The columns that a function returns could not be learnt from an empty batch."""
+    """Calling a function with an empty batch did not reveal its columns."""
 
     code = "TG-0508"
     what = "map_batches({function}) of output {output!r} did not take an empty batch: {detail}"
@@ -160,12 +162,12 @@ class DuplicateColumn(TidegaugeError):
 
     code = "TG-0512"
     what = "{where} gives two columns named {column!r}"
-    cause = "tables do not tell upper from lower case in names, and have each name once"
-    remedy = 'name one of them otherwise, as in "amount * 2 AS twice"'
+    cause = "tables do not distinguish upper from lower case in names, and have each name once"
+    remedy = 'give one of them another name, as in "amount * 2 AS twice"'
 
 
 class SessionDecidesRows(TidegaugeError):
-    """A Spark Connect session whose settings would change an output's rows, and of which no copy can be had."""
+    """A Spark Connect session whose settings would change an output's rows, and which cannot be copied."""
 
     code = "TG-0590"
     what = "the session sets {settings}, on which an output's rows would depend, and {why}"
@@ -177,7 +179,7 @@ class SessionDecidesRows(TidegaugeError):
 
 
 class SessionNotShared(TidegaugeError):
-    """A function that uses DataFrames of the user's own Connect session, of which the flow runs on a copy."""
+    """A function that uses DataFrames of the user's own Connect session, while the flow runs on a copy."""
 
     code = "TG-0591"
     what = "transform({function}) of output {output!r} uses a DataFrame of your session: {detail}"
@@ -196,12 +198,8 @@ class JavaLost(TidegaugeError):
 
     code = "TG-0593"
     what = "Spark's Java ended under the job for the epochs {first} to {last}"
-    cause = (
-        "it was killed, by somebody or by the system for want of memory; or it crashed, which hs_err_pid*.log tells"
-    )
-    remedy = (
-        "start again, with more memory for it if it wants that: nothing of these epochs is visible, nothing is lost"
-    )
+    cause = "it was killed, by somebody or by the system for want of memory; or it crashed: see hs_err_pid*.log"
+    remedy = "start again, with more memory for it if needed: nothing of these epochs is visible, nothing is lost"
 
 
 class JavaEnded(TidegaugeError):
@@ -209,5 +207,5 @@ class JavaEnded(TidegaugeError):
 
     code = "TG-0592"
     what = "Spark's Java ended before it answered"
-    cause = "what it printed above tells: a setting that Spark does not take, or too little memory"
+    cause = "see its output above: a setting that Spark does not take, or too little memory"
     remedy = "correct it (spark-defaults.conf, PYSPARK_SUBMIT_ARGS, JAVA_HOME) and start again"

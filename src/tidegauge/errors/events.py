@@ -32,7 +32,7 @@ class NotEvents(TidegaugeError):
 
 
 class NewerEvents(TidegaugeError):
-    """Captured events in a form that this version does not know."""
+    """Captured events in a format that this version does not know."""
 
     code = "TG-0741"
     what = "{name} is of {form}, and this version reads {known}"
@@ -50,7 +50,7 @@ class EventsOfAnotherOrder(TidegaugeError):
 
 
 class DamagedEvents(TidegaugeError):
-    """A frame of captured events that is not as it was written."""
+    """A frame of captured events that was changed after it was written."""
 
     code = "TG-0743"
     what = "{name} is damaged at byte {at}: {problem}"
@@ -59,12 +59,12 @@ class DamagedEvents(TidegaugeError):
 
 
 class EventTooLarge(TidegaugeError):
-    """An event of more bytes than a frame may have."""
+    """An event with more bytes than a frame may have."""
 
     code = "TG-0744"
     what = "{name}: a frame of {size} bytes at byte {at}, of at most {limit}"
-    cause = "a batch that is too large when it is written, damage or ill will when it is read"
-    remedy = "send smaller batches; do not trust a stream that was not written so"
+    cause = "a batch that is too large, on writing; damage or ill will, on reading"
+    remedy = "send smaller batches; do not trust a stream that no EventWriter wrote"
 
 
 class NotWritable(TidegaugeError):
@@ -81,7 +81,7 @@ class IllegalEvent(TidegaugeError):
 
     code = "TG-0746"
     what = "{name}: {problem}"
-    cause = "events that were put together by hand, left out or replayed twice"
+    cause = "events that were composed by hand, left out or replayed twice"
     remedy = "capture the stream again; a frontier made from these events could not be trusted"
 
 
@@ -90,5 +90,5 @@ class WriterBroken(TidegaugeError):
 
     code = "TG-0747"
     what = "{name}: nothing more can be written after {error}"
-    cause = "the last frame may be half written, and what came after it could not be read"
-    remedy = "see the first error: a full disk, a closed file, a peer that went away; then capture anew"
+    cause = "the last frame may be half written, and nothing after it could be read"
+    remedy = "see the first error: a full disk, a closed file, a peer that went away; then capture again"

@@ -77,7 +77,7 @@ class UnknownName(TidegaugeError):
 
 
 class InvalidArgument(TidegaugeError):
-    """A parameter with a value that cannot mean anything."""
+    """A parameter with a meaningless value."""
 
     code = "TG-0105"
     what = "{parameter} cannot be {value!r}"
@@ -91,8 +91,8 @@ class NeedsSpark(TidegaugeError):
     code = "TG-0106"
     what = "output {output!r} has the step {step}, which needs Spark; the local engine has none"
     cause = (
-        "the local engine computes plain SQL alone: columns named exactly as they are, comparisons of a column with "
-        "literals, and sums, differences and products of doubles that are given a name (amount * 2 AS twice)"
+        "the local engine computes plain SQL alone: columns named exactly, comparisons of a column with literals, "
+        "and sums, differences and products of doubles that are given a name (amount * 2 AS twice)"
     )
     remedy = "run with the Spark engine, or write the step plainly or as map_batches"
 
@@ -130,7 +130,7 @@ class BatchFunctionFailed(Definite):
     code = "TG-0110"
     what = "map_batches({function}) of output {output!r} raised {error} in epoch {epoch}"
     cause = "a bug in the function, or data that it does not expect"
-    remedy = "correct the function and start again: the epoch was not committed and will be run anew"
+    remedy = "correct the function and start again: the epoch was not committed and will be run again"
 
 
 class InvalidSchema(TidegaugeError):

@@ -27,7 +27,7 @@ class SchemaWithoutColumns(TidegaugeError):
 
 
 class InvalidMessageSchema(TidegaugeError):
-    """A schema that is not one."""
+    """A schema that is not valid."""
 
     code = "TG-0841"
     what = "the {kind} schema is not valid: {detail}"
@@ -52,12 +52,12 @@ class RegistryUnreachable(Transient):
 
     code = "TG-0843"
     what = "the schema registry {url} does not answer: {detail}"
-    cause = "the registry is down, or the address is wrong, or a firewall is between"
+    cause = "the registry is down, or the address is wrong, or a firewall is in between"
     remedy = "check the address; the source goes on by itself when the registry answers"
 
 
 class RegistryFailed(Transient):
-    """The schema registry answers something that is no schema."""
+    """The schema registry's answer is not a schema."""
 
     code = "TG-0844"
     what = "the schema registry {url} answered {answer} when it was asked for {asked}"
@@ -79,5 +79,7 @@ class NamesAlike(TidegaugeError):
 
     code = "TG-0846"
     what = "{where} has two columns whose names are alike, {first!r} and {second!r}"
-    cause = "tables do not tell upper from lower case in names, and have each name once"
-    remedy = "declare the columns, or a schema that names one of them otherwise; or read the messages with tg.Raw()"
+    cause = "tables do not distinguish upper from lower case in names, and have each name once"
+    remedy = (
+        "declare the columns, or a schema that gives one of them another name; or read the messages with tg.Raw()"
+    )

@@ -47,7 +47,7 @@ class UnknownFromTime(TidegaugeError):
 
     code = "TG-0572"
     what = "there is no kind of clock named {kind!r}. Known: {known}."
-    cause = "a misspelt name, or a kind of one's own that was not registered{hint}"
+    cause = "a misspelt name, or a custom kind that was not registered{hint}"
     remedy = "register it, or use one of the known kinds"
 
     def __init__(self, *, kind: str, known: list[str], hint: str | None = None) -> None:
@@ -67,7 +67,7 @@ class FromTimeTaken(TidegaugeError):
 
 
 class NotCanonical(TidegaugeError):
-    """A text that is no frontier and no state as we write them."""
+    """A text that is not a frontier or a state in our canonical form."""
 
     code = "TG-0574"
     what = "a stored {thing} cannot be read: {problem}"
@@ -80,12 +80,12 @@ class FromTimeChanged(TidegaugeError):
 
     code = "TG-0575"
     what = "a frontier of the clock {stored!r} was found where the source has the clock {declared!r}"
-    cause = "the source was declared anew with another kind of upstream under its old name"
+    cause = "another kind of upstream was declared under the source's old name"
     remedy = "declare it as before, or give it a new name"
 
 
 class GtidWentBack(Definite):
-    """A transaction that a server had given before, or gave after the end."""
+    """A transaction that a server had given before, or that came after the end."""
 
     code = "TG-0576"
     what = "server {uuid} gave transaction {number} when {passed}"
@@ -98,7 +98,7 @@ class InvalidState(TidegaugeError):
 
     code = "TG-0577"
     what = "the state {kind!r} of {source_id!r} cannot be kept: {problem}"
-    cause = "something else than plain JSON values without floats, or bytes"
+    cause = "something other than plain JSON values without floats, or bytes"
     remedy = "keep bytes, or texts, integers of 64 bits, booleans, null, lists and objects of these"
 
 
@@ -107,14 +107,14 @@ class StateTooLarge(TidegaugeError):
 
     code = "TG-0578"
     what = "the state {kind!r} of {source_id!r} takes {size} bytes, and at most {limit} may be kept"
-    cause = "a state that holds data, or grows with what was read"
+    cause = "a state that holds data, or grows with every read"
     remedy = "keep a cursor or a digest in it, and the data elsewhere"
 
 
 class InexpressibleTimes(TidegaugeError):
-    """An antichain of intervals of partitions that no frontier can say."""
+    """An antichain of intervals of partitions that no frontier can express."""
 
     code = "TG-0579"
     what = "the times {times} are no frontier of the clock {kind!r}: {problem}"
-    cause = "partitions not seen yet that are elsewhere than at 0, ended partitions, or intervals that overlap"
+    cause = "unseen partitions that are not at 0, ended partitions, or intervals that overlap"
     remedy = "keep the intervals between known partitions at position 0, all of them"

@@ -38,7 +38,7 @@ def other_way(output: str, parted: object, *, mendable: bool) -> str:
 
 
 class StoreBehindTable(TidegaugeError):
-    """A table that holds epochs which its store has never bound."""
+    """A table with epochs that its store has never bound."""
 
     code = "TG-0240"
     what = (
@@ -50,7 +50,7 @@ class StoreBehindTable(TidegaugeError):
 
 
 class HistoriesDiffer(TidegaugeError):
-    """A table whose epochs are not those of the store, although both have them."""
+    """A table whose epochs differ from the store's, although both have them."""
 
     code = "TG-0241"
     what = (
@@ -70,7 +70,7 @@ class NothingToRecoverFrom(TidegaugeError):
     code = "TG-0242"
     what = "no output of flow {flow!r} has a table that holds anything, so there is nothing to recover its store from"
     cause = "the flow never ran, or its outputs have other paths than they had"
-    remedy = "give the outputs the paths that they were written to; or run the flow, which begins anew"
+    remedy = "give the outputs the paths that they were written to; or run the flow, which begins from scratch"
 
 
 class TablesOfSeveralStores(TidegaugeError):
@@ -86,17 +86,17 @@ class TablesOfSeveralStores(TidegaugeError):
 
 
 class TimelineLost(TidegaugeError):
-    """A timeline that cannot be rebuilt as far as a table holds it."""
+    """A timeline that cannot be rebuilt up to the end of a table."""
 
     code = "TG-0244"
     what = (
         "the timeline of flow {flow!r} cannot be rebuilt: output {output!r} holds the epochs before {upper}, and "
-        "neither the store nor a table still has what was bound in epoch {epoch}"
+        "neither the store nor a table still has the bindings of epoch {epoch}"
     )
     cause = "a version without digests wrote the table, entries of its log were removed, or its history does not fit"
     remedy = (
-        "restore the newest backup of the store and recover again; or leave the output out of the flow, recover, "
-        "and give it another path, where it is written anew; nothing was changed"
+        "restore the newest backup of the store and recover again; or leave the output out of the flow, recover, and "
+        "give it another path, where it is written from scratch; nothing was changed"
     )
 
 
@@ -110,18 +110,18 @@ class TablesDisagree(TidegaugeError):
     )
     cause = "the store was put back to an older copy, and some of the outputs were written with other epochs since"
     remedy = (
-        "leave out of the flow the outputs whose epochs are wrong, recover, and give them other paths, "
-        "where they are written anew; nothing was changed"
+        "leave the outputs with wrong epochs out of the flow, recover, and give them other paths, where they are "
+        "written from scratch; nothing was changed"
     )
 
 
 class BackupExists(TidegaugeError):
-    """A backup into a file that is there already."""
+    """A backup into a file that exists already."""
 
     code = "TG-0620"
     what = "{target} is there already, and a backup replaces nothing"
     cause = "it is an earlier backup, or another file"
-    remedy = "name a file that is not there, such as one with the date in its name"
+    remedy = "name a new file, such as one with the date in its name"
 
 
 class BackupFailed(TidegaugeError):
@@ -137,15 +137,15 @@ class ServerBacksUp(TidegaugeError):
     """A backup of a store on PostgreSQL, which the server's own tools take."""
 
     code = "TG-0622"
-    what = "the store {store} is in a PostgreSQL database, which is backed up by PostgreSQL's own tools"
+    what = "the store {store} is in a PostgreSQL database; back it up with PostgreSQL's own tools"
     cause = "tidegauge backup copies stores that are SQLite files"
     remedy = "pg_dump -Fc takes a consistent copy while the flow runs, and pg_restore --clean puts it back"
 
 
 class DamagedHistory(Definite):
-    """A record of the history beside a table that cannot be read."""
+    """An unreadable record of the history beside a table."""
 
     code = "TG-0430"
     what = "the history that the table {table} keeps in {path} cannot be read: {detail}"
     cause = "it was changed by hand, damaged on disk, or written by a newer version"
-    remedy = "bring the file back from a backup, or take it away: it is needed only to recover a lost store"
+    remedy = "restore the file from a backup, or take it away: it is needed only to recover a lost store"

@@ -36,18 +36,18 @@ class SecretInClear(TidegaugeError):
 
     code = "TG-0801"
     what = "the setting {setting!r} is a secret, and was given in the clear"
-    cause = "a password or a key written into the program; from there it gets into repositories, logs and plans"
+    cause = "a password or a key in the program, from where it gets into repositories, logs and plans"
     remedy = (
         "put it into an environment variable or a file and refer to it: {setting!r}: 'env:NAME' or 'file:/path/to/it'"
     )
 
 
 class SecretUnavailable(Transient):
-    """A reference to a secret that leads to nothing."""
+    """A reference to a secret that does not exist."""
 
     code = "TG-0802"
     what = "the setting {setting!r} refers to {reference!r}, and {problem}"
-    cause = "the variable or the file is not there on this machine, or the process may not read it"
+    cause = "the variable or the file does not exist on this machine, or the process may not read it"
     remedy = "set it for the driver and for the tasks, which may run on other machines"
 
 
@@ -61,21 +61,21 @@ class KafkaMissing(TidegaugeError):
 
 
 class SettingTaken(TidegaugeError):
-    """A setting of the Kafka client that is not the user's to set."""
+    """A setting of the Kafka client that users may not change."""
 
     code = "TG-0804"
     what = "the setting {setting!r} cannot be passed on to the Kafka client: {why}"
-    cause = "it is derived from the flow, or what is guaranteed would not hold with another value"
+    cause = "it is derived from the flow, or another value would break the guarantees"
     remedy = "leave it out"
 
 
 class SettingInvalid(Transient):
-    """A setting that the Kafka client does not know or take."""
+    """A setting that the Kafka client does not know or accept."""
 
     code = "TG-0805"
     what = "the Kafka client does not take its settings: {detail}"
-    cause = "a misspelt setting, a value out of its range, or a file that is not there"
-    remedy = "correct 'settings'; the names are those of librdkafka's CONFIGURATION.md"
+    cause = "a misspelt setting, a value out of its range, or a missing file"
+    remedy = "correct 'settings'; librdkafka's CONFIGURATION.md lists the names"
 
 
 class BrokerUnreachable(Transient):
@@ -85,24 +85,24 @@ class BrokerUnreachable(Transient):
     patient = True
     what = "no Kafka broker answers at {servers}: {detail}"
     cause = (
-        "a wrong address or port, a broker that is down, a network between, one that speaks SSL where we do not, or "
-        "one before Kafka 0.10"
+        "a wrong address or port, a broker that is down, the network in between, a broker that speaks SSL where we "
+        "do not, or one before Kafka 0.10"
     )
-    remedy = "check the address, and 'security.protocol' in 'settings'; a flow that runs tries again by itself"
+    remedy = "check the address, and 'security.protocol' in 'settings'; a running flow tries again by itself"
 
 
 class BrokerRefusesUs(Transient):
-    """The broker does not let us in: a wrong user or password, or a certificate."""
+    """The broker refuses the login: a wrong user or password, or a certificate."""
 
     code = "TG-0807"
     patient = True
     what = "the Kafka broker at {servers} does not let us in: {detail}"
     cause = "a wrong user name, password or mechanism, or a certificate that one side does not trust"
-    remedy = "check the sasl.* and ssl.* settings, and their references; a flow that runs tries again by itself"
+    remedy = "check the sasl.* and ssl.* settings, and their references; a running flow tries again by itself"
 
 
 class BrokerForbids(Transient):
-    """The broker let us in, and does not allow what was asked."""
+    """The broker accepted the login, but does not allow the request."""
 
     code = "TG-0808"
     patient = True
@@ -110,43 +110,43 @@ class BrokerForbids(Transient):
     cause = "the user of this connection lacks a permission (an ACL)"
     remedy = (
         "allow that; a source needs READ and DESCRIBE on its topics and READ on its group, a sink WRITE and DESCRIBE "
-        "on its topic and its progress topic and on its transactional id; a flow that runs tries again by itself"
+        "on its topic and its progress topic and on its transactional id; a running flow tries again by itself"
     )
 
 
 class TopicUnknown(Transient):
-    """A topic that is not there, and was never bound."""
+    """A topic that does not exist, and was never bound."""
 
     code = "TG-0809"
     patient = True
     what = "the Kafka broker at {servers} has no topic {topics}"
-    cause = "a misspelt name, another cluster, a topic that is yet to be created, or one that we may not see"
-    remedy = "create it, or correct the name; it is looked for again by itself"
+    cause = "a misspelt name, another cluster, a topic that is not created yet, or one that we may not see"
+    remedy = "create it, or correct the name; the flow looks for it again by itself"
 
 
 class NoTopicMatches(Transient):
-    """A pattern that no topic's name matches."""
+    """A pattern that matches no topic's name."""
 
     code = "TG-0810"
     what = "none of the {count} topics that we can see at {servers} has a name that matches {pattern!r}"
-    cause = "the pattern has to match a whole name, from its first to its last character; or no topic is there yet"
-    remedy = "correct the pattern, as in tg.Topics(pattern='orders\\\\..*'); it is looked again by itself"
+    cause = "the pattern has to match a whole name, from its first to its last character; or no topic exists yet"
+    remedy = "correct the pattern, as in tg.Topics(pattern='orders\\\\..*'); the flow looks again by itself"
 
 
 class TopicDeleted(Definite):
-    """A topic of which records are bound, and that does not exist any more."""
+    """A topic with bound records that does not exist any more."""
 
     code = "TG-0811"
     what = "the topic {topics} of source {source!r} was deleted; the broker at {servers} says that there is none"
     cause = "somebody deleted it"
     remedy = (
-        "what is published stays readable. When there is one again, 'tidegauge resume FLOW {source}' lets the source "
-        "look at it; it then says whether it is a new one"
+        "published epochs stay readable. When there is one again, 'tidegauge resume FLOW {source}' lets the source "
+        "look at it; it then tells you whether it is a new one"
     )
 
 
 class RecordsLost(Definite):
-    """Retention has overtaken us: records that were to be read are no longer there."""
+    """Retention was faster than we: records that were due are gone."""
 
     code = "TG-0812"
     what = (
@@ -155,7 +155,7 @@ class RecordsLost(Definite):
     )
     cause = "retention (or somebody) deleted them before they were read"
     remedy = (
-        "what is published stays readable. To go on without them, with a row in the view gaps for each range: "
+        "published epochs stay readable. To go on without them, with a row in the view gaps for each range: "
         "on_data_loss='gap', then tidegauge resume FLOW {source}"
     )
 
@@ -168,10 +168,10 @@ class TopicRecreated(Definite):
         "of the topics of source {source!r}, {topics} are not those that are bound (they were recreated), and "
         "{others} still are"
     )
-    cause = "they were deleted and made anew, or lost records that we had read"
+    cause = "they were deleted and created again, or lost records that we had read"
     remedy = (
-        "a new incarnation is of a source as a whole, and would read the others twice: read the recreated topics "
-        "with a source of their own and take them out of this one, then tidegauge resume FLOW {source}"
+        "a new incarnation covers the whole source, and would read the others twice: read the recreated topics with "
+        "a source of their own and take them out of this one, then tidegauge resume FLOW {source}"
     )
 
 
@@ -179,9 +179,9 @@ class MessageTooLarge(Transient):
     """A message larger than a client may fetch."""
 
     code = "TG-0814"
-    what = "a message of {partition} at or after offset {offset} is larger than what may be fetched at once: {detail}"
+    what = "a message of {partition} at or after offset {offset} is larger than a client may fetch at once: {detail}"
     cause = "the topic's max.message.bytes is larger than 'receive.message.max.bytes' in 'settings'"
-    remedy = "raise 'receive.message.max.bytes' in 'settings' above the largest message; nothing is passed over"
+    remedy = "raise 'receive.message.max.bytes' in 'settings' above the largest message; no message is skipped"
 
 
 class BrokerTooOld(Transient):
@@ -189,7 +189,7 @@ class BrokerTooOld(Transient):
 
     code = "TG-0815"
     what = "the Kafka broker at {servers} is too old to {doing}: {detail}"
-    cause = "a broker before 0.11, by what it says itself of the requests that it knows"
+    cause = "a broker before 0.11, by its own list of the requests that it knows"
     remedy = "upgrade the broker"
 
 
@@ -200,14 +200,16 @@ class KafkaFailed(Transient):
     patient = True
     what = "Kafka at {servers} failed to {doing}: {detail}"
     cause = "a broker that is starting, stopping or overloaded"
-    remedy = "a flow that runs tries again by itself; if it stays, look into the broker's log"
+    remedy = "a running flow tries again by itself; if the error stays, look into the broker's log"
 
 
 class RangeOvertaken(Transient):
-    """Retention has overtaken a task whose source goes on without what is lost."""
+    """Retention has overtaken a task whose source goes on without lost records."""
 
     code = "TG-0817"
-    what = "the records of {partition} from offset {asked} to before {there} went while a task was to read them"
+    what = (
+        "the records of {partition} from offset {asked} to before {there} disappeared before a task could read them"
+    )
     cause = "retention (or somebody) deleted them after the task was planned"
     remedy = "the task is planned again by itself, without them: they are then a row of the view gaps"
 
@@ -216,7 +218,7 @@ class NothingToInfer(Transient):
     """No message from which columns can be inferred."""
 
     code = "TG-0818"
-    what = "no columns can be inferred from {topics}: there is no message that tells of any"
+    what = "no columns can be inferred from {topics}: no message shows any"
     cause = "empty topics, or messages of another format"
     remedy = "declare the columns in the format, like format=Json('id long, user string'), or produce a message"
 
@@ -226,7 +228,7 @@ class KeyAndValueClash(Transient):
 
     code = "TG-0819"
     what = "the key and the value of the messages of {topics} both have columns named {columns}"
-    cause = "a table has a name once, in upper or lower case; columns that are not declared are those of the messages"
+    cause = "a table has each name once, in upper or lower case; undeclared columns come from the messages"
     remedy = (
         "declare in key= or in format= columns that the other one does not have, like key=Json('order_id long'); or "
         "leave out key= and read the raw key with metadata=True, as the column _key"
@@ -234,13 +236,13 @@ class KeyAndValueClash(Transient):
 
 
 class MessageTimeUnfit(Definite):
-    """A message whose timestamp is no instant, in a source with `metadata=True`."""
+    """A message whose timestamp is not an instant, in a source with `metadata=True`."""
 
     code = "TG-0820"
     what = (
         "the message at offset {offset} of {partition} has the timestamp {milliseconds}, which is no instant to 9999"
     )
-    cause = "a producer that took microseconds or nanoseconds for milliseconds since 1970, or a negative number"
+    cause = "a producer that mistook microseconds or nanoseconds for milliseconds since 1970, or a negative number"
     remedy = (
         "write the source's errors stream to an output of its own, which collects such messages (with reader='spark' "
         "leave that out, too); or leave out metadata=True, which alone needs the time"
@@ -248,11 +250,11 @@ class MessageTimeUnfit(Definite):
 
 
 class HeaderUnreadable(Definite):
-    """A message with a header whose name is no text, in a source with `metadata=True`."""
+    """A message with a header whose name is not text, in a source with `metadata=True`."""
 
     code = "TG-0821"
     what = "the message at offset {offset} of {partition} has headers that cannot be shown: {detail}"
-    cause = "a producer that takes the bytes of something else for the name of a header"
+    cause = "a producer that uses arbitrary bytes as the name of a header"
     remedy = (
         "write the source's errors stream to an output of its own, which collects such messages; or leave out "
         "metadata=True, which alone needs the headers"
@@ -260,18 +262,18 @@ class HeaderUnreadable(Definite):
 
 
 class ConnectorMissing(TidegaugeError):
-    """Spark's own Kafka connector was asked for, and the session does not have it."""
+    """Spark's own Kafka connector was requested, and the session does not have it."""
 
     code = "TG-0830"
     what = "the source {source!r} is to be read by Spark's own Kafka connector, which this session does not have"
-    cause = "the connector is no part of Spark; it has to be on the class path before a session starts"
+    cause = "the connector is not part of Spark; it has to be on the class path before a session starts"
     remedy = "start the session with spark.jars.packages={packages}, or leave out reader='spark', which needs no JAR"
 
 
 class SettingNotShared(TidegaugeError):
-    """A setting that reader='spark' cannot hand to the Kafka client of Java."""
+    """A setting that reader='spark' cannot pass to Kafka's Java client."""
 
     code = "TG-0831"
     what = "the setting {setting!r} cannot be passed on with reader='spark': {why}"
-    cause = "Spark's connector has the Kafka client of Java, and settings are librdkafka's"
+    cause = "Spark's connector uses Kafka's Java client, and settings are librdkafka's"
     remedy = "leave the setting out, or leave out reader='spark'"

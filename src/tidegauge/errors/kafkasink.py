@@ -51,11 +51,11 @@ class WriterFenced(TidegaugeError):
     code = "TG-0861"
     what = "the broker takes nothing more from this driver for the transactional id {id!r}: a newer one has it"
     cause = "another driver of this flow was started, or another flow of the same name writes to the same topic"
-    remedy = "let one driver run; two flows that are meant to write to one topic side by side need names of their own"
+    remedy = "let one driver run; two flows that write to one topic side by side need different names"
 
 
 class TransactionTooLong(TidegaugeError):
-    """A commit that took longer than the broker waits."""
+    """A commit that took longer than the broker allows."""
 
     code = "TG-0862"
     what = "the commit of the epochs {lower} to {last} to {topic!r} took more than {seconds:g} s and was given up"
@@ -67,7 +67,7 @@ class TransactionTooLong(TidegaugeError):
 
 
 class OutputMessageTooLarge(Definite):
-    """A message that is larger than the topic takes."""
+    """A message that is larger than the topic accepts."""
 
     code = "TG-0863"
     what = "a message of {bytes} bytes, of epoch {epoch}, is larger than {topic!r} takes: {detail}"
@@ -76,14 +76,14 @@ class OutputMessageTooLarge(Definite):
 
 
 class ProgressRegressed(Definite):
-    """A progress topic in which an output goes back."""
+    """A progress topic in which an output's progress goes back."""
 
     code = "TG-0864"
     what = (
         "the progress topic {topic!r} says of {output!r} that it holds epochs up to {upper}, and before that {known}"
     )
-    cause = "something other than this flow wrote records of this output's there"
-    remedy = "find out who writes there; which epochs the output's topic holds is in the headers of its messages"
+    cause = "something other than this flow wrote records of this output there"
+    remedy = "find out what writes there; the headers of the output's messages say which epochs its topic holds"
 
 
 class ProgressUnreadable(Transient):
@@ -93,7 +93,7 @@ class ProgressUnreadable(Transient):
     patient = True
     what = "the progress topic {topic!r} could not be read from {position} to its end, {end}, in {seconds:g} s"
     cause = "the broker is slow or away, or another output's transaction is open there"
-    remedy = "nothing, if it passes: it is tried again. Without it nobody knows what the output holds"
+    remedy = "nothing, if it passes: the flow tries again. Without it nobody knows what the output holds"
 
 
 class ProgressTopicUnfit(Definite):
@@ -101,7 +101,7 @@ class ProgressTopicUnfit(Definite):
 
     code = "TG-0866"
     what = "the topic {topic!r} cannot hold the progress of outputs: {problem}"
-    cause = "it was made by hand, or for something else, or its settings were changed"
+    cause = "it was created by hand, or for something else, or its settings were changed"
     remedy = (
         "it needs one partition and cleanup.policy=compact: correct it, or name another with progress_topic=...; "
         "outputs whose progress is lost are written again from their first epoch"
@@ -114,20 +114,20 @@ class DamagedProgress(Definite):
     code = "TG-0867"
     what = "the record at offset {offset} of the progress topic {topic!r} cannot be read: {detail}"
     cause = "something else wrote it, or a newer version of Tidegauge"
-    remedy = "run the version that wrote it, or find out who writes to that topic"
+    remedy = "run the version that wrote it, or find out what writes to that topic"
 
 
 class StagedMessagesMissing(TidegaugeError):
-    """Messages that a task staged are not there when they are to be sent."""
+    """Messages that a task staged are missing when the driver sends them."""
 
     code = "TG-0868"
     what = "the staged messages {path} in the folder {staging} {problem}"
-    cause = "tasks run on other machines than the driver, and the folder is not one that all of them share"
+    cause = "tasks run on other machines than the driver, and do not all share the folder"
     remedy = "give KafkaSink(..., staging=...) a folder that driver and tasks share; the epoch was not committed"
 
 
 class OutputIsNoTable(TidegaugeError):
-    """An output that is not read as a table."""
+    """An output that cannot be read as a table."""
 
     code = "TG-0869"
     what = "the output {output!r} is the Kafka topic {topic!r}, which cannot be read as a table"
@@ -141,11 +141,13 @@ class LastUndecided(Definite):
     code = "TG-0870"
     what = "epoch {epoch} has several rows for the key {key} of {topic!r}, and nothing says which of them is the last"
     cause = "tasks read an epoch side by side, so its rows have no order of their own"
-    remedy = "name the column that says it: KafkaSink(..., order='_offset') with metadata=True on the source, for one"
+    remedy = (
+        "name the column that decides: KafkaSink(..., order='_offset') with metadata=True on the source, for example"
+    )
 
 
 class KeyMissing(Definite):
-    """A row without a key where each needs one."""
+    """A row without a key where every row needs one."""
 
     code = "TG-0871"
     what = "a row of epoch {epoch} has no key for {topic!r}, and envelope='upsert' needs one"
@@ -154,10 +156,10 @@ class KeyMissing(Definite):
 
 
 class NotInJson(Definite):
-    """A value that JSON cannot show."""
+    """A value that JSON cannot express."""
 
     code = "TG-0872"
-    what = "an instant lies outside the years 1 to 9999, which its text form ends with"
+    what = "an instant lies outside the years 1 to 9999, which its text form can express"
     cause = "a number was read as an instant in the wrong unit"
     remedy = "correct the column, or cast it to a number before the sink"
 
@@ -172,13 +174,13 @@ class PartitionUnknown(Definite):
 
 
 class TransactionsRefused(TidegaugeError):
-    """A broker that lets this user have no transactions."""
+    """A broker that allows this user no transactions."""
 
     code = "TG-0874"
     what = "the broker refuses transactions with the transactional id {id!r}: {detail}"
     cause = "the user has no ACL for it (WRITE and DESCRIBE on TransactionalId), or the cluster has no transactions"
     remedy = (
-        "allow it, perhaps by a prefix: KafkaSink(..., transactional_id_prefix=...); where it cannot be had, "
+        "allow it, perhaps by a prefix: KafkaSink(..., transactional_id_prefix=...); if you cannot have it, "
         "exactly_once=False writes at least once"
     )
 
@@ -190,11 +192,13 @@ class TransactionFailed(Transient):
     patient = True
     what = "the commit to the topic {topic!r} failed: {detail}"
     cause = "the broker is away, or its partitions moved"
-    remedy = "nothing, if it passes: what the topic holds is read from the progress topic, and the rest is sent again"
+    remedy = (
+        "nothing, if it passes: the flow reads from the progress topic what the topic holds, and sends the rest again"
+    )
 
 
 class MessageRefused(Definite):
-    """A message that the broker does not take."""
+    """A message that the broker does not accept."""
 
     code = "TG-0876"
     what = "the broker refuses a message of epoch {epoch} for {topic!r}: {detail}"
@@ -208,11 +212,11 @@ class TransactionTimeoutRefused(TidegaugeError):
     code = "TG-0877"
     what = "the broker does not allow transactions of {milliseconds} ms"
     cause = "its transaction.max.timeout.ms is less"
-    remedy = "raise that, or set settings={{'transaction.timeout.ms': ...}} to what it allows"
+    remedy = "raise that, or set settings={{'transaction.timeout.ms': ...}} to a value that it allows"
 
 
 class ColumnUnfit(TidegaugeError):
-    """A column of a message that the rows do not have, or that cannot be what it is to be."""
+    """A column for a part of a message that the rows do not have, or that does not fit that part."""
 
     code = "TG-0878"
     what = "{parameter}={column!r} of KafkaSink: {problem}"
@@ -221,19 +225,19 @@ class ColumnUnfit(TidegaugeError):
 
 
 class OutputTopicRecreated(TidegaugeError):
-    """A topic that was deleted and made anew while it was written to."""
+    """A topic that was deleted and recreated while the flow wrote to it."""
 
     code = "TG-0879"
     what = "the topic {topic!r} was deleted and made anew while the flow wrote to it; it holds nothing of {output!r}"
-    cause = "somebody recreated it, to empty it perhaps"
-    remedy = "run again: the output is then written anew, from its first epoch"
+    cause = "somebody recreated it, perhaps to empty it"
+    remedy = "run again: the output is then written from its first epoch"
 
 
 class WriteForbidden(Transient):
     """A topic that this user may not write to."""
 
     code = "TG-0890"
-    what = "the broker does not let us write to the topic {topic!r}, or to where its progress is: {detail}"
+    what = "the broker does not let us write to the topic {topic!r}, or to its progress topic: {detail}"
     cause = "the user lacks a permission (an ACL)"
     remedy = (
         "allow WRITE and DESCRIBE on the topic, READ, WRITE and DESCRIBE on the progress topic, and WRITE and "

@@ -14,7 +14,7 @@ __all__ = ["BoundTooLate", "RecordBehindFrontier", "RoomClosed", "TooMuchUnbound
 
 
 class BoundTooLate(TidegaugeError):
-    """A binding that came when its epoch could not change any more."""
+    """A binding that arrived after its epoch became final."""
 
     code = "TG-0560"
     what = "epoch {epoch} was bound in a message at {time}, when it may have been taken for final"
@@ -23,33 +23,33 @@ class BoundTooLate(TidegaugeError):
 
 
 class RecordBehindFrontier(TidegaugeError):
-    """A record that came when its source had said that it would not come any more."""
+    """A record that came after its source had said that it would not come."""
 
     code = "TG-0561"
     what = (
         "source {source!r}: a record at position {position} of partition {partition!r} came after the frontier had "
         "passed {passed}"
     )
-    cause = "a reader that went on in its frontier before it had given all records, or that gave one twice"
-    remedy = "drop what was given before, and downgrade the reader's capability only behind what was given"
+    cause = "a reader that advanced its frontier before it had given all records, or that gave one twice"
+    remedy = "drop records that were given before, and downgrade the reader's capability only behind given records"
 
 
 class TooMuchUnbound(TidegaugeError):
-    """More records wait for a binding than may."""
+    """More records wait for a binding than allowed."""
 
     code = "TG-0562"
     what = "source {source!r}: {waiting} records wait for a binding, and at most {limit} may"
     cause = "a reader that reads on without asking for room, while nothing is bound"
-    remedy = "reserve room before reading, and bind what upstream has before it is read"
+    remedy = "reserve room before reading, and bind upstream's position before reading up to it"
 
 
 class RoomClosed(TidegaugeError):
-    """Room was asked for when nothing will be read any more."""
+    """Room was requested although nothing will be read any more."""
 
     code = "TG-0564"
     what = "there is no room for {wanted} records more, and there will be none: {why}"
     cause = "the flow that the records were for has ended, or an operator of it has failed"
-    remedy = "end the reader; what it has not given is read again by the next run"
+    remedy = "end the reader; the next run reads again whatever it has not given"
 
 
 class UnplacedRecords(TidegaugeError):

@@ -38,7 +38,7 @@ __all__ = [
 
 
 class UnsupportedLocation(TidegaugeError):
-    """A place that a sink cannot write to."""
+    """A location that a sink cannot write to."""
 
     code = "TG-0401"
     what = "{sink} cannot write to {scheme}: locations; it writes to file systems that are mounted on every machine"
@@ -60,21 +60,21 @@ class InvalidColumnName(TidegaugeError):
 
     code = "TG-0403"
     what = "the column name {column!r} is not usable in a table: {reason}"
-    cause = "Delta and Spark put rules on the names of columns"
+    cause = "Delta and Spark restrict the names of columns"
     remedy = "rename the column"
 
 
 class BatchDoesNotFit(TidegaugeError):
-    """Rows were staged whose columns are not those that the job announced."""
+    """Rows were staged with columns other than those that the job announced."""
 
     code = "TG-0404"
     what = "a batch does not have the columns of its output: {detail}"
     cause = "a function of map_batches or transform returns other columns, or other types, than it announced"
-    remedy = "return the announced columns, or announce those that are returned"
+    remedy = "return the announced columns, or announce the returned ones"
 
 
 class StagedFileMissing(TidegaugeError):
-    """A staged file is not there when it is committed, or not as it was staged."""
+    """A staged file is missing or changed when it is committed."""
 
     code = "TG-0405"
     what = "the staged file {path} of {table} {problem}"
@@ -88,11 +88,11 @@ class MisplacedRows(TidegaugeError):
     code = "TG-0406"
     what = "rows {found} were staged, which do not belong to {expected}"
     cause = "a transform changed the column _epoch"
-    remedy = "leave _epoch as it is in the transform: the epoch was not committed and will be run anew"
+    remedy = "leave _epoch alone in the transform: the epoch was not committed and will be run again"
 
 
 class TableUpperMismatch(TidegaugeError):
-    """The table does not stand where a commit expected it: nothing was changed."""
+    """The table's upper is not the one that a commit expected: nothing was changed."""
 
     code = "TG-0407"
     what = "the table {table} holds epochs of {output!r} up to {actual} (exclusive); a commit expected {expected}"
@@ -108,9 +108,9 @@ class TableWentBack(Transient):
     what = "the table {table} held the epochs of {output!r} before {expected}, and now holds those before {actual}"
     cause = "its disk is not mounted, or it was removed, moved away, or put back to an older state"
     remedy = (
-        "bring it back as it was, and the flow goes on with it. If it is gone for good, stop the flow and say so "
-        "with tidegauge repair FLOW OUTPUT --from 0: the next run writes it anew, as far as upstream still has what "
-        "it held. One that was put back to an older state on purpose is taken up by the next run"
+        "bring it back unchanged, and the flow goes on with it. If it is gone for good, stop the flow and say so "
+        "with tidegauge repair FLOW OUTPUT --from 0: the next run rewrites it, as far as upstream still has its "
+        "records. If it was put back to an older state on purpose, the next run goes on with it"
     )
 
 
@@ -119,10 +119,10 @@ class CommitSilent(Transient):
 
     code = "TG-0436"
     patient = True
-    what = "a commit to output {output!r} has been under way for {seconds:g} seconds and says nothing"
+    what = "a commit to output {output!r} has been under way for {seconds:g} seconds without an answer"
     cause = "a mount that does not answer, such as one of a file server that is down; or a very slow disk"
     remedy = (
-        "see whether the table's folder can be listed; the flow goes on with the output once the commit is over, and "
+        "check that the table's folder can be listed; the flow goes on with the output once the commit is over, and "
         "the others go on meanwhile. A second Ctrl-C ends a run that waits for it"
     )
 
@@ -140,7 +140,7 @@ class TableOfAnotherIncarnation(Definite):
 
 
 class TableSchemaChanged(Definite):
-    """Rows have other columns than the table."""
+    """Rows and their table have different columns."""
 
     code = "TG-0409"
     what = "the table {table} has other columns than the rows of {output!r}: {detail}"
@@ -149,12 +149,12 @@ class TableSchemaChanged(Definite):
 
 
 class ForeignTable(Definite):
-    """A table that is there already and that this output did not write."""
+    """An existing table that this output did not write."""
 
     code = "TG-0410"
     what = "{table} is not a table of {output!r}: {detail}"
     cause = "the path belongs to other data, or to another output"
-    remedy = "choose a path of its own for this output"
+    remedy = "choose a separate path for this output"
 
 
 class BrokenChain(Definite):
@@ -164,8 +164,8 @@ class BrokenChain(Definite):
     what = "the table {table} has the folder {folder}, which no commit leads to: they end before {reached}"
     cause = "a folder of the table was removed, renamed or copied by hand"
     remedy = (
-        "tidegauge repair writes anew what is missing before {folder}; or bring {reached} back, "
-        "or take {folder} away, whichever was done by hand"
+        "tidegauge repair rewrites the missing commits before {folder}; or bring {reached} back, or take {folder} "
+        "away, whichever was done by hand"
     )
 
 
@@ -176,13 +176,13 @@ class DamagedManifest(Definite):
     what = "the manifest {path} cannot be read: {detail}"
     cause = "it was changed by hand, damaged on disk, or written by a newer version"
     remedy = (
-        "tidegauge repair writes the commit anew; if it is the last of the table, take its folder away instead, "
-        "and the next run writes it anew; or restore the file from a backup"
+        "tidegauge repair rewrites the commit; if it is the last of the table, take its folder away instead, and the "
+        "next run writes it again; or restore the file from a backup"
     )
 
 
 class TableNotWritable(Transient):
-    """The file system refuses to be written to."""
+    """The file system refuses writes."""
 
     code = "TG-0413"
     what = "{table} cannot be written: {detail}"
@@ -200,7 +200,7 @@ class StagingElsewhere(TidegaugeError):
 
 
 class DeletedRows(TidegaugeError):
-    """A Delta table with deletion vectors, whose files cannot be read as they are."""
+    """A Delta table with deletion vectors, whose files alone do not show its rows."""
 
     code = "TG-0415"
     what = "the table {table} has deletion vectors, so its files hold rows that were deleted"
@@ -209,10 +209,10 @@ class DeletedRows(TidegaugeError):
 
 
 class TableBusy(Transient):
-    """Other writers came first every time."""
+    """Other writers won every time."""
 
     code = "TG-0416"
-    what = "the table {table} was changed by others {attempts} times while it was being committed to"
+    what = "the table {table} was changed by others {attempts} times during the commit"
     cause = "another program commits to the table without a pause"
     remedy = "nothing, if it passes; otherwise let the other program write less often"
 
@@ -241,24 +241,24 @@ class UnsupportedTable(Definite):
     code = "TG-0419"
     what = "the table {table} uses {feature}, which commits from Tidegauge cannot honour"
     cause = "the feature was switched on by another program"
-    remedy = "switch it off, or write to a path of its own and copy from there"
+    remedy = "switch it off, or write to another path and copy from there"
 
 
 class TableChangedByOthers(Definite):
-    """A table that others have written to, so that it does not hold what its commits say."""
+    """A table that others have written to, so that it no longer matches its commits."""
 
     code = "TG-0420"
     what = "the table {table} is not what {output!r} has written up to epoch {upper} (exclusive): {detail}"
     cause = "another program appended to the table, updated or replaced rows of it, or restored an older version"
     remedy = (
-        "tidegauge repair reads the epochs that are missing once more and puts them in, and takes out the rows of "
-        "others with --remove-foreign; or RESTORE the table to the version before that one. "
-        "Nothing is read or written here until then"
+        "tidegauge repair reads the missing epochs again and puts them in, and removes the rows of others with "
+        "--remove-foreign; or RESTORE the table to the version before that one. Nothing is read or written here "
+        "until then"
     )
 
 
 class FilesChangedByOthers(Definite):
-    """A Parquet table whose folders do not hold the files that its commits name."""
+    """A Parquet table whose folders do not hold exactly the files that its commits name."""
 
     code = "TG-0421"
     what = (
@@ -267,7 +267,7 @@ class FilesChangedByOthers(Definite):
     )
     cause = "another program, or a person, put files into folders of the table or removed some"
     remedy = (
-        "tidegauge repair reads the epochs of the commits concerned once more, and removes files of others with "
-        "--remove-foreign; or bring the missing files back and move the others away. "
-        "Nothing is read or written here until then"
+        "tidegauge repair reads the epochs of these commits again, and removes files of others with "
+        "--remove-foreign; or bring the missing files back and move the others away. Nothing is read or written here "
+        "until then"
     )

@@ -36,9 +36,9 @@ class UnsupportedType(Definite):
     """A column of a type that Spark has no name for."""
 
     code = "TG-0301"
-    what = "the column {column!r} has the type {type}, which cannot be a column's type here"
+    what = "the column {column!r} has the type {type}, which a column cannot have here"
     cause = "an Arrow type that Spark has no name for"
-    remedy = "declare the column with a type of Spark's, such as 'long', 'string' or 'timestamp', or leave it out"
+    remedy = "declare the column with a Spark type, such as 'long', 'string' or 'timestamp', or leave it out"
 
 
 class HeaderMismatch(Definite):
@@ -60,30 +60,30 @@ class AmbiguousHeader(Definite):
 
 
 class ColumnTypeMismatch(Definite):
-    """A Parquet column that does not become the declared type without loss."""
+    """A Parquet column that cannot become the declared type without loss."""
 
     code = "TG-0304"
     what = "the column {column!r} is {found} in the file and {declared} in the schema: {detail}"
     cause = "the file was written with another schema"
-    remedy = "declare the column as the file has it, or write the file anew"
+    remedy = "declare the column with the file's type, or rewrite the file"
 
 
 class TruncatedFile(Definite):
-    """Compressed data that ends before its end."""
+    """Compressed data that is cut off."""
 
     code = "TG-0305"
     what = "the compressed data ends in the middle, after {compressed} bytes"
     cause = "the file was still being written when it was read, or its copy was interrupted"
-    remedy = "write files elsewhere and move them into place when they are complete; then deliver this one anew"
+    remedy = "write files elsewhere and move them into place when they are complete; then deliver this one again"
 
 
 class SuspiciousCompression(Definite):
-    """Compressed data that grows beyond all measure."""
+    """Compressed data that expands beyond all measure."""
 
     code = "TG-0306"
     what = "{compressed} compressed bytes have become {decompressed} bytes, more than {ratio} for one"
-    cause = "a decompression bomb, or a file of nothing but repetition"
-    remedy = "look at the file; if it is what it should be, deliver it uncompressed"
+    cause = "a decompression bomb, or a file that only repeats itself"
+    remedy = "look at the file; if it is correct, deliver it uncompressed"
 
 
 class CorruptFile(Definite):
@@ -91,12 +91,12 @@ class CorruptFile(Definite):
 
     code = "TG-0307"
     what = "the file is not valid {format}: {detail}"
-    cause = "damage on its way here, or a file of another kind"
-    remedy = "deliver the file anew, or remove it from the source's path"
+    cause = "damage in transit, or a file of another kind"
+    remedy = "deliver the file again, or remove it from the source's path"
 
 
 class WrongEncoding(Definite):
-    """A file of text that says itself that it is not in UTF-8."""
+    """A text file that declares another encoding than UTF-8."""
 
     code = "TG-0330"
     what = "the file begins with the bytes {mark}, as {encoding} does; text is read as UTF-8"
@@ -108,22 +108,22 @@ class WrongEncoding(Definite):
 
 
 class FileRewritten(Definite):
-    """A file of which bytes are bound, and whose bytes are no longer those."""
+    """A file whose bound bytes have changed."""
 
     code = "TG-0320"
     what = (
         "{path} is no longer the file it was: {bound} bytes of it are bound, with fingerprint {expected}; "
         "now it has {size} bytes, with fingerprint {found}"
     )
-    cause = "it was truncated or written anew in place (an editor, copytruncate, a job that overwrites its output)"
+    cause = "it was truncated or rewritten in place (an editor, copytruncate, a job that overwrites its output)"
     remedy = (
-        "append to files, or write new ones elsewhere and move them into place; what is published stays readable. "
+        "append to files, or write new ones elsewhere and move them into place; published epochs stay readable. "
         + ANEW
     )
 
 
 class FileGone(Definite):
-    """A file that was removed before what had been seen of it was read."""
+    """A file that was removed before all bytes that had been seen of it were read."""
 
     code = "TG-0321"
     what = "{path} is gone, and its bytes {lower} to {upper} had been seen and are not in every output yet"
@@ -137,11 +137,11 @@ class FileGone(Definite):
 
 
 class ShortRead(Definite):
-    """A read that ended before the last byte it had to return."""
+    """A read that ended before the last byte of its range."""
 
     code = "TG-0322"
     what = "{path} ended at byte {size} while its bytes {lower} to {upper} were read"
-    cause = "it was truncated while it was read"
+    cause = "it was truncated during the read"
     remedy = "append to files, or write new ones elsewhere and move them into place. " + ANEW
 
 
@@ -178,11 +178,13 @@ class UnknownColumns(Definite):
 
 
 class EndTakenBack(Definite):
-    """An upstream that had shown records which are not bound yet, and has fewer now."""
+    """An upstream that had shown unbound records, and now has fewer."""
 
     code = "TG-0340"
-    what = "{place} reached to {seen} when it was last looked at, and ends at {end} now: what was between is gone"
-    cause = "the end of it was cut off or written anew, or a cluster lost records, before they were read"
+    what = (
+        "{place} reached to {seen} when it was last looked at, and ends at {end} now: the records in between are gone"
+    )
+    cause = "its end was cut off or rewritten, or a cluster lost records, before they were read"
     remedy = (
         "bring it back, and 'tidegauge resume' the source; or go on without, and with a row of the view gaps: "
         "on_data_loss=\"gap\" of the source, and 'tidegauge resume'"
@@ -190,21 +192,22 @@ class EndTakenBack(Definite):
 
 
 class FolderAway(Transient):
-    """A folder that is not there, or is another file system's, while files of it are still to be read."""
+    """A folder that is missing, or on another file system, while files in it are still to be read."""
 
     code = "TG-0341"
     what = "{folder} is {what}, and {count} files that were in it are not read to their end, such as {path}"
-    cause = "a mount that is away for the moment"
-    remedy = "mount it again: the source goes on by itself. If the files are gone for good, make the folder anew"
+    cause = "a mount that is temporarily away"
+    remedy = "mount it again: the source goes on by itself. If the files are gone for good, create the folder again"
 
 
 class FileOvertaken(Transient):
-    """A file that was there when its range was planned, and not as it was read. The range is planned again."""
+    """A file that changed between the planning of its range and the reading. The range is planned again."""
 
     code = "TG-0342"
     patient = True
     what = "{path} is not what it was when its range was planned: {detail}"
-    cause = "it was rotated, truncated or removed in this instant; or a worker does not see the driver's files"
+    cause = "it was rotated, truncated or removed just now; or a worker does not see the driver's files"
     remedy = (
-        "it is looked for again by itself; if it stays so, see that every worker has the folder under the same path"
+        "the flow looks for it again by itself; if this goes on, check that every worker has the folder under the "
+        "same path"
     )

@@ -104,8 +104,8 @@ class UpperMismatch(TidegaugeError):
 
     code = "TG-0206"
     what = "flow {flow!r} is {what} up to epoch {actual}, not {expected}"
-    cause = "the write was done already, or decided on an old view of the timeline"
-    remedy = "load the flow again and decide anew; nothing was written"
+    cause = "the write was done already, or was based on an old view of the timeline"
+    remedy = "load the flow again and decide from its new state; nothing was written"
 
 
 class StoreTooNew(TidegaugeError):
@@ -132,11 +132,11 @@ class NotAStore(TidegaugeError):
     code = "TG-0209"
     what = "{url} is not a Tidegauge store: {detail}"
     cause = "the URL points at a file or a database of something else, or the file is damaged"
-    remedy = "check the path; choose one that does not exist to begin a new store"
+    remedy = "check the path; to begin a new store, choose a path that does not exist"
 
 
 class StoreBusy(Transient):
-    """Somebody else held the database locked for longer than we wait."""
+    """Another process held the database locked for longer than we wait."""
 
     code = "TG-0210"
     what = "the store {url} is locked by another process: {detail}"
@@ -145,11 +145,11 @@ class StoreBusy(Transient):
 
 
 class StoreNotWritable(TidegaugeError):
-    """A place where no store can be written."""
+    """A place where a store cannot be written."""
 
     code = "TG-0211"
     what = "the store {url} cannot be written: {detail}"
-    cause = "the folder is read-only or no folder, or this user may not write to the database"
+    cause = "the folder is read-only or not a folder, or this user may not write to the database"
     remedy = "choose a place that this user may write to; the flow goes on from what is durable"
 
 
@@ -160,11 +160,11 @@ class StoreFull(Transient):
     patient = True
     what = "the store {url} has no room left: {detail}"
     cause = "its disk is full, or a quota or a limit on the size of files is reached"
-    remedy = "make room; a running flow goes on by itself, other commands can be given again"
+    remedy = "make room; a running flow goes on by itself, run other commands again"
 
 
 class SchemaChanged(TidegaugeError):
-    """A source was declared with other columns than the store has for it."""
+    """A source was declared with columns that differ from those in the store."""
 
     code = "TG-0212"
     what = "source {source!r} has other columns than it was started with: {differences}"
@@ -173,12 +173,12 @@ class SchemaChanged(TidegaugeError):
 
 
 class FrontierRegressed(TidegaugeError):
-    """A proposal behind what is bound already."""
+    """A proposal behind the bound frontier."""
 
     code = "TG-0213"
     what = "source {source!r} cannot go back: {detail}"
-    cause = "the proposal was made from an old view, or upstream was recreated"
-    remedy = "probe again; what is bound stays bound"
+    cause = "the proposal was based on an old view, or upstream was recreated"
+    remedy = "probe again; bound epochs stay bound"
 
 
 class SinceTooFar(TidegaugeError):
@@ -218,16 +218,16 @@ class StoreDriverMissing(TidegaugeError):
 
 
 class StoreFailed(Transient):
-    """The database reported something else."""
+    """The database reported some other error."""
 
     code = "TG-0218"
     what = "the store {url} failed: {detail}"
-    cause = "the database has an error of its own, or its disk has"
+    cause = "an error in the database itself, or in its disk"
     remedy = "check the database and start again: the flow goes on from what is durable"
 
 
 class OutputMoved(TidegaugeError):
-    """An output that was pointed at another source, with the table that it has."""
+    """An output that was pointed at another source while keeping its table."""
 
     code = "TG-0219"
     what = (
@@ -240,13 +240,13 @@ class OutputMoved(TidegaugeError):
 
 
 class StoreUnreachable(Transient):
-    """The database server does not answer, or lets nobody of this name in."""
+    """The database server does not answer, or refuses the login."""
 
     code = "TG-0220"
     patient = True
     what = "the store {url} cannot be reached: {detail}"
     cause = "the server is down or far away, refuses the user or the password, or has no such database"
-    remedy = "try the same address with psql; a running flow goes on by itself, other commands can be given again"
+    remedy = "try the same address with psql; a running flow goes on by itself, run other commands again"
 
 
 class CorruptStore(TidegaugeError):
@@ -266,8 +266,8 @@ class WatermarkRegressed(TidegaugeError):
 
     code = "TG-0230"
     what = "the watermark of source {source!r} cannot go back: it is at {known}, and its new state says {found}"
-    cause = "the source computes its watermark from what came last, or upstream was restored from a backup"
-    remedy = "let the source keep the greatest watermark that it has said; nothing of this state was bound"
+    cause = "the source computes its watermark from its latest data only, or upstream was restored from a backup"
+    remedy = "let the source keep the greatest watermark that it has reported; nothing of this state was bound"
 
 
 class ClockChanged(TidegaugeError):
@@ -280,7 +280,7 @@ class ClockChanged(TidegaugeError):
 
 
 class HoldTooEarly(TidegaugeError):
-    """A hold of an epoch that was let go already."""
+    """A hold on an epoch that was compacted already."""
 
     code = "TG-0222"
     what = "{owner!r} cannot hold epoch {epoch} of flow {flow!r}: it can no longer be told from those before {since}"
@@ -289,7 +289,7 @@ class HoldTooEarly(TidegaugeError):
 
 
 class HoldNotBound(TidegaugeError):
-    """A hold of an epoch that is not there yet."""
+    """A hold on an epoch that is not bound yet."""
 
     code = "TG-0223"
     what = "{owner!r} cannot hold epoch {epoch} of flow {flow!r}: epochs below {upper} are bound"
@@ -317,9 +317,7 @@ class OutputBelowSince(TidegaugeError):
     cause = (
         "the flow was compacted while the output was not a part of it, or its table was put back to an older version"
     )
-    remedy = (
-        "give the output another path: it is then written anew from all of the source, beginning at epoch {since}"
-    )
+    remedy = "give the output another path: it is then written from all of the source, beginning at epoch {since}"
 
 
 class StoreReplaced(TidegaugeError):
@@ -329,8 +327,8 @@ class StoreReplaced(TidegaugeError):
     what = "the store {url} is no longer the file that this process has open: {detail}"
     cause = "the file or its folder was moved, removed, or restored from a backup, while a driver was running"
     remedy = (
-        "stop every driver of this store, see which file is the right one, and put it at the path together with its "
-        "own -wal and -shm, or with none; then start again. This process has written nothing since"
+        "stop every driver of this store, find out which file is the right one, and put it at the path together with "
+        "its own -wal and -shm, or with none; then start again. This process has written nothing since"
     )
 
 
@@ -352,14 +350,14 @@ class StoreAway(Transient):
 
 
 class ClockBehind(TidegaugeError):
-    """A clock that says that the newest epoch was minted far in the future."""
+    """A clock by which the newest epoch was minted far in the future."""
 
     code = "TG-0251"
     what = (
         "the newest epoch of flow {flow!r}, {epoch}, was minted at {minted_at}, and the clock of this machine says "
         "{now}"
     )
-    cause = "this clock is behind, or that of the machine which minted the epoch was ahead"
+    cause = "this clock is behind, or the clock of the machine that minted the epoch was ahead"
     remedy = (
         "put this machine's clock right; if it is right, put the epochs' times right (tidegauge retime FLOW) and "
         "start again. Nothing was bound"
@@ -371,23 +369,23 @@ class ClocksApart(TidegaugeError):
 
     code = "TG-0252"
     what = "the clock of this machine says {now}, and that of the server of the store {url} says {server}"
-    cause = "one of the two clocks is wrong, and the times of epochs would be"
+    cause = "one of the two clocks is wrong, and so the times of epochs would be wrong"
     remedy = "put the clocks right and start again; nothing was written"
 
 
 class LeaseHeld(TidegaugeError):
-    """A lease that was not broken, because its holder lives on this machine."""
+    """A lease that was not broken, because its holder is alive on this machine."""
 
     code = "TG-0253"
     what = "the lease of flow {flow!r} is held by a process that is alive on this machine: {holder}"
     cause = "the driver is running"
-    remedy = "stop it (kill {pid}); with --force its lease is broken all the same, and it stops at its next write"
+    remedy = "stop it (kill {pid}); with --force its lease is broken anyway, and it stops at its next write"
 
 
 class NothingHeld(TidegaugeError):
-    """A lease to be broken that nobody holds."""
+    """An attempt to break a lease that nobody holds."""
 
     code = "TG-0254"
     what = "nobody holds the lease of flow {flow!r}"
     cause = "the driver has ended, or its lease was broken already"
-    remedy = "start the flow: nothing keeps it"
+    remedy = "start the flow: nothing prevents it"

@@ -12,8 +12,10 @@ class BrokerDidNotStart(TidegaugeError):
 
     code = "TG-0880"
     what = "the Kafka broker at {servers} {how}; the end of its log:\n{log}"
-    cause = "a setting that Kafka does not take, a port or a disk that is not there for it, or a machine too busy"
-    remedy = "correct what the log names; on a slow machine KafkaBroker(within=...) waits longer"
+    cause = (
+        "a setting that Kafka does not take, a port or a disk that is not available, or a machine that is too busy"
+    )
+    remedy = "correct the problem that the log names; on a slow machine KafkaBroker(within=...) waits longer"
 
 
 class JarsNotFetched(TidegaugeError):
@@ -21,7 +23,7 @@ class JarsNotFetched(TidegaugeError):
 
     code = "TG-0881"
     what = "JARs could not be fetched from {mirror} into {folder}: {detail}"
-    cause = "no way to the internet from here, a proxy that Java does not know of, or a folder that cannot be written"
+    cause = "no internet access from here, a proxy that Java does not know of, or a folder that cannot be written"
     remedy = (
         "set HTTPS_PROXY to the proxy or TIDEGAUGE_MAVEN to a mirror of Maven Central; without a network copy the "
         "folder from a machine that has it, or set TIDEGAUGE_CACHE to the folder above a copy"
@@ -29,12 +31,12 @@ class JarsNotFetched(TidegaugeError):
 
 
 class WrongJar(TidegaugeError):
-    """A JAR is not the one that is pinned."""
+    """A JAR is not the pinned one."""
 
     code = "TG-0882"
     what = "{jar} from {origin} is not the one that was published: its SHA-256 is {found}, it should be {wanted}"
     cause = "a copy that was cut short, or a mirror or a cache folder that someone tampered with"
-    remedy = "find out who writes there; then delete the file, or name another mirror, and it is fetched anew"
+    remedy = "find out what writes there; then delete the file, or name another mirror, and it is fetched again"
 
 
 class KafkaToolFailed(TidegaugeError):
@@ -47,7 +49,7 @@ class KafkaToolFailed(TidegaugeError):
 
 
 class BrokerNotRunning(TidegaugeError):
-    """The Kafka broker for tests was told something that takes a running one."""
+    """The test kit's Kafka broker was given an order that needs a running one."""
 
     code = "TG-0884"
     what = "the Kafka broker at {servers} is not running; it was told to {what}"
@@ -56,9 +58,9 @@ class BrokerNotRunning(TidegaugeError):
 
 
 class TopicNotReady(TidegaugeError):
-    """A topic made for a test could not be written to in time."""
+    """A topic for a test did not become writable in time."""
 
     code = "TG-0885"
     what = "the topic {topic!r} could not be made ready: {detail}"
-    cause = "a topic of that name is there already, a setting that Kafka does not take, or a broker that is stopped"
+    cause = "a topic of that name exists already, a setting that Kafka does not take, or a broker that is stopped"
     remedy = "give each test a topic name of its own, and start or resume the broker before"

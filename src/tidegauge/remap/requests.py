@@ -18,7 +18,7 @@ behind.
 >>> print(late.exception())
 TG-0555: the flow 'shop' cannot be ticked: its run has ended
   likely cause: a tick is made by a run of the same Dataflow object in another thread
-  what to do:   start flow.run() in a thread of its own, and call flow.tick() while it runs
+  what to do:   start flow.run() in its own thread, and call flow.tick() while it runs
 """
 
 from __future__ import annotations
