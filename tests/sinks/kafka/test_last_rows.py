@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegauge.errors.kafkasink import LastUndecided
-from tidegauge.sinks.kafka.last import lasts
+from tidegauge.sinks.kafka.messages import lasts
 
 keys = st.sampled_from([b"a", b"b", b"c", b""])
 

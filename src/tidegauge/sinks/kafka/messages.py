@@ -6,6 +6,15 @@ Invariant: a message depends on its row alone; and each row makes one message, i
 >>> rows = pa.record_batch({"id": [7], "user": ["ada"], "_epoch": [3]})
 >>> layout.encode(rows).select(["key", "value", "_epoch"]).to_pylist()
 [{'key': b'7', 'value': b'{"id":7,"user":"ada"}', '_epoch': 3}]
+
+Of an upsert at most one message for a key and an epoch is sent: that of the last row, the one with the greatest
+`order`; null is less than anything, and of two with the same `order` either may be it. Without an `order` there is no
+last one, as rows of one epoch come from tasks that run side by side; so two rows of one key are then refused, rather
+than one of them chosen by chance.
+
+>>> rows = pa.table({"key": [b"a", b"b", b"a"], "order": [2, 1, 1]})
+>>> lasts(rows, ordered=True, topic="t", epoch=0).to_pylist()
+[True, True, False]
 """
 
 from __future__ import annotations
@@ -13,15 +22,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 import pyarrow.types as pt
 
-from tidegauge.errors.kafkasink import ColumnUnfit, KeyMissing, TimeUnfit
+from tidegauge.errors.kafkasink import ColumnUnfit, KeyMissing, LastUndecided, TimeUnfit
 from tidegauge.sinks.columns import EPOCH
 from tidegauge.sinks.kafka.jsontext import objects, texts
 
-__all__ = ["MARK", "MESSAGES", "ORDER", "Envelope", "MessageLayout"]
+__all__ = ["MARK", "MESSAGES", "ORDER", "Envelope", "MessageLayout", "lasts"]
 
 pc: Final[Any] = pyarrow.compute  # its functions are made at run time, which type checkers cannot see
 
@@ -33,6 +43,7 @@ MARK: Final = "tidegauge-"
 ORDER: Final = "order"
 
 _MILLISECOND: Final = 1000
+_SHOWN: Final = 100
 
 _HEADERS: Final = pa.list_(pa.struct([("key", pa.large_string()), ("value", pa.large_binary())]))
 
@@ -156,6 +167,29 @@ class MessageLayout:
 
     def _unfit(self, columns: pa.Schema, parameter: str, column: str, problem: str) -> None:
         raise ColumnUnfit(parameter=parameter, column=column, problem=problem, known=columns.names)
+
+
+def lasts(rows: pa.Table, *, ordered: bool, topic: str, epoch: int) -> Any:
+    """Return for each row of an epoch whether it is its key's last; None when all are. Raises `LastUndecided`.
+
+    rows: the columns `key` and, where `ordered`, `order`. Takes memory for the keys of the epoch.
+    """
+    keys = rows.column("key")
+    if pc.count_distinct(keys).as_py() == rows.num_rows:
+        return None
+    by = ["key"]
+    if ordered:
+        rows, by = rows.append_column("valid", pc.is_valid(rows.column(ORDER))), ["key", "valid", ORDER]
+    sorting = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in by])
+    following = keys.take(sorting)
+    changes = pc.not_equal(following.slice(1), following.slice(0, rows.num_rows - 1))
+    if not ordered:
+        twice = following.slice(1).filter(pc.invert(changes))[0].as_py()
+        raise LastUndecided(epoch=epoch, key=repr(twice[:_SHOWN]), topic=topic)
+    ends = np.append(changes.to_numpy(), True)
+    mask = np.zeros(rows.num_rows, dtype=bool)
+    mask[sorting.to_numpy()[ends]] = True
+    return pa.array(mask)
 
 
 def _ours(name: str | None) -> bool:

@@ -52,8 +52,7 @@ from tidegauge.kafka.clients import admin
 from tidegauge.kafka.cluster import Topic, described
 from tidegauge.remap.history import NO_HISTORY, History, Link
 from tidegauge.sinks.columns import rows_schema
-from tidegauge.sinks.kafka.last import lasts
-from tidegauge.sinks.kafka.messages import MESSAGES, ORDER, MessageLayout
+from tidegauge.sinks.kafka.messages import MESSAGES, ORDER, MessageLayout, lasts
 from tidegauge.sinks.kafka.progress import ProgressRecord, key_of, resumed
 from tidegauge.sinks.kafka.scan import scan
 from tidegauge.sinks.kafka.staging import STAGED, merged

@@ -25,10 +25,9 @@ import pyarrow as pa
 from tidegauge.lazy import library
 from tidegauge.sources.formats.decimals import beyond_each
 from tidegauge.sources.formats.gather import Refused, in_pieces
-from tidegauge.sources.formats.nested import contains
 from tidegauge.sources.formats.records import Mask
 
-__all__ = ["Leaf", "cast_each", "converted", "from_base64", "from_text", "may_overflow", "overflows"]
+__all__ = ["Leaf", "cast_each", "contains", "converted", "from_base64", "from_text", "may_overflow", "overflows"]
 
 pc: Final = library("pyarrow.compute")
 
@@ -95,6 +94,22 @@ def from_base64(array: Any, target: Any) -> tuple[Any, Mask]:
             values.append(None)
             bad[i] = True
     return pa.array(values, target), bad
+
+
+def contains(of: Any, wanted: Callable[[Any], bool]) -> bool:
+    """Whether a type is such a one, or has one inside: in a struct, in a list, or among the items of a map.
+
+    >>> places = pa.list_(pa.struct([("at", pa.map_(pa.string(), pa.decimal128(9, 2)))]))
+    >>> contains(places, pa.types.is_decimal), contains(places, pa.types.is_map), contains(places, pa.types.is_date)
+    (True, True, False)
+    """
+    if wanted(of):
+        return True
+    if pa.types.is_struct(of):
+        return any(contains(inner.type, wanted) for inner in of)
+    if pa.types.is_map(of):
+        return contains(of.item_type, wanted)
+    return bool(pa.types.is_list(of)) and contains(of.value_type, wanted)
 
 
 def may_overflow(of: Any) -> bool:

@@ -14,7 +14,7 @@ cannot be asked is `Transient`, and no message is bad for it; that it does not k
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from time import monotonic
 from typing import Any, Final, NoReturn
@@ -27,10 +27,9 @@ from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.formats import FormatPackageMissing, RegistryFailed, RegistryUnreachable, UnknownSchemaId
 from tidegauge.errors.kafka import SecretInClear
 from tidegauge.sources.formats.boundaries import Ints
-from tidegauge.sources.formats.recent import Recent
 from tidegauge.sources.formats.records import Mask
 
-__all__ = ["HEAD_BYTES", "Registered", "Registry", "heads"]
+__all__ = ["HEAD_BYTES", "Recent", "Registered", "Registry", "heads"]
 
 HEAD_BYTES: Final = 5
 SECONDS: Final = 5
@@ -46,6 +45,38 @@ _SHOWN: Final = 200
 _UNKNOWN: Final = (40403, 404)
 _NOT_FOUND: Final = 404
 _OURS: Final = frozenset({"url", "timeout", "max.retries", "retries.wait.ms", "retries.max.wait.ms"})
+
+
+@dataclass(frozen=True, slots=True)
+class Recent:
+    """Keys that were noted of late: each is held from then until `seconds` later, at most the latest `room` of them.
+
+    The caller says what time it is. Several threads may use one: at worst a key is forgotten early.
+
+    >>> missing = Recent(seconds=5.0, room=2)
+    >>> missing.note(7, at=100.0)
+    >>> missing.holds(7, at=104.9), missing.holds(7, at=105.0), missing.holds(8, at=100.0)
+    (True, False, False)
+    >>> for key in (1, 2, 3):
+    ...     missing.note(key, at=100.0)
+    >>> [key for key in (1, 2, 3) if missing.holds(key, at=101.0)]
+    [2, 3]
+    """
+
+    seconds: float
+    room: int
+    _until: dict[int, float] = field(default_factory=dict)
+
+    def note(self, key: int, *, at: float) -> None:
+        """Hold a key from now on, and let go of the oldest ones beyond the room."""
+        self._until.pop(key, None)
+        self._until[key] = at + self.seconds
+        for oldest in list(self._until)[: -self.room]:
+            self._until.pop(oldest, None)
+
+    def holds(self, key: int, *, at: float) -> bool:
+        """Whether the key is held."""
+        return at < self._until.get(key, at)
 
 
 @dataclass(frozen=True, slots=True)
