@@ -36,7 +36,7 @@ from tidegauge.remap.store.connect import Database
 from tidegauge.sinks import columns as stored
 from tidegauge.sinks.deltalog import DeltaLog
 from tidegauge.sources import KafkaSource
-from tidegauge.sources.kafka import columns, start, topics
+from tidegauge.sources.kafka import decoding, start, topics
 from tidegauge.testing import Endpoint, KafkaBroker
 
 PACKAGE: Final = Path(tg.__file__).parent
@@ -50,7 +50,7 @@ STEPS: Final[Mapping[str, tuple[Callable[..., object], ...]]] = {
     "Settings.of": (Settings.of,),
     "Start.of": (start.Start.of,),
     "named": (topics.named,),
-    "keys_of": (columns.keys_of,),
+    "keys_of": (decoding.keys_of,),
     "probe": (KafkaSource.probe,),
     "plan": (KafkaSource.plan,),
     "conform": (functions.conform,),

@@ -37,8 +37,7 @@ from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.formats.messages import MessageFormat
 from tidegauge.sources.kafka.acknowledging import commit, lacking
 from tidegauge.sources.kafka.admitting import TopicListing
-from tidegauge.sources.kafka.columns import joined, keys_of
-from tidegauge.sources.kafka.decoding import MessageDecoder
+from tidegauge.sources.kafka.decoding import MessageDecoder, joined, keys_of
 from tidegauge.sources.kafka.framing import Piece, beyond, bulk_of, frame, missing, received
 from tidegauge.sources.kafka.outrun import Outrun
 from tidegauge.sources.kafka.planning import KafkaSplit, begun, overtaken, planned, seen
