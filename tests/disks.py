@@ -72,6 +72,15 @@ class Disk:
         finally:
             os.close(folder)
 
+    def turn_read_only(self) -> None:
+        """From now on nothing can be written, as after an error of the disk that its file system was careful of."""
+        _run("mount", "-o", "remount,abort,errors=remount-ro", str(self.place))
+
+    def mend(self) -> None:
+        """Unmount the disk and mount it again, as somebody who has seen to it."""
+        self.unmount()
+        self.mount()
+
     def copy(self, to: Path) -> None:
         """Copy the present state of the disk."""
         _run("fsfreeze", "--freeze", str(self.place))

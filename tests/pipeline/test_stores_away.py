@@ -225,12 +225,13 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
         yield made
 
 
+@pytest.mark.parametrize("how", ["dead", "read-only"])
 def test_a_store_whose_disk_gives_errors_is_waited_for_and_lets_the_disk_be_mounted_again(
-    disk: Disk, tmp_path: Path
+    how: str, disk: Disk, tmp_path: Path
 ) -> None:
     shop = Shop(tmp_path)
     run = shop.begin()
-    disk.die()
+    disk.die() if how == "dead" else disk.turn_read_only()
     error = shop.wait(run)
     assert "disk I/O error" in str(error)
     assert not error.evidence["moved"]

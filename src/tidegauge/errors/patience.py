@@ -1,4 +1,4 @@
-"""Which errors are of surroundings that come back: a disk that is full, a mount or a server that is away.
+"""Which errors are of surroundings that come back: a disk that is full or turned read-only, a mount that is away.
 
 They are waited for as long as it takes, by whoever would give up otherwise: a flow that has stopped does not go on by
 itself once there is room again. What somebody has to put right in the flow, or in permissions, is not among them.
@@ -19,12 +19,12 @@ __all__ = ["waited_out"]
 
 _PASSING: Final = frozenset(
     {
-        *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENXIO, errno.ENODEV),
+        *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENXIO, errno.ENODEV, errno.EROFS),
         *(errno.ESTALE, errno.ENOTCONN, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ETIMEDOUT),
     }
 )
 _NUMBER: Final = re.compile(r"(?i)\b(?:errno|os error)\s+(\d+)")
-_FULL: Final = re.compile("No space left on device|Disk quota exceeded")
+_TEXT: Final = re.compile("No space left on device|Disk quota exceeded|Read-only file system")
 """How the JVM says it."""
 
 
@@ -40,4 +40,4 @@ def waited_out(error: BaseException) -> bool:
 
 
 def _passes(text: str) -> bool:
-    return any(int(number) in _PASSING for number in _NUMBER.findall(text)) or bool(_FULL.search(text))
+    return any(int(number) in _PASSING for number in _NUMBER.findall(text)) or bool(_TEXT.search(text))
