@@ -1,4 +1,4 @@
-"""The values of the timeline: what a source says of itself, what was bound to an epoch, and the ranges that follow.
+"""The values of the timeline: a source's answers, the content of an epoch, and the ranges that follow.
 
 Invariant: these are plain frozen values; what they hold can be written to the store as JSON and integers.
 
@@ -55,12 +55,12 @@ class Observation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bound:
-    """What is durably known of a source: where it stands, the facts of its partitions, its schema once known.
+    """The durable knowledge about a source: its frontier, the facts of its partitions, its schema once known.
 
-    identity: what upstream said of itself when the source was first bound, "" where it says nothing. state: the
-    newest that was bound. All of it is of the present incarnation, of which `incarnation` is the number. last: what
-    the same driver's last probe said, bound or not; it is not durable, and None at a driver's first one. Who plans is
-    given it as long as it is good for that (`perform`), else None.
+    identity: upstream's identity when the source was first bound, "" if it has none. state: the newest bound one. All
+    of it belongs to the present incarnation, whose number is `incarnation`. last: the last answer to the same driver,
+    bound or not; it is not durable, and None at a driver's first probe. `plan` gets it as long as it is good for that
+    (`perform`), otherwise None.
     """
 
     frontier: Frontier = ORIGIN

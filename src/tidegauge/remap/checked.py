@@ -1,11 +1,11 @@
-"""What a source says of itself is checked before it is bound, because what is bound is for good.
+"""A source's answers are checked before they are bound, because a binding is for good.
 
 Invariant: an observation that passes has only places that the source's clock has, in its partitions and positions,
-facts and an identity that the store gives back as they are, no position behind what is bound, and a state whose
-watermark is not behind the one that is bound. What does not pass is an error of the source: nothing of it is bound,
-the source is stalled and asked again, and the others go on.
+facts and an identity that the store returns unchanged, no position behind the bound frontier, and a state whose
+watermark is not behind the bound one. Anything else is an error of the source: nothing of it is bound, the source is
+stalled and asked again, and the others go on.
 
-Only what moved is looked at: the rest was looked at when it was bound, or when it was said the last time.
+Only changes are checked: the rest was checked when it was bound, or with the last answer.
 
 >>> from datetime import UTC, datetime
 >>> from tidegauge.remap.fromtime import LSN
@@ -36,7 +36,7 @@ __all__ = ["check_advance", "check_watermark", "checked_observation"]
 
 
 def checked_observation(source: str, from_time: FromTime, bound: Bound, observed: Observation) -> Observation:
-    """Return the observation, all of which may be bound.
+    """Return the observation if all of it may be bound.
 
     Raises `InvalidPlace`, `InvalidArgument`, `FrontierRegressed`, `WatermarkRegressed`.
     """
@@ -99,7 +99,7 @@ def _is_text(value: object) -> bool:
 
 
 def _no_json(detail: object) -> str:
-    """Say why a detail would not come back from the store as it is; "" when it would."""
+    """Return why the store would not return a detail unchanged; "" if it would."""
     if not isinstance(detail, Mapping) or not all(isinstance(name, str) for name in detail):
         return "it is none"
     try:

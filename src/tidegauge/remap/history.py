@@ -7,9 +7,9 @@ changes. The store keeps the digest with the epoch, a table with its commit: tha
 together. A table's commit also carries the links since its last one, so that the timeline can be had back from the
 tables when the store is lost.
 
-What is in the digest decides which rows an epoch holds. What a link tells besides (when it was minted, the facts that
-a source keeps, that it has ended) is for whoever goes on from it. So are gaps: they are noted after their epochs were
-bound, and told by the last link of a commit, of that epoch or a later one.
+The digest covers everything that decides which rows an epoch holds. The rest of a link (when it was minted, the facts
+that a source keeps, that it has ended) is for the run that goes on from it. So are gaps: they are recorded after
+their epochs were bound, and carried by the last link of a commit, of that epoch or a later one.
 
 Invariant: digests are equal iff the incarnations of the store and the bindings are, whatever the order of the sources
 and partitions; a link says the same wherever it is read.
@@ -21,9 +21,9 @@ True
 >>> first == follow(genesis, {"orders": Moves(positions={"p0": 5, "p1": 2}, incarnation=1)})
 False
 
-*The first link of what is left.* When old epochs were compacted, or were bound by a version that kept no digests, a
-history begins with a `whole` link: it has where every source stands, not what an epoch changed, and its digest is
-taken as it is said.
+*The first remaining link.* When old epochs were compacted, or were bound by a version that kept no digests, a history
+begins with a `whole` link: it has every source's position, not the changes of an epoch, and its digest is taken on
+trust.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Missed:
 
     @staticmethod
     def decode(data: Any) -> Missed:
-        """Return what was made JSON data as a list. Raises `ValueError` or `TypeError`."""
+        """Return a list that was turned into JSON data. Raises `ValueError` or `TypeError`."""
         epoch, partition, lower, upper, *texts = data
         at, code, reason = map(_text, texts)
         datetime.fromisoformat(at)
@@ -117,10 +117,10 @@ class Missed:
 class Moves:
     """What an epoch brought of one source: the partitions that moved, with their next positions, and its new state.
 
-    incarnation: the number of the one that the positions are of; begun: those that began with this epoch. sealed:
+    incarnation: the number of the one that the positions belong to; begun: those that began with this epoch. sealed:
     whether it has ended by now. identity, schema, details: facts that came with it, in the store's words; "" and none
-    where there are none. moved: in a whole link, the last epoch at which any partition moved. gaps: what was noted to
-    be lost when the link was told, of any epoch up to this one.
+    if there are none. moved: in a whole link, the last epoch at which any partition moved. gaps: the losses recorded
+    when the link was written, of any epoch up to this one.
     """
 
     positions: Mapping[str, int] = field(default_factory=dict)
@@ -145,7 +145,7 @@ class Moves:
         return [self.incarnation, sorted(self.positions.items()), self.state]
 
     def encode(self) -> dict[str, Any]:
-        """Return the moves as JSON data, without what is as usual."""
+        """Return the moves as JSON data, without the usual values."""
         data: dict[str, Any] = {"positions": dict(self.positions)} if self.positions else {}
         data |= {name: found for name in _USUAL if (found := getattr(self, name)) != _USUAL[name]}
         if self.begun:
@@ -305,7 +305,7 @@ NO_HISTORY: Final = History()
 
 
 def agree(kept: str, digest: str) -> bool:
-    """Whether a digest is the one of which a table has kept as much as it could: the first 15 digits, or more."""
+    """Whether a table has kept this digest as far as it could: the first 15 digits, or more."""
     return len(kept) >= _LEAST and digest.startswith(kept)
 
 

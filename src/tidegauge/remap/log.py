@@ -1,14 +1,14 @@
-"""The changes of a remap table in the order in which they were bound, and the frontier after any number of them.
+"""The changes of a remap table in the order of their binding, and the frontier after any number of them.
 
-Invariant: the log only grows. Its first `n` changes never change again, so whoever keeps `n` has an immutable log of
+Invariant: the log only grows. Its first `n` changes never change again, so keeping `n` gives you an immutable log of
 `n` changes, at no cost, while others append.
 
 A change is `(epoch, number, before, position)`: at `epoch` the partition of that number moved from `before` to
 `position`. Partitions are numbered in the order of their first changes, so the first `n` changes have moved exactly
-the partitions `0 .. k - 1` for some `k`, and a frontier is a vector of `k` positions, none of which is 0.
+the partitions `0 .. k - 1` for some `k`, and a frontier is a vector of `k` positions, none of them 0.
 
 Frontiers. A *mark* keeps the whole vector after some number of changes. Marks are `max(256, k / 8)` changes apart.
-The vector after `n` changes is the last mark before, copied, with at most so many changes replayed on it: O(k) to
+The vector after `n` changes is a copy of the last mark before, with at most that many changes replayed on it: O(k) to
 copy and to replay, a call each. A mark takes 8k bytes for at least k / 8 changes, which is 64 bytes a change however
 many partitions there are, and O(1) a change to make. A change itself takes 32 bytes, up to twice that while it grows.
 
@@ -33,7 +33,7 @@ Vector = npt.NDArray[np.int64]
 
 _EPOCH, _NUMBER, _BEFORE, _POSITION = range(4)
 _APART: Final = 256
-"""Changes between two marks, at the least: replaying so many takes no longer than copying a few."""
+"""Changes between two marks, at the least: replaying this number takes no longer than copying a few."""
 
 
 class ChangeLog:
@@ -52,7 +52,7 @@ class ChangeLog:
 
     @classmethod
     def of(cls, names: list[str], epochs: Vector, numbers: Vector, befores: Vector, positions: Vector) -> ChangeLog:
-        """Return the log of changes that obey what is said above: `names[i]` is the partition numbered `i`."""
+        """Return the log of changes that obey the rules above: `names[i]` is the partition numbered `i`."""
         log = cls()
         log._cells = np.stack((epochs, numbers, befores, positions))
         log.length = len(epochs)

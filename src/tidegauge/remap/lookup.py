@@ -1,14 +1,14 @@
-"""The changes of a growing log by partition, extended by what is new.
+"""The changes of a growing log by partition, extended with new ones.
 
 Invariant: together, the parts hold each change of the log once. Positions of a partition only grow, so the first part
-that has one beyond what was asked for decides.
+with a position beyond the given one decides.
 
-One position at a time, there are two parts: the index of what was there when the table was loaded, and an array for
-each partition of what came since. An append costs O(1) a change.
+For one position at a time there are two parts: the index of the changes that were there when the table was loaded,
+and an array for each partition of later ones. An append costs O(1) a change.
 
-Many at once, there are *levels*: indexes of consecutive parts of the log, made when they are asked for. What is new
-becomes a level, merged with the levels before it that are less than eight times as large. So there are O(log n)
-levels, and a change is indexed O(log n) times at most. Rows that one level does not hold go on to the next.
+For many at once there are *levels*: indexes of consecutive parts of the log, made on demand. New changes become a
+level, merged with the levels before it that are less than eight times as large. So there are O(log n) levels, and a
+change is indexed O(log n) times at most. Rows that one level does not hold go on to the next.
 """
 
 from __future__ import annotations

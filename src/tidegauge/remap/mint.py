@@ -1,9 +1,9 @@
 """Minting: what one tick binds. Pure decisions, so that a simulation can take them a million times.
 
 Minting is admission. A tick binds at most a limit of a source, so that a backlog of a billion records becomes many
-epochs of a size that a job can do, none of which is ever split or bound anew.
+epochs, each small enough for one job, and none is ever split or bound again.
 
-Invariant: what `mint` proposes never goes back behind what is bound, and every proposal brings something new.
+Invariant: a proposal of `mint` never goes back behind the bound frontier, and every proposal brings something new.
 
 >>> admit(Frontier(), Frontier({"a": 2, "b": 100, "c": 100}), limit=20)
 Frontier({'a': 2, 'b': 9, 'c': 9})
@@ -28,11 +28,12 @@ NO_STATES: Final[Mapping[str, SourceState]] = MappingProxyType({})
 def admit(lower: Frontier, upper: Frontier, limit: int) -> Frontier:
     """Return a frontier at most `limit` positions beyond `lower` and not beyond `upper`.
 
-    For sources in which every position is a record boundary. The limit is shared by max-min fairness: going through
-    the partitions from the smallest backlog to the largest, each takes what it has, at most an equal share of what is
-    left. So all of the limit is used if the backlog is that large, a small partition is never held up by a large one,
-    and what one partition did not get makes it larger, so that its turn comes. Ties are broken by name. A partition
-    of `upper` that is behind `lower` stays at `lower`. The seal of `upper` is admitted with its last position.
+    For sources where every position is a record boundary. The limit is shared by max-min fairness: going through the
+    partitions from the smallest backlog to the largest, each takes its backlog, up to an equal share of the remaining
+    limit. So all of the limit is used if the backlog is that large, a large partition never holds up a small one, and
+    whatever a partition did not get makes its backlog larger, so that its turn comes. Ties are broken by name. A
+    partition of `upper` that is behind `lower` stays at `lower`. The seal of `upper` is admitted with its last
+    position.
     """
     if limit < 1:
         raise InvalidArgument(parameter="limit", value=limit, expected="at least one position per epoch")
@@ -58,11 +59,11 @@ def mint(
 ) -> dict[str, Proposal]:
     """Decide what one tick binds, given where every source stands and the observations.
 
-    A source is bound anew when its frontier advanced, or was sealed, or when its state is another than the one that
-    is bound (`states`). In the last case the epoch holds no data of the source: what a poll has to know is durable
-    before the next poll, whether there was anything to read or not. An observation that is behind what is bound, in
-    any partition, is dropped as a whole: it was overtaken, or upstream is no longer what it was, which is for the
-    source to find out; the next probe is another chance. A sealed source stays sealed.
+    A source is bound again when its frontier advanced, or was sealed, or when its state differs from the bound one
+    (`states`). In the last case the epoch holds no data of the source: the state is durable before the next poll
+    needs it, whether there was anything to read or not. An observation that is behind the bound frontier, in any
+    partition, is dropped as a whole: either it was overtaken, or upstream was replaced, which is for the source to
+    find out; the next probe is another chance. A sealed source stays sealed.
 
     An empty result means that the tick mints nothing. An idle tick mints no epoch: epochs are dense integers here,
     and a table gets one commit for each, so a quiet night would fill every table with empty commits. That a quiet

@@ -1,15 +1,14 @@
 """The remap operator: on each tick it asks every source how far it is, and binds the answers to the next epoch.
 
 Invariants. A binding is durable before anything downstream hears of it (law 2). One tick makes at most one binding,
-for all sources in one compare-and-append; a tick in which nothing is new makes none. The operator holds the
-capability for the epoch that it would mint next, so the frontier of its output is exactly the upper of the timeline.
+for all sources in one compare-and-append; a tick without news makes none. The operator holds the capability for the
+epoch that it would mint next, so the frontier of its output is exactly the upper of the timeline.
 
-It is the clock of the flow: the sources are probed when it looks. A look is one message that names all who are asked;
-the sweep asks them, beside the worker. When that is, and whether what was found is bound then, is for the flow's
-policy to say (`policy`); a look follows at once where a source said that there is more than an epoch takes, and when
-somebody asks for one (`requests`). A source is not asked while some output of it lacks `AHEAD` epochs. One that does
-not say how far it is keeps its frontier. In both cases the others go on; but without a *required* source nothing is
-bound.
+It is the clock of the flow: its looks probe the sources. A look is one message that names the sources to ask; the
+sweep asks them, beside the worker. The flow's policy (`policy`) decides when to look, and whether the findings are
+bound then; a look follows at once if a source reported more than an epoch takes, or if somebody asks for one
+(`requests`). A source is not asked while some output of it lacks `AHEAD` epochs. A source that does not answer keeps
+its frontier. In both cases the others go on; but without a *required* source nothing is bound.
 
 The rows of a tick's life, as events in and effects out:
 
@@ -107,11 +106,11 @@ class RemapSetup:
     """What the operator works with.
 
     resume: the epoch as of which the flow is read again; it is announced first. live: the sources that can be asked.
-    answers: what they say, of all of them. failures: `Failed` from the stage operator. published: the upper of what
-    is published. held: the first epoch that is not published and that some output of a source lacks. ticking: whether
-    to look at the sources at all. policy: when to look, and when to bind. requests: ticks that are asked for besides.
-    required: sources that are not sealed and without whose answer nothing is bound. units: what the positions of each
-    source count.
+    answers: the answers of all of them. failures: `Failed` from the stage operator. published: the published upper.
+    held: the first epoch that is not published and that some output of a source lacks. ticking: whether to look at
+    the sources at all. policy: when to look, and when to bind. requests: additional ticks that somebody asks for.
+    required: sources that are not sealed and without whose answer nothing is bound. units: the unit of each source's
+    positions.
     """
 
     timeline: Timeline
@@ -166,7 +165,7 @@ class _Remap:
             held.downgrade(setup.resume)
 
     def step(self, _inputs: list[Any], outputs: list[OperatorOutput]) -> None:
-        """Hear what was said, bind when a round is over, announce what is bound, tick when it is time."""
+        """Take in answers, bind when a round is over, announce new bindings, tick when it is time."""
         for queue in self.queues:
             for event in queue.drain():
                 if isinstance(event, Messages):

@@ -1,4 +1,4 @@
-"""When what upstream holds is bound to the next epoch: every so often, every so much, or when somebody says so.
+"""When to bind upstream's data to the next epoch: at intervals, at sizes, or on request.
 
 A *look* asks the sources how far they are. A *tick* is a look whose answers are bound, if anything moved. `Pace` says
 when to look and which looks are ticks by the clock; `enough` says which others are, by what they found.

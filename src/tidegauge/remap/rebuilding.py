@@ -1,7 +1,7 @@
 """From what the tables of a flow still have of its history to the timeline that led there: pure decisions.
 
-Invariant: what is rebuilt is proven. Each link of a way follows the one before it by its digest, the last one is that
-of the table that is furthest, and every other table is found on the way. A way begins at the origin, at an epoch that
+Invariant: everything rebuilt is proven. Each link of a way follows the one before it by its digest, the last one is
+that of the furthest table, and every other table is found on the way. A way begins at the origin, at an epoch that
 the store still has, or at a whole link.
 
 >>> from datetime import UTC, datetime
@@ -83,8 +83,8 @@ def way_to(pool: Pool, upper: int, kept: str, *, stored: Mapping[int, str], orig
 def gaps_on(way: Way, pool: Pool, upper: int, *, stored: Mapping[int, str]) -> dict[str, list[Missed]]:
     """Return the gaps, by source, that the links of a way tell, up to the epochs before `upper`.
 
-    A link that is not on the way is of another history, and so are its gaps. Of an epoch that can no longer be told
-    apart nobody knows which link is: all are believed, for a loss that was said is not to be hidden.
+    A link that is not on the way belongs to another history, and so do its gaps. If an epoch can no longer be told
+    apart, nothing says which link belongs to it: all are believed, because a reported loss must not be hidden.
     """
     found: dict[str, dict[Missed, None]] = {}
     for epoch in sorted(epoch for epoch in pool if epoch < upper):

@@ -1,11 +1,11 @@
 """Ticks that other threads ask for, and the answers that they wait for.
 
-Whoever asks gets a future. All that have asked by the time a tick begins are answered by that tick; who asks while it
-is under way is answered by the next one, because its sources may have been asked already. So what was upstream when
-somebody asked is in the epoch of the answer, or in one before.
+Each request gets a future. A tick answers all requests made before it begins; the next one answers requests made
+while it is under way, because their sources may have been asked already. So everything that was upstream at the time
+of a request is in the epoch of the answer, or in one before.
 
 Invariant: every future that `ask` returns is answered, with an error at the latest when the run ends. There is no
-lock: an append and a look at a flag, in this order by who asks and in the other one by who closes, leave nobody
+lock: `ask` appends and then looks at a flag, `close` does the two in the other order, and so no request is left
 behind.
 
 >>> requests = Requests("shop")
@@ -88,7 +88,7 @@ class Requests:
         self._under_way.clear()
 
     def close(self) -> None:
-        """Refuse whoever waits, and whoever asks from now on."""
+        """Refuse all waiting requests, and all later ones."""
         self._wake = None
         ended = CannotTick(flow=self._flow, why="its run has ended")
         self.refuse(ended)

@@ -8,9 +8,9 @@ Unique mapping. Then membership in `T` is monotone in `e`: a record that is in s
 epoch, `epoch_of(p, n) = min {e : n < R(e)[p]}`, and the epochs cut the source into disjoint ranges, `slices`. Nothing
 but `R` appears in the definition, so batch sizes, retries and restarts cannot change the answer (law 1).
 
-Inverse. `inverse(e)` is what is in strictly before `e`, that is `R(e - 1)`. From the definition,
-`epoch_of(p, n) >= e  iff  n >= inverse(e)[p]`: reading on from `inverse(e)` gives exactly the epochs from `e` on,
-nothing twice and nothing left out.
+Inverse. `inverse(e)` is the frontier strictly before `e`, that is `R(e - 1)`. From the definition, `epoch_of(p, n) >=
+e iff n >= inverse(e)[p]`: reading on from `inverse(e)` gives exactly the epochs from `e` on, nothing twice and
+nothing left out.
 
 Sealing. A sealed frontier is the top of the order (law 5): everything is in, so `epoch_of` has an answer for every
 position. It keeps its positions, so no slice grows by it.
@@ -19,9 +19,8 @@ Late sources. Epochs are dense and belong to the flow. A source that joined at e
 epochs 0 to 56, and one without a row at an epoch keeps the frontier it had. So `R` is total, begins at epoch 0, and
 no record maps to an epoch before the first binding (law 7).
 
-Growth. A table is extended by what is new, never rebuilt, and what it has said stays true. `view()` is the table as
-it is now, in O(1): whoever holds it is not disturbed by what is appended to the original afterwards, in any thread.
-One thread appends.
+Growth. A table only gains new bindings and is never rebuilt, and its answers stay true. `view()` is the present
+table, in O(1): later appends to the original do not show in it, in any thread. One thread appends.
 
 Cost. Let there be n changes of k partitions. `log` keeps them in the order of their epochs, with marks of whole
 frontiers; `lookup` keeps them by partition.
@@ -34,9 +33,9 @@ frontiers; `lookup` keeps them by partition.
 A change takes 32 bytes in the log, 16 in the index, at most 64 in marks: a million take about 100 MB, whatever k is.
 At most 48 more in the tables of the index, which are made when whole columns are first asked for.
 
-Compaction. Epochs below `since` are indistinguishable: what was bound there counts as bound at `since`, so
-`epoch_of` answers `max(epoch, since)`, an `inverse` at or below `since` knows nothing and says `ORIGIN` (read all),
-and a frontier or a slice below `since` is an error rather than a guess.
+Compaction. Epochs below `since` are indistinguishable: positions bound there count as bound at `since`, so `epoch_of`
+answers `max(epoch, since)`, an `inverse` at or below `since` knows nothing and returns `ORIGIN` (read all), and a
+frontier or a slice below `since` is an error rather than a guess.
 
 >>> table = RemapTable("orders")
 >>> table.append(0, Frontier({"p0": 5, "p1": 2}))
@@ -156,7 +155,7 @@ class RemapTable:
         return table
 
     def view(self) -> RemapTable:
-        """Return the table as it is now, in O(1): what is appended to either afterwards does not show in the other.
+        """Return the present table, in O(1): later appends to either do not show in the other.
 
         The first of them that grows goes on with what both share, the others copy it when they grow.
         """
@@ -236,7 +235,7 @@ class RemapTable:
     def epoch_of(self, partition: str, position: int) -> int:
         """Return the epoch that the record at `position` belongs to: the first whose frontier is beyond it.
 
-        Raises `NotYetBound` when no epoch holds it, `InvalidArgument` for what is no partition or no position.
+        Raises `NotYetBound` when no epoch holds it, `InvalidArgument` for an invalid partition or position.
         """
         if not isinstance(partition, str):
             raise InvalidArgument(parameter="partition", value=partition, expected="a text")
@@ -270,7 +269,7 @@ class RemapTable:
         return found
 
     def changes_between(self, partition: str, lower: int, upper: int) -> tuple[Vector, Vector]:
-        """Return positions and epochs of the changes by which the records `[lower, upper)` of a partition came in.
+        """Return positions and epochs of the changes that brought in the records `[lower, upper)` of a partition.
 
         A record belongs to the first of them whose position is beyond it; those beyond the last are in no epoch, or
         in that of the seal.
@@ -346,7 +345,7 @@ class RemapTable:
         )
 
     def _own_log(self) -> ChangeLog:
-        """The log, of which this table has all changes: a copy when another view has gone on with the shared one."""
+        """The log with all changes of this table: a copy when another view has gone on with the shared one."""
         if self._log.length != self._head.length:
             self._log = self._log.prefix(self._head.length)
             self._lookup = Lookup(self._log)

@@ -72,7 +72,7 @@ class Timeline:
             table.advance(self.upper)
 
     def bound(self, source: str) -> Bound:
-        """Return what is durably known of a source, and what it said last."""
+        """Return the durable knowledge about a source, and its last answer."""
         return Bound(
             frontier=self.tables[source].frontier,
             details=self._details[source],

@@ -1,8 +1,8 @@
 """What a sink is: tasks stage files, the driver commits them with the epoch in the table's own commit.
 
-Invariants: what is staged and not committed is invisible to every reader, and harmless for ever; `commit` is a
-compare-and-append on the table's upper, so two drivers can never both append one epoch; what is in the table is what
-counts, and there is no copy of the upper anywhere else.
+Invariants: staged rows that are not committed are invisible to every reader, and harmless for ever; `commit` is a
+compare-and-append on the table's upper, so two drivers can never both append one epoch; the table itself has the last
+word, and there is no copy of the upper anywhere else.
 
 A sink is a picklable value, because its `stage` runs in tasks. `open` gives the driver's side of it, a `Table`.
 """
@@ -33,7 +33,7 @@ __all__ = [
 
 
 def job_mark(incarnation: str) -> str:
-    """Return the 16 hex digits with which the names of a flow's jobs begin: they tell whose is what was staged."""
+    """Return the 16 hex digits that begin the names of a flow's jobs: they tell which flow staged a file."""
     return incarnation[-16:]
 
 
@@ -109,7 +109,7 @@ class Stager(Protocol):
         ...
 
     def abort(self) -> None:
-        """Remove what was written."""
+        """Remove the files written so far."""
         ...
 
 
@@ -154,9 +154,9 @@ class Table(Protocol):
         (which has `_epoch`) at its first commit; later, a `schema` that the table does not have is
         `TableSchemaChanged`. No files is a commit too: it moves the upper. `write` names the attempt.
 
-        history: of these epochs, as far as it is known. Its digest is kept in the commit, and its links where nothing
-        that keeps the table short or tidy removes them. Raises `HistoriesDiffer`, and changes nothing, when the table
-        was committed before with another history than that before `lower`.
+        history: of these epochs, as far as it is known. The commit keeps its digest, and its links in a place where
+        nothing that keeps the table short or tidy removes them. Raises `HistoriesDiffer`, and changes nothing, when
+        the table was committed before with another history than that before `lower`.
         """
         ...
 
@@ -179,7 +179,7 @@ class Table(Protocol):
     def version_of(self, epoch: int) -> str | None:
         """Return which commit of the table brought an epoch, in the table's own words.
 
-        None where the table does not hold the epoch, or no longer knows by which commit.
+        None if the table does not hold the epoch, or no longer knows which commit brought it.
         """
         ...
 
@@ -193,15 +193,15 @@ class Table(Protocol):
 
 @runtime_checkable
 class Sweeping(Protocol):
-    """A `Table` that can tell what was staged in vain, and so clears up after drivers that died."""
+    """A `Table` that recognises files staged in vain, and so clears up after drivers that died."""
 
     def sweep(self, confirm: Callable[[], None]) -> None:
         """Remove what earlier drivers of this flow staged and did not commit.
 
-        To be called with the lease, before anything is staged, and before `upper` is read to begin from: a sweep may
-        first have to shut out an earlier driver that still lives, and only then knows what that one has committed.
-        Who reads the upper before would stage epochs that the table holds. `confirm` raises when the lease was lost
-        meanwhile.
+        Call it with the lease, before staging anything, and before reading the `upper` to begin from. A sweep may
+        first have to shut out an earlier driver that still lives, and only then knows that driver's last commit: read
+        `upper` only after sweeping; otherwise you restage epochs the table already has. `confirm` raises if the lease
+        was lost meanwhile.
         """
         ...
 
@@ -223,7 +223,7 @@ class Finishing(Protocol):
     """A `Table` that does something beside the commits, which ends with the run."""
 
     def end(self) -> None:
-        """Wait for what is under way. No commit comes after it."""
+        """Wait for the commit under way. No commit comes after it."""
         ...
 
 

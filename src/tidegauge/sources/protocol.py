@@ -1,4 +1,4 @@
-"""What a source is: four small methods, of which one runs in a task.
+"""A source: four small methods, one of which runs in a task.
 
 Invariant (law 2): `read` yields exactly the records of its split, `[lower, upper)` of one partition, or raises; it
 never reads on to whatever is newest, and a short read is an error, never an empty result.
@@ -108,8 +108,8 @@ class Source(Protocol):
     def probe(self, bound: Bound, *, now: datetime) -> Observation:
         """Ask upstream how far it is, given what is durably bound. Runs in the driver, on the flow's tick.
 
-        `Observation.upper` is never before `bound.frontier`, and at most one epoch's worth beyond it.
-        Raises `Definite` when what was bound is no longer there as it was.
+        `Observation.upper` is never before `bound.frontier`, and at most one epoch's worth beyond it. Raises
+        `Definite` when bound data is gone or has changed.
         """
         ...
 
@@ -119,7 +119,7 @@ class Source(Protocol):
         `bound.last` is what `probe` said within the last second, None where that is longer ago: what it vouches for
         need not be asked again.
 
-        Raises `Definite` when upstream is no longer the one of `bound.identity`: what is bound is then not there.
+        Raises `Definite` when upstream is no longer the one of `bound.identity`: then the bound data is gone.
         """
         ...
 
@@ -139,7 +139,8 @@ class Source(Protocol):
 class Clocked(Protocol):
     """A source that says what kind of clock it goes by. Others go by `PARTITIONS`.
 
-    What is bound of it is checked by its clock, and the kind is kept: another one under the same name is refused.
+    Its clock checks everything that is bound, and the kind of clock is kept: another one under the same name is
+    refused.
     """
 
     @property
@@ -188,7 +189,7 @@ class Acknowledged(Protocol):
 
 @runtime_checkable
 class Divided(Protocol):
-    """A source in which not every position lies between two records."""
+    """A source that has positions inside records, not only between them."""
 
     def record_at(self, piece: Slice, position: int, bound: Bound) -> tuple[int, int] | None:
         """Return the ends of the record that a position of a bound slice is inside of.
@@ -217,12 +218,12 @@ class Framed(Protocol):
     def received(self, batches: Iterator[pa.RecordBatch], splits: Sequence[Any]) -> Iterator[Split]:
         """Cut what comes of a partition of the frame into pieces, each of a split, which `read` takes in its place.
 
-        Runs in a task. What is of no split is left out.
+        Runs in a task. Records outside every split are left out.
         """
         ...
 
     def missing(self, splits: Sequence[Any]) -> tuple[int, TidegaugeError] | None:
-        """Return the first epoch of which Spark cannot have a record, and the error, or None; asked when it failed.
+        """Return the first epoch that Spark cannot have all records of, and the error, or None; asked when it failed.
 
         Upstream lacks it, or it is one that Spark cannot hold.
 
@@ -232,7 +233,7 @@ class Framed(Protocol):
 
 
 def from_time_of(source: Source) -> FromTime:
-    """Return the clock of a source. Raises `InvalidArgument` for what is none."""
+    """Return the clock of a source. Raises `InvalidArgument` for any other object."""
     clock: FromTime = getattr(
         source, "from_time", PARTITIONS
     )  # `isinstance` of `Clocked` takes a hundred times as long

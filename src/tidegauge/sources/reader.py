@@ -1,11 +1,11 @@
-"""The reader of a source: it says what is new upstream, and acknowledges when it is told what is durable.
+"""The reader of a source: it reports news from upstream, and acknowledges once told what is durable.
 
 It lives in the scope of its source, where times are frontiers of that source. It holds the capability for the
 frontier that it last reported, so the scope's own frontier says how far upstream is known to be, and becomes empty
 only when the source said that it is sealed (law 5). A source that cannot be probed keeps its capability.
 
-The sweep asks the source, beside the worker, and hands over what is news: an answer that says nothing new would leave
-the reader's frontier where it is, so it does not come by here.
+The sweep asks the source, beside the worker, and hands over only news: any other answer would leave the reader's
+frontier where it is, so it does not come by here.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def reader(
     confirm: Callable[[], None],
     env: Env,
 ) -> Stream[Answer]:
-    """Build the reader of one source. Its output carries what is news of it.
+    """Build the reader of one source. Its output carries the source's news.
 
     news: each an `Answer`, or an error that no source may raise. `confirm` raises when this driver is no longer to
     acknowledge.
@@ -58,7 +58,7 @@ def reader(
             context.activator.activate_after(backoff(attempts))
 
         def acknowledge() -> None:
-            """Tell upstream what is durable.
+            """Tell upstream which data is durable.
 
             It is told late or not at all when it does not listen: no harm is done.
             """

@@ -1,9 +1,9 @@
 """The sweep: asks all sources of a look how far they are, beside the worker, in as few threads as will do.
 
 Most sources have nothing new most of the time, and a flow can have a thousand. So a look is one message, its sources
-stand in one line, and a thread takes one after the other. An answer that leaves everything where it was goes to the
-remap operator in one batch with its like. What is news goes to the reader of its source (`reader`), which holds the
-capability in the times of that source, and from there to the remap operator.
+queue, and a thread takes one after the other. Answers that leave everything unchanged go to the remap operator in one
+batch. News goes to the reader of its source (`reader`), which holds the capability in the times of that source, and
+from there to the remap operator.
 
 A slow source holds up one thread, and nobody else: each source that took long the last time has a thread of its own
 from the beginning, and while sources stand in line behind slow ones the threads double (`more`).
@@ -79,7 +79,7 @@ def more(*, waiting: int, threads: int, stuck: int, done: int, seconds: float) -
 
 
 def news(observed: Observation, last: Observation | None, bound: Bound) -> bool:
-    """Whether an observation says anything but that all is as the last one said, and as it is bound."""
+    """Whether an observation says anything new compared with the last one and with the bindings."""
     return (
         last is None
         or observed.more
@@ -99,8 +99,8 @@ def news(observed: Observation, last: Observation | None, bound: Bound) -> bool:
 class SweepSetup:
     """What the operator works with.
 
-    readers: where each source's reader hears its news. answers: where the remap operator hears what is none. going:
-    whether to ask anybody; asked in all threads.
+    readers: where each source's reader hears its news. answers: where the remap operator hears of answers without
+    news. going: whether to ask any source; called in all threads.
     """
 
     sources: Mapping[str, Source]
@@ -120,8 +120,8 @@ def sweep(asked: Stream[Asking], setup: SweepSetup) -> None:
 
 @dataclass(slots=True, eq=False)
 class _Asked:
-    """A source, and how asking it goes. number: the look that it answers next. at: when that began. bound: what it is
-    told. last: what it said last, of which the remap operator may not have heard yet.
+    """A source, and the state of asking it. number: the look that it answers next. at: when that began. bound: the
+    knowledge it is given. last: its last answer, which the remap operator may not have received yet.
 
     Threads read what it is told, and write nothing.
     """
@@ -177,7 +177,7 @@ class _Sweep:
         self.looked_at = float("-inf")
 
     def step(self, inputs: list[OperatorInput], _outputs: list[OperatorOutput]) -> None:
-        """Take in whom to ask, pass on what was answered, and see to it that nobody waits behind a slow one."""
+        """Take in the sources to ask, pass on the answers, and see to it that none waits behind a slow one."""
         quiet: list[Answer] = []
         for _capability, batch in inputs[0].drain():
             for asking in batch:
@@ -206,7 +206,7 @@ class _Sweep:
         self.start(min(len(self.line), 1 + slow))
 
     def start(self, count: int) -> None:
-        """Put so many threads to work."""
+        """Put this number of threads to work."""
         for _ in range(count):
             self.threads.append(self.setup.spawn(self.work))
 
@@ -228,7 +228,7 @@ class _Sweep:
         self.wake.activate()
 
     def hear(self, quiet: list[Answer]) -> None:
-        """Hear what has been answered: what is news goes to the readers."""
+        """Take in the answers: news goes to the readers."""
         for _ in range(len(self.heard)):
             self.done += 1
             asked, told, said, seconds = self.heard.popleft()
@@ -245,7 +245,7 @@ class _Sweep:
                 quiet.append(answer)
 
     def failed(self, asked: _Asked, error: BaseException) -> Answer | BaseException:
-        """Let a source rest that could not be asked. What is no error of a source is for its reader to raise."""
+        """Let a source that did not answer rest. Its reader raises any other error."""
         if not isinstance(error, TidegaugeError | OSError):
             return error
         asked.stalled = (

@@ -1,4 +1,4 @@
-"""What is wrong with a damaged SQLite file, and which of its tables can still be read to the end.
+"""The faults of a damaged SQLite file, and which of its tables can still be read to the end.
 
 Invariant: looking writes nothing, neither to the file nor beside it (`untouched`); what it holds is only counted.
 
@@ -40,8 +40,8 @@ _FAULTS: Final = (sqlite3.Error, UnicodeDecodeError)
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """What is wrong with a file, and what is not, for people. `ours` is False where it is no SQLite file at all;
-    `detail` is "" where SQLite finds no fault with it."""
+    """The faults of a file, and its intact tables, for people. `ours` is False if it is no SQLite file at all;
+    `detail` is "" if SQLite finds no fault with it."""
 
     ours: bool
     detail: str
@@ -84,8 +84,8 @@ def _layout(connection: sqlite3.Connection) -> int | None:
 
 
 def beheaded(path: Path) -> bool:
-    """Whether SQLite would begin a new database in a file, over what is there: it takes one byte for an empty file,
-    and what lies beside an empty file, or beside none, for left over."""
+    """Whether SQLite would begin a new database over a file's contents: it takes one byte for an empty file, and
+    treats anything beside an empty or missing file as leftovers."""
     if waits(path.with_name(f"{path.name}-journal")):
         return False  # somebody who made the file died on the way, and SQLite puts that right
     kept = waits(wal_of(path))  # looked at first: who makes a store makes it last

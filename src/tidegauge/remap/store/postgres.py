@@ -1,10 +1,10 @@
 """A store in a PostgreSQL database: how it is opened, and what its errors mean.
 
-Invariants. A transaction that writes locks its flow's row first, and then reads: each statement sees what was
-committed before it, so what is read under the lock is true until the end. One that reads sees one instant. What was
-committed survives a crash of the server, also where its default is not to wait for the disk. A driver that falls
-silent in a transaction, frozen or cut off, keeps its locks for `SILENCE` seconds, which is less than its lease. A
-server that falls silent is not waited for either (`silence`).
+Invariants. A transaction that writes locks its flow's row first, and then reads: each statement sees everything
+committed before it, so anything read under the lock is true until the end. A transaction that reads sees one instant.
+Commits survive a crash of the server, even if its default is not to wait for the disk. A driver that falls silent in
+a transaction, frozen or cut off, keeps its locks for `SILENCE` seconds, which is less than its lease. A server that
+falls silent is not waited for either (`silence`).
 
 So a write can be tried again when its connection broke: as long as the first attempt may still come to its commit, it
 holds the lock, and the next one sees what came of it. How long to wait, an address may say otherwise.
@@ -67,7 +67,7 @@ _STATEMENTS: Final = (
     "the pooler that it leads to is in statement mode, and a store needs transactions: set pool_mode = transaction"
 )
 _ALONE: Final = int.from_bytes(b"tidegaug")
-"""The number of our advisory lock, of which PostgreSQL has 2**64 in each database."""
+"""The number of our advisory lock; PostgreSQL has 2**64 of them in each database."""
 
 _UNREACHABLE: Final = ("08", "57P01", "57P02", "57P03", "53300", "25P03")
 _BUSY: Final = ("55P03", "40001", "40P01", "57014")
@@ -127,8 +127,8 @@ class Postgres:
         return {} if writes else {"isolation_level": "REPEATABLE READ"}
 
     def be_alone(self, connection: Connection) -> None:
-        """Keep everybody else who asks for it waiting until the transaction ends. Tables yet to be made have no rows
-        to lock."""
+        """Keep all others that ask for it waiting until the transaction ends. Tables yet to be made have no rows to
+        lock."""
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ALONE})")
 
     def now(self, connection: Connection) -> datetime | None:

@@ -59,7 +59,7 @@ LAYOUT: Final = 6
 """The version of these tables. `migrate` has the way from each older one."""
 
 LONGEST_NAME: Final = 1024
-"""Bytes of a name in UTF-8. What is in an index of PostgreSQL must be shorter than 2700."""
+"""Bytes of a name in UTF-8. An entry of a PostgreSQL index must be shorter than 2700."""
 
 _FORMAT: Final = "%Y-%m-%dT%H:%M:%S.%fZ"
 
@@ -91,7 +91,7 @@ class Instant(TypeDecorator[datetime]):
 
 
 class Name(TypeDecorator[str]):
-    """A name that every database keeps as it is: Unicode text without NUL, and short enough to be in an index."""
+    """A name that every database returns unchanged: Unicode text without NUL, and short enough to be in an index."""
 
     impl = Text
     cache_ok = True
@@ -186,7 +186,7 @@ leases: Final = Table(
     Column("since", Instant, nullable=False),
     Column("renewed_at", Instant, nullable=False),
 )
-"""Who runs a flow now: at most one driver each, renewed while it runs.
+"""The driver that runs a flow now: at most one each, renewed while it runs.
 
 `boot` names the running kernel and the space of process ids in it, `process_started` is in clock ticks since the
 boot.
@@ -271,8 +271,8 @@ changes: Final = Table(
 )
 """The remap tables of all sources, as changes: at `epoch` the next position of the partition became `position`.
 
-A partition keeps its position at the epochs in which it has no row, and is at 0 before its first one in each
-incarnation of its source.
+A partition keeps its position at epochs without a row, and is at 0 before its first one in each incarnation of its
+source.
 """
 
 seals: Final = Table(

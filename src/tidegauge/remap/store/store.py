@@ -102,7 +102,7 @@ class Store:
         return exists(url)
 
     def close(self) -> None:
-        """Close the connections. What was written stays."""
+        """Close the connections. Everything written stays."""
         self._database.close()
         if self._copy is not None:
             self._copy.cleanup()
@@ -186,7 +186,7 @@ class Store:
         return {upper: found.get(upper, "") for upper in uppers if upper <= flow.upper}
 
     def known_digests(self, flow_name: str) -> dict[int, str]:
-        """Return the digest before each upper of which the store can tell the last epoch from those before it."""
+        """Return the digest before each upper whose last epoch the store can tell from those before it."""
         with self._database.reading() as connection:
             return chain.known(connection, read.read_flow(connection, flow_name))
 
@@ -198,7 +198,7 @@ class Store:
         self._database.write(partial(restore, lease=lease, rebuilt=rebuilt, at=self._env.now(), env=self._env))
 
     def gaps(self, flow_name: str) -> list[Gap]:
-        """Return what is lost, sorted by source, epoch and partition."""
+        """Return the losses, sorted by source, epoch and partition."""
         with self._database.reading() as connection:
             return incarnations.read_gaps(connection, flow_name)
 
@@ -239,7 +239,7 @@ class Store:
         return self._database.write(retime)
 
     def register(self, lease: Lease, *, sources: Mapping[str, SourceSpec], outputs: Mapping[str, OutputSpec]) -> None:
-        """Make the flow's sources and outputs known, and their present configurations. Others stay as they are.
+        """Make the flow's sources and outputs known, with their present configurations. Others stay unchanged.
 
         Raises `SchemaChanged` when a declared schema is not the one that the source was started with, `ClockChanged`
         when its clock is not, and `OutputMoved` when an output has another source than before and the same table.
@@ -254,7 +254,7 @@ class Store:
     def append(self, lease: Lease, *, expected: int, at: datetime, proposals: Mapping[str, Proposal]) -> int:
         """Bind the epoch `expected` to the proposed frontiers, and return it. The first epoch is 0.
 
-        Sources without a proposal keep their frontier. `at` is the time of minting; what is kept never goes back.
+        Sources without a proposal keep their frontier. `at` is the time of minting; the stored time never goes back.
         Raises `UpperMismatch` when the flow's upper is not `expected`, `LeaseLost`, `FrontierRegressed`,
         `WatermarkRegressed`, `UnknownName`; then nothing was written.
         """
@@ -327,9 +327,9 @@ class Store:
     ) -> int:
         """Begin a new incarnation of a source at the flow's upper, and return its number.
 
-        Its positions count from 0 again, its failure, its seal and its state are over. What was bound before stays,
-        to be looked at. gaps: what is lost by it. identity: what the new upstream says of itself; where it is not
-        known yet, what it says when it is first bound.
+        Its positions count from 0 again; its failure, its seal and its state are over. Earlier bindings stay, for
+        people to look at. gaps: the ranges that are lost by it. identity: the identity of the new upstream; if it is
+        not known yet, the one that it has when first bound.
         """
         begin = partial(
             incarnations.begin, lease=lease, source=source, identity=identity, at=at, reason=reason, gaps=gaps
@@ -383,7 +383,7 @@ class Store:
         )
 
     def record_held(self, lease: Lease, uppers: Mapping[str, int | None]) -> None:
-        """Note that the tables of outputs were seen to hold the epochs before these; None forgets what was noted."""
+        """Record that the tables of outputs held the epochs before these; None forgets the record."""
         self._write("record held", lambda connection: register.record_held(connection, lease, uppers))
 
     def clear_output_failure(self, lease: Lease, output: str) -> None:

@@ -1,11 +1,11 @@
 """Whether a store's file is still the one that is open, and nobody has written over it.
 
-A file can be moved, removed, restored from a backup, or its folder be renamed, under a driver that has it open.
-SQLite goes on with the file that it has, and a second driver begins with the one at the path. So every transaction
-begins with a look: the file at the path, its -wal and its -shm are those that are open, told by device and inode. A
-copy that is written into the same file changes none of that, but the file's time and size; so do SQLite's own
-checkpoints. Then the file is asked what it says of its flows without its -wal: what a checkpoint wrote lies between
-what was there before and what the transaction sees. And what that sees never goes back.
+Somebody may move or remove a file, restore it from a backup, or rename its folder, under a driver that has it open.
+SQLite goes on with the open file, and a second driver begins with the one at the path. So every transaction begins
+with a check that the file at the path, its -wal and its -shm are the open ones, by device and inode. Copying a backup
+into the same file changes only the file's time and size; so do SQLite's own checkpoints. Then we read the flows from
+the file without its -wal: the state that a checkpoint wrote lies between the previous one and the one that the
+transaction sees. And the latter never goes back.
 
 A checkpoint that runs beside readers leaves out each page that has changed since one of them began, and leaves the
 file so until the next one: it is not whole by itself, cannot be read or shows what never was, and proves nothing.
@@ -52,7 +52,7 @@ _PATIENCE: Final = 10.0
 
 
 def follows(earlier: _Flows, later: _Flows) -> bool:
-    """Whether what is said of the flows may have become `later`: none is gone or made anew, none went back."""
+    """Whether this state of the flows may have become `later`: none is gone or recreated, none went back."""
     return all(
         flow in later
         and later[flow][0] == said[0]
@@ -227,10 +227,10 @@ class StoreFile:
 
 
 class GuardedConnection(sqlite3.Connection):
-    """A connection that is left open to the end of the process where closing it would write over what is not ours.
+    """A connection that is left open to the end of the process if closing it would overwrite a file that is not ours.
 
-    The last one to close moves what is in the -wal to the file, and removes the -wal. sqlite3 has no other seam for
-    it before Python 3.12.
+    The last one to close moves the contents of the -wal to the file, and removes the -wal. sqlite3 has no other seam
+    for it before Python 3.12.
     """
 
     file: StoreFile | None = None

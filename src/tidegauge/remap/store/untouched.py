@@ -1,8 +1,8 @@
-"""A look into a SQLite file that changes nothing: not the file, and not what is beside it.
+"""A look into a SQLite file that changes nothing, neither the file nor anything beside it.
 
-SQLite itself writes when it only reads: whoever opens a file whose last user died puts right what that one left, and
-whoever closes it last moves what is in the -wal into the file. So a file that stands alone is opened as one that
-nobody changes, and one with something in its -wal is copied, and the copy is opened.
+SQLite itself writes when it only reads: opening a file repairs what a user that died left behind, and the last one to
+close moves the contents of the -wal into the file. So a file that stands alone is opened as one that nobody changes,
+and one with something in its -wal is copied, and the copy is opened.
 
 Invariant: nothing is written beside the file, and no lock that this process has on it is let go: the file is read by
 SQLite alone, for to close a descriptor of one's own lets go of all.
@@ -35,8 +35,8 @@ _Stamps: TypeAlias = list[tuple[int, int, int] | None]
 
 @contextmanager
 def untouched(path: Path) -> Iterator[tuple[sqlite3.Connection, bool]]:
-    """Open a file to look into it, and say whether it stood still meanwhile: what is torn out of one that somebody
-    writes to may seem damaged."""
+    """Open a file to look into it, and say whether it stood still meanwhile: pages torn out of a file that is being
+    written may seem damaged."""
     if not waits(wal_of(path)):
         with closing(_immutable(path)) as connection:
             yield connection, not waits(_beside(path, "journal"))  # SQLite takes back what is in that one
