@@ -44,12 +44,11 @@ from tidegauge.sinks.columns import EPOCH, rows_schema
 from tidegauge.sinks.deltaaccount import CLEAR, Mine
 from tidegauge.sinks.deltachain import carried, kept_links, number, text_of
 from tidegauge.sinks.deltacheckpoints import Checkpoints
-from tidegauge.sinks.deltacolumns import check_columns, columns_of
 from tidegauge.sinks.deltaentry import appending, described, made, was_written_by
 from tidegauge.sinks.deltafiles import files_of, log_read, paths_of, remove_unnamed
 from tidegauge.sinks.deltahead import DeltaHead, entry
 from tidegauge.sinks.deltahistory import version_of
-from tidegauge.sinks.deltaowner import digest_in, life_id, marks, own_upper
+from tidegauge.sinks.deltaowner import check_columns, columns_of, digest_in, life_id, marks, own_upper
 from tidegauge.sinks.deltaview import LogView
 from tidegauge.sinks.deltavolume import holding
 from tidegauge.sinks.keeping import expect

@@ -31,11 +31,10 @@ from tidegauge.remap.history import Link
 from tidegauge.sinks.columns import EPOCH, rows_schema
 from tidegauge.sinks.deltaaccount import Mine, since_ours
 from tidegauge.sinks.deltachain import carried, kept_links
-from tidegauge.sinks.deltacolumns import check_columns
 from tidegauge.sinks.deltaentry import described, made, replacing, was_written_by
 from tidegauge.sinks.deltafiles import LiveFile, epochs_in, live, log_read, remove_unnamed
 from tidegauge.sinks.deltahead import DeltaHead, actions_of, entry, newest
-from tidegauge.sinks.deltaowner import digest_in, marks, own_upper
+from tidegauge.sinks.deltaowner import check_columns, digest_in, marks, own_upper
 from tidegauge.sinks.deltavolume import holding
 from tidegauge.sinks.location import inside, writing
 from tidegauge.sinks.mending import HistoryOf, Ranges, TableDamage, apart, joined, within

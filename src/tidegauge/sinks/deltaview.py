@@ -1,27 +1,41 @@
 """What is known of a Delta table's log: its head, what others have left open, and how much the table holds.
 
-It begins at a head that is kept beside the log (`deltakept`), or at the log's last checkpoint, and follows the log
-entry by entry from there.
+It begins at a head that is kept beside the log, or at the log's last checkpoint, and follows the log entry by entry
+from there. The head is kept now and then, so that opening a table costs the same at any age: without it, opening
+lists the log and reads a checkpoint, which both grow with the table.
 
-Invariant: where it begins makes no difference to what is known.
+    _tidegauge/head.json      the head at a version, what the table held, and what tells that version's entry
+
+Invariant: where it begins makes no difference to what is known. A head is taken up only where the log still has the
+very entry at which it was kept, and every entry since; it was kept where nothing that others did was open. So it is
+what the log itself says, or it is not believed. Nothing is lost with the file.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from tidegauge.sinks.deltaaccount import CLEAR, DeltaAccount, Mine, since_ours, then
-from tidegauge.sinks.deltahead import DeltaHead, entry, newer, newest
-from tidegauge.sinks.deltakept import keep, kept, whole
+from tidegauge.sinks.deltachain import FOLDER
+from tidegauge.sinks.deltahead import DeltaHead, entry, hinted, newer, newest
 from tidegauge.sinks.deltavolume import volume_after, volume_at, volume_since
+from tidegauge.sinks.location import make_folder
 from tidegauge.sinks.protocol import Volume
 
 __all__ = ["LogView"]
 
 _KEEP_EVERY: Final = 100
 """How many entries are read at most to open a table that is written by its flow alone."""
+_FILE: Final = "head.json"
+_NEAR: Final = 64
+_FAR: Final = 24
+"""After the last entry so many are looked for one by one, and from there at distances that double."""
 
 _Stamp: TypeAlias = tuple[int, int]
 
@@ -58,7 +72,7 @@ class LogView:
     def keep(self) -> None:
         """Keep the head beside the log now and then. To be called where the table is ours and nothing is open."""
         if self.head is not None and self.head.version - self._kept >= _KEEP_EVERY:
-            keep(self._folder, self.head, self.volume)
+            _keep(self._folder, self.head, self.volume)
             self._kept = self.head.version
 
     def count(self, version: int, volume: Volume) -> None:
@@ -68,13 +82,13 @@ class LogView:
 
     def _taken_up(self) -> bool:
         """Begin from the head that is kept beside the log; False when there is none that leads to the log's end."""
-        found = kept(self._folder)
+        found = _kept(self._folder)
         if found is None:
             return False
         head, self.volume = found
         self.head, self.account, self._kept = head, CLEAR, head.version
         self._follow(head)
-        return whole(self._log, self.head.version)
+        return _whole(self._log, self.head.version)
 
     def _follow(self, head: DeltaHead) -> None:
         """Take in what came after a head."""
@@ -97,3 +111,42 @@ class LogView:
                 status = entry(self._log, self.head.version).stat()
                 return status.st_ino, status.st_mtime_ns
         return None
+
+
+def _keep(table: str, head: DeltaHead, volume: Volume | None) -> None:
+    """Keep a head, as of which nothing that others did is open. Where it cannot be written, nothing is kept."""
+    folder = Path(table, FOLDER)
+    with suppress(OSError):
+        said = {
+            "entry": _digest(entry(Path(table, "_delta_log"), head.version)),
+            "head": asdict(head),
+            "volume": None if volume is None else asdict(volume),
+        }
+        make_folder(folder)
+        beside = folder / f".{_FILE}-{os.getpid()}"
+        beside.write_text(json.dumps(said), encoding="utf-8")
+        beside.rename(folder / _FILE)
+
+
+def _kept(table: str) -> tuple[DeltaHead, Volume | None] | None:
+    """Return the head that is kept, with what the table held; None where there is none that the log bears out."""
+    with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
+        said: dict[str, Any] = json.loads(Path(table, FOLDER, _FILE).read_text(encoding="utf-8"))
+        head = DeltaHead(**said["head"])
+        if _digest(entry(Path(table, "_delta_log"), head.version)) == said["entry"]:
+            return head, None if said["volume"] is None else Volume(**said["volume"])
+    return None
+
+
+def _whole(log: Path, version: int) -> bool:
+    """Whether a version to which the entries were followed is the newest, so that none is missing before a later one.
+
+    A log that lacks more entries than it has after them may pass; one that was cleaned up does not, it has a later
+    checkpoint.
+    """
+    steps = [*range(2, _NEAR), *(_NEAR << power for power in range(_FAR))]
+    return hinted(log) <= version and not any(entry(log, version + step).exists() for step in steps)
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

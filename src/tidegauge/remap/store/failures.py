@@ -1,9 +1,10 @@
-"""Failures that outlive the driver: of a source, and of an output for a reason of its own.
+"""Failures that outlive the driver, of a source, and of an output for a reason of its own; and what it waits for.
 
 Invariants. What is kept is an epoch and an error as JSON: its code and its evidence, of which no text is long and
 none holds a secret (`Redaction`). A source's failure stays until it is cleared, and of several the one at the least
 epoch counts, because its records never change. An output's is that of the last attempt: the steps are code, and code
-is corrected between runs.
+is corrected between runs. What a driver waits for is all that it said last, in one transaction; nothing is decided
+by it.
 
 >>> kept({"error": "cannot reach postgresql://ada:hunter2@db/shop?sslpassword=hunter2", "epoch": 7}, Redaction())
 {'error': 'cannot reach postgresql://ada:***@db/shop?sslpassword=***', 'epoch': 7}
@@ -13,17 +14,19 @@ is corrected between runs.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
-from sqlalchemy import Connection, Table, update
+from sqlalchemy import Connection, Table, delete, insert, select, update
 
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.redaction import Redaction
 from tidegauge.remap.store.lease import Lease, guard
 from tidegauge.remap.store.register import get
-from tidegauge.remap.store.schema import as_json, outputs, sources
+from tidegauge.remap.store.schema import Unreadable, as_json, from_json, outputs, sources, stalls
+from tidegauge.remap.store.values import Stall
 
-__all__ = ["clear", "kept", "record_output", "record_source"]
+__all__ = ["clear", "kept", "read_stalls", "record_output", "record_source", "record_stalls"]
 
 LONGEST: Final = 1000
 """Characters of a text that are kept."""
@@ -67,3 +70,22 @@ def _write(
 ) -> None:
     values = {"failed_at": epoch, "failure": as_json(kept(error.encode(), lease.redaction))}
     connection.execute(update(table).where(table.c.id == number).values(**values))
+
+
+def record_stalls(connection: Connection, lease: Lease, found: Iterable[Stall]) -> None:
+    """Say what a flow waits for, in place of what was said before."""
+    guard(connection, lease)
+    connection.execute(delete(stalls).where(stalls.c.flow_id == lease.flow_id))
+    for stall in found:
+        error = as_json(kept(stall.error.encode(), lease.redaction))
+        row = {"flow_id": lease.flow_id, "kind": stall.kind, "name": stall.name, "since": stall.since, "error": error}
+        connection.execute(insert(stalls).values(**row))
+
+
+def read_stalls(connection: Connection, flow_id: int) -> list[Stall]:
+    """Return what a flow waits for."""
+    found = connection.execute(select(stalls).where(stalls.c.flow_id == flow_id))
+    try:
+        return [Stall(r.kind, r.name, r.since, TidegaugeError.decode(from_json(r.error))) for r in found]
+    except (KeyError, TypeError) as error:
+        raise Unreadable(f"a stall is damaged: {error}") from None

@@ -41,6 +41,7 @@ from tidegauge.remap.store import append as timeline
 from tidegauge.remap.store import chain, compaction, failures, incarnations, read, register, telling
 from tidegauge.remap.store.address import File, parse
 from tidegauge.remap.store.connect import Database
+from tidegauge.remap.store.failures import read_stalls, record_stalls
 from tidegauge.remap.store.history import read_bindings
 from tidegauge.remap.store.lease import Lease, LeaseHolder, acquire, break_lease, holding, silent
 from tidegauge.remap.store.migrate import exists
@@ -48,7 +49,6 @@ from tidegauge.remap.store.opening import copied, opened
 from tidegauge.remap.store.restore import Rebuilt, restore
 from tidegauge.remap.store.schema import outputs as output_rows
 from tidegauge.remap.store.schema import sources as source_rows
-from tidegauge.remap.store.stalls import read_stalls, record_stalls
 from tidegauge.remap.store.values import (
     EpochRecord,
     FlowRecord,
