@@ -6,9 +6,9 @@ delays; once it is open, the flow is rendered anew, with it. So it is with a tab
 as when its disk is unmounted.
 
 Invariants. While an output is away nothing is published, as its upper is not known, and nothing is acknowledged that
-it may lack. What is tried beside the worker removes nothing that this driver has staged: a table is swept only where
-no other output stages into the same place. A table that holds less than it did in this run is away, whatever is in
-its place: nothing is written anew of what it had.
+it may lack. Retries beside the worker remove nothing that this driver has staged: a table is swept only if no other
+output stages into the same place. A table that holds less than it did in this run is away, whatever is in its place:
+nothing that it had is written again.
 
 >>> away = Away.first(OSError("no route"), now=8.0)
 >>> away.attempt, away.due(8.1), away.due(8.3), round(away.again(OSError("no route"), now=8.5).until, 1)
@@ -120,7 +120,7 @@ class Absent:
         self._away[name] = Away.first(error, now=self._env.monotonic())
 
     def back(self, tell: Told) -> bool:
-        """Try again what is due, hear of what was tried, and say whether an output is there again.
+        """Retry outputs that are due, take in the results of earlier retries, and say whether an output is back.
 
         Raises what an attempt raised that does not pass by itself.
         """

@@ -28,7 +28,7 @@ class BackedUp:
 
 
 def backup(flow: Flow, file: str | os.PathLike[str]) -> BackedUp:
-    """Copy the flow's store, as it is at one instant, into a file that is not there yet.
+    """Copy the flow's store, as of one instant, into a new file.
 
     Raises `FlowNeverRan`, `BackupExists`, `BackupFailed`, and `ServerBacksUp` for a store on PostgreSQL.
     """

@@ -1,10 +1,10 @@
-"""The timeline as a table: every binding of a flow, for whoever would rather query than ask.
+"""The timeline as a table: every binding of a flow, for those who would rather query than ask.
 
 Invariant: a row stands for the records `[lower, position)` of one partition of one source, all of which belong to its
 `epoch` and to no other. The rows of a source are the remap tables of its incarnations, no more and no less. The end
 of a source is no row, for it moves no partition.
 
-Only what is asked for is read, so one epoch of a million is as quick as one of ten.
+Only the requested rows are read, so one epoch of a million is as quick as one of ten.
 
 >>> BINDINGS.names
 ['source', 'incarnation', 'epoch', 'partition', 'position', 'lower', 'minted_at', 'published_at']

@@ -2,9 +2,9 @@
 
 Invariant: states are those of the design, the same words everywhere. Sources: starting, running, stalled, failed,
 sealed; idle while nobody drives the flow. Outputs: planned (before their first run), catching_up, live, stalled,
-failed. No state is claimed before it is known: an output is live once it holds what is published.
+failed. No state is claimed before it is known: an output is live once it holds every published epoch.
 
-Lag in seconds is how old the newest look at upstream is of which everything is published by now: "the tables show all
+Lag in seconds is the age of the newest look at upstream whose findings are all published: "the tables show everything
 that was upstream `lag` seconds ago".
 """
 
@@ -36,10 +36,10 @@ OutputState = Literal["planned", "catching_up", "live", "stalled", "failed"]
 
 @dataclass(slots=True)
 class SourceStatus:
-    """A source as it stands. Positions are totals over its partitions, in `unit`.
+    """The present state of a source. Positions are totals over its partitions, in `unit`.
 
-    goal: all that upstream held at the first look since the start, None before it. unread: why what is bound of it
-    cannot be read at present, None where it can.
+    goal: everything that upstream held at the first look since the start, None before it. unread: why its bound data
+    cannot be read at present, None if it can.
     """
 
     name: str
@@ -75,7 +75,7 @@ class SourceStatus:
         return self.goal is not None and self.goal.less_equal(self.bound)
 
     def lag_seconds(self, now: datetime) -> float | None:
-        """Return how old the newest look is of which everything is published, None before there is one."""
+        """Return the age of the newest look whose findings are all published, None before there is one."""
         if self.state == "sealed" and self.lag == 0:
             return 0.0
         return None if self.fresh_at is None else max(0.0, (now - self.fresh_at).total_seconds())
@@ -83,7 +83,7 @@ class SourceStatus:
 
 @dataclass(slots=True)
 class OutputStatus:
-    """An output as it stands. lag: how many bound epochs it lacks. rows, bytes: what this run has committed.
+    """The present state of an output. lag: how many bound epochs it lacks. rows, bytes: this run's commits.
 
     since: from when on it is stalled. rate: rows a second over the last commits.
     """
@@ -108,7 +108,7 @@ class OutputStatus:
 
 @dataclass(frozen=True, slots=True)
 class StoreStatus:
-    """The store as it stands. error: why it cannot be written at present, None where it can.
+    """The present state of the store. error: why it cannot be written at present, None if it can.
 
     since: from when on, and attempt: how often it was tried in a row.
     """
@@ -119,7 +119,7 @@ class StoreStatus:
 
 
 class Board:
-    """The sources, outputs and epochs of a flow as they stand. `changed` is called after each change.
+    """The present state of a flow's sources, outputs and epochs. `changed` is called after each change.
 
     uppers: the outputs' durable uppers at the start. failed: sources that failed in earlier runs. retried: outputs
     that did, for reasons of their own. redaction: what hides the secrets in what others say.
@@ -144,13 +144,13 @@ class Board:
         self.redaction = redaction
         self.published = published
         self.reached: int | None = None
-        """The upper by which everything was bound that upstream holds, or that it held at the first look."""
+        """The upper at which everything was bound that upstream holds, or that it held at the first look."""
         self.awaited: tuple[str, ...] = ()
         """Required sources that did not answer in the last tick, without which nothing is bound."""
         self.stopping = False
         self.store = StoreStatus()
         self.jobs: set[Need] = set()
-        """What is being staged at present."""
+        """The epochs that are being staged at present."""
         self.sources = {name: SourceStatus(name, unit) for name, unit in units.items()}
         self.expected = dict(uppers)
         self.outputs = {name: OutputStatus(name, plan.source) for name, plan in plans.items()}
@@ -267,7 +267,7 @@ class Board:
             self._changed(self)
 
     def stop(self) -> None:
-        """The runner was asked to stop: it finishes what is under way."""
+        """The runner was asked to stop: it finishes its current work."""
         self.stopping = True
         self._changed(self)
 

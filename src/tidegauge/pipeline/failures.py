@@ -3,9 +3,9 @@
 A function raised, an expression met a row that it cannot take, a table refuses. The output ends before that epoch for
 this run, and the others go on. The next run tries again: a step is code, and code is corrected between runs.
 
-Invariant: a failure that is in the store is of an epoch that the output's table does not hold, except between a
-commit and the effect right after it. Whoever reads the store compares the table (`LoadedOutput.outstanding`), and the
-next run takes back what a crash left there.
+Invariant: a failure in the store is at an epoch that the output's table does not hold, except between a commit and
+the effect right after it. Readers of the store compare the table (`LoadedOutput.outstanding`), and the next run takes
+back whatever a crash left there.
 """
 
 from __future__ import annotations

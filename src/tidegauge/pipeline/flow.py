@@ -280,8 +280,8 @@ class Dataflow:
     def tick(self) -> int | None:
         """Mint an epoch now, whatever the policy, while `run` is under way in another thread; wait until it is bound.
 
-        Returns the epoch, which need not be published yet, or None when nothing is new. In it, or before it, is what
-        was upstream before the call, of the sources that can be asked and as far as an epoch takes it
+        Returns the epoch, which need not be published yet, or None when nothing is new. Everything that was upstream
+        before the call is in it, or before it, as far as the sources answer and an epoch takes it
         (`max_records_per_epoch`). Calls that come while a tick is under way share the next one.
 
         Raises `CannotTick` when no run is under way or it ends before, and `TickHeld` when a required source does not
@@ -302,7 +302,7 @@ class Dataflow:
     def bindings(
         self, *, spark: Any = None, source: str | None = None, first: int | None = None, last: int | None = None
     ) -> pa.Table | DataFrame:
-        """Return what is bound to which epoch, as an Arrow table or a DataFrame; see `tidegauge.bindings`."""
+        """Return the bindings as an Arrow table or a DataFrame; see `tidegauge.bindings`."""
         from tidegauge.pipeline.bindings import bindings
 
         return bindings(self, spark=spark, source=source, first=first, last=last)

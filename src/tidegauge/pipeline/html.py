@@ -82,7 +82,7 @@ def of_epochs(epochs: Iterable[tuple[EpochRecord, Mapping[str, int]]]) -> str:
 
 
 def of_epoch(report: EpochReport) -> str:
-    """Return what is in an epoch and where it went."""
+    """Return the content of an epoch and where it went."""
     published = _text(report.published_at) or "not yet"
     slices = table(
         f"epoch {report.epoch:,}, minted {_text(report.minted_at)}, published {published}",

@@ -1,6 +1,6 @@
-"""Looking at a flow from outside, whether it runs or not: where it stands, its timeline, what is in an epoch.
+"""Looking at a flow from outside, whether it runs or not: its state, its timeline, the content of an epoch.
 
-Everything here is read from what is durable (the store, the tables) and by asking the sources themselves; nothing is
+Everything here comes from durable state (the store, the tables) and from asking the sources themselves; nothing is
 changed. States and words are those of the running flow.
 """
 
@@ -51,9 +51,9 @@ __all__ = [
 class SourceReport:
     """A source: its state, how far it is bound and published, and what upstream holds, in `unit`.
 
-    since: from when on its driver waits for it, where that is known.
-    All this is of the incarnation, the present one. lost: what is in no table, or not in all, of this one or earlier
-    ones; `explain` of an epoch shows the ranges.
+    since: since when its driver waits for it, if that is known. All this is of the incarnation, the present one.
+    lost: the ranges that are in no table, or not in all, of this one or earlier ones; `explain` of an epoch shows
+    them.
     """
 
     name: str

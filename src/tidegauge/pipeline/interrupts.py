@@ -1,4 +1,4 @@
-"""Signals that end a run: the first one lets it finish what is under way, the second one interrupts it.
+"""Signals that end a run: the first one lets it finish its current work, the second one interrupts it.
 
 Invariant: the handlers are as before when the block has ended. A signal that the process was started to ignore stays
 ignored, as SIGHUP is under nohup; in another thread than the main one nothing is handled.
@@ -19,7 +19,7 @@ _TO_END: Final = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "
 
 
 class Stopping(Protocol):
-    """What is stopped by a signal."""
+    """Anything that a signal stops."""
 
     stopping: bool
 
@@ -30,7 +30,7 @@ class Stopping(Protocol):
 
 @contextmanager
 def interruptible(run: Stopping) -> Iterator[None]:
-    """Make the first signal to end stop the run after what is under way; a second one interrupts at once."""
+    """Make the first signal to end stop the run after its current work; a second one interrupts at once."""
 
     def interrupted(_number: int, _frame: FrameType | None) -> None:
         if run.stopping:

@@ -1,7 +1,7 @@
 """One engine job: read these pinned splits once, and stage for each output the rows of a span of epochs.
 
-Invariant: a job is a value. It decides nothing and commits nothing; run twice, it stages the same rows twice, of
-which one set is committed and the other is litter.
+Invariant: a job is a value. It decides nothing and commits nothing; run twice, it stages the same rows twice: one set
+is committed and the other is litter.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ Step: TypeAlias = Filter | Select | Transform | MapBatches
 
 @dataclass(frozen=True, slots=True)
 class OutputPlan:
-    """An output as its user described it: which stream of which source, through which steps, into which sink."""
+    """The user's description of an output: which stream of which source, through which steps, into which sink."""
 
     name: str
     source: str
@@ -96,7 +96,7 @@ class SourceRead:
 
 @dataclass(frozen=True, slots=True)
 class OutputWork:
-    """An output's part of a job. `schema` is what is staged, `_epoch` included (its last column)."""
+    """An output's part of a job. `schema` is that of the staged rows, `_epoch` included (its last column)."""
 
     plan: OutputPlan
     schema: pa.Schema
@@ -155,7 +155,7 @@ class Engine(Protocol):
         ...
 
     def schema(self, plan: OutputPlan, source_schema: pa.Schema) -> pa.Schema:
-        """Return the columns that the plan's steps give, with `_epoch` last, or raise what is wrong with a step."""
+        """Return the columns that the plan's steps give, with `_epoch` last, or raise the error of a step."""
         ...
 
     def submit(self, job: EpochJob) -> Future[JobResult]:

@@ -3,9 +3,9 @@
 Invariant: both ways go through the timeline and nothing else. A record is in the one epoch that the remap table says
 (law 1), and a row whose epoch is not that one is refused: it is not of this life of the flow.
 
-On history that was compacted the epochs up to `since` cannot be told apart, so what came in there is said to be of
-`since`, and `exact` is false. Positions begin again with a new incarnation of a source: a position that several of
-them have is looked for in the newest, and a row's in the one that its epoch belongs to.
+On compacted history the epochs up to `since` cannot be told apart, so records that came in there count as of `since`,
+and `exact` is false. Positions begin again with a new incarnation of a source: a position that several of them have
+is looked up in the newest, and a row's in the one that its epoch belongs to.
 
 >>> import tempfile, tidegauge as tg
 >>> made = tempfile.TemporaryDirectory()
@@ -156,7 +156,7 @@ def looking(flow: FlowSpec) -> Iterator[FlowSnapshot]:
 
 @dataclass(frozen=True, slots=True)
 class FlowSnapshot:
-    """A flow as it is durable at one instant, to be asked about many records. Each table is opened once."""
+    """The durable state of a flow at one instant, to be asked about many records. Each table is opened once."""
 
     flow: FlowSpec
     store: Store

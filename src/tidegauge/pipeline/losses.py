@@ -1,9 +1,10 @@
 """Losses that a source goes on without: durable in `gaps` before an output gets past their epochs (law 9).
 
-The content of an epoch is what its slices say without its gaps (law 1), for whoever reads it from then on: `passed`.
+From then on, the content of an epoch is its slices without its gaps (law 1), for all readers: `passed`.
 
-A task reads what is left of a slice; what is not is noted when the task is done and nothing of it is committed yet. A
-driver that dies before plans again and finds at least as much lost; what was noted already is not noted twice.
+A task reads the rest of a slice; the gap is recorded when the task is done and nothing of it is committed yet. If a
+driver dies before that, the next one plans again and finds at least as much lost; a recorded loss is not recorded
+twice.
 
 >>> whole = Slice("orders", 3, "t-0", 10, 20)
 >>> [(s.lower, s.upper) for s in without([whole], [Slice("orders", 3, "t-0", 12, 15)])]
@@ -44,7 +45,7 @@ def without(slices: Iterable[Slice], lost: Iterable[Slice]) -> list[Slice]:
 
 
 def passed(loaded: Loaded, gaps: Iterable[Gap]) -> dict[str, list[Slice]]:
-    """Return the ranges that are read by nobody any more, by source, of the epochs by which they are planned now.
+    """Return the ranges that nobody reads any more, by source, of the epochs by which they are planned now.
 
     What upstream had taken back before it was bound is in no epoch; other records may have come to stand there.
     """
@@ -69,7 +70,7 @@ class Losses:
         self._now: Final = now
 
     def note(self, lost: Sequence[Slice], outputs: Collection[str]) -> None:
-        """Note durably what is lost to outputs, as far as it is not noted yet. Costs nothing where nothing is."""
+        """Record durably which ranges outputs lose, unless recorded already. Costs nothing if nothing is lost."""
         if not lost:
             return
         known = [Slice(g.source, g.epoch, g.partition, g.lower, g.upper) for g in self._store.gaps(self._flow)]

@@ -1,7 +1,7 @@
 """What the commits of a span carry is asked of the store once, however many outputs commit it.
 
-Invariant: the answer for a span does not change while a flow runs, as what is bound does not. So those who ask at the
-same time wait for the one who asked first.
+Invariant: the answer for a span does not change while a flow runs, as bindings do not. So concurrent callers wait for
+the first one.
 
 >>> asked = []
 >>> tell = OncePerSpan(lambda lower, upper, *, whole: asked.append((lower, upper, whole)) or History((), "d"))

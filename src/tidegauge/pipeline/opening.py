@@ -1,10 +1,10 @@
 """Opening a flow: what the store and the tables say of it becomes the value that rendering starts from.
 
-Invariants. The store and the tables are all that is asked, so whoever opens a flow after a crash, at whatever instant
-it came, finds what is durable and nothing else. A table is swept before its upper counts: a sweep may see what an
-earlier driver has committed only now. Where store and table disagree on what an output holds the table is right, and
-the store is told; where they have not one history, nothing is begun (`belonging`). A table that is away at present
-keeps nobody else from being opened (`away`); its history is looked at when it is back.
+Invariants. Opening asks only the store and the tables, so after a crash at any instant it finds exactly the durable
+state. A table is swept before its upper counts: the sweep may only now reveal an earlier driver's last commit. If
+store and table disagree on an output's epochs the table is right, and the store is told; if they do not have one
+history, nothing is begun (`belonging`). A table that is away at present keeps no other from being opened (`away`);
+its history is checked when it is back.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Opened:
     """A flow with everything durable opened: what rendering starts from.
 
     tables: of the outputs that are open. away: the others, each with why. failed: sources that have failed.
-    outstanding: outputs that failed for reasons of their own and are tried again, with the epochs. passed: what is
-    read by nobody any more, by source. uppers: the first epoch that each open output is given. held: how far tables
-    were seen to be in earlier runs. since: the epochs before it count as one. resume: the epoch as of which the flow
-    is read again.
+    outstanding: outputs that failed for their own reasons and are retried, with the epochs. passed: ranges that
+    nobody reads any more, by source. uppers: the first epoch that each open output gets. held: how far tables were
+    seen to be in earlier runs. since: the epochs before it count as one. resume: the epoch as of which the flow is
+    read again.
     """
 
     spec: FlowSpec
@@ -80,8 +80,8 @@ def opened(
 ) -> Opened:
     """Open a flow that is registered.
 
-    known: outputs of which is known that they are away, and why; they are not tried. least: how far tables were in
-    this run; one that is not as far is away.
+    known: outputs that are known to be away, and why; they are not tried. least: how far tables were in this run; one
+    that is not as far is away.
 
     Raises `OutputBelowSince`, `StoreBehindTable`, `HistoriesDiffer`, and what `Sink.open` raises of a table that is
     not this output's.

@@ -1,11 +1,11 @@
 """Performing a need: plan the slices into splits, let the engine stage them, say what came of it.
 
-Runs beside the worker. It keeps nothing and decides nothing that lasts: the stage operator does, from what is
-returned. A source that cannot be planned is a failure of that source, and the others are staged without it. Two needs
+Runs beside the worker. It keeps nothing and decides nothing that lasts: the stage operator does that, with the
+result. A source that cannot be planned is a failure of that source, and the others are staged without it. Two needs
 may be performed at once, of different outputs.
 
-What upstream said at the look that bound an epoch need not be asked again right after it: whoever plans is told what
-that was, as long as it is `GOOD_FOR` a second. Whoever reads finds what has changed since.
+Upstream's answers at the look that bound an epoch need not be asked for again right after it: planning gets them, as
+long as they are at most `GOOD_FOR` seconds old. Reading detects anything that has changed since.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ GOOD_FOR: Final = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class PinnedNeed:
-    """A need with its pinned ranges: the slices of each source in its epochs and what is bound of each source."""
+    """A need with its pinned ranges: the slices of each source in its epochs and the bindings of each source."""
 
     need: Need
     slices: Mapping[str, list[Slice]]
@@ -71,9 +71,9 @@ def performer(
 ) -> Performer:
     """Return the function that performs needs with these sources on this engine. Names of jobs begin with `mark`.
 
-    passed: what is read by nobody any more, by source. An epoch of which nothing is left is committed all the same.
-    tables: of the outputs. Nothing is staged for one that has vanished: `TableUpperMismatch` is raised.
-    Schemas of outputs are asked of the engine once: a source's schema never changes.
+    passed: ranges that nobody reads any more, by source. An epoch with nothing left is committed all the same.
+    tables: of the outputs. Nothing is staged for one that has vanished: `TableUpperMismatch` is raised. The engine is
+    asked for schemas of outputs once: a source's schema never changes.
     """
     schemas: dict[str, pa.Schema] = {}
     collecting = {plan.source for plan in plans.values() if plan.channel == "errors"}
@@ -125,7 +125,7 @@ def performer(
 
 
 def recent(bound: Bound, *, now: datetime) -> Bound:
-    """Return what is bound, with what upstream said last only if that is still good."""
+    """Return the bindings, with upstream's last answer only if that is still good."""
     if bound.last is None or timedelta(0) <= now - bound.last.at < GOOD_FOR:
         return bound
     return replace(bound, last=None)
@@ -149,7 +149,7 @@ def plan(
 
 
 def first_failure(name: str, source: Source, slices: list[Slice], bound: Bound, error: Definite) -> Failure:
-    """Return the failure of a source whose slices cannot all be planned, at the first epoch of which that is true."""
+    """Return the failure of a source whose slices cannot all be planned, at the first such epoch."""
     epochs = sorted({piece.epoch for piece in slices})
     for epoch in epochs:
         try:
@@ -160,7 +160,7 @@ def first_failure(name: str, source: Source, slices: list[Slice], bound: Bound, 
 
 
 def output_schema(plan: OutputPlan, source_schema: pa.Schema, engine: Engine) -> pa.Schema:
-    """Return the columns of an output, `_epoch` last, or raise what is wrong with its steps or for its sink."""
+    """Return the columns of an output, `_epoch` last, or raise the error of its steps or for its sink."""
     schema = engine.schema(plan, source_schema)
     plan.sink.check(schema)
     return schema

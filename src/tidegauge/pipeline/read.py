@@ -45,7 +45,7 @@ _AS_WRITTEN: Final = {
     "ignoreMissingFiles": "false",
     "mergeSchema": "false",
 }
-"""What Spark is told of the files, whatever its session says: dates are as they stand there, and none may lack."""
+"""Options for Spark's reader, whatever its session says: dates are taken literally, and no file may be missing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Recovering a store that is lost, or older than its tables, from what the tables keep of the flow's history.
 
-The timeline is rebuilt up to the greatest upper that a table has: what one table lacks of it another has, or the
-store. The next run goes on from there, without a gap or a double: each output is given the epochs that it lacks, as
-they were bound, and then what is new. Epochs that were bound and are in no table are bound anew, for nobody has seen
+The timeline is rebuilt up to the greatest upper that a table has: one table, or the store, fills in what another
+lacks. The next run goes on from there, without a gap or a double: each output gets the epochs that it lacks, with
+their bindings, and then new ones. Epochs that were bound and are in no table are bound again, for nobody has seen
 them.
 
 Invariant: nothing is changed unless all of it is proven (`remap.rebuilding`), and the outputs' tables are not changed
@@ -139,7 +139,7 @@ def _way(flow: str, incarnation: str, tables: Mapping[str, Table], pool: Pool, s
 
 
 def _missing(pool: Pool, upper: int) -> int:
-    """Return the last epoch before `upper` of which nothing is known."""
+    """Return the last unknown epoch before `upper`."""
     return next((epoch for epoch in range(upper - 1, -1, -1) if not pool.get(epoch)), upper - 1)
 
 

@@ -20,7 +20,7 @@ does no harm then: a lease that was given back is not renewed."""
 def renewing(
     lease: Lease, *, every: float, missed: Callable[[Transient], None] = lambda _error: None
 ) -> Iterator[list[Exception]]:
-    """Renew the lease every so many seconds, beside the caller. What makes that impossible is added to the list.
+    """Renew the lease at intervals, beside the caller. An error that makes that impossible is added to the list.
 
     missed: is told in that thread why it could not be renewed this time.
     """

@@ -1,11 +1,12 @@
 """Repairing an output's table: the epochs that others have damaged are read once more and replaced.
 
-By law 1 an epoch's rows are a function of its bindings, which the store has. So what was lost is not guessed and not
-merged: damaged epochs are taken out with what is left of them, and put in whole. The same piece writes all epochs
-from one on anew, where somebody asks for it, or where the table's history parts from the store's.
+By law 1 an epoch's rows are a function of its bindings, which the store has. So nothing is guessed and nothing is
+merged: whatever is left of damaged epochs is removed, and the epochs are put in whole. The same code rewrites all
+epochs from one on, if somebody asks for it, or if the table's history parts from the store's.
 
-Invariant: before the commit nothing is changed but for staged files; after it the table is what the flow would have
-written. A folder is mended commit by commit. What cannot be had, of one epoch even, is said, and nothing is begun.
+Invariant: before the commit nothing is changed but for staged files; after it the table is exactly as the flow would
+have written it. A folder is mended commit by commit. If anything of even one epoch cannot be had, repair says so and
+begins nothing.
 """
 
 from __future__ import annotations
@@ -154,7 +155,7 @@ def _held(loaded: Loaded, output: str) -> int:
 def _wanted(
     flow: FlowSpec, output: str, table: Mending, store: Store, loaded: Loaded, from_epoch: int | None
 ) -> tuple[TableDamage, Ranges, int]:
-    """Return what is wrong with a table, the epochs that are replaced for it, and those that it then holds."""
+    """Return the faults of a table, the epochs that are replaced for it, and those that it then holds."""
     damage, epochs, upper = table.damage, table.damage.epochs, table.upper
     if damage.unknown and from_epoch != 0:
         raise EpochsUnknown(table=_place(flow, output), output=f"{flow.name}:{output}", files=damage.unknown)

@@ -39,7 +39,7 @@ def decode_failure(data: dict[str, Any]) -> Failure:
 
 @dataclass(slots=True)
 class Report:
-    """One task's account: files by output, records and bytes by source, failures in the order in which they came."""
+    """One task's account: files by output, records and bytes by source, failures in order."""
 
     staged: dict[str, list[StagedFile]] = field(default_factory=dict)
     records: dict[str, int] = field(default_factory=dict)

@@ -1,7 +1,7 @@
-"""Reading epochs of one output once more: what is to be read, and its rows staged, or why they cannot be had.
+"""Reading epochs of one output once more: the plan, and the staged rows, or why they cannot be had.
 
-Invariant: what is staged is what the flow staged for these epochs, by the same bindings, without what was recorded as
-lost since (law 1). An epoch is staged whole or the rereading raises.
+Invariant: the staged rows are those that the flow staged for these epochs, by the same bindings, without losses
+recorded since (law 1). An epoch is staged whole or the rereading raises.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ __all__ = ["Rereading", "told_apart"]
 def told_apart(epochs: range, *, since: int, folded: int | None) -> int | None:
     """Return the first of these epochs to read, None where they cannot be told from others.
 
-    folded: the last epoch up to `since` at which the source moved. Who wants all that was compacted gets it as one.
+    folded: the last epoch up to `since` at which the source moved. If all compacted epochs are needed, they come as
+    one.
 
     >>> told_apart(range(4, 9), since=3, folded=3), told_apart(range(2, 9), since=3, folded=1)
     (4, 4)
@@ -68,7 +69,7 @@ class Rereading:
         )
 
     def plan(self, epochs: Ranges, upper: int) -> list[list[Slice]]:
-        """Return what is to be read for each range. Raises `EpochsCompacted`; `EpochsGone` for an old upstream."""
+        """Return the slices to read for each range. Raises `EpochsCompacted`; `EpochsGone` for an old upstream."""
         return [self._slices(one, min(one.stop, upper)) for one in epochs]
 
     def _slices(self, epochs: range, stop: int) -> list[Slice]:
@@ -83,7 +84,7 @@ class Rereading:
         return pieces[len(over) :]
 
     def stage(self, planned: Iterable[list[Slice]], files: list[StagedFile]) -> int:
-        """Stage what is planned, into `files`, and return how many rows that is. Raises `EpochsGone`."""
+        """Stage the planned slices, into `files`, and return the number of rows. Raises `EpochsGone`."""
         rows = 0
         for pieces in planned:
             while pieces:
@@ -109,7 +110,7 @@ class Rereading:
             raise self._gone({piece.epoch for piece in done.lost}, "it had deleted them")
 
     def _unplanned(self, pieces: Sequence[Slice]) -> Iterator[int]:
-        """Yield the epochs of which the source knows, before it reads, that they cannot be read."""
+        """Yield the epochs that the source knows, before it reads, that it cannot read."""
         for epoch, some in groupby(pieces, key=attrgetter("epoch")):
             try:
                 self._source.plan(without(some, self._passed.get(self._name, ())), self._found.bound)

@@ -4,9 +4,9 @@ A failure is durable, and nothing but a person knows that its cause is gone. *Go
 the next run comes to the same epoch again, and fails again where the cause is still there. *A new incarnation* is for
 an upstream that was recreated (law 8): it begins at the next epoch, at the beginning of the new upstream.
 
-Invariant (law 9): what was bound of the old upstream and is not in every output is read by nobody any more. So a new
-incarnation begins only when there is no such thing, or when the loss is accepted; then each range of it is a row of
-`gaps`, in the same transaction.
+Invariant (law 9): nothing reads bound records of the old upstream that some output lacks any more. So a new
+incarnation begins only when there are none, or when the loss is accepted; then each range of it is a row of `gaps`,
+in the same transaction.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ __all__ = ["Resumed", "lacking", "leased", "resume"]
 class Resumed:
     """A source that goes on with the next run.
 
-    incarnation: the number of its incarnation, and began_at: the epoch at which that begins, or began. gaps: what was
-    lost now.
+    incarnation: the number of its incarnation, and began_at: the epoch at which that begins, or began. gaps: the
+    ranges that are lost now.
     """
 
     source: str

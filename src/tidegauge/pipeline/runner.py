@@ -1,4 +1,4 @@
-"""The runner: opens what is durable, renders the flow into a worker, and steps it until there is reason to stop.
+"""The runner: opens the durable state, renders the flow into a worker, and steps it until there is reason to stop.
 
 Invariant: nothing that the runner holds in memory matters. Killed at any instant, the next run starts from the store
 and the tables and comes to the same rows.
@@ -63,7 +63,7 @@ def at_once(function: Callable[[], Any]) -> Future[Any]:
 
 
 def threads(flow: FlowSpec) -> ThreadPoolExecutor:
-    """Return the threads beside the worker, so many that nobody waits for somebody else's work.
+    """Return the threads beside the worker: enough that nobody waits for somebody else's work.
 
     A probe of each source; a job of each source and output that is staged apart; a commit of each output; the others'
     job.
@@ -124,7 +124,7 @@ class Runner:
             raise
 
     def _begin(self) -> None:
-        """Open the flow, and render it as it stands.
+        """Open the flow, and render it from its present state.
 
         What an earlier worker held is abandoned, which releases no capability; of a job of its that is under way
         nobody commits anything.
@@ -167,7 +167,7 @@ class Runner:
     def step(self, *, park: float = 0.0) -> None:
         """Run what can run; when nothing can, wait at most `park` seconds for something to happen.
 
-        An error with a code of its own that an operator raised is raised as it is, unless it is an `outage`.
+        If an operator raised an error with its own code, that error is raised unchanged, unless it is an `outage`.
         """
         try:
             self._step(park)
@@ -259,7 +259,7 @@ class Runner:
         return str(error.evidence["output"]).removeprefix(f"{self.flow.name}:")
 
     def stop(self) -> None:
-        """Bind and stage nothing more. What is under way is finished by the steps that follow."""
+        """Bind and stage nothing more. The steps that follow finish the current work."""
         self.stopping = True
 
     def ended(self, until: Literal["caught-up"] | None) -> Literal["caught up", "sealed", "stopped"] | None:
@@ -305,7 +305,7 @@ class Runner:
         return Outcome(self.flow.name, self.board.published, why)
 
     def _tell_upstream(self) -> None:
-        """Acknowledge what was published last, which nobody waits for while the flow goes on. Once, as ever."""
+        """Acknowledge the last publication, which nobody waits for while the flow goes on. Once, as ever."""
         self.stopping = True
         while not self._worker.idle and not self._outage.waiting:
             self.step()
@@ -317,7 +317,7 @@ class Runner:
                 table.end()
 
     def close(self) -> None:
-        """Release the lease and close the store. Operators are abandoned as they are: that releases no capability."""
+        """Release the lease and close the store. Operators are simply abandoned: that releases no capability."""
         self.stopping = True
         self._resources.close()
 

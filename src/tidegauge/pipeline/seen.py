@@ -1,13 +1,13 @@
 """What the store remembers of an output's table: that it holds something, and so must be there.
 
-A table alone says how far it is. Of one of which nothing is there, as when its disk is not mounted, nobody could tell
-that it is not yet to be made. So the store keeps how far a table was seen to be: when a flow is opened, and right
-after the first commit. A table that was seen to hold epochs and is empty is away (`TableWentBack`), for whoever opens
-it, and is waited for like a broker; nothing is written in its place until somebody says that it is to be written anew
-(`tidegauge repair OUTPUT --from 0`).
+A table alone says how far it is. If nothing of it is there, as when its disk is not mounted, it looks like a table
+that is yet to be made. So the store keeps how far a table was seen to be: when a flow is opened, and right after the
+first commit. A table that was seen to hold epochs and is empty is away (`TableWentBack`) at every opening, and is
+waited for like a broker; nothing is written in its place until somebody asks for it to be rewritten (`tidegauge
+repair OUTPUT --from 0`).
 
-Invariant: what is remembered was in the table. A driver that dies between a first commit and the note leaves a table
-without one; the next to open the flow notes it.
+Invariant: the table really held what the store remembers. A driver that dies between a first commit and the record
+leaves a table without one; the next opening of the flow records it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class SeenTables:
 
 
 def note_seen(store: Store, lease: Lease, loaded: Loaded, tables: Mapping[str, Table]) -> None:
-    """Note how far tables are, as far as it is not noted yet."""
+    """Record how far tables are, unless recorded already."""
     seen = {name: table.upper for name, table in tables.items() if table.upper not in (0, loaded.outputs[name].held)}
     if seen:
         store.record_held(lease, seen)
@@ -71,8 +71,8 @@ class Measured(Protocol):
 def whole(table: Measured, output: OutputId, sink: Sink, *, held: int, least: int = 0) -> None:
     """Raise `TableWentBack` for a table that is not as far as it was.
 
-    held: how far it was seen to be in earlier runs; whoever has put an older state of it back since is served from
-    there. least: how far it was in this run.
+    held: how far it was seen to be in earlier runs; if somebody has put back an older state of it since, the run goes
+    on from there. least: how far it was in this run.
     """
     if table.upper < least or (held and not table.upper):
         raise TableWentBack(table=place_of(sink), output=str(output), expected=max(least, held), actual=table.upper)

@@ -1,11 +1,11 @@
 """Going on past a range of records: past one that cannot be read, or one that is lost.
 
 Each epoch's part of the range becomes a row of `gaps`, in one transaction with the end of the failure that stands
-there. From then on the content of an epoch is what its slices say without its gaps (law 1), whoever reads it and
-whenever. An output that holds the epoch already is not changed.
+there. From then on the content of an epoch is its slices without its gaps (law 1), for all readers. An output that
+holds the epoch already is not changed.
 
-Invariant: no other record is passed over. A range that is not bound, that was compacted away, or that cuts a record
-is refused; what is passed over already is not noted twice.
+Invariant: no other record is skipped. A range that is not bound, that was compacted away, or that cuts a record is
+refused; a range that is skipped already is not recorded twice.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ __all__ = ["Skipped", "skip"]
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """What was passed over now, as rows of `gaps`. lifted: whether the source had failed there, and goes on."""
+    """The ranges that were skipped now, as rows of `gaps`. lifted: whether the source had failed there, and goes
+    on."""
 
     source: str
     partition: str

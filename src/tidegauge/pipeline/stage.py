@@ -79,7 +79,7 @@ class StageWatcher(Protocol):
         ...
 
     def ended(self, need: Need) -> None:
-        """Hear that a job has ended, before it is said what came of it."""
+        """Hear that a job has ended, before its result is announced."""
         ...
 
     def staged(self, need: Need, performed: Performed) -> None:
@@ -100,11 +100,11 @@ def between(slices: Sequence[Slice], lower: int, upper: int) -> Sequence[Slice]:
 class StageSetup:
     """What the operator works with.
 
-    units: what a position of each source counts. uppers: the first epoch that each output lacks. limits: outputs of
+    units: the unit of each source's positions. uppers: the first epoch that each output lacks. limits: outputs of
     sources that had failed before, with the epoch at which they end. failures: where the failures of outputs go, and
-    which outputs have ended by one. losses: where what is lost goes. discard: forgets files staged in vain. backlog:
-    which outputs have so much to commit that nothing more is staged for them; the others go on. going: whether to
-    begin another job.
+    which outputs have ended by one. losses: where losses go. discard: forgets files staged in vain. backlog: which
+    outputs have too much to commit for more to be staged for them; the others go on. going: whether to begin another
+    job.
     """
 
     timeline: Timeline
@@ -239,7 +239,7 @@ class _Stage:
             self.settle()
 
     def bound(self, source: str, *, asked: bool) -> Bound:
-        """Return what is bound of a source. asked: whether what it said last may stand for another question."""
+        """Return the bindings of a source. asked: whether its last answer may stand for another question."""
         bound = self.timeline.bound(source)
         return bound if asked else replace(bound, last=None)
 
@@ -308,7 +308,7 @@ class _Stage:
         self.setup.watcher.retrying(waiting, source, error, trouble.attempt)
 
     def report(self, found: Iterable[Failure], outputs: list[OperatorOutput]) -> None:
-        """Say what has failed for good: sources to the remap operator, outputs to the log. Each once, the first."""
+        """Report definite failures: sources to the remap operator, outputs to the log. Each once, the first."""
         firsts = {(f.source, f.output): f for f in sorted(found, key=lambda f: -f.epoch)}
         for failure in firsts.values():
             if failure.output is not None:

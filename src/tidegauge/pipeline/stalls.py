@@ -1,7 +1,7 @@
 """What a run waits for, told to the store, so that `status` in another process can say it.
 
-Invariant: what is written is bounded by how often something begins and ends to be away, and not by how often it is
-tried: a stall is told once it has lasted `SHOWN` seconds, and taken back when it is over.
+Invariant: writes are bounded by how often something begins and ends to be away, and not by how often it is tried: a
+stall is told once it has lasted `SHOWN` seconds, and taken back when it is over.
 
 >>> from datetime import timedelta
 >>> noon = datetime(2026, 11, 20, 12)
@@ -29,11 +29,12 @@ SHOWN: Final = 5.0
 """Seconds after which a stall is worth telling."""
 
 LOOKS: Final = 1.0
-"""Seconds between two looks at what is stalled."""
+"""Seconds between two looks at stalls."""
 
 
 def told(known: Sequence[Stall], found: Iterable[Stall], *, now: datetime) -> tuple[Stall, ...]:
-    """Return what the store is to say, given what it says and what is found. A stall that is known keeps its time."""
+    """Return the stalls that the store should have, given those that it has and those found. A known one keeps its
+    time."""
     before = {(stall.kind, stall.name): stall for stall in known}
     return tuple(
         before.get((stall.kind, stall.name), stall)
@@ -53,7 +54,7 @@ class Stalls:
         self._due = float("-inf")
 
     def tell(self, board: Board) -> None:
-        """Tell the store what has begun or ended to be stalled, if anything has."""
+        """Tell the store which stalls have begun or ended, if any."""
         if (moment := self._env.monotonic()) < self._due:
             return
         self._due = moment + LOOKS

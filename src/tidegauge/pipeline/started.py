@@ -1,8 +1,7 @@
 """A run in a thread of its own: what `Dataflow.start` returns.
 
-Invariants. It is stopped by `stop`, and by leaving its `with` block, and by nothing else: a handle that is dropped
-leaves the run as it is, as a future does. What ended the run is raised by `wait`, each time. No signal handler is
-set.
+Invariants. It is stopped by `stop`, and by leaving its `with` block, and by nothing else: dropping a handle leaves
+the run alone, as with a future. `wait` raises whatever ended the run, each time. No signal handler is set.
 
 The thread does not keep the program alive. When that ends without `stop`, the run ends as if it were killed: what it
 had not committed is done again by the next one.
@@ -80,7 +79,7 @@ class FlowRun:
         self._open.ring()
 
     def stop(self) -> None:
-        """Bind nothing more, finish what is under way, and end. Returns at once; from any thread."""
+        """Bind nothing more, finish the current work, and end. Returns at once; from any thread."""
         self._stopping = True
         if self._runner is not None:
             self._runner.stop()

@@ -124,7 +124,7 @@ def run(
     """Read and stage; yield `(feed, batch)` for what goes to feeds. The report is complete when the iterator ends.
 
     task: distinguishes the tasks of a job, and the attempts at a task. halted: asked after each batch; true ends the
-    task with what was staged so far aborted, as an exception does.
+    task and aborts its staged files, as an exception does.
     """
     for read in reads:
         writers = [OutputWriter(write, report, job=job, task=task) for write in writes if write.source == read.name]
@@ -317,7 +317,7 @@ class OutputWriter:
             self.write(rows, epoch)
 
     def close(self) -> None:
-        """Make what was staged durable and put it into the report."""
+        """Make the staged files durable and put them into the report."""
         if self._over or self._stager is None:
             return
         stager = self._stager
@@ -327,7 +327,7 @@ class OutputWriter:
             self.report.staged.setdefault(self.plan.name, []).extend(files)
 
     def abort(self) -> None:
-        """Remove what was written, unless it was closed."""
+        """Remove the written files, unless closed."""
         if not self._over:
             self._over = True
             if self._stager is not None:

@@ -1,9 +1,9 @@
-"""What the commits of outputs tell: the history of their epochs, and what was noted to be lost since the last one.
+"""The facts that commits of outputs carry: the history of their epochs, and losses recorded since the last one.
 
 A loss is noted after its epoch was bound, and often after the epoch was committed. So it goes with the next commit of
 each output, and a store that is recovered from the tables knows it again (law 9).
 
-Invariant: what is noted as told is in the table. To carry a loss twice is no harm: it is the same one.
+Invariant: everything recorded as told is in the table. Carrying a loss twice does no harm: it is the same one.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class TellingCommits:
         return found.telling(untold.gaps)
 
     def carried(self) -> None:
-        """Know that what was told last is in the table."""
+        """Know that the table now has everything that was told last."""
         self._carried = self._asked
 
     def failed(self, failure: OutputFailed) -> None:

@@ -60,7 +60,7 @@ class Trace:
 def trace(flow: Flow, output: str, values: Mapping[str, str], *, limit: int) -> Trace:
     """Return at most `limit` rows that have these values, given as text, in these columns.
 
-    A row of which the flow knows nothing is returned with the error that says so.
+    A row that the flow does not know is returned with the error that says so.
 
     Raises `UnknownColumn`, `IncomparableValue`, `RowsUnreadable`, and what `read_arrow` raises.
     """

@@ -6,8 +6,9 @@
     output, at an epoch
     everything else                     -> `kept`: the output gets what was staged for it
 
-Invariant: every output of the need is in exactly one of these. What a job has staged for an output is complete unless
-a failure of the output, or of its source, is in the result; so what is kept does not depend on who else failed.
+Invariant: every output of the need is in exactly one of these. The files that a job has staged for an output are
+complete unless a failure of the output, or of its source, is in the result; so keeping them does not depend on which
+others failed.
 
 >>> from tidegauge.errors.engine import ReadFailed
 >>> from tidegauge.pipeline.job import Staged
@@ -33,8 +34,8 @@ __all__ = ["Verdict", "endings", "judge"]
 class Verdict:
     """What becomes of the outputs of a job.
 
-    kept: those that get what was staged. away: sources that cannot be read at present. stuck: outputs that cannot be
-    written at present. ends: the epoch at which outputs end that a definite failure concerns. failures: these
+    kept: those that get their staged rows. away: sources that cannot be read at present. stuck: outputs that cannot
+    be written at present. ends: the epoch at which outputs end that a definite failure concerns. failures: these
     failures.
     """
 

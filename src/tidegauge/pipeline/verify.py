@@ -34,7 +34,7 @@ _PIECE = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What was found: `epochs` whose digests were computed anew, `files` that were looked at, and what is wrong.
+    """The findings: `epochs` whose digests were recomputed, `files` that were checked, and the problems.
 
     recoverable: how far the timeline could be rebuilt from the tables alone, and from which epoch on: (since, upper).
     None where it could not be rebuilt up to what they hold.
@@ -73,7 +73,7 @@ def verify(flow: Flow) -> Verified:
 
 
 def _chain(store: Store, loaded: Loaded) -> tuple[list[str], int]:
-    """Return what is wrong with the store's digests, and how many were computed anew."""
+    """Return the faults of the store's digests, and how many were recomputed."""
     flow, wrong, counted, expected = loaded.flow, set[int](), 0, 0
     for lower in range(flow.since + 1 if flow.since else 0, flow.upper, _PIECE):
         history = store.history(flow.name, lower, min(flow.upper, lower + _PIECE), whole=False)
@@ -106,7 +106,7 @@ def _gaps(store: Store, loaded: Loaded, links: list[Link]) -> Iterator[str]:
 
 
 def _files(output: str, table: Table) -> Iterator[str]:
-    """Yield for each file of a table what is wrong with it, "" where nothing is."""
+    """Yield for each file of a table its fault, "" if it has none."""
     with suppress(OutputIsNoTable):  # what is in a topic, its broker knows
         for file in table.files():
             [path] = table.uris([file])

@@ -77,7 +77,7 @@ def _carried(kind: Any) -> Any:
 
 
 def carried(schema: pa.Schema, *, where: str) -> pa.Schema:
-    """Return the columns as they are after crossing to Spark, or raise `NoSparkType`, which names `where`."""
+    """Return the columns after crossing to Spark, or raise `NoSparkType`, which names `where`."""
     fields = []
     for field in schema:
         kind = _carried(field.type)

@@ -1,9 +1,9 @@
 """The session that jobs run on: all that the user's session has, and nothing of its settings that decides rows.
 
-Many settings of a session change what SQL means: its time zone, ANSI mode, upper and lower case, how dates are
+Many settings of a session change the meaning of SQL: its time zone, ANSI mode, upper and lower case, how dates are
 parsed, the types of decimals. Rows are a function of the flow alone (law 1), so jobs run on a *copy* of the session,
-which has its views, functions, catalogs and cached tables, and in which such settings are Spark's own, whatever the
-session says. The session itself is left as it is.
+which has its views, functions, catalogs and cached tables, and in which such settings have Spark's defaults, whatever
+the session says. The session itself is left alone.
 
 Which settings decide rows is not listed, because a list that lacks one gives wrong rows. Listed are those that say
 where things are and how a plan is run; they stay. Every other setting of Spark's SQL goes.
@@ -100,7 +100,7 @@ _KEPT: Final = tuple(
 
 
 def changes(settings: Mapping[str, str]) -> dict[str, str | None]:
-    """Return what has to be set in a session with these settings, None standing for Spark's default."""
+    """Return the settings to change in a session with these settings, None standing for Spark's default."""
     foreign = [
         name
         for name in sorted(settings)
@@ -111,7 +111,7 @@ def changes(settings: Mapping[str, str]) -> dict[str, str | None]:
 
 @dataclass(frozen=True, slots=True)
 class Jobs:
-    """A session for jobs. given: the session of which it is a copy, or which it is, if nothing had to be changed."""
+    """A session for jobs. given: the original session, of which it is a copy unless nothing had to be changed."""
 
     session: Any
     given: Any
@@ -138,8 +138,8 @@ class Jobs:
 def jobs_of(session: Any) -> Jobs:
     """Return the session that jobs run on.
 
-    On Connect a session is used as it is where nothing has to change, because there a DataFrame of one session cannot
-    be joined to one of another. Raises `SessionDecidesRows` where something has to, and the server cannot copy a
+    On Connect a session is used directly if nothing has to change, because a DataFrame of one session cannot be
+    joined to one of another there. Raises `SessionDecidesRows` if something has to, and the server cannot copy a
     session.
     """
     if not is_connect(session):
@@ -172,6 +172,7 @@ def _changed(session: Any) -> Any:
 
 
 def _differences(session: Any) -> dict[str, str | None]:
-    """Return what has to change in a session. What Spark does not know, or lets nobody change, is somebody else's."""
+    """Return the settings to change in a session. Settings that Spark does not know, or does not let change, are
+    left."""
     wanted = changes(session.conf.getAll)
     return {name: value for name, value in wanted.items() if value is not None or session.conf.isModifiable(name)}

@@ -21,7 +21,7 @@ def framed(read: SourceRead) -> Framed | None:
 
 
 def missing(job: EpochJob) -> list[Failure]:
-    """Return why sources that Spark reads by itself cannot be read: upstream lacks what is bound, or is away."""
+    """Return why sources that Spark reads by itself cannot be read: upstream lacks bound records, or is away."""
     failures = []
     for read in job.reads:
         if (source := framed(read)) is not None:

@@ -1,4 +1,4 @@
-"""The guarded form of row-wise steps, in which many outputs' steps run in one pass over the rows.
+"""The guarded form of row-wise steps: many outputs' steps run in one pass over the rows.
 
 Steps are *row-wise* when each row's result depends on that row alone: filters and plain expressions. The steps of all
 row-wise outputs run in one projection of the JVM, which gives every output one struct column, null where the output

@@ -1,8 +1,8 @@
 """What runs in Spark's Python workers: the hop that reads, the hop that writes, and the one between DataFrame steps.
 
-The hop that reads is given the numbers of tasks, and reads what these are to; or it is given raw records, of a source
-that Spark reads by itself (`Framed`). The shape of a job with DataFrame steps is one stage, in which rows go through
-two Python workers of one task:
+The hop that reads gets the numbers of tasks, and reads the splits of these; or it gets raw records, of a source that
+Spark reads by itself (`Framed`). A job with DataFrame steps is one stage, in which rows go through two Python workers
+of one task:
 
     reading hop ──(report | feed struct, ...)──► projection in the JVM ──(report | output struct, ...)──► writing hop
 

@@ -24,7 +24,7 @@ def stream_schema(plan: OutputPlan, source_schema: pa.Schema) -> pa.Schema:
 
 
 def write_of(work: OutputWork, functions: tuple[MapBatches, ...], rows: pa.Schema) -> Write:
-    """Return the task's part of an output that is given `rows`, of which functions make what is staged."""
+    """Return the task's part of an output that is given `rows`, from which functions make the rows to stage."""
     plan = work.plan
     return Write(plan.name, plan.source, plan.channel, functions, plan.sink, rows, work.schema)
 

@@ -1,7 +1,7 @@
 """Plain SQL without Spark: filters and selects that are understood wholly, with columns by rules of our own.
 
-Law: **what is accepted here has the names, the types and the rows that Spark gives for it.** The rows are those of a
-`Chain` (`pushdown`). The names and types come from Spark's analysis elsewhere; here they are what is certain of it:
+Law: **everything accepted here has the names, the types and the rows that Spark gives for it.** The rows are those of
+a `Chain` (`pushdown`). Elsewhere, names and types come from Spark's analysis; here only the certain ones are used:
 
     a column, named exactly as it is    its name, unless `AS` gives another, and its type as Spark has it
     arithmetic of doubles               the name that `AS` gives, which it has to have; a double
@@ -54,8 +54,8 @@ class _Plain:
 def without_spark(steps: Sequence[Step], schema: pa.Schema, *, output: str) -> tuple[MapBatches, ...]:
     """Return the steps of an output over columns of `schema` as Arrow functions alone.
 
-    Raises `NeedsSpark` for a step that is not understood, `UnknownColumn`, `NoSparkType` and what is wrong with
-    the names that steps give.
+    Raises `NeedsSpark` for a step that is not understood, `UnknownColumn`, `NoSparkType`, and the errors of names
+    that steps give.
     """
     functions: list[MapBatches] = []
     for arrow, group in groupby(steps, key=lambda step: isinstance(step, MapBatches)):
@@ -102,7 +102,7 @@ def _names(step: Select, schema: pa.Schema) -> list[str]:
 
 
 def _refuse(step: Filter | Select, plain: Filter | Select, schema: pa.Schema, output: str) -> None:
-    """Raise what is wrong with a step that is not understood: a column that is not there, or that it needs Spark."""
+    """Raise the error of a step that is not understood: a missing column, or the need for Spark."""
     texts = plain.expressions if isinstance(plain, Select) else (plain.condition,)
     for text in texts:
         if (column := unknown(text, schema)) is not None:

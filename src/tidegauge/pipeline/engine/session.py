@@ -1,4 +1,4 @@
-"""The Spark session an engine works on: the user's own, left as it is, or one made for this flow.
+"""The Spark session an engine works on: the user's own, left alone, or one made for this flow.
 
 Invariant: the configuration of a session that someone else made is never changed.
 
@@ -95,10 +95,10 @@ def create_session(master: str) -> SparkSession:
 def _start_java(conf: SparkConf) -> None:
     """Start the JVM of a classic session, with its context, out of reach of this process's terminal.
 
-    Else a signal to this process's group, as a terminal sends for Ctrl-C and a supervisor to stop a service, would
-    end the JVM under the epoch that is to be finished. It is in the care of a keeper (`processes`), so it ends with
-    this process, also when that goes while the JVM comes up, or is killed. A JVM that this process has already is
-    used as it is.
+    Otherwise a signal to this process's group, as a terminal sends for Ctrl-C and a supervisor to stop a service,
+    would end the JVM under the epoch that is to be finished. A keeper (`processes`) looks after it, so it ends with
+    this process, even if that goes while the JVM comes up, or is killed. If this process has a JVM already, that one
+    is used.
     """
     from pyspark import SparkContext
 
@@ -107,10 +107,10 @@ def _start_java(conf: SparkConf) -> None:
 
 
 def _gateway(conf: SparkConf) -> Any:
-    """Return a gateway to a JVM of our own, in the way in which PySpark would start it.
+    """Return a gateway to a JVM of our own, started as PySpark would start it.
 
-    PySpark's own launch leaves the JVM running for ever when it is interrupted: it removes the folder in which the
-    JVM is to write where it listens, and the JVM, which would end with its input, dies half of that before it looks.
+    PySpark's own launch leaves the JVM running for ever if it is interrupted: it removes the folder in which the JVM
+    is to write where it listens. The JVM, which would end with its input, half dies of that before it looks.
     """
     from pyspark.find_spark_home import _find_spark_home
     from pyspark.java_gateway import launch_gateway

@@ -15,7 +15,7 @@ How a job runs follows from its steps (`sqlsteps.py` says which case holds, `hop
 The hop that reads is given raw records where a source has Spark read them (`Framed`).
 
 Functions and sources of the user reach the workers by cloudpickle. Those of an imported module are sent by name, so
-whoever loads a flow from a file registers it with `pyspark.cloudpickle.register_pickle_by_value`.
+code that loads a flow from a file registers it with `pyspark.cloudpickle.register_pickle_by_value`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _arrow_only(plan: OutputPlan) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Branch:
-    """An output with DataFrame steps in one job: how its steps run, which feed it takes, what is written."""
+    """An output with DataFrame steps in one job: how its steps run, which feed it takes, which rows are written."""
 
     prepared: Prepared
     feed: str
@@ -137,7 +137,7 @@ class SparkEngine:
             return self._slots
 
     def schema(self, plan: OutputPlan, source_schema: pa.Schema) -> pa.Schema:
-        """Return the columns that the plan's steps give, with `_epoch` last, or raise what is wrong with a step."""
+        """Return the columns that the plan's steps give, with `_epoch` last, or raise the error of a step."""
         if _arrow_only(plan):
             return with_epoch(result_schema(_functions(plan), stream_schema(plan, source_schema), output=plan.name))
         return self._ready(plan, source_schema).schema
@@ -246,7 +246,7 @@ class SparkEngine:
         return base
 
     def _parted(self, job: EpochJob) -> tuple[list[Write], list[_Work]]:
-        """Return what the reading hop does by itself, and the outputs of which rows go through Spark."""
+        """Return the work that the reading hop does by itself, and the outputs whose rows go through Spark."""
         reads = {read.name: read for read in job.reads}
         direct: list[Write] = []
         others: list[_Work] = []
@@ -305,7 +305,7 @@ class SparkEngine:
             base.unpersist()
 
     def _row_failure(self, job: EpochJob, error: Exception) -> TidegaugeError | str | None:
-        """Return what is wrong with the data when that is why a job failed, else None: the engine failed."""
+        """Return the error in the data if that is why a job failed, or None if the engine failed."""
         _, works = self._parted(job)
         if not works or isinstance(error, TidegaugeError):
             return None

@@ -38,7 +38,7 @@ def carried_error(error: BaseException) -> TidegaugeError | None:
 
 
 def row_error(error: BaseException, *, python: bool) -> str | None:
-    """Return what is wrong with a row, when that is why a job failed. `python`: user's Python functions count too."""
+    """Return the error in a row, if that is why a job failed. `python`: user's Python functions count too."""
     text = str(error)
     states = {*_STATE.findall(text), str(_of(error, "getSqlState"))}
     if any(state.startswith("22") or state == "P0001" for state in states):

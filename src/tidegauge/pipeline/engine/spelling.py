@@ -18,7 +18,7 @@ from tidegauge.reclock.columns import EPOCH
 __all__ = ["ROW", "chosen", "packed", "quoted"]
 
 ROW: Final = INTERNAL + "row"
-"""The struct column in which rows are while their steps are analysed, and on their way to an Arrow function."""
+"""The struct column that holds the rows while their steps are analysed, and on their way to an Arrow function."""
 _EPOCH_ALONE: Final = re.compile(r"\s*`?_epoch`?\s*", re.IGNORECASE)
 
 

@@ -1,7 +1,7 @@
-"""Steps on Spark: what columns they give, and in which of three ways they run.
+"""Steps on Spark: which columns they give, and in which of three ways they run.
 
-Invariant: whatever the way, the rows are those that Spark gives for the steps as they are written. The ways, the
-cheapest first:
+Invariant: whatever the way, the rows are those that Spark gives for the steps literally. The ways, the cheapest
+first:
 
     in the task that reads                      what is understood wholly       `pushdown`
     in one pass over the rows, for all outputs  what is row-wise                `guarded`
@@ -51,10 +51,10 @@ __all__ = ["Prepared", "applied", "prepare"]
 class Prepared:
     """An output's steps by where they run: before Spark (`leading`), on Spark (`steps`), after it (`trailing`).
 
-    made: what `leading` gives. feed: the same as Spark takes it, with `_epoch`. rows: what `steps` give. schema: what
-    is staged. rowwise: the guarded steps, or None where they need a branch of their own. kept: which rows of the feed
-    the filters with which `steps` begin may keep, or None where that cannot be told outside of Spark. alone: Arrow
-    functions that give the same rows in the task that reads, or None where Spark is needed.
+    made: the result of `leading`. feed: the same in Spark's form, with `_epoch`. rows: the result of `steps`. schema:
+    of the staged rows. rowwise: the guarded steps, or None if they need a branch of their own. kept: the rows of the
+    feed that the first filters of `steps` may keep, or None if only Spark can tell. alone: Arrow functions that give
+    the same rows in the task that reads, or None if Spark is needed.
     """
 
     plan: OutputPlan
@@ -71,7 +71,7 @@ class Prepared:
 
 
 def prepare(plan: OutputPlan, source_schema: pa.Schema, session: Any) -> Prepared:
-    """Analyse an output's steps on a session. No job runs. Raises what is wrong with a step."""
+    """Analyse an output's steps on a session. No job runs. Raises the error of a step."""
     leading = _functions(plan.steps)
     rest = plan.steps[len(leading) :]
     trailing = _functions(rest[::-1])[::-1]

@@ -3,12 +3,12 @@
 Neither touches the configuration of the session, so flows on a session of the user's are as fast as on ours.
 
 *Acknowledgement.* Spark writes the description of a task and then its first rows to the worker's socket. TCP keeps
-back the second write until the first is acknowledged (J. Nagle, RFC 896), and the kernel holds an acknowledgement
-for 40 ms in the hope of an answer to send it with (RFC 1122, 4.2.3.2). So a task waits 40 ms for its first row.
-With `TCP_QUICKACK` (Linux) what has come is acknowledged at once. It does not last, hence at the start of each hop.
+back the second write until the first is acknowledged (J. Nagle, RFC 896), and the kernel holds an acknowledgement for
+40 ms in the hope of an answer to send it with (RFC 1122, 4.2.3.2). So a task waits 40 ms for its first row. With
+`TCP_QUICKACK` (Linux) received data is acknowledged at once. It does not last, hence at the start of each hop.
 
-*Garbage.* The daemon collects all generations after each task. With every loaded module in them that is 25 ms of a
-processor; what is frozen is not looked at.
+*Garbage.* The daemon collects all generations after each task. With every loaded module in them that takes 25 ms of a
+processor; frozen objects are not looked at.
 
 >>> import socket
 >>> with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:

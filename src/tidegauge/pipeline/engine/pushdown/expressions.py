@@ -113,7 +113,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """Arithmetic of two doubles, of which one at least is a column; null where a column is."""
+    """Arithmetic of two doubles, at least one of them a column; null where a column is."""
 
     left: Column | float
     sign: Literal["+", "-", "*"]

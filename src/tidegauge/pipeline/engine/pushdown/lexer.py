@@ -1,4 +1,4 @@
-"""What a text of SQL is made of, as far as it is made of what is understood.
+"""The lexemes of a text of SQL, as far as it is understood.
 
 Invariant: a lexeme is what Spark's lexer takes at that place. Where it would take anything else, or what a setting of
 the session changes, the lexemes end without an end.

@@ -1,7 +1,7 @@
-"""What is understood of the SQL of filters and selects: a small part, of which nothing is left to settings.
+"""The part of SQL that we understand in filters and selects: a small one, which no setting can change.
 
-Invariants. What is understood means on each row what Spark says it means, and raises nothing. All else is not
-understood, which is no error: those rows go to the JVM. Nothing of a text is evaluated, whatever it says.
+Invariants. An understood text means on each row exactly what Spark says it means, and raises nothing. Anything else
+is not understood, which is no error: those rows go to the JVM. Nothing of a text is evaluated, whatever it says.
 
 Of filters, understood are comparisons of one column with literals, where Spark casts neither in a way that changes a
 value:
@@ -12,10 +12,10 @@ value:
     boolean            alone, `=` `<>`                                         `TRUE`, `FALSE`
     any                `IS NULL`
 
-with `NOT`, `AND`, `OR` and parentheses. A column is named exactly as it is, bare or in backticks. The precedence is
-that of Spark's grammar, where `NOT a = 1 AND b` is `(NOT (a = 1)) AND b`, and the `AND` of a `BETWEEN` is its own.
+with `NOT`, `AND`, `OR` and parentheses. A column is named exactly, bare or in backticks. The precedence is that of
+Spark's grammar, where `NOT a = 1 AND b` is `(NOT (a = 1)) AND b`, and the `AND` of a `BETWEEN` is its own.
 
-Of selects, understood are columns, and `+`, `-` and `*` of two doubles of which one may be a literal; either with or
+In selects, it understands columns, and `+`, `-` and `*` of two doubles, one of which may be a literal; either with or
 without `AS name`.
 
 A text that is a conjunction may be understood up to some conjunct. It has to be sure that it is one: only `OR` binds
@@ -73,11 +73,11 @@ _Literal: TypeAlias = "int | float | str | bool"
 
 
 class _Unknown(Exception):
-    """A text goes beyond what is understood."""
+    """A text that we do not understand."""
 
 
 def understood(conditions: Sequence[str], schema: pa.Schema) -> tuple[Condition, bool] | None:
-    """Return what is understood of the conjunction of filters over columns of `schema`, and whether it is all.
+    """Return the understood part of the conjunction of filters over columns of `schema`, and whether it is all.
 
     It is the beginning of the conjunction. None where nothing is understood.
     """
@@ -114,7 +114,8 @@ def _beginning(condition: str, schema: pa.Schema) -> tuple[list[Condition], bool
 
 
 def projected(expression: str, schema: pa.Schema) -> tuple[Value, str | None] | None:
-    """Return what is understood of an expression of a select over columns of `schema`, and the name that it gives it.
+    """Return the understood form of an expression of a select over columns of `schema`, and the name that it gives
+    it.
 
     The name is None where it is Spark that makes one up. None where the expression is not understood.
     """
@@ -149,7 +150,7 @@ def _meant(sql: str, schema: pa.Schema) -> bool:
 
 
 def _tokens(sql: str) -> list[Lexeme]:
-    """Return the lexemes of a text: none of one that is too long, or in which Spark would replace variables first."""
+    """Return the lexemes of a text: none if it is too long, or if Spark would replace variables in it first."""
     return [("", "", 0)] if len(sql) > _LONGEST or "$" in sql else lexemes(sql)
 
 
@@ -323,7 +324,7 @@ def _compared(column: Any, order: str, value: _Literal) -> Condition:
 
 
 def _fitting(kind: Any, value: int | float | str) -> int | float | str:
-    """Return a literal as it is compared with columns of a type."""
+    """Return a literal in the form in which it is compared with columns of a type."""
     if isinstance(value, str):
         known = pt.is_string(kind)
     elif pt.is_signed_integer(kind):
