@@ -82,7 +82,7 @@ class OutputPlan:
 
 @dataclass(frozen=True, slots=True)
 class SourceRead:
-    """The splits of one source that a job reads. `schema` is the source's, without `_epoch`.
+    """The splits of one source that a job, or one of its tasks, reads. `schema` is the source's, without `_epoch`.
 
     When `collect` is false, a record that cannot be decoded is a `Failure` of the source.
     """
@@ -92,6 +92,10 @@ class SourceRead:
     schema: pa.Schema
     splits: tuple[Split, ...]
     collect: bool
+
+    def ordered(self) -> list[Split]:
+        """Return the splits in the order of their epochs."""
+        return sorted(self.splits, key=lambda s: (s.epoch, s.partition, s.lower))
 
 
 @dataclass(frozen=True, slots=True)

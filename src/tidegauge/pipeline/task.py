@@ -32,7 +32,7 @@ from tidegauge.reclock.columns import EPOCH, stamp
 from tidegauge.sinks.protocol import Sink, Stager
 from tidegauge.sources.protocol import BAD_RECORDS, BadRecord, Source, Split
 
-__all__ = ["Feed", "OutputWriter", "Read", "Reading", "Write", "by_epoch", "run"]
+__all__ = ["Feed", "OutputWriter", "Reading", "Write", "by_epoch", "run"]
 
 pc: Final[Any] = pyarrow.compute  # its functions are made at run time, which type checkers cannot see
 
@@ -58,21 +58,6 @@ class Reading(Protocol):
     def ordered(self) -> Iterable[Split]:
         """Return the splits in the order of their epochs. It is gone through once."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Read:
-    """The splits of one source that a task reads by itself."""
-
-    name: str
-    source: Source
-    schema: pa.Schema
-    collect: bool
-    splits: tuple[Split, ...]
-
-    def ordered(self) -> list[Split]:
-        """Return the splits in the order of their epochs."""
-        return sorted(self.splits, key=lambda s: (s.epoch, s.partition, s.lower))
 
 
 @dataclass(frozen=True, slots=True)

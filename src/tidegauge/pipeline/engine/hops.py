@@ -26,9 +26,9 @@ from tidegauge.errors.base import TidegaugeError
 from tidegauge.pipeline.engine.sparkerrors import carry
 from tidegauge.pipeline.engine.worker import acknowledge, settle
 from tidegauge.pipeline.functions import INTERNAL, apply, conform
-from tidegauge.pipeline.job import MapBatches
+from tidegauge.pipeline.job import MapBatches, SourceRead
 from tidegauge.pipeline.report import Report
-from tidegauge.pipeline.task import Feed, OutputWriter, Read, Reading, Write, by_epoch, run
+from tidegauge.pipeline.task import Feed, OutputWriter, Reading, Write, by_epoch, run
 from tidegauge.reclock.columns import stamp
 from tidegauge.sources.protocol import Source, Split
 
@@ -41,7 +41,7 @@ FEED: Final = INTERNAL + "feed"
 OUT: Final = INTERNAL + "out"
 
 
-def pack_reads(reads: list[Read]) -> bytes:
+def pack_reads(reads: list[SourceRead]) -> bytes:
     """Return one task's reads for the closure that all tasks get: each unpacks its own only."""
     from pyspark import cloudpickle
 
@@ -111,7 +111,7 @@ def _attempt() -> int:
 class _Received:
     """A read whose raw records come from Spark."""
 
-    read: Read
+    read: SourceRead
     batches: Iterator[pa.RecordBatch]
 
     @property
@@ -137,8 +137,8 @@ class _Received:
         return pieces
 
 
-def _unpack(packed: bytes) -> list[Read]:
-    reads: list[Read] = pickle.loads(zlib.decompress(packed))  # noqa: S301 - the driver's own closure
+def _unpack(packed: bytes) -> list[SourceRead]:
+    reads: list[SourceRead] = pickle.loads(zlib.decompress(packed))  # noqa: S301 - the driver's own closure
     return reads
 
 

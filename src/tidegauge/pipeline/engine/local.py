@@ -25,9 +25,9 @@ from tidegauge.errors.flow import InvalidArgument
 from tidegauge.pipeline.engine.parts import dealt, stream_schema, write_of
 from tidegauge.pipeline.engine.plain import without_spark
 from tidegauge.pipeline.functions import result_schema, said, with_epoch
-from tidegauge.pipeline.job import EpochJob, JobResult, MapBatches, OutputPlan
+from tidegauge.pipeline.job import EpochJob, JobResult, MapBatches, OutputPlan, SourceRead
 from tidegauge.pipeline.report import Report, merge
-from tidegauge.pipeline.task import Read, Write, run
+from tidegauge.pipeline.task import Write, run
 
 __all__ = ["LocalEngine"]
 
@@ -134,7 +134,7 @@ class LocalEngine:
         with self._lock:
             self._pools.discard(pool)
 
-    def _task(self, reads: list[Read], writes: list[Write], job: EpochJob, number: int) -> Report:
+    def _task(self, reads: list[SourceRead], writes: list[Write], job: EpochJob, number: int) -> Report:
         report = Report()
         for _ in run(reads, writes, [], report, job=job.id, task=number, halted=self._closed.is_set):
             pass

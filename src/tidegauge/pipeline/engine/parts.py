@@ -8,11 +8,13 @@ Invariant: every split of the job is in exactly one task.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 
 from tidegauge.pipeline.engine.packing import deal
 from tidegauge.pipeline.job import MapBatches, OutputPlan, OutputWork, SourceRead
-from tidegauge.pipeline.task import Read, Write
+from tidegauge.pipeline.task import Write
 from tidegauge.sources.protocol import BAD_RECORDS
 
 __all__ = ["dealt", "stream_schema", "write_of"]
@@ -29,13 +31,13 @@ def write_of(work: OutputWork, functions: tuple[MapBatches, ...], rows: pa.Schem
     return Write(plan.name, plan.source, plan.channel, functions, plan.sink, rows, work.schema)
 
 
-def dealt(reads: tuple[SourceRead, ...], *, tasks: int) -> list[list[Read]]:
+def dealt(reads: tuple[SourceRead, ...], *, tasks: int) -> list[list[SourceRead]]:
     """Return the reads of each task: the splits of all sources, packed by weight."""
     pieces = [(read, split) for read in reads for split in read.splits]
     groups = deal([split.weight for _, split in pieces], tasks=tasks)
     return [
         [
-            Read(read.name, read.source, read.schema, read.collect, mine)
+            replace(read, splits=mine)
             for read in reads
             if (mine := tuple(pieces[i][1] for i in group if pieces[i][0] is read))
         ]

@@ -47,7 +47,7 @@ from tidegauge.pipeline.engine.sqlsteps import Prepared, applied, prepare
 from tidegauge.pipeline.functions import result_schema, with_epoch, without_epoch
 from tidegauge.pipeline.job import EpochJob, Failure, JobResult, MapBatches, OutputPlan, OutputWork
 from tidegauge.pipeline.report import Report, merge
-from tidegauge.pipeline.task import Feed, Read, Write
+from tidegauge.pipeline.task import Feed, Write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -235,7 +235,7 @@ class SparkEngine:
             if (source := framed(read)) is None:
                 mine.append(read)
             else:
-                packed = pack_reads([Read(read.name, read.source, read.schema, read.collect, read.splits)])
+                packed = pack_reads([read])
                 frame = source.frame(session, read.splits)
                 frames.append(frame.mapInArrow(receiving(packed, direct, feeds, job=job.id), columns))
         if any(read.splits for read in mine) or not frames:

@@ -18,7 +18,7 @@ from tidegauge.pipeline.engine.pushdown import KeptRows, Prefilter, understood
 from tidegauge.pipeline.engine.sqlsteps import Prepared
 from tidegauge.pipeline.job import EpochJob, Filter, MapBatches, OutputWork, Select
 from tidegauge.pipeline.report import Report
-from tidegauge.pipeline.task import Feed, Read, run
+from tidegauge.pipeline.task import Feed, run
 
 
 @pytest.mark.spark
@@ -60,8 +60,7 @@ def test_a_prefilter_keeps_what_one_of_the_outputs_may_keep_and_the_task_counts_
     feed = Feed("orders", "rows", (), source.schema, schema, ("a", "b"), prefilter)
     read = read_of(source, epochs=2)
     report = Report()
-    reads = [Read("orders", source, source.schema, collect=False, splits=read.splits)]
-    batches = [batch for _, batch in run(reads, [], [feed], report, job="j", task=0)]
+    batches = [batch for _, batch in run([read], [], [feed], report, job="j", task=0)]
     assert [batch.to_pydict() for batch in batches] == [{"n": [0, 1], "_epoch": [0, 0]}, {"n": [2999], "_epoch": [1]}]
     assert report.records == {"orders": 3000}
 
