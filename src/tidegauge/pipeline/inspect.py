@@ -182,7 +182,7 @@ def holds(loaded: Loaded, source: str, upper: int) -> int:
     """Return the first epoch that an output lacks, given its table's upper and the source that it reads.
 
     Epochs in which the source holds nothing are held without a commit. From the epoch at which its source has failed
-    on, an output holds nothing. Epochs that were compacted away are never lacking but to an output that holds some.
+    on, an output holds nothing. Only an output that holds some epochs can lack compacted ones.
     """
     found = loaded.sources[source]
     begin = begins(upper, since=loaded.flow.since, folded=found.folded)
@@ -277,7 +277,7 @@ def _source(
 
 
 def _untold(source: Source, frontier: Frontier) -> str:
-    """Return what upstream was not told of what is published, where it can say that."""
+    """Return which published positions upstream was not told of, if the source can say that."""
     return source.unacknowledged(frontier) if isinstance(source, Acknowledged) else ""
 
 
@@ -350,7 +350,7 @@ def epochs(flow: Flow, *, first: int | None = None, last: int | None = None, lim
 
 
 def explain(flow: Flow, epoch: int) -> EpochReport:
-    """Return what is in an epoch, where it came from and where it went.
+    """Return the content of an epoch, where it came from and where it went.
 
     The first epoch after a compaction has all that was bound up to it. Raises `EpochNotBound` for one never minted,
     and `EpochBelowSince` for one that was compacted away.
@@ -377,7 +377,7 @@ def explain(flow: Flow, epoch: int) -> EpochReport:
 
 
 def slice_report(flow: FlowSpec, found: LoadedSource, piece: Slice) -> SliceReport:
-    """Return a range of a source with what is known of its partition."""
+    """Return a range of a source with the known facts of its partition."""
     return SliceReport(
         source=piece.source,
         partition=piece.partition,

@@ -31,7 +31,7 @@ class OpenFile(Protocol):
     """A file that is being written."""
 
     def finish(self, prefix: str) -> StagedFile:
-        """Make the file durable and say what is in it. prefix: its folder, as the staged file's path has it."""
+        """Make the file durable and describe its content. prefix: its folder, as in the staged file's path."""
         ...
 
     def drop(self) -> None:
@@ -115,7 +115,7 @@ class AttemptFiles(Generic[F]):
         return list(self._staged)
 
     def abort(self) -> None:
-        """Remove what was written."""
+        """Remove the written files."""
         self.closed = True
         if self.open is not None:
             self.open.drop()
@@ -131,7 +131,7 @@ class AttemptFiles(Generic[F]):
 
 
 def fitting(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
-    """Return rows as they are staged. Raises `BatchDoesNotFit`; `MisplacedRows` for a row without an epoch."""
+    """Return rows in their staged form. Raises `BatchDoesNotFit`; `MisplacedRows` for a row without an epoch."""
     rows = fit(batch, columns)
     if rows.column(EPOCH).null_count:
         raise MisplacedRows(found="without an epoch", expected="any epoch")

@@ -1,4 +1,4 @@
-"""The backlog: what is staged of each output and waits for its commit.
+"""The backlog: the staged rows of each output that wait for their commit.
 
 Commits run beside the worker, and staging goes on meanwhile. A sink that takes longer to commit than tasks take to
 stage would have all that upstream holds lie staged on the disk, in as many pieces as there were jobs, and to stop
@@ -50,7 +50,7 @@ class _Waiting:
 
 
 class Backlog:
-    """What is staged and not committed, of the outputs of one worker. Of its thread alone.
+    """The staged rows that are not committed, of the outputs of one worker. Of its thread alone.
 
     monotonic: seconds that never go back.
     """
@@ -71,13 +71,13 @@ class Backlog:
         self._wakes.append(wake)
 
     def add(self, output: str, size: int) -> None:
-        """Note that a piece of so many bytes waits for its commit."""
+        """Note that a piece of this size waits for its commit."""
         waiting = self._waiting.setdefault(output, _Waiting())
         waiting.bytes += size
         waiting.since.append(self._monotonic())
 
     def remove(self, output: str, size: int) -> None:
-        """Note that the first piece, of so many bytes, waits no longer: it is committed, or given up."""
+        """Note that the first piece, of this size, waits no longer: it is committed, or given up."""
         waiting, now = self._waiting[output], self._monotonic()
         was_full = waiting.full(now)
         waiting.bytes -= size

@@ -1,4 +1,4 @@
-"""The columns of a table: which Arrow types it can hold, and in which form it stores them.
+"""The columns of a table: the Arrow types that it can hold, and the form that it stores them in.
 
 Arrow has several types for one kind of value; Parquet, Delta and Spark have one in common. `stored` maps each schema
 to that form: strings and binaries of one layout, instants in microseconds as UTC, local times in microseconds without
@@ -44,7 +44,7 @@ def rows_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def stored(schema: pa.Schema) -> pa.Schema:
-    """Return the schema in the form in which tables hold it.
+    """Return the schema in the form that tables hold it in.
 
     Raises `UnsupportedColumn` for a type, `InvalidColumnName` for a name, that a table cannot hold.
     """

@@ -4,8 +4,9 @@ A table's application transaction says how far its output is, and outlives what 
 of rows that are gone, after an append it is silent of some. So what others did since our last commit is looked at,
 entry by entry. A commit of ours is only made where that leaves nothing open, and so vouches for all before it.
 
-Others may rewrite files as they are (`dataChange` is false: OPTIMIZE, REORG), remove files that nothing names
-(VACUUM), delete rows, and change properties. All other rows that come or go leave a mark, until they are taken back.
+Others may rewrite files without changing rows (`dataChange` is false: OPTIMIZE, REORG), remove files that nothing
+names (VACUUM), delete rows, and change properties. All other rows that come or go leave a mark, until they are taken
+back.
 
 Invariant: the account depends on the entries alone, in their order; an entry of ours empties it.
 
@@ -53,9 +54,9 @@ class Mine:
 
 @dataclass(frozen=True, slots=True)
 class DeltaAccount:
-    """What is open: files of the output that were taken away, and files with rows that it did not write.
+    """The open changes: files of the output that were taken away, and files with rows that it did not write.
 
-    Each with what was done, and by which version.
+    Each with the operation, and its version.
     """
 
     missing: Mapping[str, str] = field(default_factory=dict)
@@ -63,7 +64,7 @@ class DeltaAccount:
 
     @property
     def summary(self) -> str:
-        """What is open in words, "" when nothing is."""
+        """The open changes in words, "" if there are none."""
         said = [
             _said(self.missing, "of its files was taken away", "of its files were taken away"),
             _said(self.foreign, "file holds rows of another writer", "files hold rows of another writer"),

@@ -61,7 +61,7 @@ def number(digest: str) -> int:
 
 
 def text_of(version: int) -> str:
-    """Return the digits of which `number` made the version of a transaction."""
+    """Return the digits from which `number` made the version of a transaction."""
     return f"{version:0{_DIGITS}x}"
 
 

@@ -5,7 +5,7 @@ the last one, at a hundred times the cost of a file in it. So it is made when th
 the files: a reader spends about as much on either, and a commit's share of the checkpoints is the same at any age.
 
 Invariant: no commit waits for a checkpoint, and none fails with one; at most one of a table is under way, and it ends
-before the run does. What is removed of the log has its links elsewhere before (`deltachain`).
+before the run does. Before entries of the log are removed, their links are kept elsewhere (`deltachain`).
 
 >>> due(99, files=10), due(100, files=10), due(999, files=100_000), due(1_000, files=100_000)
 (False, True, False, True)
@@ -34,7 +34,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 def due(entries: int, *, files: int) -> bool:
-    """Whether a table of so many files, with so many entries since its last checkpoint, is to have another one."""
+    """Whether a table with this number of files, and of entries since its last checkpoint, should get another one."""
     return entries >= max(_LEAST, files // _SHARE)
 
 

@@ -1,6 +1,6 @@
 """The data files of a Delta table, each with its epochs, as delta-rs's snapshot of the table has them.
 
-Invariant: what is said of a file is so of all its rows: where the log does not say, the file itself is asked.
+Invariant: every statement about a file is true of all its rows: if the log does not say, the file itself is asked.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def log_read(folder: str) -> Iterator[None]:
 def remove_unnamed(folder: str, files: Sequence[StagedFile]) -> None:
     """Remove staged files. Files that the log names are kept, whatever the caller believes of them.
 
-    It looks at a snapshot of its own: that of a commit under way in another thread must stay what was compared.
+    It looks at a snapshot of its own: the snapshot of a commit under way in another thread must not change.
     """
     if not files:
         return

@@ -72,7 +72,7 @@ class DeltaHead:
 
     @property
     def partitioned(self) -> list[str]:
-        """The columns by which the table is partitioned."""
+        """The partition columns of the table."""
         return list(self.metadata.get("partitionColumns") or ())
 
     @property
@@ -135,7 +135,7 @@ def entry(log: Path, version: int) -> Path:
 
 
 def actions_of(path: Path) -> list[Action]:
-    """Return the actions of an entry. Raises `OSError`, and `ValueError` for what is none."""
+    """Return the actions of an entry. Raises `OSError`, and `ValueError` for anything else."""
     try:
         return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
     except RecursionError as error:

@@ -87,7 +87,7 @@ class DeltaLog:
 
     @property
     def schema(self) -> pa.Schema | None:
-        """The columns of the table as it is now, None before it is there."""
+        """The present columns of the table, None before it is there."""
         self._refresh()
         return None if self._head is None else columns_of(self._head.schema)
 
@@ -189,7 +189,7 @@ class DeltaLog:
     # -- the comparison
 
     def _refresh(self) -> None:
-        """Bring what is known of the log up to now."""
+        """Follow the log up to now."""
         with log_read(self._folder):
             self._view.refresh()
 
@@ -198,7 +198,7 @@ class DeltaLog:
         return self._view.head
 
     def _opened(self) -> DeltaTable | None:
-        """Return a snapshot of the table as it is now, None where there is none."""
+        """Return a snapshot of the present table, None if there is none."""
         try:
             return DeltaTable(self._folder)
         except TableNotFoundError:

@@ -1,8 +1,8 @@
 """Mending a Delta table: what others have done to it is found in its log, and one entry puts it right.
 
-The entry takes out the files that hold rows of the damaged epochs, and those of others, and adds what was staged. A
-file that holds rows of other epochs too, as OPTIMIZE makes them, is written anew without those that are replaced. So
-a reader sees the table as it was before or as it is after.
+The entry takes out the files that hold rows of the damaged epochs, and those of others, and adds the staged ones. A
+file that holds rows of other epochs too, as OPTIMIZE makes them, is rewritten without the replaced ones. So a reader
+sees the table either before or after the repair.
 
 Invariant (compare-and-replace): the entry is the very next one after the version that was looked at, or it is not
 made. It carries the output's transactions, so it vouches for the table as each commit does.

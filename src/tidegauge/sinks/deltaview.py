@@ -1,4 +1,4 @@
-"""What is known of a Delta table's log: its head, what others have left open, and how much the table holds.
+"""Our view of a Delta table's log: its head, the open changes of others, and how much the table holds.
 
 It begins at a head that is kept beside the log, or at the log's last checkpoint, and follows the log entry by entry
 from there. The head is kept now and then, so that opening a table costs the same at any age: without it, opening
@@ -6,9 +6,9 @@ lists the log and reads a checkpoint, which both grow with the table.
 
     _tidegauge/head.json      the head at a version, what the table held, and what tells that version's entry
 
-Invariant: where it begins makes no difference to what is known. A head is taken up only where the log still has the
-very entry at which it was kept, and every entry since; it was kept where nothing that others did was open. So it is
-what the log itself says, or it is not believed. Nothing is lost with the file.
+Invariant: the view does not depend on where it begins. A head is taken up only if the log still has the very entry at
+which it was kept, and every entry since; it was kept when no change of others was open. So either it agrees with the
+log itself, or it is not believed. Nothing is lost with the file.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _KEEP_EVERY: Final = 100
 _FILE: Final = "head.json"
 _NEAR: Final = 64
 _FAR: Final = 24
-"""After the last entry so many are looked for one by one, and from there at distances that double."""
+"""After the last entry, this many are looked for one by one, and from there at distances that double."""
 
 _Stamp: TypeAlias = tuple[int, int]
 
@@ -60,8 +60,8 @@ class LogView:
     def refresh(self) -> None:
         """Bring it up to now. Raises `OSError`, and `ValueError` for a log that cannot be read.
 
-        Following the log does not notice that the table was removed, or made anew, under the same path; the entry at
-        which the head stands tells: as long as it is the same file, the head is its past.
+        Following the log does not reveal that the table was removed, or recreated, under the same path; the entry at
+        which the head stands does: as long as it is the same file, the head is its past.
         """
         if self.head is not None and self._stamp is not None and self._entry_stamp() == self._stamp:
             self._follow(self.head)
@@ -114,7 +114,7 @@ class LogView:
 
 
 def _keep(table: str, head: DeltaHead, volume: Volume | None) -> None:
-    """Keep a head, as of which nothing that others did is open. Where it cannot be written, nothing is kept."""
+    """Keep a head at which no change of others is open. If it cannot be written, nothing is kept."""
     folder = Path(table, FOLDER)
     with suppress(OSError):
         said = {

@@ -3,7 +3,7 @@
 Each entry of ours says what the table holds with it. Where others have added or removed files since (OPTIMIZE,
 DELETE), it is not known until the files are listed, which the next checkpoint does.
 
-Invariant: what is known here is what a listing of the live files comes to, or it is None.
+Invariant: the volume known here equals that of a listing of the live files, or it is None.
 
 >>> mine = Mine(transaction="f:o@1", files="part-1")
 >>> ours = [{"commitInfo": {"holds": [2, 5, 900]}}, {"txn": {"appId": "f:o@1"}}]

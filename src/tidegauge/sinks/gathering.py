@@ -99,7 +99,7 @@ def links_of(table: str, manifest: Manifest) -> list[Link]:
 
 
 def placed(file: StagedFile, lower: int) -> StagedFile:
-    """Return a staged file as it is in its commit."""
+    """Return a staged file under its name in the commit."""
     return replace(file, path=f"{folder_name(lower)}/{file.path.rpartition('/')[2]}")
 
 

@@ -1,7 +1,7 @@
 """What tables have in common in keeping the flow's history: where its links go, and that it is one history.
 
-Invariant: a commit is added only to a table whose digest is that of the history before it; a table without one, which
-a version without digests has written, is taken as it is, and has one from then on.
+Invariant: a commit is added only to a table whose digest is that of the history before it. A table without one,
+written by a version without digests, is accepted, and has one from then on.
 
 >>> in_line(History())
 True

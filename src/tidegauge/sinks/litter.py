@@ -12,7 +12,7 @@ lies here is left alone.
 
 *Abandoned.* No job's name is used twice. The caller has the flow's lease, and has staged nothing yet. First the
 folders are listed, then `confirm` checks that the lease was ours all the time. So every folder in the list is of a
-driver that had the lease before and has it no more. No clock is asked, and what is staged after the check is not in
+driver that had the lease before and has it no more. No clock is asked, and files staged after the check are not in
 the list.
 
 *In use all the same?* A driver that lost its lease may be alive: asleep, or behind a slow network. It cannot publish,

@@ -1,4 +1,4 @@
-"""Folders on file systems: which paths a sink takes, and how what is written there becomes durable.
+"""Folders on file systems: which paths a sink takes, and how files written there become durable.
 
 Invariant: a file or folder is durable when it and the entry that names it were both synchronised; a path relative to
 a table never leads out of it.
@@ -93,7 +93,7 @@ def make_folder(path: Path) -> None:
 def writing(table: str) -> Iterator[None]:
     """Turn refusals of the file system that will not pass by themselves into errors with a remedy.
 
-    All other `OSError`s, a full disk among them, go through as they are.
+    All other `OSError`s, a full disk among them, go through unchanged.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""The manifest of a Parquet table's commit: which epochs it holds, for whom, in which files; JSON, for people too.
+"""The manifest of a Parquet table's commit: its epochs, its owner and its files; JSON, for people too.
 
 With the rows comes the history of their epochs (`remap.history`): its digest, and its links, which are in a file
 beside the manifest where they are many.

@@ -1,7 +1,7 @@
 """Mending a table: what of it is not as its output has written it, and replacing whole epochs of it.
 
-By law 1 the rows of an epoch are a function of its bindings. So epochs that others have damaged are taken out of the
-table, with what is left of them, and are put in as they are read once more.
+By law 1 the rows of an epoch are a function of its bindings. So whatever is left of epochs that others have damaged
+is removed from the table, and the epochs are put in again from a second reading.
 
 Invariant: a range holds every epoch from its start to before its stop; ranges that are joined are in order, and lie
 apart from each other.
@@ -58,8 +58,8 @@ def apart(epochs: range, ranges: Ranges) -> bool:
 class TableDamage:
     """What of a table is not as its output has written it: files that it lacks, and files that are of others.
 
-    Each with what was done. epochs: those of which rows are gone, or may be. unknown: the missing files of which
-    nobody knows any more which epochs they held.
+    Each with the operation. epochs: those with rows that are gone, or may be. unknown: the missing files whose epochs
+    nothing records any more.
     """
 
     missing: Mapping[str, str] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class HistoryOf(Protocol):
 
 
 class Mending(Protocol):
-    """A table as it is now, believed or not.
+    """The present table, believed or not.
 
     Between `damage` and `replace` nobody else commits, or nothing is changed.
     """
@@ -100,7 +100,7 @@ class Mending(Protocol):
 
     @property
     def damage(self) -> TableDamage:
-        """What is wrong with it."""
+        """Its faults."""
         ...
 
     def whole(self, epochs: Ranges) -> Ranges:
@@ -132,7 +132,7 @@ class Mendable(Protocol):
     """A `Sink` whose tables can be mended."""
 
     def mend(self, output: OutputId) -> Mending:
-        """Return the table as it is now, whatever others have done to it, to be mended; with the flow's lease.
+        """Return the present table, whatever others have done to it, to be mended; with the flow's lease.
 
         Raises `TableOfAnotherIncarnation`, and `ForeignTable` for a table that is not this output's.
         """

@@ -4,8 +4,8 @@ The folders of new commits are finished first, beside the table. Then, from the 
 their place and the new one takes it. A crash between the two leaves a chain that ends early, with which the next run
 goes on, or one that lacks a link, which is refused until it is mended once more.
 
-Invariant: what is in the table's chain is whole at every instant; no folder is taken away before what replaces it is
-durable.
+Invariant: every commit in the table's chain is whole at every instant; no folder is taken away before its replacement
+is durable.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""The persist sink: commits what was staged for one output, span by span, and reports the output's upper.
+"""The persist sink: commits the staged rows of one output, span by span, and reports the output's upper.
 
 Invariants. A commit covers everything from the table's own upper on, so the table's uppers are contiguous; epochs in
 which the output's source holds nothing are *vacuous*: by law 1 their content is known to be empty, and the next
-commit covers them. The capability of a span is kept until the span is committed, so the frontier of the output is
-what is held durably. The table is compared, not trusted: see `decide`.
+commit covers them. The capability of a span is kept until the span is committed, so the frontier of the output says
+which epochs are held durably. The table is compared, not trusted: see `decide`.
 
-A commit runs beside the worker, so one that takes long holds nobody else up. Of one output one commit is under way,
-in order, and the table is asked nothing meanwhile but to discard what is no part of it. What came of it is settled in
-the worker's thread. What has come meanwhile is one commit (`spans`), and stays the same however often it is tried.
-When a table refuses it for good, its parts are committed one by one: so it is known which one it was.
+A commit runs beside the worker, so a long one holds nobody else up. Each output has one commit under way, in order,
+and meanwhile the table is asked only to discard files that are no part of it. The worker's thread settles the result.
+Spans that arrive meanwhile become one commit (`spans`), which stays the same however often it is tried. If a table
+refuses it for good, its parts are committed one by one, which shows the culprit.
 
 A table that refuses for good fails its output alone: the operator lets go of what it holds, on purpose, so that the
 others are published without it, and of what still comes.
@@ -59,7 +59,7 @@ ATTEMPTS = 8
 
 
 SILENCE = 30.0
-"""Seconds after which a commit that is under way is said to be silent. It may be on a mount that does not answer."""
+"""Seconds after which a commit under way is reported as silent. It may be on a mount that does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class _Persist:
         self.quiet_until = float("-inf")
         self.silent_from = float("-inf")
         self.said = False
-        """Whether it was said that the commit under way is silent."""
+        """Whether the commit under way was reported as silent."""
         self.over = False
 
     def step(self, inputs: list[OperatorInput], outputs: list[OperatorOutput]) -> None:

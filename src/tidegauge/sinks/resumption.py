@@ -1,9 +1,9 @@
 """Resumption: what every output holds, turned back into the frontier that each source may forget.
 
-Law 4: what is acknowledged upstream never passes what every output holds durably, translated through the durable
-bindings. If every output of a source has an upper of at least `e + 1`, everything of the source in epochs `0 .. e` is
-held, and those records are exactly the ones not beyond `F(e) = inverse(e + 1)`. An output that has failed keeps its
-upper, and so holds back the source it reads; and nothing is acknowledged before it is published.
+Law 4: upstream's acknowledged position never passes the position that every output holds durably, translated through
+the durable bindings. If every output of a source has an upper of at least `e + 1`, everything of the source in epochs
+`0 .. e` is held, and those records are exactly the ones not beyond `F(e) = inverse(e + 1)`. An output that has failed
+keeps its upper, and so holds back the source it reads; and nothing is acknowledged before it is published.
 """
 
 from __future__ import annotations

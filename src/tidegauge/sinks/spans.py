@@ -1,4 +1,4 @@
-"""What was staged for a span of epochs, and which spans are committed together: pure decisions.
+"""The staged rows of a span of epochs, and which spans are committed together: pure decisions.
 
 A table whose commits take longer than jobs do would have one commit for each of many small spans before it. Those
 that wait while a commit is under way are one commit, as large as a commit may be.
@@ -30,13 +30,13 @@ __all__ = ["BYTES", "FILES", "ROWS", "StagedSpan", "merged"]
 FILES: Final = 1_000
 BYTES: Final = 1 << 28
 ROWS: Final = 1_000_000
-"""How much of what waits is committed together. A topic's commit is a transaction, which has a time in which it must
-end: a million rows are some seconds. A single span may be larger: it is never split."""
+"""How much of the waiting rows is committed together. A topic's commit is a transaction, which has to end in time: a
+million rows take some seconds. A single span may be larger: it is never split."""
 
 
 @dataclass(frozen=True, slots=True)
 class StagedSpan:
-    """What was staged for one output for the epochs `[lower, upper)`. Without a `schema` the span is vacuous."""
+    """The staged rows of one output for the epochs `[lower, upper)`. Without a `schema` the span is vacuous."""
 
     lower: int
     upper: int
@@ -54,8 +54,8 @@ class StagedSpan:
 def merged(waiting: Sequence[StagedSpan], *, at_most: int | None = None) -> tuple[int, StagedSpan]:
     """Return how many of the first of what waits are committed together, and what they are as one.
 
-    The first one is not vacuous. The last one is not either: what is vacuous at the end needs no commit. at_most: no
-    more than so many.
+    The first one is not vacuous. The last one is not either: vacuous epochs at the end need no commit. at_most: the
+    largest number of spans.
     """
     first = waiting[0]
     files, size, rows = len(first.files), first.bytes, first.rows

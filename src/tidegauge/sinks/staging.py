@@ -43,7 +43,7 @@ __all__ = [
 
 GROUP_ROWS: Final = 128 * 1024
 GROUP_BYTES: Final = 32 << 20
-"""A row group is written when so many rows, or so many bytes in memory, have come together."""
+"""A row group is written when this many rows, or this many bytes in memory, have come together."""
 FILE_BYTES: Final = 256 << 20
 """A file that has grown past this is finished and the next one begun."""
 
@@ -90,12 +90,12 @@ class ParquetStager:
         return self._files.close()
 
     def abort(self) -> None:
-        """Remove what was written."""
+        """Remove the written files."""
         self._waiting.take()
         self._files.abort()
 
     def _flush(self) -> None:
-        """Write what is waiting as one row group."""
+        """Write the waiting rows as one row group."""
         group = self._waiting.take()
         with writing(self._table):
             file = self._files.open or self._files.begin(

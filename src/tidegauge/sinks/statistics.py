@@ -1,11 +1,11 @@
 """Statistics of a data file, as a Delta table's log carries them: rows, and of each column nulls, least and greatest.
 
 Readers skip files by them, and some take a column that has no least value, beside one that has, for nulls alone. So
-what is left out is as much a matter of right answers as what is there.
+the values left out matter for right answers as much as those that are there.
 
-Invariant: every value of a column lies between the two that are said of it, in every order in which a reader may
-compare: -0.0 is below 0.0, or equal to it. NaN lies between no two values for all readers, so a file that holds one
-says no such values at all, of any column; the counts of nulls remain.
+Invariant: every value of a column lies between its two recorded ends, in every order that a reader may use: -0.0 is
+below 0.0, or equal to it. NaN lies between no two values for all readers, so a file with one has no ends at all, for
+any column; the counts of nulls remain.
 
 >>> rows = FileStatistics(pa.schema([("user", pa.string()), ("_epoch", pa.int64())]))
 >>> rows.add(pa.table({"user": ["bob", None], "_epoch": [3, 4]}))
@@ -39,8 +39,8 @@ __all__ = ["FileStatistics", "footed", "suited"]
 pc: Final = library("pyarrow.compute")
 
 _COLUMNS: Final = 32
-"""Delta's own default (`delta.dataSkippingNumIndexedCols`). Writers differ in which columns they count: here it is
-those that have a least value, so that no reader misses one. The epoch comes besides."""
+"""Delta's own default (`delta.dataSkippingNumIndexedCols`). Writers differ in which columns they count: here they are
+those with a least value, so that no reader misses one. The epoch comes in addition."""
 _CHARACTERS: Final = 32
 _AFTER_ASCII: Final = "\x7f"
 _LAST: Final = chr(sys.maxunicode)
@@ -112,7 +112,7 @@ class _Column:
         return not self.nan and not (self.minus and self.low == self.high)
 
     def ends(self) -> tuple[Any, Any]:
-        """Return what is said of the ends, two times None where it cannot be."""
+        """Return the two ends, None twice if there are none."""
         if self.low is None:
             return None, None
         low, high = self.low, self.high

@@ -14,12 +14,12 @@ once, for readers of committed messages. The first two steps are taken once for 
 `sweep`), and again after any commit that failed or whose outcome was not heard: then the record says whether it was
 committed.
 
-*Why a sweep begins by shutting out older drivers.* An older driver that still lives may be sending what is about to
-be removed. Once it is shut out it can commit nothing any more, so what it staged is nobody's.
+*Why a sweep begins by shutting out older drivers.* An older driver that still lives may be sending the very files
+that are about to be removed. Once it is shut out it can commit nothing any more, so its staged files are nobody's.
 
-Whoever only looks (`status`, for one) opens the output too. So opening changes nothing and shuts nobody out. It waits
-a moment for what is committed to become stable, which a broker does shortly after it has answered; where something is
-open for longer, it is content with what is stable.
+Commands that only look, such as `status`, open the output too. So opening changes nothing and shuts nobody out. It
+waits a moment for commits to become stable, which a broker does shortly after it has answered; if something is open
+for longer, it is content with the stable part.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ from tidegauge.sinks.staging import check_span, staged_status
 __all__ = ["TopicOutput", "transactional_id"]
 
 _GLANCE: Final = 1.0
-"""Seconds in which whoever only looks tries to come to the true end."""
+"""Seconds for which a command that only looks tries to come to the true end."""
 
 pc: Final[Any] = pyarrow.compute  # its functions are made at run time, which type checkers cannot see
 
@@ -137,9 +137,9 @@ class TopicOutput:
         """Send the messages of `files` as the epochs `[lower, upper)`, or raise and show nothing to anybody.
 
         Raises `TableUpperMismatch`, `HistoriesDiffer`, `TableOfAnotherIncarnation`, `StagedMessagesMissing`,
-        `MisplacedRows`; what is wrong with a message (`OutputMessageTooLarge`, `MessageRefused`, `PartitionUnknown`,
-        `LastUndecided`); what stops this driver (`WriterFenced`, `TransactionTooLong`, `OutputTopicRecreated`); and
-        what may pass.
+        `MisplacedRows`; the faults of a message (`OutputMessageTooLarge`, `MessageRefused`, `PartitionUnknown`,
+        `LastUndecided`); the errors that stop this driver (`WriterFenced`, `TransactionTooLong`,
+        `OutputTopicRecreated`); and errors that may pass.
         """
         check_span(lower, upper, files)
         self._layout.check(rows_schema(schema))
@@ -211,7 +211,7 @@ class TopicOutput:
     # -- who may write, and what is there
 
     def _take(self) -> None:
-        """Shut out older drivers, and read what is committed."""
+        """Shut out older drivers, and read the committed progress."""
         if self._fenced is not None:
             raise self._fenced
         found = self._found(make=True)
@@ -235,7 +235,7 @@ class TopicOutput:
             writer.abandon()
 
     def _found(self, *, make: bool) -> dict[str, Topic]:
-        """Return the topic and the progress topic, as far as they are there. Raises `TopicMissing`."""
+        """Return the topic and the progress topic, as far as they exist. Raises `TopicMissing`."""
         topic, progress = self._layout.topic, self._progress_topic
         with admin(self._settings) as client:
             found = described(client, [topic, progress], servers=self._settings.servers)

@@ -41,7 +41,7 @@ LEAST: Final = 20_000
 """The shortest end of a progress topic that is worth a look of its own, in offsets."""
 
 LONGEST: Final = 16 * 1024
-"""Characters of links in a record. Who looks for the last record of an output may have to read over many."""
+"""Characters of links in a record. A search for the last record of an output may have to read over many."""
 
 _VERSION: Final = 1
 _PLAIN: Final = ("flow", "output", "incarnation", "topic_id", "upper", "write", "messages", "size")
@@ -57,8 +57,8 @@ class ProgressRecord:
     """What a topic holds of an output: the epochs before `upper`, by the attempt `write`.
 
     messages, size: how many there are in all, and their bytes before compression. digest, links: of the flow's
-    history; "" and none in a record of a version without it. Links are JSON data, of which that of the last record
-    alone is looked at.
+    history; "" and none in a record of a version without it. Links are JSON data; only those of the last record are
+    looked at.
     """
 
     flow: str
@@ -80,7 +80,7 @@ class ProgressRecord:
         return json.dumps(data).encode()
 
     def after(self, upper: int, history: History, *, write: str, messages: int, size: int) -> ProgressRecord:
-        """Return what the topic holds after a commit up to `upper`, of so many messages, with this history."""
+        """Return the topic's progress after a commit up to `upper`, of this number of messages, with this history."""
         try:
             whole = fold((*map(Link.decode, self.links), *history.links))
         except ValueError:  # changed by hand: it is needed only to recover a lost store
@@ -129,7 +129,7 @@ class Record:
 
 
 def step(known: ProgressRecord | None, record: Record, *, topic: str) -> ProgressRecord | None:
-    """Return what is known after one more record. Raises `ProgressRegressed`, `DamagedProgress`."""
+    """Return the progress after one more record. Raises `ProgressRegressed`, `DamagedProgress`."""
     if record.value is None:
         return None
     found = ProgressRecord.decode(record.value, topic=topic, offset=record.offset)
@@ -151,8 +151,8 @@ def resumed(last: ProgressRecord | None, output: OutputId, *, topic: str, topic_
 def starts(low: int, high: int) -> list[int]:
     """Return where to begin to look for the last record of a key: ever earlier, the last time at the beginning.
 
-    Most records are near the end. What is found in a look is the last one there is, so the first look that finds
-    something is the last; and all looks together read at most a ninth more than the one at the whole.
+    Most records are near the end. The last record found in a look is the last one there is, so the first look that
+    finds something is the last; and all looks together read at most a ninth more than the one at the whole.
 
     >>> starts(0, 2_500_000), starts(7, 12), starts(7, 7)
     ([2475000, 2250000, 0], [7], [])

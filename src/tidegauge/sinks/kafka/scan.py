@@ -1,9 +1,9 @@
 """Reading the progress topic: the last committed record of a key.
 
-Two ends are to be told apart. *As far as is known*: to the last stable offset, where a transaction that is open hides
-what is after it; that is for people who look. *To the true end*: the end as readers of uncommitted messages see it,
-asked after older writers were fenced; nothing before it can change any more, and no record of ours is after it. A
-driver that writes needs the second: another output's open transaction may hide our own last record from the first.
+There are two ends. *As far as is known*: the last stable offset, where an open transaction hides everything after it;
+that is for people who look. *The true end*: the end as readers of uncommitted messages see it, asked for after older
+writers were fenced; nothing before it can change any more, and no record of ours is after it. A driver that writes
+needs the second: another output's open transaction may hide our own last record from the first.
 
 Invariant: not having come to the end is an error (`ProgressUnreadable`), and never "no progress": that would write
 everything again. A topic that has no records left is at its end at once, wherever its offsets begin.

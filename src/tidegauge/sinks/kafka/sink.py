@@ -123,7 +123,7 @@ class KafkaSink:
         object.__setattr__(self, "staging", _staging(self.staging))
 
     def describe(self) -> Mapping[str, Any]:
-        """Return the configuration as JSON, with references in place of secrets; what is as usual is left out."""
+        """Return the configuration as JSON, with references in place of secrets, and without default values."""
         usual = {found.name: found.default for found in fields(self)}
         names = [name for name in _SHOWN if getattr(self, name) != usual[name]]
         settings = {"settings": dict(self.settings)} if self.settings else {}

@@ -5,8 +5,9 @@
 Invariant: within a file the epochs do not decrease, and no record batch has rows of two. So the driver can merge any
 number of files in the order of epochs, holding one batch of each.
 
-Tasks read the ranges of a job in no particular order. What has come together in memory is sorted before it is written
-(stably); where an epoch comes that is before the last one written, the file ends and the next one begins.
+Tasks read the ranges of a job in no particular order. Messages that have come together in memory are sorted before
+they are written (stably); if an epoch comes that is before the last one written, the file ends and the next one
+begins.
 
 >>> import tempfile
 >>> from tidegauge.sinks.kafka.messages import MessageLayout
@@ -45,7 +46,7 @@ STAGED: Final = "_staged"
 
 _GROUP_ROWS: Final = 128 * 1024
 _GROUP_BYTES: Final = 32 << 20
-"""What comes together in memory before it is sorted and written: so many rows, or so many bytes."""
+"""This many rows, or this many bytes, come together in memory before they are sorted and written."""
 _BATCH_ROWS: Final = 8 * 1024
 _BATCH_BYTES: Final = 4 << 20
 """How large a record batch is at most, but for a single message: the driver holds one of every file."""
@@ -84,12 +85,12 @@ class MessageStager:
         return self._files.close()
 
     def abort(self) -> None:
-        """Remove what was written."""
+        """Remove the written files."""
         self._waiting.take()
         self._files.abort()
 
     def _flush(self) -> None:
-        """Write what is waiting, sorted by epoch, as batches of one epoch each."""
+        """Write the waiting messages, sorted by epoch, as batches of one epoch each."""
         table = self._waiting.take()
         epochs = table.column(EPOCH).combine_chunks()
         if pc.any(pc.less(epochs.slice(1), epochs.slice(0, len(epochs) - 1))).as_py():
@@ -186,7 +187,7 @@ def _by_epoch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _pieces(batch: pa.RecordBatch, rows: int, size: int) -> Iterator[pa.RecordBatch]:
-    """Return a batch in pieces of at most so many rows, and on average at most so many bytes."""
+    """Return a batch in pieces of at most this number of rows, and on average at most this number of bytes."""
     step = max(1, min(rows, batch.num_rows * size // max(1, batch.nbytes)))
     for start in range(0, batch.num_rows, step):
         yield batch.slice(start, step)

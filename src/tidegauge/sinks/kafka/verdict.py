@@ -58,7 +58,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A message that was not delivered: of which epoch, why, of how many bytes, for which partition."""
+    """A message that was not delivered: its epoch, why, its size in bytes, and its partition."""
 
     epoch: int
     code: int
@@ -106,7 +106,7 @@ def failed(code: int, detail: str, facts: Facts) -> TidegaugeError:
 def refused(
     layout: MessageLayout, epoch: int, code: int, detail: str, *, size: int, partition: int
 ) -> TidegaugeError | None:
-    """Return what is wrong with a message that the broker will never take; None when it is not the message."""
+    """Return the fault of a message that the broker will never take; None if the message is not at fault."""
     if code in _TOO_LARGE:
         return OutputMessageTooLarge(bytes=size, epoch=epoch, topic=layout.topic, detail=detail)
     if code in _UNKNOWN_PARTITION and layout.partition is not None:

@@ -38,7 +38,7 @@ from tidegauge.sinks.kafka.verdict import Facts, Loss, failed, refused, says_not
 __all__ = ["EPOCH_HEADER", "PATIENCE", "TRANSACTION_MS", "TransactionalProducer"]
 
 EPOCH_HEADER: Final = f"{MARK}epoch"
-"""The header that says of which epoch a message is, in decimal digits."""
+"""The header with a message's epoch, in decimal digits."""
 
 pc: Final[Any] = pyarrow.compute  # its functions are made at run time, which type checkers cannot see
 
@@ -103,7 +103,7 @@ class TransactionalProducer:
                 raise self._failure(error) from None
 
     def send(self, epoch: int, messages: pa.RecordBatch) -> None:
-        """Send messages of one epoch. Raises what is wrong with one that was sent, or with the transaction."""
+        """Send messages of one epoch. Raises the fault of one that was sent, or of the transaction."""
         lost = self._losses(epoch)
         mark = (EPOCH_HEADER, str(epoch).encode())
         names = ("headers", "partition", "timestamp")
@@ -152,7 +152,7 @@ class TransactionalProducer:
                 return
 
     def abandon(self) -> None:
-        """Let go of everything: abort what is under way, as far as the broker answers."""
+        """Let go of everything: abort the open transaction, as far as the broker answers."""
         handle, self._handle = self._handle, None
         if handle is None:
             return
