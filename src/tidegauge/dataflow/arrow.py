@@ -7,7 +7,7 @@ the batch, nor its chunks, its encoding or the width of its integers matter; so 
 another as columns meets at the same peer. Rows keep their sequence within a piece.
 
 Text and bytes are hashed by columns of bytes: round `i` takes in the `i`-th byte of every value that has one, so
-there are as many rounds as the longest value has bytes, and each is one pass over contiguous arrays. What is longer
+there are as many rounds as the longest value has bytes, and each is one pass over contiguous arrays. Values longer
 than `LONG` bytes would cost a round for a few values; each of those is one call of zlib instead.
 
 >>> batch = pa.record_batch({"port": ["Brest", "Hull", "Brest"], "metres": [7.1, 5.4, 6.9]})
@@ -40,9 +40,9 @@ LONG: Final = 64
 def route(column: str) -> Callable[[Tabular, int], list[tuple[int, Tabular]]]:
     """Return what `Stream.exchange` takes: each row goes to the peer that its value in `column` belongs to.
 
-    The column holds integers, truth values, text or bytes, dictionary-encoded or not. Rows without a value go to
-    peer 0. A batch whose rows all go to one peer is handed on as it is, any other is copied once.
-    Raises UnroutableKey when there is no such column, or it is of another type.
+    The column holds integers, truth values, text or bytes, dictionary-encoded or not. Rows without a value go to peer
+    0. A batch whose rows all go to one peer is handed on uncopied, any other is copied once. Raises UnroutableKey
+    when there is no such column, or it is of another type.
     """
 
     def pieces(batch: Tabular, peers: int) -> list[tuple[int, Tabular]]:

@@ -1,8 +1,8 @@
-"""A scope as it is built: its nodes, the edges between them, and what the scope around has to know of it.
+"""A scope under construction: its nodes, the edges between them, and the facts that the scope around has to know.
 
 Nodes are numbered in the order in which they were begun, which is the order in which they run; node 0 is the world
-outside. A number is given out before its node is there, so that what is built meanwhile, a loop or a nested scope,
-can be connected to it.
+outside. A number is given out before its node exists, so that a loop or a nested scope built meanwhile can be
+connected to it.
 
 Invariant: a blueprint is laid out once, when every number has its node. Nothing is added after that.
 
@@ -93,7 +93,7 @@ class Blueprint:
                 yield number, child
 
     def lay_out(self, inputs: int, outputs: int, *, zero_cycles: bool) -> Graph:
-        """Return the graph of a scope with so many inputs and outputs. Raises InvalidGraph, ZeroCycle."""
+        """Return the graph of a scope with these numbers of inputs and outputs. Raises InvalidGraph, ZeroCycle."""
         topology = Topology(self.order, inputs, outputs)
         for name, child in zip(self.names[1:], self.children[1:], strict=True):
             if child is None:

@@ -174,7 +174,7 @@ class Capability:
                 self._wake()
 
     def stamp_for(self, account: Account) -> tuple[Time, ...]:
-        """Return the stamp of what is sent by it. Raises ForeignCapability, CapabilityGone."""
+        """Return the stamp of batches sent with it. Raises ForeignCapability, CapabilityGone."""
         if account is not self.account:
             raise ForeignCapability(
                 path=account.path,
@@ -281,7 +281,7 @@ class InputCapability:
             raise self._refusal(port, "a connection that advances time" if least else "no connection")
 
     def stamp_for(self, account: Account) -> tuple[Time, ...]:
-        """Return the stamp of what is sent by it. Raises NotConnected, ForeignCapability, CapabilityGone."""
+        """Return the stamp of batches sent with it. Raises NotConnected, ForeignCapability, CapabilityGone."""
         origin = self._origin
         if self._serial == origin.invocation.serial and account in origin.passing:
             return self._stamp

@@ -43,7 +43,7 @@ class CapabilitySet:
                 capability.drop()
 
     def insert(self, capability: Capability) -> bool:
-        """Take over `capability`; drop what is at or beyond it. Return False, dropping it, when it adds nothing."""
+        """Take over `capability`; drop those at or beyond it. Return False, dropping it, when it adds nothing."""
         capability.require()
         less_equal, time = capability.account.order.less_equal, capability.time
         if any(less_equal(mine.time, time) for mine in self._held):
@@ -144,7 +144,7 @@ class CapabilitySet:
         self.downgrade(())
 
     def stamp_for(self, account: Account) -> tuple[Time, ...]:
-        """Return the stamp of what is sent by all of it. Raises ForeignCapability, CapabilityGone."""
+        """Return the stamp of batches sent with all of it. Raises ForeignCapability, CapabilityGone."""
         return tuple(time for mine in self for time in mine.stamp_for(account))
 
     def _refusal(self, time: Time, action: str) -> NotBeyond:

@@ -36,7 +36,7 @@ class Receiver(Protocol):
         ...
 
     def wake(self) -> None:
-        """Have whoever is behind the edge run in the next step."""
+        """Have the node behind the edge run in the next step."""
         ...
 
 
@@ -86,7 +86,7 @@ class Crossing:
             self._post(peer, (stamp, batch))
 
     def arrive(self, message: Message) -> None:
-        """Hand on what a peer has sent, and wake whoever it is for: nobody here saw it coming."""
+        """Hand on a peer's batches, and wake the node they are for: nothing here saw them coming."""
         self.inside.push(message)
         self.inside.wake()
 
@@ -135,8 +135,8 @@ class Ingress:
 class Egress:
     """The way out of a nested scope. The outer operators do not run in this scope's turn, so they are woken.
 
-    Different times of a stamp may be one outside, or come one after another there. What leaves has the minimal ones;
-    `surplus` counts the others, of which the scope has been told and nobody outside will be.
+    Different times of a stamp may be one outside, or come one after another there. Batches that leave have the
+    minimal ones; `surplus` counts the others, which the scope was told of and the outside never will be.
     """
 
     __slots__ = ("_order", "_wake", "outside", "surplus", "to_outer")

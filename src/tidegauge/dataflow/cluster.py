@@ -3,8 +3,8 @@
 `build(worker)` runs once on each worker and builds the same dataflows there; only what it sends may differ. Then the
 workers step until no dataflow is left.
 
-Invariant: whatever the interleaving, what has come out of a dataflow by the time that a frontier has passed is the
-same. `DeterministicCluster` is there to try that: the same seed gives the same interleaving.
+Invariant: whatever the interleaving, the output of a dataflow up to a frontier is the same once that frontier has
+passed. `DeterministicCluster` is there to try that: the same seed gives the same interleaving.
 
 >>> from tidegauge.dataflow import INT
 >>> def build(worker):
@@ -51,9 +51,9 @@ def execute(
 
     log: called with what the workers do, from the thread of each; see `tidegauge.dataflow.log`.
 
-    An error on one worker stops all of them, with their dataflows as they are, and is raised here; of several, that
-    of the lowest worker. One that still builds is stopped where it steps, for instance at a barrier. Ctrl-C stops
-    all, too; it waits for what an operator is in the middle of, unless it is pressed once more.
+    An error on one worker stops all of them, abandons their dataflows, and is raised here; of several, that of the
+    lowest worker. One that still builds is stopped where it steps, for instance at a barrier. Ctrl-C stops all, too;
+    it waits for operators to finish their invocation, unless it is pressed once more.
     """
     run = _Threads(build)
     mail = PromptMail(peers)

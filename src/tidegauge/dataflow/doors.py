@@ -66,7 +66,7 @@ class Doors:
         return self._mail.waiting(self._index)
 
     def deliver(self) -> None:
-        """Hand in what has come."""
+        """Hand in the received letters."""
         for address, letter in self._mail.take(self._index):
             door = self._open.get(address)
             if door is not None:

@@ -1,4 +1,4 @@
-"""A dataflow as a picture: its scopes, operators and edges, and the frontier at each edge as it is now.
+"""A dataflow as a picture: its scopes, operators and edges, and the present frontier at each edge.
 
 A `Drawing` is a picture of one moment. Its text is Mermaid's, which many pages and editors show as a graph; in a
 notebook it is a table, which needs neither a network nor a script. Scopes are boxes with their entrances and exits;
@@ -48,8 +48,8 @@ class Box:
     """An operator or a nested scope.
 
     path, name: the names from the dataflow down, and its own. depth: how many scopes it is in. sources, frontiers:
-    for each input what feeds it and what may still arrive. held: the times of its capabilities, on all workers.
-    waiting: the batches in its queues here. note: "scope", or what was raised.
+    for each input its sources and the times that may still arrive. held: the times of its capabilities, on all
+    workers. waiting: the batches in its queues here. note: "scope", or the error that was raised.
     """
 
     path: str
@@ -92,7 +92,7 @@ def _cells(box: Box) -> Iterator[str]:
 
 
 def draw(graph: Subgraph) -> Drawing:
-    """Return a picture of a dataflow as it is now."""
+    """Return a picture of the present state of a dataflow."""
     picture = _Picture()
     picture.scope(graph, graph.path, "", 1)
     indent = "  "
@@ -220,7 +220,7 @@ def _short(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Return a text for a quoted label of Mermaid, in which whatever could mean something is a numbered entity.
+    """Return a text for a quoted label of Mermaid, with every special character as a numbered entity.
 
     >>> _text('a "b" <i>')
     'a #34;b#34; #60;i#62;'

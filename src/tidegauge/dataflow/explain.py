@@ -38,9 +38,9 @@ class Holder:
     """Capabilities held on an output, or batches that wait at an input, of an operator or of a nested scope.
 
     kind: "output", "input", or "operator" for one that raised and keeps nothing back, for it has no output, or all
-    had come. count: on all workers together, 0 for an output that is kept where it was. note: what is known of why,
-    or "". before: for each probe that it holds back the paths of the operators and scopes on the way, from the holder
-    to what is probed.
+    had come. count: on all workers together, 0 for an output that is kept where it was. note: the known reason, or
+    "". before: for each probe that it holds back the paths of the operators and scopes on the way, from the holder to
+    the probed stream.
     """
 
     path: str
@@ -170,7 +170,7 @@ def _is_in(scope: str, path: str) -> bool:
 
 
 def _note(operator: Operator, kind: str, port: int, peers: int) -> str:
-    """Return what is known of why an operator that has not failed holds something."""
+    """Return the known reason why an operator that has not failed holds something."""
     if kind == "output":
         if operator.unpublished:
             return "changes of its capabilities wait for it to run: activate it"

@@ -43,7 +43,7 @@ class Permit(Protocol):
     """What entitles to send: a Capability, an InputCapability or a CapabilitySet."""
 
     def stamp_for(self, account: Account) -> Stamp:
-        """Return the stamp of what is sent by it."""
+        """Return the stamp of batches sent with it."""
         ...
 
 
@@ -59,8 +59,8 @@ class OperatorInput:
         self.frontier: Final = FrontierView(origin.order)
 
     def drain(self) -> Iterator[tuple[InputCapability, Any]]:
-        """Yield each waiting batch with its capability. What is not taken waits for an invocation that takes it;
-        nothing wakes the operator for it but itself.
+        """Yield each waiting batch with its capability. Batches that are not taken wait for an invocation that takes
+        them; only the operator itself wakes it for them.
         """
         messages, consumed, origin = self.queue.messages, self.consumed, self.origin
         if not messages:
@@ -103,7 +103,7 @@ class Session:
 
 
 class OperatorOutput:
-    """An output as its operator sees it. What is sent leaves when the invocation returns."""
+    """An output as its operator sees it. Batches leave when the invocation returns."""
 
     __slots__ = ("account", "invocation", "outbox", "outlet")
 
@@ -181,8 +181,8 @@ class Operator:
         return self.fault is None and any(output.account.changes for output in self.outputs)
 
     def untaken(self, port: int) -> Iterator[Time]:
-        """Yield the times that what waits at the inputs may cause on an output. What was drained by the invocation
-        that raised is counted as if it waited.
+        """Yield the times that batches waiting at the inputs may cause on an output. Batches drained by the
+        invocation that raised count as waiting.
         """
         for inlet in self.inputs:
             for summary in inlet.origin.connection.get(port, ()):

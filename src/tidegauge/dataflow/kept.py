@@ -38,7 +38,7 @@ __all__ = ["FailedNode", "Keeper", "ScopePlace"]
 
 @dataclass(frozen=True, slots=True)
 class FailedNode:
-    """A node that failed: its outputs, each with the times at which it is kept, and what is known of why."""
+    """A node that failed: its outputs, each with the times at which it is kept, and the known reason."""
 
     number: int
     outputs: Mapping[int, Collection[Time]]
@@ -46,7 +46,7 @@ class FailedNode:
 
 
 class ScopePlace(Schedulable, Protocol):
-    """What is around a scope."""
+    """The surroundings of a scope."""
 
     def keep(self, outputs: Mapping[int, Collection[Time]], why: str, *, tell: bool) -> None:
         """Keep outputs of the scope at these times. tell: at the peers as well."""
@@ -54,7 +54,7 @@ class ScopePlace(Schedulable, Protocol):
 
 
 class Keeper:
-    """What is kept in one scope. at: the times by location. why: what is known, by node."""
+    """Everything kept in one scope. at: the times by location. why: the known reasons, by node."""
 
     def __init__(self, tracker: Tracker, refinement: Refinement) -> None:
         self.at: Final[dict[int, set[Time]]] = {}

@@ -4,9 +4,9 @@ A letter goes from one worker to another, to an *address*: a scope or an operato
 many dataflows of that name came before, and the numbers of the nodes from the dataflow down. Workers that build the
 same dataflow give the same things the same addresses.
 
-Invariant: what one worker sends to one address arrives once, whole, and in the order in which it was sent. Nothing
-else is promised: letters of different senders, or to different addresses, may overtake one another, and batches may
-come before or after the progress that speaks of them. Progress tracking needs no more than this.
+Invariant: letters from one worker to one address arrive once, whole, and in the order of sending. Nothing else is
+promised: letters of different senders, or to different addresses, may overtake one another, and batches may come
+before or after the progress that speaks of them. Progress tracking needs no more than this.
 
 >>> mail = PromptMail(2)
 >>> mail.post(0, 1, ("shop", 0, (3,)), "a batch")
@@ -44,7 +44,7 @@ class Mail(Protocol):
         ...
 
     def take(self, worker: int) -> list[tuple[Address, Any]]:
-        """Take what has come for `worker`. From the worker's thread."""
+        """Take the letters for `worker`. From the worker's thread."""
         ...
 
     def waiting(self, worker: int) -> bool:
@@ -53,7 +53,7 @@ class Mail(Protocol):
 
 
 class PromptMail:
-    """Letters arrive at once, in the order in which they were sent. For workers in threads of their own."""
+    """Letters arrive at once, in the order of sending. For workers in threads of their own."""
 
     def __init__(self, peers: int) -> None:
         self.peers: Final = peers

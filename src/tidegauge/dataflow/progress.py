@@ -21,7 +21,7 @@ begins with as many capabilities as there are workers; a nested scope's are coun
 The outputs of an operator that raised are kept where they are (`kept`): on all workers, and so are the outputs of the
 scopes around it that they lead to, before anything else is applied.
 
-Batches on their way out are counted neither by the tracker here nor in what is implied for the outputs: the outer
+Batches on their way out are counted neither by the tracker here nor in the implications for the outputs: the outer
 scope counts them itself.
 """
 
@@ -50,7 +50,7 @@ __all__ = ["Slot", "Subgraph"]
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A place in a scope: what is activated when the node in it is to run."""
+    """A place in a scope: activated when the node in it is to run."""
 
     graph: Subgraph
     number: int
@@ -74,7 +74,7 @@ class Subgraph:
 
     children: the blueprint's nodes by number. place: its own place in the scope around it, or in the worker.
     incomplete: whether anything is outstanding. doors: where letters from peers are handed in, here and within.
-    keeper: what is kept of operators that failed, here or at a peer.
+    keeper: the times kept of operators that failed, here or at a peer.
     """
 
     def __init__(
@@ -185,7 +185,7 @@ class Subgraph:
         return [(self._sources[port], time, delta) for port, time, delta in self._initial]
 
     def layout(self) -> Iterator[str]:
-        """Yield a line for each node and edge, here and within: what has to be equal on all workers."""
+        """Yield a line for each node and edge, here and within: all workers must have the same."""
         for number, child in self.blueprint.nodes():
             yield f"{child.path} as node {number} with {child.shape.inputs} inputs, {child.shape.outputs} outputs"
             if isinstance(child, Subgraph):
@@ -240,7 +240,7 @@ class Subgraph:
             entrance.entered.clear()
 
     def _apply(self, received: list[Change]) -> list[Change]:
-        """Hand what was published to the tracker, and up what concerns the outside: the locations of node 0."""
+        """Hand published changes to the tracker, and up those that concern the outside: the locations of node 0."""
         exits = len(self.exits)
         boundary = exits + len(self.entrances)
         upward: list[Change] = []
@@ -330,7 +330,8 @@ class Subgraph:
             yield Pointstamp("" if child is None else child.path, kind, port, time, delta)
 
     def receive(self, letter: list[Change] | FailedNode) -> None:
-        """Take what a peer published, to be applied in the next turn; or keep what has failed there."""
+        """Take a peer's published changes, to be applied in the next turn; or keep the times of nodes that failed
+        there."""
         if isinstance(letter, FailedNode):
             self._keep_outputs(letter, tell=False)
         else:

@@ -1,8 +1,9 @@
 """The tracker: from the messages and capabilities that exist, what may still arrive where.
 
 A *pointstamp* is a time at a location. It *could result in* another when some path carries its time to one at or
-before the other's. The tracker keeps two mutable antichains for each location: `pointstamps`, what is there, and
-`implications`, what that and everything upstream implies here. The implications at an input are its frontier.
+before the other's. The tracker keeps two mutable antichains for each location: `pointstamps`, those there, and
+`implications`, the times that these and everything upstream imply here. The implications at an input are its
+frontier.
 
 Invariant: after `propagate`, the frontier of `implications[l]` is the minimal elements of all `s(t)` for a pointstamp
 `t` that is on its own location's frontier and a path summary `s` from there to `l`.
@@ -76,8 +77,8 @@ class Tracker:
         return bool(self._buffered)
 
     def propagate(self) -> tuple[Moved, list[ChangeBatch[Time]]]:
-        """Apply what was noted. Return how the implied frontier of each location changed, and what the pointstamps
-        within the scope now imply for each output of it (to be drained by the caller).
+        """Apply the noted changes. Return how the implied frontier of each location changed, and the times that
+        pointstamps within the scope now imply for each output of it (to be drained by the caller).
         """
         graph, order = self.graph, self.graph.order
         seeds: Moved = {}

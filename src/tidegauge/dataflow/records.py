@@ -1,8 +1,8 @@
 """Functions on single records, lifted to batches that are lists.
 
-The operators see whole batches. Where a batch is a list of records, the functions here turn one on a record into one
-on a batch, to be given to `Stream.map`, `partition`, `aggregate`, `state_machine` and `exchange`. What is chained is
-one function: one operator and one pass over the batch, however long the chain.
+The operators see whole batches. If a batch is a list of records, the functions here turn one on a record into one on
+a batch, to be given to `Stream.map`, `partition`, `aggregate`, `state_machine` and `exchange`. A chain is one
+function: one operator and one pass over the batch, however long the chain.
 
 Invariant: a batch is never changed in place, as every reader of a stream sees the same object; and no record is lost
 to an exception: a function that raises, StopIteration included, raises out of the batch.

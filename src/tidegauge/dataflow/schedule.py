@@ -1,11 +1,11 @@
-"""Who runs in the next step: activations by the worker itself, by timers and by other threads.
+"""The nodes to run in the next step: activations by the worker itself, by timers and by other threads.
 
-Invariant: what is activated during a step is run in the next one, so an operator that wakes itself cannot spin; and
-nothing is lost between two steps: a wake-up that comes while the worker decides to park ends the parking.
-A needless activation is harmless, a missing one is a hang.
+Invariant: nodes activated during a step run in the next one, so an operator that wakes itself cannot spin; and
+nothing is lost between two steps: a wake-up that comes while the worker decides to park ends the parking. A needless
+activation is harmless, a missing one is a hang.
 
-Timers do not pile up: an operator that asks for one whenever it runs, and that others wake as well, would have one
-more each time, each of which wakes it to ask again. So of many timers of one operator those that are close together
+Timers do not pile up. An operator that asks for one whenever it runs, and that others wake as well, would get one
+more each time, each of them waking it to ask again. So of many timers of one operator those that are close together
 are one. And nothing is kept of a dataflow that is complete or was dropped.
 
 >>> woken = []
@@ -43,7 +43,7 @@ NAP: Final = 0.5
 
 
 class Schedulable(Protocol):
-    """What can be activated. It has a hash, by which it is one and the same."""
+    """A node that can be activated. It has a hash, which identifies it."""
 
     @property
     def gone(self) -> bool:
@@ -89,7 +89,7 @@ class Activations:
             heappush(self._timers, (due, self._serial, node))
 
     def forget(self) -> None:
-        """Keep nothing of what is gone."""
+        """Keep nothing of nodes that are gone."""
         self._ready = [node for node in self._ready if not node.gone]
         if any(node.gone for node in self._due):
             self._timers = [timer for timer in self._timers if not timer[2].gone]
@@ -115,8 +115,8 @@ class Activations:
         return bool(self._ready or self._foreign)
 
     def listen(self) -> None:
-        """Begin a step: what wakes the worker from now on ends its parking. Only then is looked at what has come, so
-        no wake-up is lost.
+        """Begin a step: from now on, a wake-up ends the worker's parking. Only then are arrivals looked at, so no
+        wake-up is lost.
         """
         self._bell.hush()
 

@@ -218,7 +218,7 @@ class Scope:
         stream.tee.receivers.append(receiver)
 
     def take_in(self, stream: Stream[D]) -> Stream[D]:
-        """Return a stream of the scope around as it is seen here."""
+        """Return a stream of the scope around, seen from here."""
         self.check_open()
         if self.parent is None or stream.scope is not self.parent:
             raise self._foreign(stream, "a stream can enter the scopes nested directly in its own")
@@ -229,7 +229,7 @@ class Scope:
         return Stream(self, (0, port), inside)
 
     def let_out(self, stream: Stream[D]) -> Stream[D]:
-        """Return a stream of this scope as it is seen in the scope around."""
+        """Return a stream of this scope, seen from the scope around."""
         if self.parent is None:
             raise self._foreign(
                 stream, "the scope of a whole dataflow has no scope around it; use capture and replay"

@@ -79,10 +79,11 @@ class Stash(Generic[S]):
         return found[1]
 
     def ready(self, frontiers: Iterable[Reachable]) -> Iterator[tuple[Capability, S]]:
-        """Yield and forget what is complete by all `frontiers`; the capability is the caller's to use and drop.
+        """Yield and forget the times that are complete by all `frontiers`; the capability is the caller's to use and
+        drop.
 
-        What is put in while this runs is looked at with the next call. In a total order nothing is looked at beyond
-        the first time that is not complete: what can still reach it can reach all later ones.
+        Times that are added while this runs are looked at with the next call. In a total order nothing is looked at
+        beyond the first time that is not complete: anything that can still reach it can reach all later ones.
         """
         limits = tuple(frontiers)
 

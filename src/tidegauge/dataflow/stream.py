@@ -119,7 +119,7 @@ class Stream(Generic[D]):
     def limit_in_flight(self, *, name: str = "limit_in_flight") -> tuple[ThroughHandle, Stream[D]]:
         """Return a handle to connect a later stream to, and this stream, held back until what went before is there.
 
-        Of times that compare, one at most is in flight. What is held back is kept in memory; `Scope.paced` reads no
+        Of times that compare, at most one is in flight. The rest is held back in memory; `Scope.paced` reads no
         further instead.
         """
         return limit_in_flight(self, name)
@@ -181,9 +181,9 @@ class Stream(Generic[D]):
         return capture(self, EventQueue(self.scope.order) if into is None else into, name)
 
     def enter(self, inner: Scope) -> Stream[D]:
-        """Return the stream as it is seen in a scope nested in this one. Raises InvalidGraph."""
+        """Return the stream, seen from a scope nested in this one. Raises InvalidGraph."""
         return inner.take_in(self)
 
     def leave(self) -> Stream[D]:
-        """Return the stream as it is seen in the scope around this one. Raises InvalidGraph."""
+        """Return the stream, seen from the scope around this one. Raises InvalidGraph."""
         return self.scope.let_out(self)

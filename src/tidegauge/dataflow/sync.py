@@ -58,10 +58,10 @@ class Barrier:
 class Sequencer:
     """One sequence of what all workers push, the same on each.
 
-    A worker pushes at a time of its own, which it then leaves; whoever hears of a time goes beyond it. An item comes
-    out when the frontier has passed its time: then nobody can push before it any more. Items of one time come in the
-    order of their workers, and those of one worker as it pushed them. The time is a logical clock (Lamport, 1978), so
-    nothing runs while nobody pushes.
+    A worker pushes at a time of its own, which it then leaves; a worker that hears of a time goes beyond it. An item
+    comes out when the frontier has passed its time: then nobody can push before it any more. Items of one time come
+    in the order of their workers, and those of one worker in the order of pushing. The time is a logical clock
+    (Lamport, 1978), so nothing runs while nobody pushes.
 
     >>> from tidegauge.dataflow.cluster import DeterministicCluster
     >>> def build(worker):

@@ -1,4 +1,4 @@
-"""One worker: it owns dataflows and runs, step by step, what is active in them.
+"""One worker: it owns dataflows and runs, step by step, their active operators.
 
 Invariant: a step that raises leaves every frontier where it was, as far as the operator that raised is concerned:
 nothing of that invocation is published, and what it held it holds for good. The other operators go on.
@@ -149,7 +149,7 @@ class Worker:
         self._active.add(name)
 
     def _agree(self, graph: Subgraph, doors: Doors) -> None:
-        """Tell the peers what was built here, and compare what they tell."""
+        """Tell the peers which dataflow was built here, and compare it with theirs."""
         mine = tuple(graph.layout())
 
         def compare(theirs: tuple[str, ...]) -> None:
@@ -167,7 +167,7 @@ class Worker:
         return tuple(self._dataflows)
 
     def drop_dataflow(self, name: str) -> None:
-        """Forget a dataflow as it is: nothing in it runs again, its probes stay where they were, nothing is released.
+        """Forget a dataflow at once: nothing in it runs again, its probes stay where they were, nothing is released.
 
         Raises UnknownDataflow, Reentrant.
         """
@@ -187,8 +187,8 @@ class Worker:
     def step(self) -> bool:
         """Run all that is active once. Return whether any dataflow is not yet complete.
 
-        Raises OperatorFailed, chained to the error of an operator, when one raised: once for each, after the step in
-        which it happened. Raises WorkerBroken, WorkerStopped, Reentrant.
+        Raises OperatorFailed, chained to the error of an operator, when one raised: once for each, after that step.
+        Raises WorkerBroken, WorkerStopped, Reentrant.
         """
         return self.step_or_park(0.0)
 
@@ -268,7 +268,7 @@ class Worker:
         return self._activations.next_timer()
 
     def draw(self, name: str) -> Drawing:
-        """Return a picture of a dataflow with its frontiers as they are now. Raises UnknownDataflow."""
+        """Return a picture of a dataflow with its present frontiers. Raises UnknownDataflow."""
         if name not in self._dataflows:
             raise UnknownDataflow(name=name, known=list(self._dataflows))
         return draw(self._dataflows[name])

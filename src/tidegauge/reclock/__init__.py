@@ -48,11 +48,11 @@ Coalescing. Ranges of different epochs are disjoint. A job may read many of them
 epoch; what must never happen is binding anew or cutting an epoch's commit.
 
 Compaction. If all epochs before `since` count as `since`, a record's epoch becomes `max(epoch_of(s), since)`: the
-same whether the bindings are compacted or what was reclocked by them.
+same whether the bindings are compacted or the records reclocked by them.
 
 Resuming. `inverse(e) = R(e - 1)`, and `epoch_of(s) >= e iff s is beyond inverse(e)`. So `T` before `e` together with
-what is read on from `inverse(e)` is the whole, without loss and without duplicates; and what every output holds
-durably before `e` is exactly what upstream may be told to forget (law 4).
+the records from `inverse(e)` on is the whole, without loss and without duplicates; and the records that every output
+holds durably before `e` are exactly those that upstream may be told to forget (law 4).
 """
 
 from typing import TYPE_CHECKING

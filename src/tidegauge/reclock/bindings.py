@@ -1,7 +1,7 @@
 """What the remap operator binds of one source, told binding by binding: the other input of the streaming operator.
 
-Invariant: each binding is told once, in a message at or before its epoch, and only when it is durable. What had been
-bound up to `as_of` is told as one binding there; after that, of each epoch what it moved.
+Invariant: each binding is told once, in a message at or before its epoch, and only when it is durable. Bindings up to
+`as_of` are told as one binding there; after that, each epoch's changes.
 
 >>> from tidegauge.dataflow import INT, Worker
 >>> from tidegauge.remap.binding import Proposal
@@ -36,7 +36,7 @@ __all__ = ["Binding", "bindings_of"]
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """At `epoch` a source stands at `frontier`, in its own terms. What has not moved since may be left out."""
+    """At `epoch` a source stands at `frontier`, in its own terms. Unchanged partitions may be left out."""
 
     epoch: int
     frontier: Any
@@ -45,8 +45,8 @@ class Binding:
 def bindings_of(spans: Stream[Span], timeline: Timeline, source: str, *, as_of: int = 0) -> Stream[list[Binding]]:
     """Return what the remap operator binds of a source: all that is bound at `as_of`, then what each epoch moved.
 
-    Raises EpochBelowSince and EpochNotMinted when the timeline cannot say what is bound at `as_of`; at 0 nothing may
-    be bound yet.
+    Raises EpochBelowSince and EpochNotMinted when the timeline has no bindings at `as_of`; at 0 nothing may be bound
+    yet.
     """
     builder = OperatorBuilder(spans.scope, f"bindings of {source}")
     builder.input(spans)

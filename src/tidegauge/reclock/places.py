@@ -59,7 +59,7 @@ class Places:
 
 
 class Layout(Protocol[B]):
-    """What is asked of a kind of batch; `len(batch)` is the number of its records."""
+    """The interface of a kind of batch; `len(batch)` is the number of its records."""
 
     def places(self, batch: B, source: str, /) -> Places:
         """Return the places of a batch that is not empty. Raises UnplacedRecords."""

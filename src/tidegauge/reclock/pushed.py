@@ -1,9 +1,9 @@
-"""The records of a partitioned source that come by themselves: what is bound leaves with its epoch, the rest waits.
+"""The records of a partitioned source that come by themselves: bound ones leave with their epoch, the rest waits.
 
 A batch is placed by one search for each of its partitions (`tracks`). It leaves whole when all of it has one epoch,
 as slices when its epochs ascend, and is put in order once when they do not, so that no epoch gets more than one piece
-of it. What waits does so in runs, each of one partition and sorted by position, in a heap for each partition. What
-leaves at once keeps its sequence within the epoch; what has waited leaves run by run.
+of it. Waiting records stay in runs, each of one partition and sorted by position, in a heap for each partition.
+Records that leave at once keep their sequence within the epoch; waiting ones leave run by run.
 
 Invariants. A record that waits is beyond every binding so far. So a new binding only ever takes from the front of the
 runs, and old ones are never asked again: the work is O(log) for each run that is cut and for each piece that leaves.

@@ -1,13 +1,13 @@
 """How many records may lie between the reader of a source and the epochs that they get: the limit that pushes back.
 
-A reader reserves room before it reads, and reads no more than it was granted; the reclock operator releases what it
-has sent on. What lies in between (in the reader's scope, in the queue, in the operator) is what is reserved. When
+A reader reserves room before it reads, and reads no more than it was granted; the reclock operator releases records
+that it has sent on. The reserved ones lie in between (in the reader's scope, in the queue, in the operator). When
 nothing is granted the reader stops reading: upstream keeps the records, and the reader is woken when there is room.
 
-It is woken, too, when there never will be any: the reclock operator closes the room when it fails, and whoever ends
-the flow does so. Then asking is an error, which ends the reader.
+It is woken, too, when there never will be any: the reclock operator closes the room when it fails, and the end of the
+flow closes it. Then asking is an error, which ends the reader.
 
-Invariant: `0 <= held <= limit`, whoever calls, from whatever thread.
+Invariant: `0 <= held <= limit`, for all callers in all threads.
 
 >>> room = Room(100)
 >>> room.reserve(80), room.reserve(80), room.reserve(80), room.held

@@ -1,7 +1,6 @@
 """From bound epochs to the work list: which ranges, how many epochs at once, where to resume.
 
-Invariant: everything here is a function of the remap tables and of uppers, so a restart plans what was planned
-before.
+Invariant: everything here is a function of the remap tables and of uppers, so a restart makes the same plan again.
 
 >>> table = RemapTable("orders")
 >>> table.append(0, Frontier({"p0": 5})); table.append(1, Frontier({"p0": 9}))
@@ -64,7 +63,7 @@ def span(slices: Iterable[Slice], upper: int, *, limit: int) -> int:
 
 
 def as_of(uppers: Iterable[int | None], *, since: int | None, bound: int = 0) -> int | None:
-    """Return the epoch as of which a flow is read again: the join of `since`, `bound` and what its outputs need.
+    """Return the epoch as of which a flow is read again: the join of `since`, `bound` and the needs of its outputs.
 
     An output with the upper `u` reads on from the frontier at `u - 1`, the last epoch that it holds; one that holds
     nothing needs the first there is. `uppers`: None for outputs that have ended. `since`: None when the history is

@@ -19,12 +19,12 @@ What follows from it: late bindings let records wait; with bindings ahead of the
 partition that lags holds the frontier at its binding, however far the others are; when the source is at its end, `F`
 is empty and the frontier is `u`; and a sealed binding takes all that waits and all that comes.
 
-Beginning at `as_of`. What was bound up to it counts as bound at it: `into` is advanced, as compaction does. So it is
-one epoch *before* the first that an output lacks, whose `R` is what the source is resumed at: what comes of it is
-what the outputs have, and is dropped downstream by its epoch.
+Beginning at `as_of`. Everything bound up to it counts as bound at it: `into` is advanced, as compaction does. So it
+is one epoch *before* the first that an output lacks, and the source resumes at its `R`: records that come of it are
+those that the outputs have, and are dropped downstream by their epoch.
 
-The end of the bindings is no seal: what is not bound by then is in no `T(e)`. It is forgotten at once, so that it
-takes no room from what still is to come, and the output ends when the source has passed what is bound.
+The end of the bindings is no seal: records not bound before it are in no `T(e)`. They are forgotten at once, so that
+they take no room from later ones, and the output ends when the source has passed the bound positions.
 
 Memory is what waits, at most `room.limit` records, and the bindings that are not final or that the source has not
 passed. The limit pushes back where the reader asks for room; one that does not is stopped by an error.
@@ -134,7 +134,7 @@ def reclock_stream(
 ) -> Stream[B]:
     """Build the operator, one on each worker, each with records, arrivals and room of its own.
 
-    bindings: each in a message at or before its epoch, on every worker. arrivals: what was captured of the source.
+    bindings: each in a message at or before its epoch, on every worker. arrivals: the captured stream of the source.
     room: released as records are sent on. as_of: the epoch that counts for all before it.
 
     Raises InvalidGraph when `arrivals` are of another order than `records`, or the scope's times are no epochs. The
@@ -208,7 +208,7 @@ class _Reclock(Generic[B]):
             raise
 
     def go(self) -> None:
-        """Hear what is bound and what has come; send what has an epoch; go on as far as nothing can come behind."""
+        """Take in bindings and records; send records that have an epoch; go on as far as nothing can come behind."""
         self.hear_bindings()
         self.early += self.hear_source()
         if not self.held.held:
@@ -259,7 +259,7 @@ class _Reclock(Generic[B]):
         return batches
 
     def bind(self, upper: int | None) -> None:
-        """Bind what has become final."""
+        """Bind the final epochs."""
         while self.pending and (upper is None or self.pending[0][0] < upper):
             epoch, _, frontier = heappop(self.pending)
             self.records.bind(epoch, frontier)

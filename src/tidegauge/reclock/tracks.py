@@ -79,7 +79,7 @@ class _Track:
                 self.head = 0
 
     def between(self, low: int, high: int, beyond: int) -> tuple[Ints, Ints]:
-        """As `Tracks.between`. beyond: the epoch of what is behind the last binding."""
+        """As `Tracks.between`. beyond: the epoch of positions behind the last binding."""
         first = bisect_right(self.positions, low, lo=self.head)
         last = bisect_right(self.positions, high, lo=first)
         epochs = self.epochs[first : last + 1]
@@ -174,7 +174,7 @@ class Tracks:
 
 
 def lows_of_gauge(frontier: Sequence[Frontier], partitions: Collection[str]) -> dict[str, int]:
-    """Return the first position that may still come of each partition; none for those of which nothing will.
+    """Return the first position that may still come of each partition; none for those that are done.
 
     A reading lets come whatever no partition has gone back for: so the least position of all readings counts. A
     sealed one lets no position come.

@@ -8,8 +8,8 @@
 | `T` | an Arrow table | an Arrow IPC stream, not compressed |
 
 Invariant: `decode(*encode(batch)) == batch`, of the very same types, or `encode` raises. So a tuple is refused (it
-would come back as a list), and so is everything that only a pickle could hold. What is read is taken for hostile: it
-can make no object but these, of a size in proportion to its own.
+would come back as a list), and so is everything that only a pickle could hold. Input is assumed to be hostile: it can
+make no object but these, of a size in proportion to its own.
 
 >>> encode({"amount": 0.1, "items": [1, None]})
 (b'J', b'{"amount":0.1,"items":[1,null]}')

@@ -3,8 +3,8 @@
 A header says with which order the stream was captured and how its batches are written. A body of an event begins with
 a letter: `P` for progress, a letter of `batches` for a message.
 
-Invariant: what is read is what was written, in the same sequence, and legal: nothing is returned that a capture
-cannot have recorded.
+Invariant: reading returns exactly the events that were written, in the same sequence, and legal ones: none that a
+capture cannot have recorded.
 
 >>> import io
 >>> from tidegauge.dataflow.order import INT

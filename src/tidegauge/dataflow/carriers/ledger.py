@@ -27,7 +27,7 @@ __all__ = ["Ledger"]
 
 
 class Ledger:
-    """The counts of one captured stream as they are after the events so far."""
+    """The counts of one captured stream after the events so far."""
 
     __slots__ = ("_counts",)
 

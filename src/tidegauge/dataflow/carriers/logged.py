@@ -1,10 +1,10 @@
 """The event log of a worker as a captured stream, to be replayed in another worker's dataflow.
 
-Each batch is a list of log events, stamped with the millisecond of their worker's clock in which they happened. The
-frontier goes on with the events, so a millisecond is complete when something of a later one was logged.
+Each batch is a list of log events, stamped with the millisecond of their worker's clock. The frontier goes on with
+the events, so a millisecond is complete when something of a later one was logged.
 
-Invariant: every event comes once, in the sequence in which it was logged; one that several workers' threads have
-brought out of sequence is stamped with the frontier.
+Invariant: every event comes once, in the sequence of logging; one that several workers' threads have brought out of
+sequence is stamped with the frontier.
 
 >>> from tidegauge.dataflow import INT, Worker
 >>> queue = LogQueue()
@@ -54,7 +54,7 @@ class LogQueue:
         self._wake()
 
     def close(self) -> None:
-        """Promise that nothing more will be logged: the stream ends with what is there. From any thread."""
+        """Promise that nothing more will be logged: the stream ends with the events so far. From any thread."""
         self._closed = True
         self._wake()
 
@@ -68,7 +68,7 @@ class LogQueue:
         reader.activate()
 
     def drain(self) -> Iterator[Event]:
-        """Take what was logged, as events of a captured stream."""
+        """Take the logged events, as events of a captured stream."""
         closed = self._closed
         taken = [self._events.popleft() for _ in range(len(self._events))]
         for millisecond, events in groupby(taken, lambda event: int(1000 * event.at)):

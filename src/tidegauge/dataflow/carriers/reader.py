@@ -1,10 +1,10 @@
 """Captured events out of a file, to be replayed in a dataflow or looked at one by one.
 
-A file can be read any number of times, by a reader for each. A tail that was cut off, because the writer was stopped
-within an event, is left out; `ending` says so. When what is there does not come to the end of the stream, its
+You can read a file any number of times, with a reader for each. A tail that was cut off, because the writer was
+stopped within an event, is left out; `ending` says so. If the events do not come to the end of the stream, its
 frontier stays where it was: nothing is released, and `explain_stuck` names the replay.
 
-Invariant: the events come in the sequence in which they were captured, each once, and none after damage.
+Invariant: the events come in the sequence of their capture, each once, and none after damage.
 
 >>> import io
 >>> from tidegauge.dataflow import INT, EventWriter, Messages, Worker

@@ -6,7 +6,7 @@ and bytes; then it stops reading, the connection fills, and the writer at the ot
 A connection that ends before the stream has come to its end is broken: what came is replayed, the frontier stays
 where it was, `ending` says where it broke, and `explain_stuck` names the replay.
 
-Invariant: what is waiting here is at most `AHEAD` events, and at most `AHEAD_BYTES` and one event more.
+Invariant: at most `AHEAD` events wait here, and at most `AHEAD_BYTES` and one event more.
 
 >>> import socket
 >>> from tidegauge.dataflow import INT, EventWriter, Messages, Worker
@@ -88,8 +88,8 @@ class EventReceiver:
     def drain(self) -> Iterator[Event]:
         """Yield the events that are there, and make room for more.
 
-        Raises what was wrong with the next one, but only when all events before it were taken by another call: an
-        invocation that raises has published nothing.
+        Raises the error of the next one, but only when all events before it were taken by another call: an invocation
+        that raises has published nothing.
         """
         with self._room:
             taken, self._waiting = self._waiting, deque()

@@ -4,9 +4,9 @@
 other side does not read, writing waits: that is how far a capture can be ahead of its reader. So the two ends of one
 connection do not belong into one worker.
 
-Invariant: what is written is a legal stream at any instant, but for at most one frame that is cut off at its end.
-After a write that failed nothing more is written. What is not on disk when the machine itself stops is lost: that is
-for the file system.
+Invariant: the written events are a legal stream at any instant, but for at most one frame that is cut off at its end.
+After a write that failed nothing more is written. If the machine itself stops, events not yet on disk are lost: that
+is for the file system.
 
 >>> import io
 >>> from tidegauge.dataflow import INT, Messages
@@ -71,7 +71,7 @@ class EventWriter:
             raise
 
     def close(self) -> None:
-        """Close the file, if its path was given. What was captured is over only when its frontier was empty."""
+        """Close the file, if its path was given. The captured stream is over only if its frontier was empty."""
         if self._own is not None:
             self._own.close()
 

@@ -6,7 +6,7 @@
 - `TotalMutableAntichain`: the same for total orders, where one time at most is minimal.
 - `FrontierView`: what operators and probes are shown of one.
 
-Invariant: nothing here asks Python's `<` what is complete, but for an order that promises to be `total`.
+Invariant: nothing here uses Python's `<` to decide completeness, except for an order that promises to be `total`.
 
 >>> from tidegauge.dataflow.order import INT
 >>> outstanding = mutable_antichain(INT)

@@ -32,7 +32,7 @@ __all__ = ["MutableAntichain", "Outstanding", "TotalMutableAntichain", "mutable_
 T = TypeVar("T")
 
 FEW: Final = 4
-"""Up to so many changes of a wide frontier are taken one by one."""
+"""Up to this many changes of a wide frontier are taken one by one."""
 
 
 class Outstanding(Protocol[T]):
@@ -112,7 +112,8 @@ class MutableAntichain(Generic[T]):
         return self._settle_anew([time for time in gained if counts.get(time, 0) > 0], lost)
 
     def _settle(self, gained: list[T], lost: list[T]) -> list[tuple[T, int]]:
-        """Take `lost` from the frontier, and let in what is minimal of `gained` and of what `lost` was hiding.
+        """Take `lost` from the frontier, and let in the minimal times of `gained` and of those that `lost` was
+        hiding.
 
         Whatever else is counted is at or beyond an element that stays.
         """
@@ -162,7 +163,8 @@ class MutableAntichain(Generic[T]):
         return self._settle_anew(gained, lost)
 
     def _settle_anew(self, gained: list[T], lost: list[T]) -> list[tuple[T, int]]:
-        """Find the frontier anew: of what stays on it, what was gained, and what `lost` may have been hiding."""
+        """Recompute the frontier from the times that stay on it, those gained, and those that `lost` may have been
+        hiding."""
         counts, key, elements = self._counts, self._order.sort_key, self._elements
         gone = set(lost)
         staying = [time for time in elements if time not in gone] if lost else list(elements)

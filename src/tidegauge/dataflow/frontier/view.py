@@ -1,8 +1,8 @@
 """A frontier to look at, never to change, from any thread.
 
-What is shown is a value: when a whole batch of updates has been applied, the frontier that came of it takes the place
-of the one before by one assignment. So whoever looks, at whatever instant, sees a frontier that was true, and never
-one that is beyond a later one. The mutable antichains behind it change one time after another; nobody is shown them.
+It shows a value: when a whole batch of updates has been applied, the resulting frontier takes the place of the one
+before by one assignment. So a reader, at whatever instant, sees a frontier that was true, and never one that is
+beyond a later one. The mutable antichains behind it change one time after another; readers never see them.
 
 Invariant: until its dataflow is complete and running it says that everything is still possible.
 
@@ -42,7 +42,7 @@ class FrontierView:
         self._kept: Antichain[Any] | None = None
 
     def show(self, frontier: tuple[Any, ...]) -> None:
-        """Show these elements, of which none is at or before another, in sort order, from now on."""
+        """Show these elements, none of which is at or before another, in sort order, from now on."""
         self._shown = frontier
 
     def less_equal(self, time: Any) -> bool:
@@ -68,7 +68,7 @@ class FrontierView:
         return self._shown
 
     def antichain(self) -> Antichain[Any]:
-        """Return the frontier as a value that stays as it is; the same one while this is shown."""
+        """Return the frontier as an immutable value; the same one while this is shown."""
         shown, kept = self._shown, self._kept
         if kept is None or kept.minimal is not shown:
             kept = self._kept = Antichain.of_minimal(shown, self._order)

@@ -1,8 +1,8 @@
 """Aggregate: one result for each time, when the time is complete.
 
-Definition. With `b1 ... bn` the batches at a time, in the sequence in which they came, the result is
-`fold(... fold(fold(zero(), b1), b2) ..., bn)`. A time without batches has none. Batches are folded as they come, so
-what is kept of a time is its state, not its batches.
+Definition. With `b1 ... bn` the batches at a time, in the order of arrival, the result is `fold(... fold(fold(zero(),
+b1), b2) ..., bn)`. A time without batches has none. Batches are folded on arrival, so only the state of a time is
+kept, not its batches.
 
 Invariant: the result of a time is sent once, at that time, and no batch at the time comes after it.
 

@@ -1,7 +1,7 @@
 """Capture and replay: a stream as a sequence of events, batches and progress, and back.
 
-A capture begins with an implied capability at the minimum; what is recorded are changes from there. So a replay
-begins with one capability at the minimum for each captured stream, and has to hear of every event exactly once.
+A capture begins with an implied capability at the minimum; it records changes from there. So a replay begins with one
+capability at the minimum for each captured stream, and has to hear of every event exactly once.
 
 Invariant (legality): starting from one count at the minimum, every message and every count gained lies at or beyond a
 time whose count is positive.

@@ -1,8 +1,8 @@
 """Flow control: the next time begins when all before it are through.
 
-The end of what is downstream is connected to a handle, and comes back as a frontier: a time is let go when no earlier
-one can still come back. Nobody polls: the operator is run when that frontier moves. The way back causes nothing on
-the output, so it is no cycle, and time need not advance along it.
+The downstream end is connected to a handle, and comes back as a frontier: a time is let go when no earlier one can
+still come back. Nothing polls: the operator runs when that frontier moves. The way back causes nothing on the output,
+so it is no cycle, and time need not advance along it.
 
 Invariant: of the times between the operator and the stream that was connected, none is strictly before another; so
 where every two times compare, one at most is in flight. Within a time nothing is held back.
@@ -44,7 +44,7 @@ __all__ = ["ThroughHandle", "limit_in_flight", "paced"]
 
 
 class ThroughHandle:
-    """The end of flow control that is not yet connected: what has passed there is through."""
+    """The end of flow control that is not yet connected: times that have passed there are through."""
 
     __slots__ = ("_build", "_builder")
 

@@ -1,7 +1,7 @@
 """Inputs: batches and progress from outside the dataflow, by the thread that owns the worker, or out of an iterable.
 
-What a handle does is recorded at once and published, in one piece, by the next step. An iterable is read a portion a
-step, so that what is downstream runs in between.
+The actions of a handle are recorded at once, and published by the next step, in one piece. An iterable is read a
+portion a step, so that downstream operators run in between.
 
 >>> from tidegauge.dataflow import INT, Worker
 >>> worker = Worker(monotonic=lambda: 0.0)
@@ -37,7 +37,7 @@ PORTION: Final = 16
 
 
 class InputHandle:
-    """Sends at one time, which only goes forward. As long as it is not closed its time is held."""
+    """Sends at one time, which only goes forward. Its time is held until you close it."""
 
     __slots__ = ("_activator", "_held", "_output")
 

@@ -56,7 +56,7 @@ class Probe:
         return all(view.is_empty() for view in self._views)
 
     def frontier(self) -> Antichain[Any]:
-        """Return the frontier as it is now."""
+        """Return the present frontier."""
         if len(self._views) == 1:
             return self._views[0].antichain()
         return Antichain((time for view in self._views for time in view.elements()), self._order)

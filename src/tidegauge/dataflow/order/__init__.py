@@ -13,8 +13,8 @@ Take care: Python sorts the tuples of `Product` lexicographically. That is their
 >>> Product(INT, INT).less_equal((1, 2), (2, 1)), (1, 2) < (2, 1)
 (False, True)
 
-There are `UNIT` (one time, for what is complete all at once), `INT` and `Bounded`, the pairs `Product` and `Lex`, and
-`PARTITIONED`. An order of one's own is one small class. In this one, words are beyond all that they begin with:
+There are `UNIT` (one time, for data that is complete all at once), `INT` and `Bounded`, the pairs `Product` and
+`Lex`, and `PARTITIONED`. Your own order is one small class. In this one, words are beyond all that they begin with:
 
 >>> class Prefixes:
 ...     minimum, total = "", False

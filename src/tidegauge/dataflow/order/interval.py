@@ -102,7 +102,7 @@ class Interval(NamedTuple):
         return self.lower <= other.lower and other.upper <= self.upper
 
     def common(self, other: Interval) -> Interval | None:
-        """Return what is in both, None when nothing is.
+        """Return the intersection, None if it is empty.
 
         >>> Interval(FIRST, before(10)).common(Interval(after(5), LAST)), only(3).common(only(4))
         ((5..10), None)

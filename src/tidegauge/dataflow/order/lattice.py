@@ -1,4 +1,4 @@
-"""A lattice is an order in which every two times have a least time beyond both and a greatest time before both.
+"""A lattice is an order with a least time beyond, and a greatest time before, any two times.
 
 - `join(a, b)`, the *least upper bound*: at or beyond `a` and `b`, and at or before whatever else is;
 - `meet(a, b)`, the *greatest lower bound*: at or before `a` and `b`, and at or beyond whatever else is;
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @runtime_checkable
 class Lattice(Order[T], Protocol[T]):
-    """An order with bounds. What is put together of orders has them when its parts have."""
+    """An order with bounds. A composed order has them when its parts have."""
 
     @property
     def maximum(self) -> T | None:

@@ -3,7 +3,7 @@
 Python compares a number with a fraction, and tuples with longer ones, so a time of another scope might do harm long
 before anybody sees it. An order may have a fifth member, `has(value)`, that knows its times from anything else.
 
-Invariant: what is accepted compares with the minimum, and is at or beyond it.
+Invariant: an accepted time compares with the minimum, and is at or beyond it.
 
 >>> from tidegauge.dataflow.order import INT, Product
 >>> has(INT)(3), has(INT)(1.5), has(INT)((0, 0)), has(Product(INT, INT))((0, 0))

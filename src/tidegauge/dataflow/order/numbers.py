@@ -19,7 +19,7 @@ __all__ = ["INT", "UNIT", "Bounded", "Integers", "Unit", "amount"]
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """The order of one time, `()`: for what is complete all at once. It has no summary but the identity.
+    """The order of one time, `()`: for data that is complete all at once. It has no summary but the identity.
 
     >>> UNIT.minimum, UNIT.less_equal((), ())
     ((), True)

@@ -93,7 +93,7 @@ class Product(Generic[A, B]):
         return _normal(self, summary)
 
     def idle(self, summary: tuple[Summary, Summary], /) -> bool:
-        """Whether both parts may stay as they are."""
+        """Whether both parts may stay unchanged."""
         return idle(self.outer, summary[0]) and idle(self.inner, summary[1])
 
     def results_in(self, time: tuple[A, B], summary: tuple[Summary, Summary], /) -> tuple[A, B] | None:
@@ -119,7 +119,7 @@ class Product(Generic[A, B]):
 
 @dataclass(frozen=True, slots=True)
 class Lex(Generic[A, B]):
-    """Pairs `(outer, inner)` of which the first part decides, the second where the first parts are equal.
+    """Pairs `(outer, inner)`: the first part decides, and the second if the first parts are equal.
 
     Total when both parts are; then Python's `<` is the order, since it is that of the parts.
 

@@ -41,7 +41,7 @@ PartitionedTime: TypeAlias = tuple[Interval, int]
 class Partitioned:
     """The order of `(interval, position)`. Positions are integers from 0 up, keys of one type that Python sorts.
 
-    A summary is a pair `(interval, amount)`, either of which may be None: the path is only for these partitions, and
+    A summary is a pair `(interval, amount)`, either of them possibly None: the path is only for these partitions, and
     adds to their position. A time with nothing in the interval cannot cross.
 
     Two times have a greatest one before both: the least interval that encloses both, at the smaller position. They
@@ -114,7 +114,7 @@ class Partitioned:
         return None if pair == (None, None) else pair
 
     def idle(self, summary: tuple[Interval | None, int | None], /) -> bool:
-        """Whether it only restricts: what is in the interval stays as it is."""
+        """Whether it only restricts: times in the interval stay unchanged."""
         return summary[1] is None
 
     def results_in(
@@ -165,7 +165,7 @@ class Partitioned:
     def split(
         self, time: PartitionedTime, partition: Key
     ) -> tuple[PartitionedTime | None, PartitionedTime, PartitionedTime | None]:
-        """Return the time of what is before a partition, of the partition, and of what is after it, at one position.
+        """Return the times before a partition, of the partition, and after it, at one position.
 
         None where nothing is left. Raises InvalidTime when the time does not contain the partition.
 

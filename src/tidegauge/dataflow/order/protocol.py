@@ -74,8 +74,9 @@ class Order(Protocol[T]):
 class Advancing(Order[T], Protocol[T]):
     """An order with path summaries, as feedback needs it. Summaries are in normal form except for `normal` itself.
 
-    Laws, beside those of the package: a time is at or before what it becomes; and a path that cannot be crossed at a
-    time cannot be crossed later. (Who asks what may still arrive asks only of the earliest times.)
+    Laws, beside those of the package: a time is at or before the time that it becomes; and a path that cannot be
+    crossed at a time cannot be crossed later. (To find out which times may still arrive it is enough to ask of the
+    earliest times.)
     """
 
     def normal(self, summary: Summary, /) -> Summary:

@@ -1,4 +1,4 @@
-"""A nested scope has times of its own, each of which lies within a time of the scope around it.
+"""A nested scope has its own times, each within a time of the scope around it.
 
 Invariant: what the outer scope believes of a path through the nested one is never later than the truth:
 `summarize(s)` applied to an outer `o` is at most `to_outer` of `s` applied to `to_inner(o)`.

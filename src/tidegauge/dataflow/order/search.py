@@ -38,7 +38,7 @@ is one.
 """
 
 WIDE = 16
-"""From so many times on it pays to know where to look."""
+"""From this number of times on it pays to know where to look."""
 
 
 @runtime_checkable
