@@ -341,7 +341,7 @@ class StoreAway(Transient):
     code = "TG-0256"
     patient = True
     what = "the file of the store {url} is away: {detail}"
-    cause = "its disk gives errors, is not mounted or does not answer, or the file or its folder was moved"
+    cause = "its disk gives errors or is not mounted, its file or folder was moved, or this user may not look there"
     remedy = (
         "bring the disk back, or put the file back together with its own -wal and -shm. A running flow then goes on "
         "by itself; it ends after half a minute if the file was moved and its disk is there. Other commands can be "
