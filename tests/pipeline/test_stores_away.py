@@ -247,7 +247,8 @@ def test_a_store_whose_disk_comes_back_under_another_number_is_the_same_if_it_ho
     shop = Shop(tmp_path)
     run = shop.begin()
     before = shop.place.stat().st_dev
-    disk.unmount(lazy=True)  # what is open holds on to it
+    disk.die()
+    disk.unmount(lazy=True)  # open files hold on to it
     shop.wait(run)
     disk.attach_anew()
     disk.mount()
