@@ -19,7 +19,7 @@ import tidegauge as tg
 from tidegauge.cli.app import app
 from tidegauge.env import EFFECTS
 from tidegauge.errors import CODES
-from tidegauge.pipeline.board import OutputState, SourceState
+from tidegauge.pipeline.board import OutputCondition, SourceCondition
 from tidegauge.remap.store.schema import metadata
 from tidegauge.remap.store.views import VIEWS
 
@@ -214,7 +214,10 @@ flow.sink("orders", flow.source("orders", files), tg.ParquetSink("{tmp_path}/lak
 def test_the_states_are_those_of_the_code() -> None:
     text = (REFERENCE / "states.md").read_text()
     sources, outputs = text.split("## Sources")[1].split("## Outputs")
-    for section, states in ((sources, get_args(SourceState)), (outputs.split("## Epochs")[0], get_args(OutputState))):
+    for section, states in (
+        (sources, get_args(SourceCondition)),
+        (outputs.split("## Epochs")[0], get_args(OutputCondition)),
+    ):
         assert set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == set(states)
 
 

@@ -17,9 +17,9 @@ import tidegauge as tg
 from tidegauge.cli import locate as places
 from tidegauge.cli import show, tables
 from tidegauge.cli.frame import (
+    AsJson,
     Debug,
     EngineName,
-    Json,
     SparkUrl,
     Target,
     at_once,
@@ -73,7 +73,7 @@ def run(
 
 
 @app.command()
-def status(target: Target, *, as_json: Json = False, debug: Debug = False) -> None:
+def status(target: Target, *, as_json: AsJson = False, debug: Debug = False) -> None:
     """Show where a flow stands: states, positions, lag, epochs."""
     with errors_said(debug=debug, as_json=as_json):
         report = tg.status(load_flow(target))
@@ -88,7 +88,7 @@ def epochs(
     target: Target,
     *,
     limit: Annotated[int, typer.Option(min=1, help="How many of the newest epochs to show.")] = 20,
-    as_json: Json = False,
+    as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Show the timeline: the newest epochs, with how much of each source they bind."""
@@ -115,7 +115,7 @@ def explain(
     target: Target,
     epoch: Annotated[int, typer.Argument(metavar="EPOCH", help="The epoch, counted from 0.")],
     *,
-    as_json: Json = False,
+    as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Show what is in an epoch, where it came from and where it went."""
@@ -140,7 +140,7 @@ def compact(
         ),
     ],
     *,
-    as_json: Json = False,
+    as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Let old epochs go: those before one can no longer be told apart. Not while the flow runs, and not undone."""
@@ -167,7 +167,7 @@ def resume(
         bool,
         typer.Option("--accept-loss", help="Also when an output lacks what was bound of the old upstream."),
     ] = False,
-    as_json: Json = False,
+    as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Let a source that has failed go on with the next run: as it was, or as a new incarnation."""
@@ -187,7 +187,7 @@ def break_lease(
     target: Target,
     *,
     force: Annotated[bool, typer.Option("--force", help="Also when the driver is alive on this machine.")] = False,
-    as_json: Json = False,
+    as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Take the lease of a flow from a driver that is gone, and say who had it. A driver that lives stops by it."""
@@ -203,7 +203,7 @@ def break_lease(
 
 
 @app.command()
-def retime(target: Target, *, as_json: Json = False, debug: Debug = False) -> None:
+def retime(target: Target, *, as_json: AsJson = False, debug: Debug = False) -> None:
     """Take the times of epochs back to now that a clock which was ahead has put into the future."""
     from tidegauge.pipeline import clocks
 
@@ -224,7 +224,7 @@ def skip(
     lower: Annotated[int, typer.Argument(metavar="FROM", help="The first position to pass over.")],
     upper: Annotated[int, typer.Argument(metavar="TO", help="The first position after it.")],
     *,
-    as_json: Json = False,
+    as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Go on past a range of records that cannot be read: it becomes a row of `gaps`. Not while the flow runs."""
@@ -246,7 +246,7 @@ def locate(
     partition: Annotated[str, typer.Argument(metavar="PARTITION", help="Its partition: the key, or a file's path.")],
     position: Annotated[int, typer.Argument(metavar="POSITION", help="The record's position: a byte, an offset.")],
     *,
-    as_json: Json = False,
+    as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Show where a record went: its epoch, and which version of each table has it."""
@@ -268,7 +268,7 @@ def trace(
     output: Annotated[str, typer.Argument(metavar="OUTPUT", help="The output that the rows are in.")],
     values: Annotated[list[str], typer.Argument(metavar="COLUMN=VALUE", help="What the rows are equal to.")],
     *,
-    as_json: Json = False,
+    as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Show where rows come from: their epoch, and the record upstream; at most 20 of those with the values."""

@@ -21,9 +21,9 @@ from tidegauge.cli import show
 from tidegauge.errors.base import TidegaugeError, Unexpected, brief
 
 __all__ = [
+    "AsJson",
     "Debug",
     "EngineName",
-    "Json",
     "SparkUrl",
     "Target",
     "at_once",
@@ -45,7 +45,7 @@ SparkUrl = Annotated[
     str | None,
     typer.Option("--spark", metavar="URL", help="A Spark master or sc:// address. [default: local\\[*]]"),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 

@@ -9,9 +9,9 @@ import typer
 import tidegauge as tg
 from tidegauge.cli import history
 from tidegauge.cli.frame import (
+    AsJson,
     Debug,
     EngineName,
-    Json,
     SparkUrl,
     Target,
     at_once,
@@ -30,7 +30,7 @@ def backup(
     target: Target,
     file: Annotated[str, typer.Argument(metavar="FILE", help="Where the copy goes: a file that is not there yet.")],
     *,
-    as_json: Json = False,
+    as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Copy the flow's store into a file, as it is at one instant; the flow may be running."""
@@ -42,7 +42,7 @@ def backup(
             print_view(history.backed_up_view(done))
 
 
-def recover(target: Target, *, as_json: Json = False, debug: Debug = False) -> None:
+def recover(target: Target, *, as_json: AsJson = False, debug: Debug = False) -> None:
     """Bring back a store that is lost, or older than the tables, from the tables. Not while the flow runs."""
     with errors_said(debug=debug, as_json=as_json):
         done = tg.recover(load_flow(target))
@@ -65,7 +65,7 @@ def repair(
     ] = None,
     engine: EngineName = "spark",
     spark: SparkUrl = None,
-    as_json: Json = False,
+    as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Read the epochs that a table lacks once more, and put them in. Not while the flow runs."""
@@ -83,7 +83,7 @@ def repair(
             print_view(history.repaired_view(done))
 
 
-def verify(target: Target, *, as_json: Json = False, debug: Debug = False) -> None:
+def verify(target: Target, *, as_json: AsJson = False, debug: Debug = False) -> None:
     """Check the store and the tables against each other. Ends with 1 when something is wrong."""
     with errors_said(debug=debug, as_json=as_json):
         found = tg.verify(load_flow(target))

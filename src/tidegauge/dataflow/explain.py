@@ -77,7 +77,7 @@ def holders(graph: Subgraph) -> Iterator[Holder]:
     yield from _Walk(graph).holders(graph)
 
 
-_Place: TypeAlias = tuple[Subgraph, int]
+_Location: TypeAlias = tuple[Subgraph, int]
 """A location of a scope."""
 
 
@@ -86,7 +86,7 @@ class _Walk:
 
     def __init__(self, root: Subgraph) -> None:
         self._around: dict[Subgraph, tuple[Subgraph, int]] = {}
-        self._probes: set[_Place] = set()
+        self._probes: set[_Location] = set()
         self._look_at(root)
 
     def _look_at(self, graph: Subgraph) -> None:
@@ -124,11 +124,11 @@ class _Walk:
                 yield Holder(child.path, "operator", 0, None, 0, graph.keeper.why[number])
         yield from within
 
-    def _before(self, place: _Place, time: Time) -> Iterator[tuple[str, ...]]:
+    def _before(self, place: _Location, time: Time) -> Iterator[tuple[str, ...]]:
         """Yield the way to each probe that `time` at `place` holds back: one of the shortest."""
-        reached: dict[_Place, list[Time]] = {place: [time]}
-        told: set[_Place] = set()
-        work: deque[tuple[_Place, Time, tuple[str, ...]]] = deque([(place, time, (self._path(place),))])
+        reached: dict[_Location, list[Time]] = {place: [time]}
+        told: set[_Location] = set()
+        work: deque[tuple[_Location, Time, tuple[str, ...]]] = deque([(place, time, (self._path(place),))])
         while work:
             here, now, way = work.popleft()
             if here in self._probes and here not in told and now in here[0].tracker.implications[here[1]].elements():
@@ -142,12 +142,12 @@ class _Walk:
                     path = self._path(there)
                     work.append((there, later, way if path in (way[-1], graph.path) else (*way, path)))
 
-    def _path(self, place: _Place) -> str:
+    def _path(self, place: _Location) -> str:
         graph, location = place
         child = graph.children[graph.tracker.graph.node[location]]
         return graph.path if child is None else child.path
 
-    def _onward(self, place: _Place, time: Time) -> Iterator[tuple[_Place, Time]]:
+    def _onward(self, place: _Location, time: Time) -> Iterator[tuple[_Location, Time]]:
         """Yield where a time goes next: along edges, through operators, into scopes and out of them."""
         graph, location = place
         layout = graph.tracker.graph

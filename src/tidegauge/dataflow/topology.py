@@ -33,7 +33,7 @@ Port: TypeAlias = tuple[int, int]
 """A node and one of its inputs or outputs."""
 Connection: TypeAlias = tuple[tuple[int, tuple[Summary, ...]], ...]
 """What one input can cause: pairs of an output and the least summaries towards it. Absent: never."""
-Flow: TypeAlias = Sequence[Sequence[tuple[int, Summary]]]
+Successors: TypeAlias = Sequence[Sequence[tuple[int, Summary]]]
 """Where a time at each location goes next, with the summary."""
 Towards: TypeAlias = tuple[tuple[int, Summary], ...]
 """The least summaries to outputs of the scope, each with its output."""
@@ -106,7 +106,7 @@ class Graph:
                 inner.extend((self.source(number, output), s) for output, least in connection for s in least)
         for (number, port), inputs in edges.items():
             following[self.source(number, port)].extend((self.target(*inlet), None) for inlet in inputs)
-        self.following: Flow = [tuple(ends) for ends in following]
+        self.following: Successors = [tuple(ends) for ends in following]
         upstream_first = _peel(self.following)
         self.cyclic = len(upstream_first) < len(self.node)
         self.idle_cycle: tuple[int, ...] = ()
@@ -186,25 +186,25 @@ def admit(order: Order[Any], least: list[Summary], summary: Summary) -> bool:
     return True
 
 
-def _peel(flow: Flow) -> list[int]:
+def _peel(following: Successors) -> list[int]:
     """Return the locations that no cycle leads to, each after all that lead to it (Kahn's algorithm)."""
-    waiting = [0] * len(flow)
-    for ends in flow:
+    waiting = [0] * len(following)
+    for ends in following:
         for to, _ in ends:
             waiting[to] += 1
     peeled = [at for at, count in enumerate(waiting) if not count]
     for at in peeled:  # it grows meanwhile
-        for to, _ in flow[at]:
+        for to, _ in following[at]:
             waiting[to] -= 1
             if not waiting[to]:
                 peeled.append(to)
     return peeled
 
 
-def _on_cycles(flow: Flow) -> set[int]:
+def _on_cycles(following: Successors) -> set[int]:
     """Return the locations on a cycle or between two: those that a cycle leads to and that lead to one."""
-    backward: list[list[tuple[int, Summary]]] = [[] for _ in flow]
-    for at, ends in enumerate(flow):
+    backward: list[list[tuple[int, Summary]]] = [[] for _ in following]
+    for at, ends in enumerate(following):
         for to, summary in ends:
             backward[to].append((at, summary))
-    return set(range(len(flow))) - set(_peel(flow)) - set(_peel(backward))
+    return set(range(len(following))) - set(_peel(following)) - set(_peel(backward))

@@ -28,10 +28,10 @@ from tidegauge.remap.round import Answer, Failed
 from tidegauge.remap.timeline import Timeline
 from tidegauge.sinks.persist import Committed, OutputFailed
 
-__all__ = ["Board", "OutputState", "OutputStatus", "SourceState", "SourceStatus", "StoreStatus"]
+__all__ = ["Board", "OutputCondition", "OutputStatus", "SourceCondition", "SourceStatus", "StoreStatus"]
 
-SourceState = Literal["starting", "running", "idle", "stalled", "failed", "sealed"]
-OutputState = Literal["planned", "catching_up", "live", "stalled", "failed"]
+SourceCondition = Literal["starting", "running", "idle", "stalled", "failed", "sealed"]
+OutputCondition = Literal["planned", "catching_up", "live", "stalled", "failed"]
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class SourceStatus:
 
     name: str
     unit: str
-    state: SourceState = "starting"
+    state: SourceCondition = "starting"
     bound: Frontier = ORIGIN
     published: Frontier = ORIGIN
     end: Frontier = ORIGIN
@@ -90,7 +90,7 @@ class OutputStatus:
 
     name: str
     source: str
-    state: OutputState = "catching_up"
+    state: OutputCondition = "catching_up"
     upper: int = 0
     lag: int = 0
     rows: int = 0

@@ -32,7 +32,7 @@ from tidegauge.sinks.protocol import Table
 from tidegauge.sources.protocol import Acknowledged, Source, from_time_of
 
 if TYPE_CHECKING:
-    from tidegauge.pipeline.board import OutputState, SourceState
+    from tidegauge.pipeline.board import OutputCondition, SourceCondition
 
 __all__ = [
     "EpochReport",
@@ -57,7 +57,7 @@ class SourceReport:
     """
 
     name: str
-    state: SourceState
+    state: SourceCondition
     unit: str
     partitions: int
     bound: int
@@ -85,7 +85,7 @@ class OutputReport:
 
     name: str
     source: str
-    state: OutputState
+    state: OutputCondition
     upper: int
     lag: int
     rows: int
@@ -243,8 +243,8 @@ def _source(
     bound = found.table.frontier
     upper = loaded.flow.published if found.failure is None else min(loaded.flow.published, found.failure[0])
     end, note, error = bound, "", None if found.failure is None else found.failure[1]
-    healthy: SourceState = "running" if driven else "idle"
-    state: SourceState = "failed" if error is not None else "sealed" if bound.sealed else healthy
+    healthy: SourceCondition = "running" if driven else "idle"
+    state: SourceCondition = "failed" if error is not None else "sealed" if bound.sealed else healthy
     if state == healthy:
         try:
             observed = checked_observation(
@@ -313,7 +313,7 @@ def _output(
         error = TableUnavailable(table=place, detail=str(away))
         return OutputReport(name, plan.source, "stalled", 0, loaded.flow.upper, 0, 0, 0, error)
     except TidegaugeError as refused:
-        state: OutputState = "stalled" if isinstance(refused, Transient) else "failed"
+        state: OutputCondition = "stalled" if isinstance(refused, Transient) else "failed"
         return OutputReport(name, plan.source, state, 0, loaded.flow.upper, 0, 0, 0, refused)
     failure = loaded.sources[plan.source].failure or loaded.outputs[name].outstanding(table.upper)
     upper = holds(loaded, plan.source, table.upper)

@@ -15,7 +15,7 @@ import threading
 from typing import Final
 
 from tidegauge.remap.history import History
-from tidegauge.sinks.persist import Told
+from tidegauge.sinks.persist import HistoryTeller
 
 __all__ = ["OncePerSpan"]
 
@@ -26,7 +26,7 @@ KEPT: Final = 8
 class OncePerSpan:
     """Tells the history of a span, and remembers what it told last."""
 
-    def __init__(self, ask: Told) -> None:
+    def __init__(self, ask: HistoryTeller) -> None:
         self._ask: Final = ask
         self._told: Final[dict[tuple[int, int, bool], History]] = {}
         self._lock: Final = threading.Lock()

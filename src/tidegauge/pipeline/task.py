@@ -32,7 +32,7 @@ from tidegauge.reclock.columns import EPOCH, stamp
 from tidegauge.sinks.protocol import Sink, Stager
 from tidegauge.sources.protocol import BAD_RECORDS, BadRecord, Source, Split
 
-__all__ = ["Feed", "OutputWriter", "Reading", "Write", "by_epoch", "run"]
+__all__ = ["Feed", "OutputWriter", "TaskRead", "Write", "by_epoch", "run"]
 
 pc: Final[Any] = pyarrow.compute  # its functions are made at run time, which type checkers cannot see
 
@@ -43,7 +43,7 @@ _BAD_ROWS: Final = 4096
 _BAD_BYTES: Final = 4 << 20
 
 
-class Reading(Protocol):
+class TaskRead(Protocol):
     """What a task reads of one source. `schema` is the source's; see `SourceRead.collect`."""
 
     @property
@@ -97,7 +97,7 @@ def _never() -> bool:
 
 
 def run(
-    reads: Sequence[Reading],
+    reads: Sequence[TaskRead],
     writes: Sequence[Write],
     feeds: Sequence[Feed],
     report: Report,
@@ -149,7 +149,7 @@ def _fed(feed: Feed, rows: pa.RecordBatch, epoch: int, report: Report) -> list[p
     return [batch for batch in map(feed.prefilter, stamped) if batch.num_rows]
 
 
-def _decoded(read: Reading, report: Report) -> Iterator[tuple[Channel, int, pa.RecordBatch]]:
+def _decoded(read: TaskRead, report: Report) -> Iterator[tuple[Channel, int, pa.RecordBatch]]:
     """Yield the rows of all splits, and where bad records are collected those too, in epoch order.
 
     A failure ends it: what comes after the first epoch that cannot be read can never be committed.
@@ -191,7 +191,7 @@ def _place(split: Split) -> str:
 class _BadRecords:
     """The bad records of one split: kept as rows for `stream.errors`, or the first one an error."""
 
-    def __init__(self, read: Reading, split: Split) -> None:
+    def __init__(self, read: TaskRead, split: Split) -> None:
         self.read = read
         self.split = split
         self.rows: list[BadRecord] = []

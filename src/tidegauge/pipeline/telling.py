@@ -13,7 +13,7 @@ from typing import Final
 from tidegauge.remap.history import History
 from tidegauge.remap.store import Lease, Store
 from tidegauge.remap.store.telling import Untold
-from tidegauge.sinks.persist import FailureLog, OutputFailed, Told
+from tidegauge.sinks.persist import FailureLog, HistoryTeller, OutputFailed
 
 __all__ = ["TellingCommits"]
 
@@ -24,7 +24,7 @@ class TellingCommits:
     The store is asked at the first commit, and then only when something was noted to be lost.
     """
 
-    def __init__(self, output: str, history: Told, failures: FailureLog, store: Store, lease: Lease) -> None:
+    def __init__(self, output: str, history: HistoryTeller, failures: FailureLog, store: Store, lease: Lease) -> None:
         self._output: Final = output
         self._history: Final = history
         self._failures: Final = failures

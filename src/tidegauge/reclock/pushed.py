@@ -38,11 +38,11 @@ from tidegauge.reclock.tracks import UNBOUND, Tracks
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.gauge import GAUGE
 
-__all__ = ["PartitionedRecords", "Placed"]
+__all__ = ["PartitionedRecords", "Stamped"]
 
 T = TypeVar("T")
 
-Placed: TypeAlias = tuple[int, T]
+Stamped: TypeAlias = tuple[int, T]
 """An epoch, and records that belong to it."""
 
 
@@ -92,7 +92,7 @@ class PartitionedRecords(Generic[B]):
         """
         self._moved.update(self._tracks.bind(epoch, frontier))
 
-    def take(self, batch: B) -> list[Placed[B]]:
+    def take(self, batch: B) -> list[Stamped[B]]:
         """Return the pieces of a batch that have an epoch, by epoch, at most one for each; keep the rest.
 
         Raises RecordBehindFrontier and UnplacedRecords; then nothing has changed.
@@ -114,9 +114,9 @@ class PartitionedRecords(Generic[B]):
                 self._keep(self._slice(rows, start, stop), places.slice(start, stop), len(batch))
         return [(epoch, self._slice(rows, start, stop)) for start, stop, epoch in pieces if start < stop]
 
-    def release(self) -> list[Placed[B]]:
+    def release(self) -> list[Stamped[B]]:
         """Return what waited and has an epoch by the bindings since the last call."""
-        placed: list[Placed[B]] = []
+        placed: list[Stamped[B]] = []
         sealed = self._tracks.sealed_at is not None
         for partition in list(self._runs) if sealed else sorted(self._moved & self._runs.keys()):
             runs, bound = self._runs[partition], self._tracks.bound(partition)
@@ -172,12 +172,12 @@ class PartitionedRecords(Generic[B]):
             self.waiting += len(positions)
             self._wait(partition, run)
 
-    def _cut(self, partition: str, run: _Run[B]) -> list[Placed[B]]:
+    def _cut(self, partition: str, run: _Run[B]) -> list[Stamped[B]]:
         """Return the pieces of a run that have an epoch now; let the rest wait."""
         size = len(run.positions)
         bounds, epochs = self._tracks.between(partition, run.positions[0], run.positions[-1])
         cuts = [0, *np.searchsorted(run.positions, bounds).tolist(), size]
-        placed: list[Placed[B]] = []
+        placed: list[Stamped[B]] = []
         rest = size
         for (start, stop), epoch in zip(pairwise(cuts), epochs.tolist(), strict=True):
             if epoch == UNBOUND:

@@ -93,7 +93,7 @@ class FailureLog(Protocol):
         ...
 
 
-class Told(Protocol):
+class HistoryTeller(Protocol):
     """Tells the history of the epochs `[lower, upper)`. whole: with where every source stood before them."""
 
     def __call__(self, lower: int, upper: int, *, whole: bool) -> History: ...
@@ -132,7 +132,7 @@ class PersistSetup:
 
     output: str
     table: Table
-    history: Told
+    history: HistoryTeller
     env: Env
     spawn: Spawn
     confirm: Callable[[], None]

@@ -28,7 +28,7 @@ from tidegauge.pipeline.engine.worker import acknowledge, settle
 from tidegauge.pipeline.functions import INTERNAL, apply, conform
 from tidegauge.pipeline.job import MapBatches, SourceRead
 from tidegauge.pipeline.report import Report
-from tidegauge.pipeline.task import Feed, OutputWriter, Reading, Write, by_epoch, run
+from tidegauge.pipeline.task import Feed, OutputWriter, TaskRead, Write, by_epoch, run
 from tidegauge.reclock.columns import stamp
 from tidegauge.sources.protocol import Source, Split
 
@@ -143,7 +143,7 @@ def _unpack(packed: bytes) -> list[SourceRead]:
 
 
 def _read(
-    reads: Sequence[Reading], writes: Sequence[Write], feeds: Sequence[Feed], job: str
+    reads: Sequence[TaskRead], writes: Sequence[Write], feeds: Sequence[Feed], job: str
 ) -> Iterator[pa.RecordBatch]:
     report = Report()
     types = [pa.struct(list(feed.schema)) for feed in feeds]

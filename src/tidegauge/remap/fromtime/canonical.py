@@ -18,9 +18,9 @@ from __future__ import annotations
 import json
 from typing import Any, Final, TypeAlias
 
-__all__ = ["DEEPEST", "Json", "dump", "load"]
+__all__ = ["DEEPEST", "JsonValue", "dump", "load"]
 
-Json: TypeAlias = Any
+JsonValue: TypeAlias = Any
 """None, a boolean, an integer, a text, or a list or an object of these."""
 
 DEEPEST: Final = 32
@@ -28,13 +28,13 @@ DEEPEST: Final = 32
 _LEAST, _MOST = -(2**63), 2**64 - 1
 
 
-def dump(value: Json) -> str:
+def dump(value: JsonValue) -> str:
     """Return the canonical text. Raises ValueError, which says what cannot be written, never its content."""
     _check(value)
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
-def load(text: str, *, limit: int) -> Json:
+def load(text: str, *, limit: int) -> JsonValue:
     """Return the value of a canonical text of at most `limit` characters. Raises ValueError."""
     if not isinstance(text, str):
         raise ValueError(f"it is of type {type(text).__name__}, not a text")  # noqa: TRY004 - one kind for all
@@ -55,11 +55,11 @@ def load(text: str, *, limit: int) -> Json:
     return value
 
 
-def _check(value: Json) -> None:
+def _check(value: JsonValue) -> None:
     """Look at everything in a value, level by level, so that neither its depth nor a cycle can exhaust the stack."""
     level = [value]
     for _ in range(DEEPEST + 1):
-        deeper: list[Json] = []
+        deeper: list[JsonValue] = []
         for item in level:
             if type(item) is dict:
                 for key in item:
@@ -77,7 +77,7 @@ def _check(value: Json) -> None:
     raise ValueError(f"it is nested deeper than {DEEPEST} levels")
 
 
-def _check_plain(item: Json) -> None:
+def _check_plain(item: JsonValue) -> None:
     if type(item) is str:
         _unicode(item)
     elif type(item) is int:
@@ -100,11 +100,11 @@ def _integer(digits: str) -> int:
     return int(digits)
 
 
-def _no_integer(_: str) -> Json:
+def _no_integer(_: str) -> JsonValue:
     raise ValueError("a number is no integer")
 
 
-def _distinct(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+def _distinct(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("an object has a key twice")

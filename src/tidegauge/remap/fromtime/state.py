@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from tidegauge.errors.fromtime import InvalidState, NotCanonical, StateTooLarge
-from tidegauge.remap.fromtime.canonical import Json, dump, load
+from tidegauge.remap.fromtime.canonical import JsonValue, dump, load
 from tidegauge.remap.fromtime.protocol import LONGEST_NAME, excerpt
 
 __all__ = ["LARGEST_STATE", "SourceState"]
@@ -49,7 +49,9 @@ class SourceState:
     watermark: datetime | None
     _value: str = field(repr=False)
 
-    def __init__(self, *, kind: str, source_id: str, value: Json | bytes, watermark: datetime | None = None) -> None:
+    def __init__(
+        self, *, kind: str, source_id: str, value: JsonValue | bytes, watermark: datetime | None = None
+    ) -> None:
         """Raises `InvalidState` for what cannot be kept, `StateTooLarge` beyond `LARGEST_STATE`."""
         try:
             moment = None if watermark is None else _utc(watermark)
@@ -66,7 +68,7 @@ class SourceState:
             raise StateTooLarge(kind=excerpt(kind), source_id=excerpt(source_id), size=size, limit=LARGEST_STATE)
 
     @property
-    def value(self) -> Json | bytes:
+    def value(self) -> JsonValue | bytes:
         """The value, as a copy of the caller's own."""
         return _unwrapped(load(self._value, limit=LARGEST_STATE))
 
@@ -98,14 +100,14 @@ class SourceState:
         return state
 
 
-def _wrapped(value: Json | bytes) -> dict[str, Any]:
+def _wrapped(value: JsonValue | bytes) -> dict[str, Any]:
     """Return JSON that says which of the two a value is, so that bytes and their base64 text stay apart."""
     if isinstance(value, bytes):
         return {"base64": base64.b64encode(value).decode("ascii")}
     return {"json": value}
 
 
-def _unwrapped(wrapped: Json) -> Json | bytes:
+def _unwrapped(wrapped: JsonValue) -> JsonValue | bytes:
     match wrapped:
         case {"base64": str(text)} if len(wrapped) == 1:
             return base64.b64decode(text, validate=True)
