@@ -167,13 +167,18 @@ def answer(question: Mapping[str, Any]) -> int | None:
     return os.waitstatus_to_exitcode(status) if ended else None
 
 
-def serve() -> None:
-    """Answer questions until the input ends."""
+def load() -> None:
+    """Import all that a run or a command comes to need, for the processes that are forked from this one."""
     for name in IMPORTED:
         importlib.import_module(name)
     for name in dir(tidegauge):
         getattr(tidegauge, name)  # loads it
     gc.freeze()  # or every command goes through all of it when it ends, and copies the pages on which it stands
+
+
+def serve() -> None:
+    """Answer questions until the input ends."""
+    load()
     for line in sys.stdin:
         print(json.dumps(answer(json.loads(line))), flush=True)
 

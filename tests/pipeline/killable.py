@@ -19,6 +19,7 @@ from typing import Literal
 import pyarrow as pa
 from tests.killed import killing, live_and_end
 from tests.pipeline.upstream import Topic
+from tests.warm import load
 
 import tidegauge as tg
 from tidegauge.errors.running import UpstreamRecreated
@@ -158,6 +159,7 @@ def live(root: Path, *, scene: Scene, point: str | None, nth: int) -> None:
 
 def serve() -> None:
     """Answer commands until the input ends."""
+    load()
     for line in sys.stdin:
         command = json.loads(line)
         root = Path(command.pop("root"))

@@ -13,6 +13,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from tests.warm import load
+
 import tidegauge as tg
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.pipeline.board import Board
@@ -46,6 +48,7 @@ def drive(root: Path) -> str:
 
 def serve() -> None:
     """Answer until the input ends."""
+    load()
     for line in sys.stdin:
         root = Path(line.strip())
         pid = os.fork()

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.killed import killing, live_and_end
+from tests.warm import load
 
 import tidegauge as tg
 from tidegauge.sinks.kafka.writer import TransactionalProducer
@@ -64,6 +65,7 @@ def live(root: Path, servers: str, topic: str, point: str, nth: int) -> None:
 
 def main() -> None:
     """Live the lives, and print how each ended."""
+    load()
     command = json.loads(sys.argv[1])
     where = Path(command["root"]), command["servers"], command["topic"]
     for number, (point, nth) in enumerate([*command["strikes"], ["", 0]]):
