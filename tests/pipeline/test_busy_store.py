@@ -12,11 +12,18 @@ import pytest
 
 import tidegauge as tg
 from tidegauge.errors.store import LeaseLost, StoreBusy
+from tidegauge.pipeline import runner
 from tidegauge.pipeline.runner import Outcome
 from tidegauge.remap.store import EXPIRY
 from tidegauge.remap.store.connect import PAUSES
 
 WRITES = ("record schema", "append bindings", "publish")
+
+
+@pytest.fixture(autouse=True)
+def _nobody_renews(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a slow machine the lease would be renewed meanwhile, with pauses of its own."""
+    monkeypatch.setattr(runner, "RENEW_EVERY", 3600.0)
 
 
 @dataclass

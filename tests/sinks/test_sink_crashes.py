@@ -2,64 +2,18 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from tests.forked import FORKS, end_of
+from tests.sinks import dying
 
 from tidegauge.errors.sinks import BrokenChain, FilesChangedByOthers
 from tidegauge.sinks.manifest import MANIFEST, folder_name
-
-PROGRAM = """
-import os, pathlib, signal, sys
-import pyarrow as pa
-import deltalake, tidegauge.sinks.deltalog as deltalog
-from tidegauge.sinks import DeltaSink, OutputId, ParquetSink
-
-kind, path, instant = sys.argv[1:]
-schema = pa.schema([("user", pa.string()), ("amount", pa.float64()), ("_epoch", pa.int64())])
-
-def die(*_):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-def around(owner, name, before, when=lambda *a: True):
-    real = getattr(owner, name)
-    def wrapped(*a, **k):
-        if before and when(*a):
-            die()
-        result = real(*a, **k)
-        if when(*a):
-            die()
-        return result
-    setattr(owner, name, wrapped)
-
-sink = {"delta": DeltaSink, "parquet": ParquetSink}[kind](path)
-table = sink.open(OutputId("shop", "orders", "a" * 32))
-stager = sink.stage(schema, job="a" * 16 + "c" * 16, task=0)
-columns = {"user": ["new", "new"], "amount": [1.0, 2.0], "_epoch": [table.upper] * 2}
-stager.write(pa.record_batch(columns, schema=schema))
-if instant == "staging":
-    die()
-files = stager.close()
-if instant == "staged":
-    die()
-before = instant.startswith("before")
-if kind == "delta":
-    around(deltalog, "create_table_with_add_actions", before)
-    around(os, "link", before)
-elif instant == "gathering":
-    around(pathlib.Path, "rename", False)
-else:
-    around(pathlib.Path, "rename", before, lambda source, target: "from_epoch=" in pathlib.Path(target).name)
-table.commit(table.upper, table.upper + 1, schema, files, write="a" * 16 + "c" * 16)
-"""
 
 INSTANTS = [
     (kind, instant, instant == "after commit")
@@ -78,8 +32,7 @@ def test_killed_at(kind: str, instant: str, committed: bool, base: int, tmp_path
     bench = kinds(kind, path)
     if base:
         bench.commit(bench.open(), 0, base)
-    result = subprocess.run([sys.executable, "-c", PROGRAM, kind, path, instant], check=False, capture_output=True)
-    assert result.returncode == -signal.SIGKILL, result.stderr.decode()
+    assert end_of(dying.commit, kind, path, instant) == -signal.SIGKILL
 
     old = [("ada", epoch) for epoch in range(base)]
     new = [("new", base)] * 2 if committed else []
@@ -98,52 +51,9 @@ def test_killed_at(kind: str, instant: str, committed: bool, base: int, tmp_path
     assert bench.rows() == sorted([*old, *new, ("again", base + committed)])
 
 
-MENDING = """
-import os, pathlib, signal, sys
-import pyarrow as pa
-from deltalake import DeltaTable
-from tidegauge.remap.history import NO_HISTORY
-from tidegauge.sinks import DeltaSink, OutputId, ParquetSink
-
-kind, path, dies = sys.argv[1], sys.argv[2], int(sys.argv[3])
-schema = pa.schema([("user", pa.string()), ("amount", pa.float64()), ("_epoch", pa.int64())])
-steps = 0
-
-def step(*_):
-    global steps
-    steps += 1
-    if steps == dies:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-def around(owner, name):
-    real = getattr(owner, name)
-    def wrapped(*a, **k):
-        step()
-        result = real(*a, **k)
-        step()
-        return result
-    setattr(owner, name, wrapped)
-
-sink = {"delta": DeltaSink, "parquet": ParquetSink}[kind](path)
-table = sink.mend(OutputId("shop", "orders", "a" * 32))
-epochs = table.whole(table.damage.epochs)
-files = []
-for one in epochs:
-    stager = sink.stage(schema, job="a" * 16 + f"{dies:016x}", task=one.start)
-    stager.write(pa.record_batch([["ada"] * len(one), [1.5] * len(one), list(one)], schema=schema))
-    files += stager.close()
-around(os, "link")
-around(pathlib.Path, "rename")
-write, told = "a" * 16 + f"{dies:016x}", lambda lower, upper: NO_HISTORY
-table.replace(epochs, table.upper, schema, files, write=write, told=told)
-"""
-
-
 def mend(bench: Any, dies: int) -> None:
-    """Mend a table in a process that is killed before or after so many renames or links, if there are so many."""
-    command = [sys.executable, "-c", MENDING, bench.kind.name, bench.path, str(dies)]
-    result = subprocess.run(command, check=False, capture_output=True)
-    assert result.returncode in (0, -signal.SIGKILL), result.stderr.decode()
+    """Mend a table in a process that is killed at the given one of the instants around renames and links."""
+    assert end_of(dying.mend, bench.kind.name, bench.path, dies) in (0, -signal.SIGKILL)
 
 
 def test_killed_while_a_table_is_mended_it_is_as_it_was_or_whole(tmp_path: Path, kinds: Any) -> None:
@@ -193,35 +103,11 @@ def test_killed_while_folders_are_mended_no_epoch_is_half_there(lost: str, tmp_p
     assert bench.rows() == [*whole, ("ada", 6)]
 
 
-def _race(kind: str, path: str, name: str, gate: Any, results: Any) -> None:
-    import pyarrow as pa
-
-    from tidegauge.errors.sinks import TableUpperMismatch
-    from tidegauge.sinks import DeltaSink, OutputId, ParquetSink
-
-    schema = pa.schema([("user", pa.string()), ("amount", pa.float64()), ("_epoch", pa.int64())])
-    sink: Any = {"delta": DeltaSink, "parquet": ParquetSink}[kind](path)
-    table = sink.open(OutputId("shop", "orders", "a" * 32))
-    for epoch in range(8):
-        stager = sink.stage(schema, job=f"{os.getpid():032x}", task=epoch)
-        stager.write(pa.RecordBatch.from_pydict({"user": [name], "amount": [0.0], "_epoch": [epoch]}, schema=schema))
-        files = stager.close()
-        gate.wait()
-        try:
-            table.commit(epoch, epoch + 1, schema, files, write=f"{os.getpid()}-{epoch}")
-            results.put((name, epoch))
-        except TableUpperMismatch:
-            table.discard(files)
-        gate.wait()
-    results.put(None)
-
-
 @pytest.mark.parametrize("kind", ["delta", pytest.param("parquet", marks=pytest.mark.long)])
 def test_of_processes_that_commit_at_one_instant_one_wins_each_epoch(kind: str, tmp_path: Path, kinds: Any) -> None:
     bench = kinds(kind, str(tmp_path / "t"))
-    spawn = multiprocessing.get_context("spawn")
-    gate, results = spawn.Barrier(3, timeout=60), spawn.Queue()
-    racers = [spawn.Process(target=_race, args=(kind, bench.path, f"p{i}", gate, results)) for i in range(3)]
+    gate, results = FORKS.Barrier(3, timeout=60), FORKS.Queue()
+    racers = [FORKS.Process(target=dying.race, args=(kind, bench.path, f"p{i}", gate, results)) for i in range(3)]
     for racer in racers:
         racer.start()
     won, running = [], len(racers)
