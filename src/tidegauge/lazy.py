@@ -1,7 +1,7 @@
 """Names of a package that load the module they are in when they are first asked for (PEP 562).
 
-A package says what it has twice: as imports, which only type checkers and editors follow, and as a table, by which
-names are found while the program runs.
+A package lists its names twice: as imports, which only type checkers and editors follow, and as a table, which finds
+names while the program runs.
 
     if TYPE_CHECKING:
         from shop.till import Receipt as Receipt
@@ -9,7 +9,7 @@ names are found while the program runs.
     else:
         __getattr__, __dir__, __all__ = names(__name__, {"till": "Receipt Till"})
 
-Invariant: both say the same (`tests/test_imports.py`), and a package of which no name was used has loaded nothing.
+Invariant: both lists agree (`tests/test_imports.py`), and a package none of whose names was used has loaded nothing.
 
 >>> find, listed, public = names("tidegauge", {"env": "Env", "errors.base": "TidegaugeError"})
 >>> find("Env"), listed(), find("env").__name__
@@ -54,7 +54,7 @@ def names(
 
 
 class _Library:
-    """Stands for a module: what is asked of it is the module's, and is kept."""
+    """Stands for a module: its attributes are the module's, and are kept."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -87,7 +87,7 @@ def _text_of(path: str) -> str:
 
 
 def _problem(error: Exception) -> str:
-    """Say what is wrong with a file, in words that quote none of it."""
+    """Describe the fault of a file, in words that quote none of it."""
     if isinstance(error, UnicodeDecodeError):
         return "it is no text in UTF-8"
     return f"it cannot be read: {error.strerror}" if isinstance(error, OSError) else str(error)

@@ -118,7 +118,7 @@ def explain(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Show what is in an epoch, where it came from and where it went."""
+    """Show the content of an epoch, where it came from and where it went."""
     if epoch < 0:
         raise typer.BadParameter(f"there is no epoch {epoch}: they are counted from 0", param_hint="EPOCH")
     with errors_said(debug=debug, as_json=as_json):

@@ -44,7 +44,7 @@ def conditions(given: Sequence[str]) -> dict[str, str]:
 
 
 def shown(value: object) -> str:
-    """Return a value as one line of bounded length; a text that a terminal would not show as it is, quoted."""
+    """Return a value as one line of bounded length; a text that a terminal would not show literally, quoted."""
     text = "null" if value is None else repr(value) if isinstance(value, bytes) else str(value)
     text = text if text.isprintable() else repr(text)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
@@ -116,7 +116,7 @@ def _epoch(epoch: int, minted_at: datetime | None, published_at: datetime | None
 
 
 def _line(text: str) -> str:
-    """Return a text that is to be copied: whole, and quoted where a terminal would not show it as it is."""
+    """Return a text for copying: whole, and quoted if a terminal would not show it literally."""
     return text if text.isprintable() else repr(text)
 
 

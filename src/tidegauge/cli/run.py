@@ -1,6 +1,6 @@
 """`tidegauge run`: one live line a source and an output on a terminal, plain log lines elsewhere.
 
-Invariant: what is shown is read from the board and decides nothing.
+Invariant: the display is read from the board and decides nothing.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _awaited(board: Board) -> str:
 
 
 def view(board: Board, *, ends: bool = False) -> RenderableType:
-    """Return the board as a table of one line a source and an output, and lines about what is not as it should be."""
+    """Return the board as a table of one line a source and an output, and lines about anything out of order."""
     now, moment = board.env.now(), board.env.monotonic()
     table = Table(box=None, pad_edge=False, header_style="dim")
     for heading in ("", "state", "position", "lag", "", "rows/s", "epoch"):

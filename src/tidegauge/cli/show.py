@@ -58,7 +58,7 @@ COLOURS = {
 
 
 PATIENCE = 30
-"""The longest delay between two attempts at what is stalled; see `sources.sweep.backoff`."""
+"""The longest delay between two attempts during a stall; see `sources.sweep.backoff`."""
 
 
 def amount(number: float, unit: str) -> str:
@@ -349,7 +349,7 @@ def resumed_json(done: Resumed) -> dict[str, Any]:
 
 
 def skipped_view(done: Skipped, unit: str) -> RenderableType:
-    """Return what was passed over, for people."""
+    """Return the skipped ranges, for people."""
     size = sum(gap.size for gap in done.gaps)
     said = (
         f"{amount(size, unit)} of {done.partition} are passed over" if size else "all of that was passed over before"

@@ -33,7 +33,7 @@ def backup(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Copy the flow's store into a file, as it is at one instant; the flow may be running."""
+    """Copy the flow's store into a file, as of one instant; the flow may be running."""
     with errors_said(debug=debug, as_json=as_json):
         done = tg.backup(load_flow(target), file)
         if as_json:

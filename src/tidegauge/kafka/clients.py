@@ -1,11 +1,11 @@
-"""Clients that are kept: a connection to a cluster costs more than most of what is asked over it.
+"""Clients that are kept: a connection to a cluster costs more than most requests over it.
 
 A client is lent to one borrower at a time, and is kept for the next one when the block ended well. One that failed is
 closed. What a client is kept under has the digest of its settings, so another password is another client.
 
 Invariants. A client never leaves its process: nothing here is pickled, and a child after a fork begins without any
 (the parent's are not closed there, which would wait for threads that a fork does not copy). At most `KEPT` idle ones
-are kept, of which the least recently used goes first.
+are kept; the least recently used goes first.
 
 >>> shelf = Shelf()
 >>> with shelf.lent("a", lambda: Client("the handle", print)) as client:
@@ -91,7 +91,7 @@ class Shelf:
             self._close(client)
 
     def empty(self) -> None:
-        """Close what is idle."""
+        """Close idle clients."""
         with self._lock:
             idle, self._idle = self._idle, []
         for _, client in idle:

@@ -4,7 +4,7 @@ Each question is one batched request, for one partition as for a thousand. A que
 seconds, and sooner when the client has been told that it goes nowhere: that the broker does not let us in, or that no
 broker answers.
 
-Invariant: what is not known of a partition is left out of an answer; it is never made up.
+Invariant: an unknown part of a partition's state is left out of an answer; it is never made up.
 
 >>> partition("orders-eu", 12), split("orders-eu-12")
 ('orders-eu-12', ('orders-eu', 12))
@@ -37,7 +37,7 @@ __all__ = ["PATIENCE", "Topic", "described", "gathered", "names", "offsets", "pa
 PATIENCE: Final = 10.0
 """Seconds for the answer to one question."""
 _SOON: Final = 2.0
-"""Seconds for a broker to come back of which the client says that it is down."""
+"""Seconds for a broker to come back after the client reports it down."""
 _LOOK: Final = 0.1
 _NONE: Final = -1
 """The offset where there is no record so late. One below it is no answer: nobody could be asked."""
@@ -77,7 +77,7 @@ def names(client: Client, *, servers: str) -> list[str]:
 
 
 def described(client: Client, topics: Collection[str], *, servers: str) -> dict[str, Topic]:
-    """Return the topics of these names that exist. Raises an error for one of which the broker does not tell."""
+    """Return the topics of these names that exist. Raises an error for one that the broker does not tell of."""
     if not topics:
         return {}
     library = kafka()

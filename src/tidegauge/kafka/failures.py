@@ -1,8 +1,8 @@
 """What Kafka says is wrong, as an error that says what to change: in one place, for all who talk to a broker.
 
-All of them are transient. That a broker does not answer, refuses us or does not know a topic is put right on its side
-as often as on ours, and nothing is lost meanwhile; what is definite (a topic that was deleted, records that are gone)
-is for whoever knows what was bound.
+All of them are transient. A broker that does not answer, refuses us or does not know a topic is put right on its side
+as often as on ours, and nothing is lost meanwhile; definite failures (a topic that was deleted, records that are
+gone) are decided where the bindings are known.
 
 Invariant: no error quotes a setting's value but the servers.
 
@@ -50,7 +50,7 @@ _SETTINGS: Final = frozenset({-186})
 
 
 def number(error: object) -> int:
-    """Return the number of a `KafkaException` or a `KafkaError`, 0 for what is neither."""
+    """Return the number of a `KafkaException` or a `KafkaError`, 0 for any other object."""
     found = _kafka_error(error)
     return 0 if found is None else int(found.code())
 
@@ -74,7 +74,7 @@ def explained(error: object, *, servers: str, doing: str, topics: tuple[str, ...
 
 
 def told(code: int, detail: str, *, servers: str, doing: str, topics: tuple[str, ...] = ()) -> Transient:
-    """Return the error of a number of Kafka's and what was said with it."""
+    """Return the error for one of Kafka's numbers and the text that came with it."""
     said = _TOOK.sub("", " ".join(detail.split()))
     if code in REFUSALS:
         return BrokerRefusesUs(servers=servers, detail=said)

@@ -3,7 +3,7 @@
 A secret stays a reference: `env:NAME` and `file:PATH` become variables of Java's own configuration providers, which
 the client resolves where it is made, in the JVM of the driver or of an executor (KIP-297, KIP-421).
 
-Invariant: what is returned has no secret in it. It may go into a plan.
+Invariant: the result has no secret in it. It may go into a plan.
 
 >>> from tidegauge.kafka.settings import Settings
 >>> java(Settings.of("here:9092", {"fetch.wait.max.ms": 20, "security.protocol": "ssl"}))
@@ -138,7 +138,7 @@ def _text(name: str, value: Value) -> str:
 
 
 def _providers(made: Mapping[str, str]) -> dict[str, str]:
-    """Return what is said of the providers whose variables there are."""
+    """Return the settings of the providers whose variables occur."""
     used = [name for name in _PROVIDERS if any(f"${{{name}:" in value for value in made.values())]
     if not used:
         return {}

@@ -1,7 +1,7 @@
 """How to reach a Kafka cluster, as a value: bootstrap servers, and settings that are passed on to librdkafka.
 
-Invariant: the value holds references to secrets, never secrets (`secrets`): it may be shown, stored and pickled. What
-has secrets in it are the dicts that `consumer`, `producer` and `admin` return; they go to a client and nowhere else.
+Invariant: the value holds references to secrets, never secrets (`secrets`): it may be shown, stored and pickled. Only
+the dicts that `consumer`, `producer` and `admin` return have secrets in them; they go to a client and nowhere else.
 
 >>> settings = Settings.of("localhost:9092", {"security.protocol": "SASL_PLAINTEXT", "sasl.password": "env:SECRET"})
 >>> settings.describe()
@@ -52,7 +52,7 @@ _OURS: Final[Mapping[str, str]] = {
 """Settings that are not the user's, and why."""
 
 _QUIET: Final = 2
-"""The level of librdkafka's own log, on standard error: what goes wrong is said by our errors."""
+"""The level of librdkafka's own log, on standard error: our own errors report failures."""
 
 _CALLS: Final = re.compile(r".*_cb$|^logger$|^on_delivery$|^key\.(de)?serializer$|^value\.(de)?serializer$")
 

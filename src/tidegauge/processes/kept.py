@@ -1,4 +1,4 @@
-"""A folder and a server in it, both in the care of a keeper: they go with whoever holds the keeper's pipe.
+"""A folder and a server in it, both in the care of a keeper: they go when the holder of the keeper's pipe does.
 
 Invariant: the server and the folder are there as long as some process holds the pipe, and no longer, however that
 process ends. The pipe has a name, so that other processes of this machine can hold it, too.

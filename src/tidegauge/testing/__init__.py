@@ -6,9 +6,8 @@ Invariant: importing it starts nothing and loads neither pytest nor a Kafka clie
 >>> KafkaBroker().running
 False
 
-`KafkaBroker` is a broker of one's own, `KafkaCluster` three of them, each with a copy of what the others have.
-`kafka_broker`, imported into a `conftest.py`, is the fixture: one broker for a whole test run, of which a test gets
-the `Endpoint`.
+`KafkaBroker` is one broker of your own, `KafkaCluster` three of them, each with a copy of everything. `kafka_broker`,
+imported into a `conftest.py`, is the fixture: one broker for a whole test run; each test gets its `Endpoint`.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -178,7 +178,7 @@ class KafkaBroker:
         self._tell("resume", "signal", signal.SIGCONT)
 
     def close(self) -> None:
-        """Kill the broker and remove all it had, whoever else holds it."""
+        """Kill the broker and remove its files, whoever else holds it."""
         if self.running:
             self.kill()
         folder = self.folder

@@ -1,8 +1,8 @@
 """A real Kafka cluster of three that a program has for itself: what one broker cannot show, a test sees here.
 
-Invariant: whichever one of the three is killed, the other two serve all that was acknowledged. Every topic has three
-copies, Kafka's own as well, a write is acknowledged by two of them (`min.insync.replicas`, for who asks for
-`acks=all`), and each node is broker and controller at once, so two are a majority.
+Invariant: whichever one of the three is killed, the other two serve everything that was acknowledged. Every topic has
+three copies, Kafka's own as well, a write is acknowledged by two of them (`min.insync.replicas`, for producers that
+ask for `acks=all`), and each node is broker and controller at once, so two are a majority.
 
     with KafkaCluster() as cluster:
         cluster.create_topic("orders", partitions=6)

@@ -1,4 +1,4 @@
-"""A running broker as a client sees it: where it is, and what is asked of it between the lines of a test.
+"""A running broker as a client sees it: its addresses, and the requests between the lines of a test.
 
 Invariant: it is a value. It may go to another process, and knows nothing of how the broker is run.
 

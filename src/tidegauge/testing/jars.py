@@ -1,7 +1,7 @@
 """Kafka's programs, and what Spark takes for Kafka and Delta, from Maven Central into a cache, all of it pinned.
 
 Invariant: a JAR is in the cache whole and as pinned, or its name is not there: it is fetched beside the cache,
-checked, and renamed into it. What is there is checked again before each use, so neither a poisoned mirror nor a
+checked, and renamed into it. Cached JARs are checked again before each use, so neither a poisoned mirror nor a
 poisoned cache gets to run anything.
 
 >>> len(pins()), pins()["kafka-clients-4.1.1.jar"].path

@@ -8,7 +8,7 @@ Invariant: a value of the user's own wins over one from here.
 >>> print(text({"log.dirs": "C:\\\\data"}), end="")
 log.dirs=C:\\\\data
 
-There are two doors. Whoever comes through the first may do everything. The second asks for a name and a password
+There are two doors. The first lets everyone in and allows everything. The second asks for a name and a password
 (SASL/PLAIN): `alice` may do everything, `mallory` nothing until an access rule lets her.
 """
 

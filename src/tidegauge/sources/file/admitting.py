@@ -1,15 +1,15 @@
 """What may be bound of one open file.
 
-Invariant: what is admitted lies at record boundaries, is at most the limit beyond what is bound (but at least one
-record or one whole file, when there is one), and is kept with a fingerprint of bound bytes only.
+Invariant: the admitted end lies at a record boundary, is at most the limit beyond the bound position (but at least
+one record or one whole file, when there is one), and is kept with a fingerprint of bound bytes only.
 
 The columns of a format that declares none are inferred from bytes that are bound together with them, so they stay
 true of them.
 
-A compressed file that is being written, or copied, ends in the middle of its data or has zeros in it. So has one that
-was damaged, and only time tells the two apart. Bound, it would fail its source, and a binding stays; so it is looked
+A compressed file that is being written, or copied, ends in the middle of its data or has zeros in it. So does a
+damaged one, and only time tells the two apart. Bound, it would fail its source, and a binding stays; so it is looked
 through before, and waited for while it has a flaw and was modified less than `_PATIENCE` ago. That costs as much as
-decompressing it, which is why older files are not: they are bound as they are, and reading them tells the flaw.
+decompressing it, so older files are bound unchecked, and reading them reveals the flaw.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _key(seen: Seen, known: FileFacts, found: Survey) -> str:
 
 
 def _record(stream: BinaryIO, seen: Seen, key: str, known: FileFacts, upper: int, found: Survey) -> None:
-    """Admit a file up to `upper`, and keep what is now known of it. The fingerprint covers bound bytes only."""
+    """Admit a file up to `upper`, and keep its present facts. The fingerprint covers bound bytes only."""
     head = min(HEAD, upper)
     if not known.packed:
         if head > known.head or not known.digest:
@@ -134,7 +134,7 @@ def _record(stream: BinaryIO, seen: Seen, key: str, known: FileFacts, upper: int
 def _admit_lines(
     stream: BinaryIO, line: LineFormat, seen: Seen, lower: int, rules: Rules, found: Survey, *, final: bool
 ) -> int:
-    """Return how far complete records reach from `lower`, within what is left of the epoch.
+    """Return how far complete records reach from `lower`, within the rest of the epoch.
 
     final: whether a last line without an end is complete.
     """

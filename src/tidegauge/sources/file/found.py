@@ -1,8 +1,8 @@
-"""What one look at the disk has found, as it is put together.
+"""The findings of one look at the disk, as they come together.
 
-Invariant: `details` are the facts that are not durable yet, so whatever is bound next makes all of them durable;
-`known` are those from which the look started, durable or only told by the look before. What is not bound is so
-remembered by the driver while it runs, and by the store from the next binding on.
+Invariant: `details` are the facts that are not durable yet, so the next binding makes all of them durable; `known`
+are those that the look started from, durable or only told by the look before. So the driver remembers unbound facts
+while it runs, and the store remembers them from the next binding on.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class Rules:
 class Survey:
     """What one probe found. `columns` is set when they were asked for and could be inferred.
 
-    lost: how many bytes went with files that are gone, by partition; `positions` have passed them. taken_back: what
-    was cut off from files that are there. here: partitions whose files are. anew: logs whose files have begun anew,
-    with the error where the rest of what was there may have been rewritten rather than moved away. awaited: logs that
-    are being compressed. at_rest: whether all was told by the status of the files; see `resting`.
+    lost: how many bytes went with files that are gone, by partition; `positions` have passed them. taken_back: bytes
+    that were cut off from existing files. here: partitions whose files are. anew: logs whose files have begun anew,
+    with the error if the rest of the old content may have been rewritten rather than moved away. awaited: logs that
+    are being compressed. at_rest: whether the status of the files was enough; see `resting`.
     """
 
     held: OpenFiles
@@ -73,14 +73,14 @@ class Survey:
         return cls(held, durable, {**durable, **details}, details, dict(bound.frontier), dict(bound.frontier))
 
     def tell(self, key: str, detail: Detail) -> None:
-        """Keep what is known of a file now."""
+        """Keep the present facts of a file."""
         if self.durable.get(key) == detail:
             self.details.pop(key, None)
         else:
             self.details[key] = detail
 
     def facts(self, key: str) -> FileFacts:
-        """Return what is known of a file, by this look or before it."""
+        """Return the facts of a file, by this look or before it."""
         return FileFacts.of(self.details.get(key) or self.known[key])
 
     def note(self) -> str:

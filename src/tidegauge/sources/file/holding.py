@@ -1,11 +1,11 @@
 """Files that are held open, so that one which is deleted can still be read to its end.
 
-A driver holds what it has seen of a source and what is not in every output yet. The tasks of its machine open such a
-file by the driver's own descriptor (`/proc/PID/fd/N`), and check it like any other. Elsewhere, and after the driver
-has ended, a deleted file is gone.
+A driver holds the files of a source that it has seen and that are not in every output yet. The tasks of its machine
+open such a file by the driver's own descriptor (`/proc/PID/fd/N`), and check it like any other. Elsewhere, and after
+the driver has ended, a deleted file is gone.
 
-Invariant: what is held can all be lost; it decides nothing. At most `MOST` files are held, the first ones. Pickled,
-or in another process, it holds none.
+Invariant: all held files may be lost; they decide nothing. At most `MOST` files are held, the first ones. Pickled, or
+in another process, it holds none.
 
 >>> import tempfile
 >>> held = OpenFiles()
@@ -61,7 +61,7 @@ class OpenFiles:
                 self._files[key] = os.dup(stream.fileno())
 
     def path(self, key: str) -> str | None:
-        """Return a path by which the file of a partition can be opened, None when it is not held."""
+        """Return a path that opens the file of a partition, None when it is not held."""
         fd = self._files.get(key)
         return None if fd is None else f"/proc/{os.getpid()}/fd/{fd}"
 

@@ -1,7 +1,7 @@
 """A file is known by what it is, not by its name: device, inode, birth time, and a fingerprint of its first bytes.
 
 So a file that was renamed goes on where it was, and a new file under an old name, or on an old inode number, is new.
-Let `k` be what is durably known of a file and `s` a file seen now on the same inode number. The verdict is
+Let `k` be the durable facts of a file and `s` a file seen now on the same inode number. The verdict is
 
     fingerprint  birth times               verdict
     same         not known to differ       SAME, when device, birth time or path agrees as well; else OTHER
@@ -68,7 +68,7 @@ _BTIME_AT: Final = 80
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileFacts:
-    """What is kept durably about one file.
+    """The durable facts of one file.
 
     path: where it was last seen. first: where it was first seen. born, modified: nanoseconds since 1970, 0 when not
     known. head, digest: the fingerprint and how many bytes it covers. whole: 1 when the file is read whole. size: how
@@ -118,7 +118,7 @@ class FileFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Seen:
-    """A file as it is now."""
+    """The present state of a file."""
 
     path: str
     dev: int
@@ -134,7 +134,7 @@ class Seen:
 
     @classmethod
     def unopened(cls, path: str, status: os.stat_result) -> Seen:
-        """Return what is known of a file by its status."""
+        """Return the facts of a file that its status tells."""
         return cls(
             path=path,
             dev=status.st_dev,

@@ -1,10 +1,10 @@
 """Files that were seen, and are not there any more.
 
-A file that is gone with bytes which had been seen and were not read is a loss (law 9), whether they were bound or
-not. What was not bound is bound now, to the end that was seen: so the loss has an epoch and a range, as every loss
-has, and it is found when the range is to be read. There the source fails, or goes on with a row of `gaps`.
+If a file disappears with bytes that had been seen and not read, that is a loss (law 9), whether they were bound or
+not. Unbound ones are bound now, up to the end that was seen: so the loss has an epoch and a range, as every loss has,
+and it is found when the range is to be read. There the source fails, or goes on with a row of `gaps`.
 
-Invariant: nothing is said to be lost of a folder that is away: a mount may come back.
+Invariant: nothing in a folder that is away is reported lost: a mount may come back.
 """
 
 from __future__ import annotations

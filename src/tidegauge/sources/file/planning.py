@@ -1,7 +1,7 @@
 """Cutting slices into splits, at record boundaries.
 
 Invariant: the splits of a slice follow each other without gap or overlap, from its lower to its upper end. For a
-whole format the ends between them say only how the bytes are shared out; the groups of rows are what is read.
+whole format the ends between them only say how the bytes are shared out; tasks read the groups of rows.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def shares(weights: Sequence[int], size: int) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class BoundFiles:
-    """Where the files of a source are: by what is bound, by its pattern, and by what is held open."""
+    """Where the files of a source are: by the bindings, by its pattern, and by the files held open."""
 
     bound: Bound
     pattern: str

@@ -1,8 +1,8 @@
-"""How far the files are: what may be bound now, given the disk and what is bound.
+"""How far the files are: the positions to bind now, given the disk and the bindings.
 
-The probe lists the files, pairs each with what is known of its inode number, and opens only those whose size or
-modification time is not as it was bound. Let `p` be a file's bound position, `s` the size at which it was last seen,
-and `n` its size:
+The probe lists the files, pairs each with the known facts of its inode number, and opens only those whose size or
+modification time differs from the bound one. Let `p` be a file's bound position, `s` the size at which it was last
+seen, and `n` its size:
 
     known, n = p, not modified since          nothing to do, not opened
     known, n >= p, still the same file        lines: up to the last record boundary; whole: nothing, it was touched
@@ -18,8 +18,8 @@ and `n` its size:
 
 A known file that the pattern no longer names is looked for in its folder: a rotated log is read to its end.
 
-Invariant: what is admitted is at most `limit` bytes beyond what is bound (see `admitting`), and is taken in the order
-of the paths. Nothing is lost because a file was renamed under our eyes: a loss is looked for again before it is said.
+Invariant: a probe admits at most `limit` bytes beyond the bound positions (see `admitting`), in the order of the
+paths. Nothing is lost because a file was renamed under our eyes: a loss is looked for again before it is reported.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from tidegauge.sources.file.relations import Relations
 __all__ = ["survey"]
 
 LOOKS: Final = 3
-"""How often a file is looked for before it is said to be gone: a folder that is listed while files in it are renamed
+"""How often a file is looked for before it is reported gone: a folder that is listed while files in it are renamed
 may show one of them under no name."""
 
 
@@ -243,7 +243,7 @@ def _opened(candidate: _Candidate, found: Survey) -> Iterator[BinaryIO | None]:
 
 
 def _identify(stream: BinaryIO, seen: Seen, keys: tuple[str, ...], rules: Rules, found: Survey) -> str | None:
-    """Return the partition of which this is still the file, None when it is another; see `anew`."""
+    """Return the partition that this is still the file of, None when it is another; see `anew`."""
     for key in keys:
         known, position = found.facts(key), found.positions.get(key, 0)
         digest = fingerprint(stream.fileno(), known.head, whole=bool(known.whole)) if known.digest else ""

@@ -1,7 +1,7 @@
 """Reading a split: exactly its rows, or an error.
 
 Invariant: the rows come from an open file that had the right inode number, fingerprint and size before the first row
-was given out and still has them after the last; whoever commits only what was read to the end holds nothing else.
+was given out and still has them after the last; so rows that were read to the end, and only these, may be committed.
 
 A task may run on another machine, or long after the plan was made, so a split carries what the file is known by.
 """
@@ -44,7 +44,7 @@ __all__ = ["FileSplit", "batches", "naming"]
 class FileSplit:
     """The bytes `[lower, upper)` of one file, or for a whole format its groups of rows `groups`.
 
-    `size` is how many bytes of the file are bound with the slice, of which this is a piece.
+    `size` is how many bytes of the file are bound with the slice that this is a piece of.
     """
 
     epoch: int

@@ -1,4 +1,4 @@
-"""Which known logs a file may be, by its name, and what is done when it is one; see `returning` for the rules.
+"""Which known logs a file may be, by its name, and the consequences; see `returning` for the rules.
 
 Invariant: each file that continues a log continues one log, the one whose bound end it fits best.
 """
@@ -89,7 +89,8 @@ def _absent(key: str, seen: Seen, found: Survey, *, compressed: bool) -> bool:
 
 
 def _lacking(copy: FileFacts, log: FileFacts, key: str, position: int, rules: Rules, found: Survey) -> None:
-    """Say what had been seen of a log that began anew, and is not in its copy: it was written after the copy."""
+    """Report the part of a log that had been seen before it began anew, and is not in its copy: it was written after
+    the copy."""
     end = max(copy.size, position)
     if log.size > end:
         if rules.stop:

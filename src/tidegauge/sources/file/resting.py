@@ -1,11 +1,11 @@
-"""Files that are as they were: what was said of them is said again, without another look at each.
+"""Unchanged files: the last answer is repeated, without another look at each.
 
-A source is *at rest* when each of its files was told to be unchanged by its status alone, none was opened, none is
-missing, and nothing is waited for. What it says then follows from what is bound, from what it said last, and from the
+A source is *at rest* when the status alone told of each of its files that it is unchanged, none was opened, none is
+missing, and nothing is waited for. Its answer then follows from the bindings, from its last answer, and from the
 paths, devices, inode numbers, sizes and modification times of its files. The folders are listed and every file is
 asked for its status each time; while all of that is equal, so is the answer.
 
-Invariant: what is kept can all be lost; it decides nothing that a look would not. Pickled, nothing is kept.
+Invariant: everything kept may be lost; it decides nothing that a look would not. Pickled, nothing is kept.
 
 >>> from datetime import UTC, datetime
 >>> said = Observation(at=datetime(2026, 11, 20, tzinfo=UTC), upper=Frontier(), end=Frontier())
@@ -37,7 +37,7 @@ Files: TypeAlias = Sequence[tuple[str, os.stat_result]]
 
 @dataclass(slots=True)
 class _Kept:
-    """What was said last, given what was bound, and the facts of the files by which it was said."""
+    """The last answer, the bindings that it was given for, and the facts of the files that it came from."""
 
     facts: list[tuple[str, int, int, int, int]]
     frontier: Frontier
@@ -55,11 +55,11 @@ class Rest:
         return Rest, ()
 
     def keep(self, files: Files, bound: Bound, observed: Observation) -> None:
-        """Keep what a source at rest says, given what is bound and the files that it has."""
+        """Keep the answer of a source at rest, with the bindings and the files that it has."""
         self._kept = _Kept(_facts(files), bound.frontier, bound.schema, observed)
 
     def again(self, files: Files, bound: Bound, *, now: datetime) -> Observation | None:
-        """Return what is said now if that is what was said last, None if it takes a look."""
+        """Return the last answer if it still holds, None if it takes a look."""
         kept = self._kept
         if kept is None or bound.last is not kept.observed or bound.frontier is not kept.frontier:
             return None

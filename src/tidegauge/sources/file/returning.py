@@ -1,9 +1,9 @@
 r"""A log that comes back as another file: compressed, copied before it was truncated, or saved anew by an editor.
 
 Definition. Let a log be bound to `p`. A file *continues* it when it begins with the bytes of the log's fingerprint,
-has the log's last bytes before `p` at the same place, and is at least `p` long; of a compressed one all this is said
-of what it holds. A file that continues a log is the log, so its rows are those from `p` on. The copy of a log that
-began anew may be shorter, as it lacks what was written between the copy and the cut: it continues the log with no
+has the log's last bytes before `p` at the same place, and is at least `p` long; for a compressed one all this
+concerns its content. A file that continues a log is the log, so its rows are those from `p` on. The copy of a log
+that began anew may be shorter, as it lacks lines written between the copy and the cut: it continues the log with no
 rows.
 
 Two different logs may begin alike, so content alone does not tell. A file is asked whether it continues a log only if
@@ -49,7 +49,7 @@ def originals(name: str) -> set[str]:
 
 
 def continued(stream: BinaryIO, seen: Seen, log: FileFacts, position: int, *, cut: bool = False) -> FileFacts | None:
-    """Return what is known of the log now if the open file continues it, None if it does not.
+    """Return the present facts of the log if the open file continues it, None if it does not.
 
     cut: whether the log was found to begin anew by this very look, so that a copy is to be expected. It is then one
     by its name also if it is too short to be compared.

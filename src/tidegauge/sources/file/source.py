@@ -177,7 +177,7 @@ class FileSource:
 
     @property
     def loss(self) -> str:
-        """The code of what is in `gaps`."""
+        """The code of rows in `gaps`."""
         return FileGone.code
 
     def lost(self, slices: Sequence[Slice], bound: Bound) -> Sequence[Slice]:

@@ -32,7 +32,7 @@ _LF: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Boundaries:
-    """The rule by which records end. `quote` is one byte, or None where newlines always end a record."""
+    """The rule for the ends of records. `quote` is one byte, or None where newlines always end a record."""
 
     quote: bytes | None
 

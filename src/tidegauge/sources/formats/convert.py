@@ -1,8 +1,8 @@
 """What a reader of text gives becomes what the schema says; a value that does not makes a bad row, no crash.
 
 Definition: for a column type `t` the reader is asked for the *wire type* of `t`: strings where it cannot make a `t`
-itself. `converted` goes the second half of the way. It is total: it returns an array of the type and the set of
-rows in which some value, at any depth, has no meaning as that type.
+itself. `converted` goes the second half of the way. It is total: it returns an array of the type and the set of rows
+with some value, at any depth, that has no meaning as that type.
 
 Invariant: whether a row is bad depends on its own values, not on its neighbours.
 
@@ -62,7 +62,7 @@ def converted(array: Any, target: Any, leaf: Leaf | None = None) -> tuple[Any, M
 
 
 def from_text(array: Any, target: Any) -> tuple[Any, Mask]:
-    """Convert strings: numbers, ISO 8601 dates and timestamps, with blanks around them or not; bytes as they are.
+    """Convert strings: numbers, ISO 8601 dates and timestamps, with blanks around them or not; bytes unchanged.
 
     A timestamp without a zone is in UTC; digits beyond the unit are cut off. One without a zone is what a type
     without a zone keeps; with a zone, it is brought to UTC first.

@@ -249,7 +249,7 @@ class Csv:
         return names_in(record, self.delimiter, self.quote)
 
     def _header_record(self, header: bytes) -> bytes:
-        """Return the record in what `header` returned, as it is found when the file is read from its beginning."""
+        """Return the record in the result of `header`, in the form that a read from the file's beginning finds."""
         records = [
             part.raw(len(part) - 1)
             for block in blocks(io.BytesIO(header), self._boundaries, lower=0, upper=None)

@@ -144,7 +144,7 @@ class Fields:
             raise Refused(str(error)) from error
 
     def _column(self, table: pa.Table, column: pa.Field) -> tuple[Any, Mask, str]:
-        """Return a column as its type, the rows in which it is wrong, and how."""
+        """Return a column as its type, its faulty rows, and their faults."""
         place = self.place.get(column.name)
         if place is None:
             array, bad = pa.nulls(table.num_rows, column.type), np.zeros(table.num_rows, np.bool_)

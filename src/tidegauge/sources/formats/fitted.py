@@ -39,7 +39,7 @@ def misfit(written: pa.Schema, wanted: pa.Schema) -> str:
 def fitted(
     found: Mapping[str, Any], count: int, wanted: pa.Schema, *, defaults: Mapping[str, Any] | None = None
 ) -> tuple[pa.RecordBatch, dict[int, str]]:
-    """Return arrays as rows of `wanted`, and what is wrong with those that are no such row.
+    """Return arrays as rows of `wanted`, and the faults of those that are no such row.
 
     defaults: scalars for columns that are missing.
     """

@@ -1,7 +1,7 @@
 r"""A gzip stream read as the bytes it holds, in bounded memory, with truncation and bombs told apart from data.
 
-Invariant: what is read is a prefix of what was compressed; the end is reported only after every member's checksum was
-right.
+Invariant: the bytes read are a prefix of those that were compressed; the end is reported only after every member's
+checksum was right.
 
 >>> import gzip, io
 >>> with gunzip(io.BytesIO(gzip.compress(b"one\n") + gzip.compress(b"two\n"))) as text:
@@ -40,11 +40,11 @@ def gunzip(raw: BinaryIO, *, ratio: int = MAX_RATIO, free: int = FREE_BYTES) -> 
 
 
 def flaw(raw: BinaryIO) -> str:
-    """Return why what is compressed cannot be read to its end, from where `raw` stands; nothing when it can.
+    """Return why the compressed data cannot be read to its end, from the position of `raw`; nothing when it can.
 
-    A file that is still being written, or copied, has one: it ends in the middle of a member, or holds zeros where
-    its bytes are yet to come. So has one that was damaged, which looks the same. That a file is suspiciously small
-    for what is in it is no flaw: it will not change.
+    A file that is still being written, or copied, has a flaw: it ends in the middle of a member, or holds zeros where
+    its bytes are yet to come. A damaged file looks the same. That a file is suspiciously small for its content is no
+    flaw: it will not change.
     """
     room = bytearray(1 << 20)
     members = _GzipStream(raw, MAX_RATIO, FREE_BYTES)

@@ -1,7 +1,7 @@
 r"""The columns of data that came without a schema, from its first records.
 
 Definition: values have the kinds long, double, boolean, string, list and struct; null is every kind. Two kinds agree
-when they are equal, when they are long and double (giving double), or when what is inside agrees. Where values of one
+when they are equal, when they are long and double (giving double), or when their contents agree. Where values of one
 column do not agree, the first kind stays, and the records with another are bad records. As in Spark, text that looks
 like a time stays text. Every column may be null.
 

@@ -1,4 +1,4 @@
-"""Which type holds every value of which other.
+"""Which types hold every value of which others.
 
 Definition: `widens(a, b)` iff casting from `a` to `b` keeps every value, or fails on one that it cannot keep (a
 timestamp finer than the unit). `nearest_type(a)` is a type `b` that Spark has a name for and that `a` widens to, the

@@ -1,12 +1,12 @@
-r"""An object of JSON written anew with its columns alone, for what Arrow cannot read as it stands.
+r"""An object of JSON rewritten with its columns alone, for those that Arrow cannot read directly.
 
 Two things ask for it. Arrow reads no object as a map, so for columns with a map in them objects become lists of
 entries. And Arrow reads a member to its end before it ignores it, so half a surrogate pair or 1e400 there would make
 a bad record of a line whose columns are all well.
 
-Invariant: what is written has every member that is a column, as often as it was there, with its own digits and
-letters; so what Arrow says of it is true of the line. A name that is there twice is left for Arrow to refuse, except
-the key of a map, which is refused here.
+Invariant: the result has every member that is a column, as often as it was there, with its own digits and letters; so
+Arrow's verdict on it is true of the line. A name that is there twice is left for Arrow to refuse, except the key of a
+map, which is refused here.
 
 >>> columns = pa.schema([("m", pa.map_(pa.string(), pa.int64())), ("n", pa.float64())])
 >>> only_columns(b'{"m": {"a": 1, "b": "x"}, "n": 2.50, "more": ["\\ud800", 1e400]}', columns)
@@ -31,7 +31,7 @@ _SPARED: Final = re.compile(rb"\\u[dD][89a-fA-F]|[eE]\+?[0-9]{3}")
 
 
 class _Number(str):
-    """A number as it is written."""
+    """A number, literally."""
 
     __slots__ = ()
 

@@ -39,7 +39,7 @@ CHUNK_BYTES: Final = 4 << 20
 CHUNK_MESSAGES: Final = 1 << 14
 
 OnBadMessage: TypeAlias = Callable[[int, str, str], None]
-"""Called with a bad value's index, the code of the error and what is wrong, in ascending order. It may raise."""
+"""Called with a bad value's index, the code of the error and the problem, in ascending order. It may raise."""
 
 Problems: TypeAlias = dict[int, tuple[str, str]]
 """The code and the message of each bad value, by its index."""

@@ -1,4 +1,4 @@
-r"""Messages as they are: bytes, or text that must be UTF-8. The one column is called `value`.
+r"""Messages unchanged: bytes, or text that must be UTF-8. The one column is called `value`.
 
 Invariant: `Raw` has no bad records; those of `Text` are the values that are not UTF-8. No byte is changed.
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 __all__ = ["Decoded", "Format", "LineFormat", "OnBad", "WholeFormat", "as_line", "as_whole", "is_whole"]
 
 OnBad: TypeAlias = Callable[[int, bytes, str], None]
-"""Called with a bad record's position, its raw bytes and what is wrong with it. It may raise."""
+"""Called with a bad record's position, its raw bytes and the problem. It may raise."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,7 @@ def blocks(
 ) -> Iterator[Block]:
     """Yield the blocks of `[lower, upper)` of a stream that stands at `lower`, a record boundary.
 
-    What is left at the end of the range is a record, with or without a line ending. Raises `EOFError` when the stream
+    The rest at the end of the range is a record, with or without a line ending. Raises `EOFError` when the stream
     ends before `upper`.
     """
     source = _Range(stream, lower, upper)
@@ -128,7 +128,7 @@ def blocks(
 
 
 def _after_record(source: _Range, boundaries: Boundaries, data: bytes, size: int) -> bytes:
-    """Read on to the end of the record that begins with `data`; return what was read beyond it."""
+    """Read on to the end of the record that begins with `data`; return the bytes read beyond it."""
     inside = False
     while not source.done:
         inside = boundaries.inside_after(data, inside=inside)
@@ -170,8 +170,7 @@ class Lines:
 class Records:
     """Some records of a block. Record `i` is `data[begins[i]:stops[i]]`, without its line ending.
 
-    `wrong` says of each record that is found to be bad what is wrong with it; `cut` is how many of its bytes are
-    reported.
+    `wrong` gives the fault of each bad record; `cut` is how many of its bytes are reported.
     """
 
     position: int

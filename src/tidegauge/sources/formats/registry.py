@@ -114,7 +114,7 @@ class Registry:
 
     @staticmethod
     def of(registry: str | Registry | None) -> Registry | None:
-        """Return a registry given by its address or as it is."""
+        """Return a registry given by its address or itself."""
         return Registry(registry) if isinstance(registry, str) else registry
 
     def describe(self) -> dict[str, Any]:

@@ -29,7 +29,7 @@ _NONE: Final = -1001
 
 
 def forward(frontier: Mapping[str, int], committed: Mapping[str, int]) -> dict[str, int]:
-    """Return the offsets of a frontier that are beyond what is committed."""
+    """Return the offsets of a frontier that are beyond the committed ones."""
     return {partition: offset for partition, offset in frontier.items() if offset > committed.get(partition, 0)}
 
 
@@ -56,7 +56,7 @@ def commit(client: Client, group: str, frontier: Mapping[str, int], *, servers: 
 
 
 def lacking(client: Client, group: str, frontier: Mapping[str, int], *, servers: str) -> str:
-    """Return for people what has not been committed of a frontier for a group, and why not, if the broker says it.
+    """Return for people which part of a frontier is not committed for a group, and why not, if the broker says it.
 
     Raises nothing of Kafka's: that nobody can tell is what people are told then.
     """

@@ -1,4 +1,4 @@
-"""What may be bound now, given what the broker says and what is bound: a pure decision.
+"""The offsets to bind now, given the broker's answer and the bindings: a pure decision.
 
 Let `b` be where a partition is bound, `s` the offset at which the source begins in it, and `[low, end)` what there
 is. The records below `s` are not part of the source. So its next record is at `n = max(b, min(s, end))`, and:
@@ -10,12 +10,12 @@ is. The records below `s` are not part of the source. So its next record is at `
 A partition that the broker does not tell of stays where it is. So does one of a topic that is not listed: an absence
 in one listing is no deletion.
 
-*A new partition of a topic that is known enters whole*, at one epoch, from offset 0: its first records may belong
-together with others that went to other partitions, as when a topic of keys is given more partitions. So it is not cut
-by the limit; it takes its records first, and the others share what is left. If it is larger than the limit by itself,
-the epoch is as large as it is, and the others wait for the next one: an epoch may be large, a cut would be for good.
+*A new partition of a known topic enters whole*, at one epoch, from offset 0: its first records may belong together
+with others that went to other partitions, as when a topic of keys is given more partitions. So the limit does not cut
+it; it takes its records first, and the others share the rest. If it alone is larger than the limit, the epoch is that
+large, and the others wait for the next one: an epoch may be large, a cut would be for good.
 
-Invariant: no partition goes back behind what is bound.
+Invariant: no partition goes back behind its bound position.
 
 >>> known = Bound(frontier=Frontier({"t-0": 5}), details={"t-0": {"topic_id": "A", "start": 2}})
 >>> listing = TopicListing(ids={"t": "A"}, lows={"t-0": 0, "t-1": 0}, ends={"t-0": 9, "t-1": 3})
@@ -50,8 +50,9 @@ class TopicListing:
 class Admission:
     """What may be bound: a frontier, facts of partitions that are new, and whether there is more.
 
-    end: where upstream is. lost: what is gone before it was bound, `(lower, upper)` by partition; `upper` passes it.
-    taken_back: what partitions had shown and have no longer; other records may come to stand there.
+    end: upstream's end. lost: records that were gone before they were bound, `(lower, upper)` by partition; `upper`
+    passes it. taken_back: records that partitions had shown and have no longer; other records may come to stand
+    there.
     """
 
     upper: Frontier
@@ -74,13 +75,13 @@ def other_ids(bound: Bound, ids: Mapping[str, str]) -> dict[str, tuple[str, str]
 
 
 def regressed(bound: Bound, ends: Mapping[str, int]) -> dict[str, tuple[int, int]]:
-    """Return the partitions that end before what is bound of them, each with both."""
+    """Return the partitions that end before their bound position, each with both."""
     bounds = bound.frontier
     return {p: (bounds[p], end) for p, end in ends.items() if end < bounds[p]}
 
 
 def behind(shown: Frontier, ends: Mapping[str, int]) -> dict[str, tuple[int, int]]:
-    """Return the partitions that end before they did, each with what is gone.
+    """Return the partitions that end before they did, each with the records that are gone.
 
     >>> behind(Frontier({"t-0": 9, "t-1": 4}), {"t-0": 7, "t-1": 4, "t-2": 1})
     {'t-0': (7, 9)}

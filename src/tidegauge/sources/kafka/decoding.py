@@ -1,15 +1,15 @@
 """Messages into rows: the columns of the key, then those of the value, then what Kafka knows of each message.
 
-What a format does not declare is inferred from the first messages, once, and kept with the first binding. Kept are
-columns; whose they are follows from the part that is declared, so of key and value one has to be. What is declared is
-held against what is bound, since a part that was edited would give the other one's columns to it. (A key that is
-declared anew to have the value's first column, too, by name and type, is the one edit that does not show.)
+Columns that a format does not declare are inferred from the first messages, once, and kept with the first binding.
+Only columns are kept; whose they are follows from the declared part, so key or value has to be declared. The
+declaration is compared with the bound columns, since an edited part would give the other one's columns to it. (Only
+one edit does not show: a key that is declared to have the value's first column, too, by name and type.)
 
 Each part is decoded by its own format, a whole batch at once. A message is a row when both parts are good; otherwise
 it is one bad record, with its raw key and value.
 
-What Kafka knows of a message can be bad, too, where it is asked for: a header whose name is no text, and a time that
-no calendar has. Kafka keeps any 64 bits as the time of a message, and -1 says that it has none; an instant is what is
+Kafka's own facts about a message can be bad, too, where they are asked for: a header whose name is no text, and a
+time that no calendar has. Kafka keeps any 64 bits as the time of a message, and -1 says that it has none; instants go
 from 1970 to the end of the year 9999.
 
 Invariant: the rows of a partition come in the order of their offsets, and every message is either a row or a bad
@@ -70,7 +70,7 @@ def keys_of(
 ) -> pa.Schema:
     """Return the key's columns among those that are bound, given those that are declared; the key's come first.
 
-    Raises `SchemaChanged` when what is declared is not what is bound.
+    Raises `SchemaChanged` when the declaration differs from the bound columns.
     """
     facts = pa.schema(list(bound)[-len(MESSAGE) :]).equals(MESSAGE)
     if facts != metadata:
@@ -143,7 +143,7 @@ class MessageDecoder:
 
 
 def _of(part: MessageRows, kept: Any) -> pa.RecordBatch:
-    """Return the rows of the messages `kept`, all of which the part has."""
+    """Return the rows of the messages `kept`, which all have the part."""
     if part.indices is None:
         return part.rows.take(pa.array(kept))
     return part.rows.take(pa.array(np.searchsorted(part.indices.to_numpy(), kept)))
@@ -161,7 +161,7 @@ def _instants(times: Any) -> Any:
 
 
 def _untold(bulk: Bulk) -> Problems:
-    """Return what is wrong with what Kafka knows of messages."""
+    """Return the faults of Kafka's own facts about messages."""
     times = np.array(bulk.times, np.int64)
     found: Problems = {
         int(index): (MessageTimeUnfit.code, f"its timestamp is {times[index]} ms since 1970, no instant to 9999")

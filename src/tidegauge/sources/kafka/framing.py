@@ -151,7 +151,7 @@ def _runs(keys: Any) -> Iterator[tuple[int, int]]:
 
 
 def bulk_of(piece: Piece) -> Bulk:
-    """Return a piece's messages as they are when a task of ours has read them."""
+    """Return a piece's messages in the form in which our own tasks read them."""
     rows = piece.messages
     micros = rows.column("timestamp").cast(pa.int64())
     return Bulk(
@@ -172,7 +172,7 @@ def _headers(column: pa.Array) -> list[Any]:
 
 
 def missing(client: Client, what: Inquiry, splits: Sequence[KafkaSplit]) -> tuple[int, TidegaugeError] | None:
-    """Return the first epoch of which the broker lacks a message, and the error; None when it has them all."""
+    """Return the first epoch with a message that the broker lacks, and the error; None when it has them all."""
     places = {piece.partition: cluster.split(piece.partition) for split in splits for piece in split.ranges}
     lows = cluster.offsets(client, places.values(), "earliest", servers=what.servers)
     ends = cluster.offsets(client, places.values(), "latest", servers=what.servers, committed=False)
@@ -187,7 +187,7 @@ def missing(client: Client, what: Inquiry, splits: Sequence[KafkaSplit]) -> tupl
 def beyond(
     client: Client, settings: Settings, group: str, what: Inquiry, splits: Sequence[KafkaSplit]
 ) -> tuple[int, TidegaugeError] | None:
-    """Return the first epoch of which a message has a time that the connector raises for, and the error; or None.
+    """Return the first epoch with a message whose time makes the connector raise, and the error; or None.
 
     The broker tells where the first such message of a partition is; as a rule there is none, and nothing is read.
     """

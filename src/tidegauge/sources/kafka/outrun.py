@@ -8,8 +8,9 @@ A range `[lower, upper)` was bound, so there were records up to `upper` once. No
     otherwise                      the broker has all of it
 
 The end is asked for first: it tells whose records these are, and the beginning only how many of them are left. So a
-partition that both begins later and ends earlier is not the one that was bound. Were it called a loss, a source that
-goes on without what is lost would take `[low, end)` for records that were bound. The probe asks in this order, too.
+partition that both begins later and ends earlier is not the one that was bound. If that were called a loss, a source
+that goes on without lost records would take `[low, end)` for records that were bound. The probe asks in this order,
+too.
 
 >>> from tidegauge.sources.kafka.start import Start
 >>> from tidegauge.sources.kafka.topics import Topics
@@ -34,7 +35,7 @@ Outrun = RecordsLost | RangeOvertaken | UpstreamRecreated | TopicRecreated
 def outrun(what: Inquiry, partition: str, lower: int, upper: int, *, low: int, end: int) -> Outrun | None:
     """Return why `[lower, upper)` of a partition that has `[low, end)` cannot be read, or None: it can.
 
-    A loss is definite where it stops the source; else the range is planned again, without what is lost.
+    A loss is definite if it stops the source; otherwise the range is planned again, without the lost records.
     """
     if end < upper:
         return _another(what, partition, upper, end)

@@ -1,9 +1,9 @@
 """Cutting slices into splits: a large one into several, and many small ones together into one.
 
 Before that the broker is asked, once for all partitions, whether they still begin where they are to be read, and
-whether the topics are those that are bound. So a loss is known before a task starts. It is not asked where a look of
-just now has seen the slices whole, which is how every epoch is read that waits for nothing. What retention takes
-between such a look and the reading is found by whoever reads (`outrun`), as is what it takes after a question here.
+whether the topics are the bound ones. So a loss is known before a task starts. It is not asked if a look of just now
+has seen the slices whole, as is the case for every epoch that waits for nothing. The task that reads (`outrun`) finds
+whatever retention takes after that look, or after a question here.
 
 Invariant: the ranges of a slice follow each other without gap or overlap, from where the source's records begin in it
 to its end. A slice that lies before the source's start has none. A split is of one epoch (law 2).

@@ -1,11 +1,11 @@
 """How far the topics are: what the broker is asked on each tick, and what follows from its answers.
 
 Three requests, however many partitions there are: the topics with their ids, and where all partitions begin and end.
-The probe keeps nothing between two ticks but connections; whether upstream is still what it was is told by what is
-bound, so a topic that was recreated, or a partition that lost records, is found after a restart as well.
+The probe keeps nothing between two ticks but connections; the bindings tell whether upstream is still the same, so a
+recreated topic, or a partition that lost records, is found after a restart as well.
 
-Invariant: an answer that is missing moves nothing. What is definite (deleted, recreated, lost) is said by the broker
-itself: a deletion is confirmed by `CONFIRMATIONS` answers in a row.
+Invariant: an answer that is missing moves nothing. Only the broker itself reports anything definite (deleted,
+recreated, lost): a deletion is confirmed by `CONFIRMATIONS` answers in a row.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tidegauge.sources.kafka.topics import Topics
 __all__ = ["CONFIRMATIONS", "Inquiry", "changed", "confirmed", "survey"]
 
 CONFIRMATIONS: Final = 3
-"""How often a broker has to say that a topic does not exist, of one of which records are bound."""
+"""How often a broker has to say that a topic with bound records does not exist."""
 _BETWEEN: Final = 0.3
 
 
@@ -128,7 +128,7 @@ def _listing(client: Client, what: Inquiry, there: Mapping[str, cluster.Topic]) 
 def changed(client: Client, what: Inquiry, bound: Bound, listing: TopicListing) -> Definite | None:
     """Return the error of topics that are not those that are bound, None where all are.
 
-    The end of the committed records can be behind what is bound when a transaction is open and the source read
+    The end of the committed records can be behind the bound position when a transaction is open and the source read
     uncommitted records before: that is no regression, so the end of all records is asked for then.
     """
     ids = other_ids(bound, listing.ids)

@@ -1,6 +1,6 @@
 """Reading exactly some ranges of offsets, each of a partition of its own.
 
-Offsets have holes: compaction takes records away, a transaction leaves a marker, and what was aborted is not shown.
+Offsets have holes: compaction takes records away, a transaction leaves a marker, and aborted records are not shown.
 So a range is not counted out. It is over when the consumer has come to its end: with a record at or after `upper`,
 or, where nothing follows, with the broker's word that the consumer is at the end of the partition.
 
@@ -8,8 +8,8 @@ Invariant (law 2): every record of `[lower, upper)` that the broker has is in a 
 raises. A record below the place that was reached is a replay after a reconnection, and is dropped.
 
 Memory: whatever messages follow each other, a batch has at most about `BATCH_BYTES` and one gulp, and the client
-keeps at most `FEW` messages and one answer of each broker, of `FETCH` bytes. It weighs values alone, so nothing but
-their number bounds keys and headers. And a gulp is what is there: nobody waits for more of it.
+keeps at most `FEW` messages and one answer of each broker, of `FETCH` bytes. It weighs values alone, so only their
+number bounds keys and headers. A gulp takes the messages at hand: nothing waits for more of it.
 
 Throughput: a client that keeps so few asks for more only when it is nearly empty. So a batch is over when the client
 is empty, if it is worth it: the next answer comes while this one is decoded.
@@ -56,8 +56,9 @@ FETCH: Final = 1 << 20
 PATIENCE: Final = 30.0
 """Seconds without any progress after which a read is given up, to be tried again."""
 _LONG: Final = 1.0
-"""Seconds without any progress, nor an error, after which the broker is asked whether it has what is waited for. A
-consumer does not tell a topic that was deleted, or made anew and is shorter, from one to which nothing is written."""
+"""Seconds without any progress, nor an error, after which the broker is asked whether it has the records that are
+waited for. A consumer does not distinguish a topic that was deleted, or recreated and is shorter, from one to which
+nothing is written."""
 _DOWN: Final = 5.0
 _TIME: Final = itemgetter(1)
 _FIRST: Final = 16
@@ -123,7 +124,7 @@ class Bulk:
         return len(self) >= WORTH or self.bytes >= WORTH_BYTES
 
     def add(self, partition: str, good: list[Any], offsets: list[int], *, headers: bool) -> None:
-        """Take what is wanted out of messages, which are then forgotten: no Python frame for any of them."""
+        """Take the wanted parts out of messages, which are then forgotten: no Python frame for any of them."""
         kind = type(good[0])
         keys = list(map(kind.key, good))
         self.runs.append((partition, len(good)))
@@ -139,7 +140,7 @@ class Bulk:
 
 
 def headers_of(messages: Sequence[Any]) -> list[Any]:
-    """Return the headers of messages, each asked once; where a name is no text, what is wrong with it.
+    """Return the headers of messages, each asked once; if a name is no text, the fault instead.
 
     For such a one the client raises and returns at once, which `map` notices; what it returns must never be seen, nor
     would it raise a second time: both can end the process.
@@ -273,7 +274,7 @@ class _RangeReader:
             place.at, self.exact = place.upper, False
 
     def _event(self, message: Any) -> None:
-        """Take note of a partition's end; raise what is wrong."""
+        """Take note of a partition's end; raise an error."""
         error = message.error()
         code = error.code()
         place = self.places.get(_key(message))
@@ -292,7 +293,7 @@ class _RangeReader:
             raise explained(error, servers=self.settings.servers, doing=doing, topics=topics)
 
     def _look(self, idle: float) -> None:
-        """Raise when there is no hope, after so many seconds without a message."""
+        """Raise when there is no hope, after this number of seconds without a message."""
         errors = self.client.errors
         for said in errors.values():
             if _LIMIT in said:  # the connection is closed over it, so it is no message's error
@@ -337,7 +338,7 @@ def _key(message: Any) -> tuple[str, int]:
 
 
 def _sifted(place: _RangePlace, good: list[Any]) -> tuple[list[Any], list[int]]:
-    """Return the messages that are in the range and beyond what was reached, each once, with their offsets."""
+    """Return the messages that are in the range and beyond the reached position, each once, with their offsets."""
     kept, offsets, at = [], [], place.at
     for message in good:
         if at <= message.offset() < place.upper:
@@ -348,7 +349,7 @@ def _sifted(place: _RangePlace, good: list[Any]) -> tuple[list[Any], list[int]]:
 
 
 def _sized(gulp: int, count: int, weight: int) -> int:
-    """Return how many messages to ask for after a gulp of so many, which weighed so much.
+    """Return how many messages to ask for after a gulp of this number and weight.
 
     It grows step by step, since what follows may be heavier, and shrinks at once.
 

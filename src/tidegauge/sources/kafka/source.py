@@ -1,8 +1,8 @@
 """Topics of a Kafka cluster as a source: `KafkaSource`.
 
 The partitions are Kafka's (`orders-0`), the positions are offsets. Every epoch has a range of offsets of each
-partition, bound before it is read, so Kafka's consumer groups and rebalances have no part in it: partitions are
-assigned to whoever reads a range. Offsets are committed for a group when every output holds the records, for people
+partition, bound before it is read, so Kafka's consumer groups and rebalances have no part in it: a task that reads a
+range assigns itself the partition. Offsets are committed for a group when every output holds the records, for people
 and their tools to see; they are never read back to decide anything.
 
 Only committed records are read (`isolation.level` is `read_committed` unless `settings` says otherwise), and an epoch
@@ -52,7 +52,7 @@ __all__ = ["KafkaSource"]
 SAMPLE: Final = 1000
 """Messages from which columns are inferred, at most."""
 SAMPLE_BYTES: Final = 16 << 20
-"""As many of them as have so many bytes together."""
+"""The largest number of them with this many bytes together."""
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,7 @@ class KafkaSource:
 
     @property
     def loss(self) -> str:
-        """The code of what is in `gaps`."""
+        """The code of rows in `gaps`."""
         return RecordsLost.code
 
     def lost(self, slices: Sequence[Slice], bound: Bound) -> Sequence[Slice]:
@@ -291,7 +291,7 @@ class KafkaSource:
         return received(batches, splits)
 
     def missing(self, splits: Sequence[KafkaSplit]) -> tuple[int, TidegaugeError] | None:
-        """Return the first epoch of which the broker lacks a message, or has one that Spark cannot read; or None."""
+        """Return the first epoch with a message that the broker lacks, or that Spark cannot read; or None."""
         what = self._inquiry
         with admin(self.connection) as client:
             found = missing(client, what, splits)
@@ -313,7 +313,7 @@ class KafkaSource:
     def _inferred(self, listing: TopicListing, what: Inquiry) -> pa.Schema | None:
         """Return the columns of the first messages of a partition that has any that tell.
 
-        Raises `NothingToInfer`, `KeyAndValueClash`, and what is wrong with the columns when what tells is no table.
+        Raises `NothingToInfer`, `KeyAndValueClash`, and the error of the columns when the inferred ones are no table.
         """
         wrong: TidegaugeError | None = None
         for partition, end in sorted(listing.ends.items()):

@@ -41,9 +41,9 @@ class Avro:
     """Avro messages, without the header of Avro's files.
 
     schema: the schema, as JSON text or data. registry: the address of a schema registry, or a `Registry` with
-    settings; every message then begins with the id of its schema. With both, `schema` is what is read: columns are
-    found by name, and one that the writer did not have is its default. With a registry alone, the columns are those
-    of the first message.
+    settings; every message then begins with the id of its schema. With both, `schema` is the reader's schema: columns
+    are found by name, and one that the writer did not have is its default. With a registry alone, the columns are
+    those of the first message.
 
     Raises `InvalidMessageSchema`, `SchemaWithoutColumns`, `InvalidArgument` and `SecretInClear`.
     """
@@ -73,7 +73,7 @@ class Avro:
     def infer_messages(self, values: Sequence[bytes | None]) -> pa.Schema | None:
         """Return the columns of the first message whose schema is a table.
 
-        Raises as `Registry.schema` does, and what is wrong with the first schema when none is a table.
+        Raises as `Registry.schema` does, and the error of the first schema when none is a table.
         """
         if self.schema is not None or self.registry is None:
             return self.schema

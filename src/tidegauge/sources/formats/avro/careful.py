@@ -1,4 +1,4 @@
-r"""One Avro message is read by itself: slowly, and with a word on what is wrong with it.
+r"""One Avro message is read by itself: slowly, and with a word on its fault.
 
 Invariant: what `vectors` reads, this reads with the same values. It accepts more in one case only: of equal keys of a
 map, the last counts.
@@ -102,7 +102,7 @@ class _MessageReader:
             raise Refused("a text that is not valid UTF-8") from None
 
     def items(self) -> Any:
-        """Yield once for each item; whoever iterates reads it."""
+        """Yield once for each item; the caller's loop reads it."""
         while count := self.number(64):
             if count < 0:
                 count = -count

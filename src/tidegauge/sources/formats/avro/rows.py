@@ -106,7 +106,8 @@ def _values(node: SchemaNode, data: bytes, begins: Ints, ends: Ints, wrong: Prob
 
 
 def from_wire(array: Any, target: Any) -> tuple[Any, Mask]:
-    """Convert values as they are written: decimals from bytes; of a time, what is finer than a microsecond is cut."""
+    """Convert values from their written form: decimals from bytes; digits of a time finer than a microsecond are
+    cut."""
     if pa.types.is_decimal(target) and pa.types.is_binary(array.type):
         return _decimals(array, target)
     if pa.types.is_timestamp(target) and array.type.unit == "ns" and target.unit == "us":

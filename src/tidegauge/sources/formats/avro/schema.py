@@ -1,8 +1,8 @@
 r"""An Avro schema becomes columns.
 
-Definition: a node is a type of the schema with the Arrow type of what is read (`wire`: a number as it is written, a
-decimal as bytes) and of the column that it becomes (`column`). A record is its fields, a union of null and one other
-type is that type; a top level that is no record is one column, `value`.
+Definition: a node is a type of the schema with two Arrow types: that of the values read (`wire`: a number literally,
+a decimal as bytes) and that of the column that they become (`column`). A record is its fields, a union of null and
+one other type is that type; a top level that is no record is one column, `value`.
 
 Invariant: every value takes at least one byte wherever it may be repeated, and the depth is bounded, so the work that
 a message can ask for is bounded by its length.
@@ -194,7 +194,7 @@ class _NodeBuilder:
 
 
 def _logical(node: SchemaNode, schema: dict[str, Any]) -> SchemaNode:
-    """Give a type the meaning that it is said to have; as Avro has it, one that does not fit is passed over."""
+    """Give a type its declared meaning; as Avro has it, one that does not fit is ignored."""
     logical = schema.get("logicalType")
     if not isinstance(logical, str):
         return node

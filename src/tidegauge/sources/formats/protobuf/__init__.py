@@ -120,7 +120,7 @@ def _part(kind: Kind, chunk: Sequence[bytes], schema: pa.Schema, *, framed: bool
 
 
 def _bodies(kind: Kind, chunk: Sequence[bytes]) -> tuple[Sequence[bytes], Ints, Problems]:
-    """Return framed messages without their frames, which messages these are, and what is wrong with the others."""
+    """Return framed messages without their frames, which messages these are, and the faults of the others."""
     wrong: Problems = {}
     bodies: list[bytes] = []
     places: list[int] = []

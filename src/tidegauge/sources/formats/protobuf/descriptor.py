@@ -37,7 +37,7 @@ _KEPT: Final = 64
 class Kind:
     """A message type that can be read: one by one with `parse` and `builds`, or together by its `shapes`.
 
-    paths: the ways in which a registry's frame may write which type it is.
+    paths: the ways that a registry's frame may write the index of the type.
     """
 
     name: str

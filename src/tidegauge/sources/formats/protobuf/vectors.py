@@ -114,7 +114,7 @@ class _FieldReader:
     def unpacked(
         self, shape: FieldShape, owners: Ints, starts: Words, lengths: Ints, rows: Ints
     ) -> tuple[Ints, Words]:
-        """Return the numbers in packed fields, and of which message each is."""
+        """Return the numbers in packed fields, and the message of each."""
         begins = starts.astype(np.int64)
         if shape.wire in FIXED:
             size = FIXED[shape.wire]
@@ -206,6 +206,6 @@ def _offsets(owners: Ints, count: int) -> Any:
 
 
 def _ranges(begins: Ints, counts: Ints, step: int) -> Ints:
-    """Return `begins[i], begins[i] + step, ...`, so many of each, one after the other."""
+    """Return `begins[i], begins[i] + step, ...`, the given number of each, one after the other."""
     before = np.cumsum(counts) - counts
     return np.repeat(begins - step * before, counts) + step * np.arange(int(counts.sum()))

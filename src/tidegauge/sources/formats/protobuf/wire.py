@@ -1,9 +1,9 @@
-r"""The fields of many Protobuf messages, as they are on the wire: numbers, and where what has a length begins.
+r"""The fields of many Protobuf messages, on the wire: numbers, and where values with a length begin.
 
 A message is a sequence of fields, each with a number and a way of writing. Step `k` reads the `k`-th field of every
 message that has one: a few operations of numpy for each number that is there, whatever the number of messages is.
 
-Invariant: what is found of a message that is not *odd* is all its fields, in their order, each within its end.
+Invariant: the findings of a message that is not *odd* are all its fields, in their order, each within its end.
 Damage, groups, and a known number that is written another way make a message odd.
 
 >>> import pyarrow as pa
@@ -42,9 +42,9 @@ Words: TypeAlias = npt.NDArray[np.uint64]
 
 @dataclass(slots=True)
 class Occurrences:
-    """Where values of one field were found, in the order of the steps: of which message, and what the wire says.
+    """Where values of one field were found, in the order of the steps: their messages, and the numbers on the wire.
 
-    `words` are numbers, or where what has a length begins, with `lengths`.
+    `words` are numbers, or where values with a length begin, with `lengths`.
     """
 
     owners: list[Ints] = field(default_factory=list)
@@ -79,7 +79,7 @@ class Wire:
     def scan(
         self, shapes: tuple[FieldShape, ...], begins: Ints, ends: Ints, rows: Ints, *, alone: bool
     ) -> dict[int, Occurrences]:
-        """Go through the fields of all spans; return what was found of shape `i`, and of its packed values `~i`."""
+        """Go through the fields of all spans; return the findings of shape `i`, and of its packed values `~i`."""
         found = defaultdict[int, Occurrences](Occurrences)
         tags = {shape.number << 3 | LENGTH: ~i for i, shape in enumerate(shapes) if shape.many and not shape.inner}
         tags |= {shape.number << 3 | shape.wire: i for i, shape in enumerate(shapes)}
@@ -111,7 +111,7 @@ class Wire:
     def extents(self, at: Ints, tag: Words, ends: Ints) -> tuple[Words, Ints, Mask]:
         """Return what follows tags, advance beyond it, and say for which it could be read.
 
-        A number is its word; of what has a size, the word is where it begins.
+        A number is its word; for a value with a size, the word is where it begins.
         """
         wire = tag & np.uint64(7)
         words, lengths, sound = np.zeros(len(at), np.uint64), np.zeros(len(at), np.int64), np.zeros(len(at), np.bool_)
@@ -133,7 +133,8 @@ class Wire:
         return words, lengths, sound
 
     def varints(self, at: Ints, most: int) -> tuple[Words, Mask]:
-        """Read numbers of seven bits a byte, least first, and advance; say which have at most so many bytes."""
+        """Read numbers of seven bits a byte, least first, and advance; say which have at most this number of
+        bytes."""
         byte = self.bytes[at]
         words = (byte & 0x7F).astype(np.uint64)
         sound = np.ones(len(at), np.bool_)
