@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.disks import disk_image
 
 from tidegauge.env import Env
-from tidegauge.errors.store import NotAStore, StoreBusy, StoreNotWritable
+from tidegauge.errors.store import NotAStore, StoreAway, StoreBusy, StoreNotWritable
 from tidegauge.remap.store import LeaseHolder, Store
 from tidegauge.remap.store.connect import Database
 
@@ -70,3 +71,18 @@ def test_a_store_that_others_keep_locked_is_busy_and_serves_again_afterwards(
     other.close()
     store.acquire("shop", holder=LeaseHolder.current(env)).release()
     store.close()
+
+
+def test_of_a_disk_that_gave_errors_nothing_stays_open_also_of_transactions_under_way(tmp_path: Path) -> None:
+    with disk_image(tmp_path / "image", tmp_path / "disk") as disk:
+        database = Database(f"sqlite:///{disk.place}/store.db")
+        database.write(lambda connection: connection.exec_driver_sql("CREATE TABLE written (n)"))
+        with database.reading():
+            disk.die()
+            with pytest.raises(StoreAway):
+                database.write(lambda connection: connection.exec_driver_sql("INSERT INTO written VALUES (1)"))
+        disk.mend()
+        database.write(lambda connection: connection.exec_driver_sql("INSERT INTO written VALUES (2)"))
+        with database.reading() as connection:
+            assert connection.exec_driver_sql("SELECT n FROM written").fetchall() == [(2,)]
+        database.close()

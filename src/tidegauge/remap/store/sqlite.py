@@ -87,6 +87,7 @@ class Sqlite:
         event.listen(engine, "connect", lambda connection, _: file.opened(connection))
         event.listen(engine, "close", lambda connection, _: file.closed(connection))
         event.listen(engine, "checkout", _checked_out)
+        event.listen(engine, "checkin", _checked_in)
         event.listen(engine, "begin", _begin)
         return engine
 
@@ -137,6 +138,7 @@ class Sqlite:
         if code == sqlite3.SQLITE_FULL or (code in _CRAMPED and _cramped(self.address.path)):
             return StoreFull(url=url, detail=detail)
         if primary == sqlite3.SQLITE_IOERR or (primary in _REFUSED and self._file.written):
+            self._file.doubt()
             return StoreAway(url=url, detail=f"{detail} ({getattr(error, 'sqlite_errorname', '')})", moved=False)
         if primary in _REFUSED:
             return StoreNotWritable(url=url, detail=detail)
@@ -152,6 +154,11 @@ class Sqlite:
 def _checked_out(connection: Any, _record: Any, _proxy: Any) -> None:
     if connection.given_up:  # of a disk that was mounted anew since: another one is made in its place
         raise DisconnectionError
+
+
+def _checked_in(connection: Any, record: Any) -> None:
+    if connection is not None and connection.doubtful:  # the pool that it came from is gone
+        record.invalidate()
 
 
 def _cramped(path: Path) -> bool:

@@ -111,6 +111,11 @@ class StoreFile:
                 os.close(self._anchor)
                 self._anchor = None
 
+    def doubt(self) -> None:
+        """Note that the disk gave errors: the open connections may be of a dead mount, and are used no more."""
+        for connection in list(self._open):
+            connection.doubtful = True
+
     def there(self) -> bool:
         """Whether the file at the path is ours."""
         return self._file is None or (not self.lost and _identity(self.path) == self._file)
@@ -234,6 +239,8 @@ class GuardedConnection(sqlite3.Connection):
     """
 
     file: StoreFile | None = None
+    doubtful = False
+    """Whether the disk has given errors since it was made."""
     given_up = False
     """Whether nothing more is to be done with it: it is closed, or left open for good."""
 
