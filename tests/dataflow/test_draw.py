@@ -7,8 +7,9 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.depth import deep
 
 from tidegauge.dataflow import INT, InputHandle, OperatorBuilder, Worker
 from tidegauge.dataflow.draw import LARGEST
@@ -196,7 +197,7 @@ LINE = re.compile(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@deep(60)
 @given(st.fixed_dictionaries({"flow": hostile, "input": hostile, "scope": hostile, "map": hostile}))
 def test_whatever_a_name_is_it_is_text(names: dict[str, str]) -> None:
     worker = Worker(lambda: 0.0)

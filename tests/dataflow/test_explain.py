@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.depth import deep
 
 from tidegauge.dataflow import (
     INT,
@@ -255,7 +256,7 @@ def test_many_probes_are_counted_not_listed(worker: Worker) -> None:
     orders.close()
 
 
-@settings(deadline=None, max_examples=40)
+@deep(40)
 @given(data=st.data())
 def test_a_probe_that_is_not_done_is_always_explained(data: st.DataObject) -> None:
     """Any graph with capabilities kept anywhere: each probe's frontier is what its holders reach."""

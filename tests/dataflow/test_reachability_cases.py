@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.depth import deep
 
 from tidegauge.dataflow import INT, Bounded, Product
 from tidegauge.dataflow.order import Order, advance
@@ -183,7 +184,7 @@ def implied(graph: Graph, counts: dict[tuple[int, Any], int], limit: int) -> lis
     return [{a for a in seen if not any(b != a and order.less_equal(b, a) for b in seen)} for seen in reached]
 
 
-@settings(max_examples=150, deadline=None)
+@deep(150)
 @given(st.data())
 def test_implied_frontiers_are_what_paths_say(data: st.DataObject) -> None:
     loops = data.draw(st.booleans())

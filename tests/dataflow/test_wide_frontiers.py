@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.dataflow.orders import ORDERS, intervals
+from tests.depth import deep
 
 from tidegauge.dataflow import (
     PARTITIONED,
@@ -83,7 +84,7 @@ def test_a_wide_frontier_answers_as_its_elements_do(case: tuple[Order[Any], list
             assert frontier.less_than(time) == any(less_than(order, x, time) for x in least)
 
 
-@settings(max_examples=25)
+@deep(25)
 @given(st.lists(st.lists(st.tuples(st.tuples(intervals, st.integers(0, 3)), st.sampled_from([-1, 1])), max_size=40)))
 def test_a_wide_frontier_is_that_of_the_counts_whatever_changes_at_once(rounds: list[list[tuple[Any, int]]]) -> None:
     times: MutableAntichain[PartitionedTime] = MutableAntichain(PARTITIONED)
@@ -234,7 +235,7 @@ changes = st.dictionaries(
 )
 
 
-@settings(max_examples=40)
+@deep(40)
 @given(st.lists(changes, min_size=1, max_size=4))
 def test_what_is_implied_in_a_loop_is_what_follows_from_what_is_there(rounds: list[dict[Any, int]]) -> None:
     graph = ring(Product(PARTITIONED, Bounded(4)))

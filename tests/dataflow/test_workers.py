@@ -13,10 +13,10 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.dataflow.conftest import RunOn
-from tests.depth import DEEP
+from tests.depth import DEEP, deep
 
 from tidegauge.dataflow import (
     UNIT,
@@ -462,7 +462,7 @@ def test_c71_all_workers_read_one_sequence(run_on: RunOn) -> None:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=30, deadline=None)
+@deep(30)
 def test_c71_whatever_is_pushed_when_there_is_one_sequence(seed: int) -> None:
     random = Random(seed)
     cluster = DeterministicCluster(peers=3, seed=seed)

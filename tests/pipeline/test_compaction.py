@@ -57,7 +57,7 @@ class Shop:
         return flow
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.long)])
 def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Shop:
     kind = request.param
     place = f"sqlite:///{tmp_path}/shop.db" if kind == "sqlite" else request.getfixturevalue("postgres").place()

@@ -119,8 +119,9 @@ def test_a_flow_runs_is_killed_and_goes_on_with_its_store_on_a_server(shop: Path
         ("initials", "live", 40),
     ]
     assert report["published"] == report["upper"] > 2
-    assert [tg.locate(flow, "orders", row["_partition"], row["_offset"]).epoch for row in found] == [
-        row["_epoch"] for row in found
+    some = found[::8]
+    assert [tg.locate(flow, "orders", row["_partition"], row["_offset"]).epoch for row in some] == [
+        row["_epoch"] for row in some
     ]
 
 
@@ -173,9 +174,17 @@ QUOTED = """{[flow.store, os.environ.get("PGPASSWORD"), *open(os.environ.get("PG
 """All that a function may know of the store, and quote when it fails."""
 
 
-@pytest.mark.parametrize("given", ["PGPASSWORD", "a passfile", "the address"])
+GIVEN = ("PGPASSWORD", "a passfile", "the address")
+FAILS = ("a function that quotes it", "a function", "one that does so at once", "the password")
+
+
 @pytest.mark.parametrize(
-    "fails", ["a function", "a function that quotes it", "one that does so at once", "the password"]
+    ("given", "fails"),
+    [  # in `make test` each way once with what tells most, and each failure once
+        pytest.param(given, fails, marks=() if fails == FAILS[0] or given == GIVEN[-1] else pytest.mark.long)
+        for given in GIVEN
+        for fails in FAILS
+    ],
 )
 def test_a_password_is_in_nothing_that_a_failing_flow_writes(
     postgres: Server,

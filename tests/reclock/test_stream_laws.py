@@ -8,8 +8,9 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.depth import deep
 from tests.reclock.streams import (
     PARTITIONS,
     History,
@@ -57,7 +58,7 @@ def readings(order: Order[Any], lows: dict[str, int]) -> list[Any]:
     return [Frontier(lows)] if order == GAUGE else list(PARTITIONED.frontier(lows))
 
 
-@settings(max_examples=200)
+@deep(200)
 @given(histories(), records(), st.sampled_from(ORDERS), st.booleans(), st.integers(0, 2**32))
 def test_pb_whatever_comes_between_bindings_each_record_leaves_once_at_its_epoch(
     history: History, places: list[Place], order: Order[Any], in_columns: bool, seed: int
@@ -189,7 +190,7 @@ def run(
 
 
 @pytest.mark.parametrize("peers", [1, 2, 3])
-@settings(max_examples=40)
+@deep(40)
 @given(histories(), records(), st.sampled_from(ORDERS), st.integers(0, 2**32), st.data())
 def test_pb_pe_the_operator_agrees_with_the_ranges_and_the_definition_under_every_interleaving(
     peers: int, history: History, places: list[Place], order: Order[Any], seed: int, data: st.DataObject
@@ -210,7 +211,7 @@ def test_pb_pe_the_operator_agrees_with_the_ranges_and_the_definition_under_ever
     assert found == Counter(definition)
 
 
-@settings(max_examples=40)
+@deep(40)
 @given(histories(), records(), st.integers(0, 2**32), st.integers(0, 2**32))
 def test_pa_the_epoch_of_a_record_does_not_depend_on_how_it_comes(
     history: History, places: list[Place], one: int, other: int
@@ -219,7 +220,7 @@ def test_pa_the_epoch_of_a_record_does_not_depend_on_how_it_comes(
     assert first == run(history, places[::-1], order=PARTITIONED, peers=2, seed=other, as_of=0)
 
 
-@settings(max_examples=40)
+@deep(40)
 @given(histories(), records(), st.sampled_from(ORDERS), st.integers(0, 2**32), st.data())
 def test_pc_to_compact_the_bindings_is_to_compact_what_is_reclocked_by_them(
     history: History, places: list[Place], order: Order[Any], seed: int, data: st.DataObject
@@ -235,7 +236,7 @@ def test_pc_to_compact_the_bindings_is_to_compact_what_is_reclocked_by_them(
     assert run(history, places, order=order, peers=1, seed=seed + 2, as_of=since) == result
 
 
-@settings(max_examples=40)
+@deep(40)
 @given(histories(), records(), st.sampled_from(ORDERS), st.integers(0, 2**32))
 def test_pd_what_is_sent_at_or_after_an_epoch_or_waits_is_what_is_beyond_the_inverse_of_it(
     history: History, places: list[Place], order: Order[Any], seed: int
@@ -250,7 +251,7 @@ def test_pd_what_is_sent_at_or_after_an_epoch_or_waits_is_what_is_beyond_the_inv
         assert later + (Counter(places) - sent) == beyond
 
 
-@settings(max_examples=60)
+@deep(60)
 @given(histories(), records(), st.data())
 def test_pf_what_was_sent_before_an_epoch_and_what_is_sent_after_resuming_there_is_the_whole(
     history: History, places: list[Place], data: st.DataObject

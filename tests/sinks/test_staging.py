@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.depth import deep
 
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.sinks import BatchDoesNotFit, MisplacedRows
@@ -29,7 +30,7 @@ def stager(folder: Path, task: int = 0) -> ParquetStager:
     return ParquetStager(str(folder), "", SCHEMA, job=JOB, task=task)
 
 
-@settings(max_examples=40, deadline=None)
+@deep(40)
 @given(batches=st.lists(st.lists(st.integers(0, 9), max_size=30), max_size=12), group=st.integers(1, 40))
 def test_what_is_written_is_what_is_staged(
     batches: list[list[int]], group: int, tmp_path_factory: pytest.TempPathFactory

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.depth import deep
 
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.fromtime import FromTimeChanged, InvalidNotation, InvalidPlace, NotCanonical
@@ -22,7 +23,7 @@ from tidegauge.remap.frontier import ORIGIN, Frontier
 
 __all__ = ["LAWS", "Clock"]
 
-_often = settings(max_examples=60)
+_often = deep(60)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from tests.depth import deep
 from tests.remap.store.raw import sql
 
 from tidegauge.env import Env
@@ -165,7 +166,7 @@ def test_t24_since_reaches_the_last_published_epoch_and_no_further(
 POSITIONS = st.lists(st.dictionaries(st.sampled_from(["p0", "p1", "p'2"]), st.integers(0, 4)), min_size=1, max_size=6)
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@deep(25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(POSITIONS, st.data())
 def test_what_was_appended_is_what_is_loaded_also_after_compaction(
     store: Store, env: Env, steps: list[dict[str, int]], data: st.DataObject

@@ -13,8 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.depth import deep
 from tests.remap.store.raw import dump, sql
 from tests.remap.store.test_store_crashes import drive, world
 
@@ -140,7 +141,7 @@ def test_a_file_that_was_emptied_beside_what_belongs_to_it_is_no_new_store(tmp_p
     assert (path.read_bytes(), wal.read_bytes()) == (b"", kept)
 
 
-@settings(max_examples=120)
+@deep(120)
 @given(
     st.just(_WHOLE) | st.integers(0, _WHOLE),
     st.lists(st.tuples(st.integers(0, _WHOLE - 1), st.integers(0, 255)), max_size=30),

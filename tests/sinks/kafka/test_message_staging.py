@@ -9,8 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.depth import deep
 
 import tidegauge.sinks.kafka.staging as staging
 from tidegauge.errors.flow import InvalidArgument
@@ -33,7 +34,7 @@ def stager(folder: str | Path, *, job: str | None = None, task: int = 0) -> Mess
 tasks = st.lists(st.lists(st.lists(st.integers(0, 4), max_size=5), max_size=4), max_size=4)
 
 
-@settings(max_examples=60)
+@deep(60)
 @given(tasks)
 def test_what_tasks_stage_comes_out_once_and_in_the_order_of_epochs(tasks: list[list[list[int]]]) -> None:
     job, first = uuid.uuid4().hex, 0

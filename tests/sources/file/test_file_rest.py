@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.depth import deep
 
 import tidegauge as tg
 from tidegauge.errors.base import TidegaugeError
@@ -65,7 +66,7 @@ def said(source: tg.FileSource, bound: Bound, now: datetime) -> Observation | ty
         return type(error)
 
 
-@settings(max_examples=25, deadline=None)
+@deep(25)
 @given(st.lists(st.tuples(steps, st.booleans()), min_size=3, max_size=12))
 def test_a_source_that_keeps_what_it_said_says_what_one_does_that_looks(
     plan: list[tuple[tuple[str, ...], bool]],

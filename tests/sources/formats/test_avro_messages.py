@@ -14,8 +14,9 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from tests.depth import deep
 
 import tidegauge as tg
 from tidegauge.errors.formats import InvalidMessageSchema, SchemaWithoutColumns
@@ -123,7 +124,7 @@ def entries(schema: Any, value: Any) -> Any:
     return value
 
 
-@settings(max_examples=150)
+@deep(150)
 @given(st.data())
 def test_what_fastavro_writes_is_read_back(decode: Any, data: st.DataObject) -> None:
     schema, values = data.draw(schemas())
@@ -148,7 +149,7 @@ def corrupted(message: bytes, how: str, data: st.DataObject) -> bytes:
     return b"" if how == "empty" else data.draw(st.binary(max_size=30))
 
 
-@settings(max_examples=200)
+@deep(200)
 @given(st.data())
 def test_both_ways_of_reading_agree_on_any_bytes(data: st.DataObject) -> None:
     schema, values = data.draw(schemas())
@@ -170,7 +171,7 @@ def test_both_ways_of_reading_agree_on_any_bytes(data: st.DataObject) -> None:
             assert failed[i] or str(array[i]) == str(alone[0])
 
 
-@settings(max_examples=150)
+@deep(150)
 @given(st.data())
 def test_a_corrupt_message_changes_no_other(decode: Any, data: st.DataObject) -> None:
     schema, values = data.draw(schemas())

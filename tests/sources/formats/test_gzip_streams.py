@@ -9,8 +9,9 @@ import zlib
 from typing import BinaryIO, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.depth import deep
 
 from tidegauge.errors.sources import CorruptFile, SuspiciousCompression, TruncatedFile
 from tidegauge.sources.formats import Csv
@@ -19,7 +20,7 @@ from tidegauge.sources.formats.gzip import gunzip
 
 
 @given(st.lists(st.binary(max_size=3000), min_size=1, max_size=4), st.integers(0, 600), st.lists(st.integers(1, 999)))
-@settings(max_examples=100, deadline=None)
+@deep(100)
 def test_members_are_one_stream_and_zeros_are_padding(parts: list[bytes], padding: int, sizes: list[int]) -> None:
     data = b"".join(map(gzip.compress, parts)) + bytes(padding)
     with gunzip(io.BytesIO(data)) as text:
@@ -28,7 +29,7 @@ def test_members_are_one_stream_and_zeros_are_padding(parts: list[bytes], paddin
 
 
 @given(st.lists(st.binary(min_size=1, max_size=200), min_size=1, max_size=3), st.data())
-@settings(max_examples=150, deadline=None)
+@deep(150)
 def test_a_cut_anywhere_is_a_truncated_file_except_between_members(parts: list[bytes], data: st.DataObject) -> None:
     members = [gzip.compress(part) for part in parts]
     whole = b"".join(members)
@@ -43,7 +44,7 @@ def test_a_cut_anywhere_is_a_truncated_file_except_between_members(parts: list[b
 
 
 @given(st.binary(min_size=1, max_size=200), st.integers(0, 10**6), st.integers(1, 255))
-@settings(max_examples=150, deadline=None)
+@deep(150)
 def test_damage_is_never_taken_for_data(content: bytes, at: int, flip: int) -> None:
     data = bytearray(gzip.compress(content, mtime=0))
     at %= len(data)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.depth import deep
 
@@ -110,7 +110,7 @@ def test_a_file_is_its_good_rows_and_its_bad_records_in_place(
 
 @example([(("bad", b"{}{}"), b"\n"), (("good", b"{}"), b"\n")])
 @given(LINES)
-@settings(max_examples=25, deadline=None)
+@deep(25)
 def test_two_objects_on_a_line_are_one_bad_record(read: Any, lines: list[tuple[tuple[str, bytes], bytes]]) -> None:
     twice = [(("bad", b"{}" + line), end) for (kind, line), end in lines if kind == "good"]
     _check_file(read, PLAIN, [*twice, *twice, (("good", b"{}"), b"\n")], unended=False, mark=False, sizes={})

@@ -13,8 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.depth import deep
 
 from tidegauge.errors.flow import ReservedColumn
 from tidegauge.errors.sources import AmbiguousHeader, ColumnTypeMismatch, CorruptFile, UnsupportedType
@@ -41,7 +42,7 @@ def rows(stream: io.BytesIO, schema: pa.Schema, first: int = 0, last: int | None
 
 
 @given(st.lists(st.none() | st.integers(-9, 9), max_size=30), st.integers(1, 7), st.data())
-@settings(max_examples=50, deadline=None)
+@deep(50)
 def test_groups_are_pieces_of_the_file_in_order(values: list[int | None], size: int, data: st.DataObject) -> None:
     stream = file(pa.table({"a": pa.array(values, pa.int32()), "b": values}), row_group_size=size)
     schema = parse_ddl("a long, c string")
@@ -208,7 +209,7 @@ def test_a_file_is_complete_when_its_footer_is_there_and_can_be_read() -> None:
 @example(1036, b"\xd5\x89+").via("found: the footer describes no column, of which Arrow must not be asked")
 @example(1413, b"-").via("found: the same")
 @given(st.integers(4, 10**6), st.binary(min_size=1, max_size=8))
-@settings(max_examples=150, deadline=None)
+@deep(150)
 def test_damage_is_a_corrupt_file_or_other_rows_and_nothing_else(at: int, noise: bytes) -> None:
     data = bytearray(DAMAGED)
     at %= len(data)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.depth import deep
 from tests.sources.formats import test_csv_records as records
@@ -49,7 +49,7 @@ def test_the_messages_of_csv_are_the_records_of_a_file(read: Any, decode: Any, v
     assert [values[i] for i, _, _ in bad] == [raw for _, raw in refused]
 
 
-@settings(max_examples=40)
+@deep(40)
 @given(lines.ROWS, st.sampled_from([None, 0, 1, "\t"]), st.sampled_from([b"", b"\n", b"\r\n", b"\n\n", b" \n"]))
 def test_json_may_be_written_on_many_lines(decode: Any, row: dict[str, Any], indent: Any, end: bytes) -> None:
     pretty = json.dumps(row, indent=indent).encode() + end
