@@ -36,8 +36,8 @@ BENCHMARKS: Final = (
     "formats",
     "kafka",
 )
-APART: Final = ("kafka_large",)
-"""Those that take so long that they are only run when they are named."""
+APART: Final = ("kafka_large", "core.frontiers")
+"""Only run when you name them: one takes long, the other is a part of `core`."""
 HERE: Final = Path(__file__).resolve().parent
 RESULTS: Final = HERE.parent / "build" / "benchmarks"
 
@@ -48,8 +48,9 @@ def _about(name: str) -> str:
     >>> _about("memory")
     'Peak memory while a backlog is read, for a size and for four times that size: it must not grow with the backlog.'
     """
-    module = HERE / f"{name}.py"
-    text = (module if module.exists() else HERE / name / "__init__.py").read_text()
+    place = HERE.joinpath(*name.split("."))
+    module = place.with_suffix(".py")
+    text = (module if module.exists() else place / "__init__.py").read_text()
     said, *_ = (ast.get_docstring(ast.parse(text)) or name).split("\n\n")
     return " ".join(said.split())
 
@@ -57,7 +58,7 @@ def _about(name: str) -> str:
 def _listed() -> str:
     """Return a paragraph for each benchmark, and which of them are run unless some are named."""
     shown = [
-        textwrap.fill(_about(name), 100, initial_indent=f"  {name:12}", subsequent_indent=" " * 14)
+        textwrap.fill(_about(name), 100, initial_indent=f"  {name:15}", subsequent_indent=" " * 17)
         for name in (*BENCHMARKS, *APART)
     ]
     return "\n".join(["benchmarks:", *shown, "", f"Unless some are named, all are run but {', '.join(APART)}."])

@@ -292,6 +292,20 @@ def test_a_set_keeps_the_minimal_times(account: Account) -> None:
     assert dict(pairs.changes) == {(0, 0): -1, (0, 2): 1, (1, 0): 1}
 
 
+def test_a_set_keeps_one_capability_of_a_time(account: Account) -> None:
+    first, second, later = at(account, 5), at(account, 5), at(account, 6)
+    held = CapabilitySet([later, first, second])
+    assert (list(held), [mine.held for mine in (first, second, later)]) == ([first], [True, False, False])
+    assert dict(account.changes) == {5: -1, 6: -1}
+
+
+def test_what_goes_on_is_noted_on_top_of_what_is_noted_already(account: Account) -> None:
+    held = CapabilitySet([at(account, 5)])
+    held.downgrade([7])
+    held.downgrade([9])
+    assert dict(account.changes) == {5: -1, 9: 1}
+
+
 def test_a_message_of_several_times_has_no_single_one(worker: Worker) -> None:
     seen: list[Any] = []
 

@@ -26,6 +26,7 @@ from tidegauge.dataflow.capability import Account
 from tidegauge.dataflow.frontier import FrontierView
 from tidegauge.dataflow.order import INT, Order, advance, finder, less_than, minimal, only
 from tidegauge.dataflow.order.partitioned import Partitioned, PartitionedTime
+from tidegauge.dataflow.order.search import apart, origins
 from tidegauge.dataflow.reachability import Tracker
 from tidegauge.dataflow.stash import Before, Reachable, Stash
 from tidegauge.dataflow.topology import Graph, Shape, Topology
@@ -69,6 +70,36 @@ def test_what_is_found_is_at_or_before_and_another_one_if_there_is_one(case: Any
         assert found is not None
         assert order.less_equal(found, time)
         assert (found != time) == any(less_than(order, x, time) for x in among)
+
+
+@given(cases)
+def test_of_times_that_lie_apart_all_are_minimal(case: tuple[Order[Any], list[Any]]) -> None:
+    order, times = case
+    along = sorted(times, key=order.sort_key)
+    assert not apart(order, along) or len(by_definition(order, along)) == len(along)
+    assert apart(order, along[:1]) == (order == PARTITIONED)
+
+
+def test_the_partitions_of_a_frontier_and_the_gaps_between_them_lie_apart() -> None:
+    frontier = PARTITIONED.frontier({"salt": 3, "tea": 5})
+    assert apart(PARTITIONED, frontier)
+    assert not apart(PARTITIONED, (*frontier, PARTITIONED.at("tea", 7)))
+    assert not apart(PARTITIONED, (PARTITIONED.minimum, *frontier))
+
+
+@given(cases, st.data())
+def test_the_origin_of_a_time_is_at_or_before_it_wherever_there_is_one(case: Any, data: st.DataObject) -> None:
+    order, times = case
+    among = list(dict.fromkeys(times))
+    later = data.draw(st.permutations(times))
+    if data.draw(st.booleans()):
+        among = list(minimal(order, among[::2]))
+        later = sorted(times, key=order.sort_key)
+    for time, place in zip(later, origins(order, among, later), strict=True):
+        if place is None:
+            assert not any(order.less_equal(x, time) for x in among)
+        else:
+            assert order.less_equal(among[place], time)
 
 
 @given(cases, st.data())
@@ -147,6 +178,19 @@ def test_to_go_on_from_a_wide_frontier_costs_no_comparison_of_each_with_each(par
     assert Antichain(first, order) <= Antichain(then, order)
     assert held.times() == times.elements() == then
     assert Counting.compared < 20 * partitions
+
+
+def test_where_each_partition_goes_on_by_itself_each_time_is_compared_once() -> None:
+    order = Counting()
+    first, then, wider = (
+        Antichain(order.frontier(dict.fromkeys(range(0, 100, step), position)), order)
+        for step, position in [(2, 1), (2, 2), (1, 3)]
+    )
+    held = CapabilitySet([Capability.initial(Account("shop/remap", 0, order))])
+    held.downgrade(first)
+    assert counted(lambda: held.downgrade(then)) == len(then)
+    assert counted(lambda: held.downgrade(wider)) < 2 * len(wider), "what is split is at hand, too"
+    assert held.times() == wider.elements()
 
 
 def counted(work: Callable[[], object]) -> int:

@@ -168,10 +168,14 @@ class Capability:
     def drop(self) -> None:
         """Give it up. A second time does nothing."""
         if self._held:
-            self._held = False
             self.account.changes.add(self._time, -1)
-            if self._wake is not None:
-                self._wake()
+            self.end()
+
+    def end(self) -> None:
+        """End it without a note: a set notes all that it gives up together."""
+        self._held = False
+        if self._wake is not None:
+            self._wake()
 
     def stamp_for(self, account: Account) -> tuple[Time, ...]:
         """Return the stamp of batches sent with it. Raises ForeignCapability, CapabilityGone."""

@@ -9,7 +9,7 @@ Invariant: no count is 0, so an empty batch, which is false, says that nothing c
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 __all__ = ["ChangeBatch"]
@@ -40,13 +40,20 @@ class ChangeBatch(dict[T, int]):
             self.pop(item, None)
 
     def extend(self, changes: Iterable[tuple[T, int]]) -> None:
-        """Add every change."""
+        """Add every change, as `add` does, without a call for each: every step of progress comes through here."""
         get = self.get
         for item, delta in changes:
             if count := get(item, 0) + delta:
                 self[item] = count
             else:
                 self.pop(item, None)
+
+    def merge(self, counts: Mapping[T, int]) -> None:
+        """Add counts, none of them 0. Where all items are new here, which is usual, there is nothing to sum up."""
+        if self.keys().isdisjoint(counts.keys()):
+            self.update(counts)
+        else:
+            self.extend(counts.items())
 
     def drain(self) -> list[tuple[T, int]]:
         """Return all changes and forget them."""

@@ -67,7 +67,7 @@ from tidegauge.dataflow.order.protocol import (
     summary_less_equal,
 )
 from tidegauge.dataflow.order.refinement import Refinement, product, same
-from tidegauge.dataflow.order.search import Searchable, finder, minimal
+from tidegauge.dataflow.order.search import Searchable, Spread, finder, minimal
 
 __all__ = [
     "ALL",
@@ -92,6 +92,7 @@ __all__ = [
     "Refinement",
     "Restricting",
     "Searchable",
+    "Spread",
     "Steady",
     "Summary",
     "Time",

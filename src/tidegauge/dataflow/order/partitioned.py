@@ -23,6 +23,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from operator import le
 from typing import Any, Final, TypeAlias
 
 from tidegauge.dataflow.order.interval import ALL, FIRST, LAST, Cut, Interval, Key, after, before, only
@@ -98,6 +99,11 @@ class Partitioned:
             return found
 
         return seek
+
+    def apart(self, times: Sequence[PartitionedTime], /) -> bool:
+        """Whether each interval ends before the next one begins, so that none encloses another."""
+        uppers = [time[0][1] for time in times]
+        return all(map(le, uppers, map(_first_cut, times[1:])))
 
     def normal(self, summary: Summary, /) -> Summary:
         """Return the summary with None for all partitions and for 0; None when it is both. Raises InvalidSummary."""
@@ -194,8 +200,9 @@ class Partitioned:
         times: list[PartitionedTime] = []
         lower = FIRST
         for partition in partitions:
-            times += [(Interval(lower, before(partition)), 0), self.at(partition, positions[partition])]
-            lower = after(partition)
+            own = self.at(partition, positions[partition])
+            times += [(Interval(lower, own[0].lower), 0), own]
+            lower = own[0].upper
         return (*times, (Interval(lower, LAST), 0))
 
     def mapping(self, frontier: Iterable[PartitionedTime]) -> dict[Any, int]:

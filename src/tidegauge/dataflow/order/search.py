@@ -2,7 +2,8 @@
 
 An order may have one more member, `finder(times)`, that knows where among its times to look. With it `n` times cost
 about `n log n` here. Without, each is compared with each: that is all a partial order has to offer by itself, and
-good enough for the few times that most frontiers have.
+good enough for the few times that most frontiers have. The usual cases need no search at all: an order may see at a
+look that times lie `apart`, and `origins` finds where the times of a frontier that goes on come from side by side.
 
 Total orders need none: there is one least time. Pairs have one by their parts (`product_finder`, `lex_finder`), so
 that a loop within a scope of wide frontiers has one as well.
@@ -20,13 +21,24 @@ Invariant: the answers are those of `less_equal` alone.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from tidegauge.dataflow.order.protocol import Order
 
-__all__ = ["WIDE", "Finding", "Searchable", "finder", "lex_finder", "minimal", "product_finder"]
+__all__ = [
+    "WIDE",
+    "Finding",
+    "Searchable",
+    "Spread",
+    "apart",
+    "finder",
+    "lex_finder",
+    "minimal",
+    "origins",
+    "product_finder",
+]
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -51,6 +63,23 @@ class Searchable(Order[T], Protocol[T]):
         times: each once.
         """
         ...
+
+
+@runtime_checkable
+class Spread(Order[T], Protocol[T]):
+    """An order that can tell at a look, of times in sort order, that none is at or before another."""
+
+    def apart(self, times: Sequence[T], /) -> bool:
+        """Whether none of `times` is at or before another or equal to it. False also where a look cannot tell.
+
+        times: in sort order.
+        """
+        ...
+
+
+def apart(order: Order[T], times: Sequence[T]) -> bool:
+    """Whether the order can tell that none of `times`, in sort order, is at or before another."""
+    return isinstance(order, Spread) and order.apart(times)
 
 
 def finder(order: Order[T], times: Iterable[T]) -> Finding[T]:
@@ -78,12 +107,14 @@ def _comparing(order: Order[T], among: Sequence[T]) -> Finding[T]:
 
 def minimal(order: Order[T], times: Iterable[T]) -> tuple[T, ...]:
     """Return the minimal ones among times, in sort order."""
-    found: list[T] = list(dict.fromkeys(times))
-    if len(found) > 1:
-        found.sort(key=order.sort_key)  # so none comes before another that it hides
+    along = sorted(times, key=order.sort_key)  # so none comes before another that it hides
     if order.total:
-        return tuple(found[:1])
-    if len(found) >= WIDE and isinstance(order, Searchable):
+        return tuple(along[:1])
+    wide = len(along) >= WIDE
+    if wide and apart(order, along):
+        return tuple(along)
+    found: list[T] = list(dict.fromkeys(along))
+    if wide and isinstance(order, Searchable):
         seek: Finding[Any] = order.finder(found)
         return tuple([time for time in found if seek(time) in (None, time)])
     less_equal = order.less_equal
@@ -92,6 +123,35 @@ def minimal(order: Order[T], times: Iterable[T]) -> tuple[T, ...]:
         if not any(less_equal(x, time) for x in least):
             least.append(time)
     return tuple(least)
+
+
+def origins(order: Order[T], among: Sequence[T], times: Iterable[T]) -> Iterator[int | None]:
+    """Yield for each of `times` the place of one of `among` (each once) at or before it, None when there is none.
+
+    Give both in sort order. When a frontier goes on, its times mostly move one by one: a time then follows the next
+    of `among` after the one that the time before it followed, or the same one, where that was split. Both guesses
+    are checked, and only a time that neither fits is looked up.
+
+    >>> from tidegauge.dataflow.order import PARTITIONED
+    >>> before, now = PARTITIONED.frontier({"tea": 3}), PARTITIONED.frontier({"salt": 1, "tea": 5})
+    >>> list(origins(PARTITIONED, before, now)), list(origins(PARTITIONED, now, before))
+    ([0, 0, 0, 1, 2], [None, None, 4])
+    """
+    less_equal, end = order.less_equal, len(among)
+    at, places = -1, dict[T, int]()
+    seek: Finding[T] | None = None
+    for time in times:
+        if at + 1 < end and less_equal(among[at + 1], time):
+            at += 1
+        elif at < 0 or not less_equal(among[at], time):
+            if seek is None:
+                seek, places = finder(order, among), {own: place for place, own in enumerate(among)}
+            found = seek(time)
+            if found is None:
+                yield None
+                continue
+            at = places[found]
+        yield at
 
 
 def product_finder(order: Order[tuple[A, B]], outer: Order[A], inner: Order[B], times: Sequence[Any]) -> Finding[Any]:
