@@ -24,6 +24,10 @@ TURNS = {
     r"that d(?:id|oes) nothing else": "'an otherwise idle machine'",
     r"(?:by|in|of) which": "make it two sentences",
     r"(?:is|are|was|were) said": "say who reports it",
+    r"of one's own": "'your own'",
+    r"unless told": "'by default'",
+    r"(?:is|are|was|were) passed over": "'skipped', 'ignored'",
+    r"made anew": "'recreated', 'replaced', 'made again'",
 }
 PATTERNS = {re.compile(r"\b(?:" + turn.replace(" ", r"\s+") + r")\b", re.IGNORECASE): turn for turn in TURNS}
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)

@@ -69,7 +69,7 @@ class Stash(Generic[S]):
         self._order: Order[Time] = INT
 
     def at(self, time: Time, capability: Callable[[], Capability]) -> S:
-        """Return the state of `time`, made anew with a capability from `capability()` when the time is met first."""
+        """Return the state of `time`, created with a capability from `capability()` when the time is met first."""
         found = self._waiting.get(time)
         if found is None:
             held = capability()

@@ -2,7 +2,7 @@
 
 Definition. Let `k` be a 64-bit hash of (seed, shard, column name), `g` the odd constant 0x9E3779B97F4A7C15 and `mix`
 the finaliser of SplitMix64 (Steele, Lea and Flood, 2014), a bijection of 64-bit words. The random word of row `i` is
-`mix(k + (i + 1) g mod 2^64)`: a counter and a mixer, with no state between rows. So any range can be made anew, in
+`mix(k + (i + 1) g mod 2^64)`: a counter and a mixer, with no state between rows. So any range can be made again, in
 any process, and the words of a column do not repeat within 2^64 rows.
 
 Invariant: a value depends on (seed, shard, row, column name, column type) and on nothing else.

@@ -2,7 +2,7 @@
 
 A running flow looks nothing up. Its sources are values that their user made and passed, as formats are, and each
 brings its FromTime along. Names are only needed to read a frontier back whose source is not at hand, and whoever
-reads passes the kinds that it knows. So a kind of one's own is one argument away:
+reads passes the kinds that it knows. So a kind of your own is one argument away:
 
     mine = FROM_TIMES.register(Chapters())
 

@@ -1,7 +1,7 @@
 """Clocks that are wrong: how far two of them may be apart before epochs are given times that mislead.
 
 The times of epochs never go back, so that a time stands for one epoch. One clock that was a year ahead would hold
-them there for a year. So what is a little off is passed over, what is more is logged, and beyond an hour nothing is
+them there for a year. So a small difference is ignored, a larger one is logged, and beyond an hour nothing is
 bound until somebody has said which clock is right: by setting one, or with `retime`, which takes what lies in the
 future back to now.
 

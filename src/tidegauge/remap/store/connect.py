@@ -8,7 +8,7 @@ A transaction that cannot begin, because somebody holds the lock or the server d
 growing pauses: nothing of it was done. One whose server goes away later may be done or not, when the answer to its
 commit was on the way; `write` tries it again, and tells it so. A database that gave no answer the last time is not
 waited for. Nor is one that has no room left, or whose disk is away: whoever needs it knows better how long to wait.
-After an error of the disk every connection is made anew: the old ones may be of a mount that is dead, and would keep
+After an error of the disk every connection is replaced: the old ones may be of a mount that is dead, and would keep
 the disk from being mounted again.
 
 >>> import tempfile

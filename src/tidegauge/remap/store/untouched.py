@@ -5,7 +5,7 @@ close moves the contents of the -wal into the file. So a file that stands alone 
 and one with something in its -wal is copied, and the copy is opened.
 
 Invariant: nothing is written beside the file, and no lock that this process has on it is let go: the file is read by
-SQLite alone, for to close a descriptor of one's own lets go of all.
+SQLite alone, because closing our own descriptor lets go of all.
 
 >>> import tempfile
 >>> folder = tempfile.TemporaryDirectory()

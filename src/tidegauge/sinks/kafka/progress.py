@@ -11,7 +11,7 @@ says where every source stands (`remap.history.fold`), as long as this takes no 
 otherwise it has the links of its own commit.
 
 Invariant: of one life of an output (an incarnation of its store, an incarnation of its topic) the uppers in the topic
-never decrease. Lives do not mix: a topic that was made anew holds nothing, and records of another store are refused.
+never decrease. Lives do not mix: a recreated topic holds nothing, and records of another store are refused.
 
 >>> first = ProgressRecord("shop", "orders", "a" * 32, "T1", upper=3, write="1" * 32, messages=10, size=500)
 >>> state = step(None, Record(7, first.encode()), topic="progress")

@@ -146,7 +146,7 @@ def merged(
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Return the messages of files in the order of epochs, each batch of one; of one epoch, file after file.
 
-    A file is opened when its first epoch comes. columns: which ones to read, all unless told.
+    A file is opened when its first epoch comes. columns: which ones to read, by default all.
     """
     heap = [(file.first_epoch, index) for index, file in enumerate(files)]
     heapq.heapify(heap)

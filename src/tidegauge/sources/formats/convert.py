@@ -41,7 +41,7 @@ _DATE_LENGTH: Final = 10
 def converted(array: Any, target: Any, leaf: Leaf | None = None) -> tuple[Any, Mask]:
     """Return `array` as the type `target`, and which of its rows hold a value that cannot be one.
 
-    Strings become anything by `leaf` (`from_text` unless told otherwise); lists, structs (their members by name, a
+    Strings become anything by `leaf` (by default `from_text`); lists, structs (their members by name, a
     missing one is null), maps and lists of key and value (the wire type of a map, whose keys are strings) are
     converted inside. Nulls stay nulls, and bad values become nulls.
     """

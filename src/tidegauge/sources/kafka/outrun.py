@@ -2,7 +2,7 @@
 
 A range `[lower, upper)` was bound, so there were records up to `upper` once. Now the partition has `[low, end)`:
 
-    end < upper                    the end of what was bound is gone: it is another partition (of a topic made anew),
+    end < upper                    the end of what was bound is gone: it is another partition (of a new topic),
                                    or the cluster lost records. Whose records `[low, end)` are is not known
     upper <= end and lower < low   it is the partition that was bound, and the beginning is gone: a loss
     otherwise                      the broker has all of it
