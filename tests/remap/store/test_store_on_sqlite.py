@@ -86,3 +86,19 @@ def test_of_a_disk_that_gave_errors_nothing_stays_open_also_of_transactions_unde
         with database.reading() as connection:
             assert connection.exec_driver_sql("SELECT n FROM written").fetchall() == [(2,)]
         database.close()
+
+
+def test_damage_that_is_seen_on_a_disk_that_cannot_be_read_is_none_of_the_store(tmp_path: Path) -> None:
+    def malformed(_connection: object) -> None:
+        error = sqlite3.DatabaseError("database disk image is malformed")
+        error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+        raise error
+
+    with disk_image(tmp_path / "image", tmp_path / "disk") as disk:
+        database = Database(f"sqlite:///{disk.place}/store.db")
+        database.write(lambda connection: connection.exec_driver_sql("CREATE TABLE written (n)"))
+        disk.die()
+        with pytest.raises(StoreAway, match="malformed"):
+            database.write(malformed)
+        disk.mend()
+        database.close()

@@ -99,15 +99,13 @@ def beheaded(path: Path) -> bool:
 
 
 def examine(path: Path) -> Damage:
-    """Look at a file that SQLite calls damaged."""
+    """Look at a file that SQLite calls damaged. Raises as `look`: a dead disk looks like damage, too."""
     try:
         with path.open("rb") as file:
             header = file.read(_HEADER)
         size = path.stat().st_size
     except FileNotFoundError:
         return Damage(ours=True, detail="it is gone, and its -wal is not", intact="none can be read")
-    except OSError as error:
-        return Damage(ours=True, detail=f"it cannot be read: {error.strerror}", intact="none can be read")
     if len(header) < _HEADER and header.startswith(_MAGIC[: len(header)]):
         detail = f"no more than {size} bytes of it are left" if size else "it was emptied, and its -wal was not"
         return Damage(ours=True, detail=detail, intact="none can be read")
@@ -124,6 +122,8 @@ def examine(path: Path) -> Damage:
             )  # lets SQLite read on where a file is shorter than it says
             return Damage(ours=True, detail=detail or _check(connection), intact=_readable(connection))
     except _FAULTS as error:
+        if _of_the_disk(error):
+            raise
         return Damage(ours=True, detail=detail or str(error), intact="none can be read")
 
 

@@ -144,8 +144,13 @@ class Sqlite:
             return StoreNotWritable(url=url, detail=detail)
         return StoreFailed(url=url, detail=detail)
 
-    def _damaged(self, detail: str) -> CorruptStore | NotAStore:
-        url, found = self.address.shown, examine(self.address.path)
+    def _damaged(self, detail: str) -> CorruptStore | NotAStore | StoreAway:
+        url = self.address.shown
+        try:
+            found = examine(self.address.path)
+        except (OSError, sqlite3.OperationalError) as error:
+            self._file.doubt()
+            return StoreAway(url=url, detail=f"{detail}; {error}", moved=False)
         if found.ours:
             return CorruptStore(url=url, detail=found.detail or detail, intact=found.intact)
         return NotAStore(url=url, detail=detail)
