@@ -10,7 +10,7 @@ from typing import Any
 from tests.pipeline.simulation import Run, World
 
 import tidegauge as tg
-from tidegauge.pipeline.inspect import FlowReport
+from tidegauge.pipeline.reports import FlowReport
 
 LINE = "n long, text string"
 

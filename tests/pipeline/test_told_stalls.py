@@ -17,7 +17,7 @@ from tests.remap.store.raw import sql
 import tidegauge as tg
 from tidegauge.cli import show
 from tidegauge.errors.sinks import CommitSilent, TableWentBack
-from tidegauge.pipeline.inspect import FlowReport
+from tidegauge.pipeline.reports import FlowReport
 from tidegauge.pipeline.stalls import SHOWN
 from tidegauge.remap.store import EXPIRY
 

@@ -15,7 +15,7 @@ from tidegauge.errors.running import TickHeld
 
 if TYPE_CHECKING:
     from tidegauge.pipeline.compact import Compacted
-    from tidegauge.pipeline.inspect import EpochReport, FlowReport
+    from tidegauge.pipeline.reports import EpochReport, FlowReport
     from tidegauge.pipeline.resume import Resumed
     from tidegauge.pipeline.skip import Skipped
     from tidegauge.remap.store import EpochRecord, Gap

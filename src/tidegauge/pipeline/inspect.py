@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from tidegauge.env import Env
@@ -20,145 +19,21 @@ from tidegauge.errors.running import SourceUnreachable
 from tidegauge.errors.sinks import TableUnavailable
 from tidegauge.pipeline.belonging import bound_at, check
 from tidegauge.pipeline.holding import rows_of
-from tidegauge.pipeline.html import of_epoch, of_epochs, of_status
+from tidegauge.pipeline.reports import EpochReport, Epochs, FlowReport, OutputReport, SliceReport, SourceReport
 from tidegauge.pipeline.seen import table_of
 from tidegauge.pipeline.spec import Flow, FlowSpec
 from tidegauge.reclock.slices import begins, held
-from tidegauge.remap.binding import Detail, Slice
+from tidegauge.remap.binding import Slice
 from tidegauge.remap.checked import checked_observation
 from tidegauge.remap.frontier import Frontier
-from tidegauge.remap.store import EpochRecord, Gap, HoldRecord, Loaded, LoadedSource, Stall, Store, shown
+from tidegauge.remap.store import Gap, Loaded, LoadedSource, Stall, Store, shown
 from tidegauge.sinks.protocol import Table
 from tidegauge.sources.protocol import Acknowledged, Source, from_time_of
 
 if TYPE_CHECKING:
     from tidegauge.pipeline.board import OutputCondition, SourceCondition
 
-__all__ = [
-    "EpochReport",
-    "Epochs",
-    "FlowReport",
-    "OutputReport",
-    "SliceReport",
-    "SourceReport",
-    "epochs",
-    "explain",
-    "status",
-]
-
-
-@dataclass(frozen=True, slots=True)
-class SourceReport:
-    """A source: its state, how far it is bound and published, and what upstream holds, in `unit`.
-
-    since: since when its driver waits for it, if that is known. All this is of the incarnation, the present one.
-    lost: the ranges that are in no table, or not in all, of this one or earlier ones; `explain` of an epoch shows
-    them.
-    """
-
-    name: str
-    state: SourceCondition
-    unit: str
-    partitions: int
-    bound: int
-    published: int
-    end: int
-    note: str
-    error: TidegaugeError | None
-    required: bool = False
-    incarnation: int = 0
-    lost: int = 0
-    since: datetime | None = None
-
-    @property
-    def lag(self) -> int:
-        """What upstream holds and no table shows, in `unit`."""
-        return self.end - self.published
-
-
-@dataclass(frozen=True, slots=True)
-class OutputReport:
-    """An output: its state, the first epoch it lacks, how many bound epochs that is behind, what it holds.
-
-    since: from when on its driver waits for it, where that is known.
-    """
-
-    name: str
-    source: str
-    state: OutputCondition
-    upper: int
-    lag: int
-    rows: int
-    bytes: int
-    files: int
-    error: TidegaugeError | None
-    since: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class FlowReport:
-    """A flow: `upper` epochs are bound, `published` are published; those before `since` can no longer be told apart.
-
-    holds: who keeps `since` from passing which epoch, the least epoch first. silent: who has not renewed the lease
-    for longer than usual and may be alive, for people.
-    """
-
-    name: str
-    store: str
-    running: str
-    upper: int
-    published: int
-    minted_at: datetime | None
-    sources: tuple[SourceReport, ...]
-    outputs: tuple[OutputReport, ...]
-    since: int = 0
-    holds: tuple[HoldRecord, ...] = ()
-    silent: str = ""
-
-    @property
-    def awaited(self) -> tuple[str, ...]:
-        """The required sources that cannot say how far they are: until they do, nothing is bound."""
-        return tuple(s.name for s in self.sources if s.required and s.state in ("stalled", "failed"))
-
-    def _repr_html_(self) -> str:
-        return of_status(self)
-
-
-@dataclass(frozen=True, slots=True)
-class SliceReport:
-    """A range of an epoch: `[lower, upper)` of a partition, with what the source keeps about the partition."""
-
-    source: str
-    partition: str
-    lower: int
-    upper: int
-    unit: str
-    detail: Detail
-
-
-@dataclass(frozen=True, slots=True)
-class EpochReport:
-    """An epoch: when it was minted and published, where its records came from, and how many rows of it went where.
-
-    gaps: what of it is in no table, or not in all, because it is lost.
-    """
-
-    epoch: int
-    minted_at: datetime
-    published_at: datetime | None
-    slices: tuple[SliceReport, ...]
-    rows: Mapping[str, int]
-    gaps: tuple[Gap, ...] = ()
-
-    def _repr_html_(self) -> str:
-        return of_epoch(self)
-
-
-class Epochs(list[tuple[EpochRecord, Mapping[str, int]]]):
-    """Epochs in order, each with how many positions of each source it binds. A notebook shows them as a table."""
-
-    def _repr_html_(self) -> str:
-        return of_epochs(self)
+__all__ = ["epochs", "explain", "holds", "opened", "slice_report", "status"]
 
 
 Reported = TypeVar("Reported", SourceReport, OutputReport)

@@ -42,7 +42,8 @@ from tidegauge.errors.command import AmbiguousPath, PastTheEnd, RowOfAnotherLife
 from tidegauge.errors.flow import InvalidArgument, UnknownName
 from tidegauge.errors.store import EpochBelowSince, NotYetBound
 from tidegauge.pipeline.holding import rows_of
-from tidegauge.pipeline.inspect import SliceReport, holds, opened, slice_report
+from tidegauge.pipeline.inspect import holds, opened, slice_report
+from tidegauge.pipeline.reports import SliceReport
 from tidegauge.pipeline.seen import table_of
 from tidegauge.pipeline.spec import Flow, FlowSpec
 from tidegauge.remap.fromtime.protocol import excerpt

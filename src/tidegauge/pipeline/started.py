@@ -29,7 +29,8 @@ from tidegauge.dataflow.bell import Bell
 from tidegauge.dataflow.schedule import NAP
 from tidegauge.errors.base import brief
 from tidegauge.errors.flow import WaitsForItself
-from tidegauge.pipeline.inspect import FlowReport, status
+from tidegauge.pipeline.inspect import status
+from tidegauge.pipeline.reports import FlowReport
 from tidegauge.pipeline.spec import Flow
 
 if TYPE_CHECKING:
