@@ -151,11 +151,6 @@ def opened(folder: str) -> Iterator[tuple[Store, Lease]]:
         store.close()
 
 
-class Quiet:
-    def failed(self, failure: object) -> None: ...
-    def passed(self, output: str, upper: int) -> None: ...
-
-
 STEPS = st.lists(
     st.one_of(
         st.just(("bind", 0, 0)),
@@ -184,7 +179,7 @@ def test_the_gaps_that_come_back_are_those_noted_before_the_commits_that_reached
                 def ask(lower: int, upper: int, *, whole: bool) -> History:
                     return store.history("flow", lower, upper, whole=whole)
 
-                return {name: TellingCommits(name, ask, Quiet(), store, lease) for name in OUTPUTS}
+                return {name: TellingCommits(name, ask, store, lease) for name in OUTPUTS}
 
             telling = tellers()
             for what, one, other in steps:
@@ -207,7 +202,7 @@ def test_the_gaps_that_come_back_are_those_noted_before_the_commits_that_reached
                         expected |= {gap for gap in noted if gap[0] < upper}
                         if what == "commit":
                             telling[name].carried()
-                            telling[name].passed(name, upper)
+                            telling[name].note()
                         else:
                             telling = tellers()
             life, upper = lease.incarnation, max(uppers.values())

@@ -25,7 +25,7 @@ from tidegauge.sinks.spans import StagedSpan, merged
 
 
 class Log:
-    """A `FailureLog` and an `OutputWatcher` that only listens."""
+    """Listens, and does nothing else."""
 
     def __init__(self) -> None:
         self.failures: list[OutputFailed] = []
@@ -35,8 +35,7 @@ class Log:
     def failed(self, failure: OutputFailed) -> None:
         self.failures.append(failure)
 
-    def passed(self, output: str, upper: int) -> None:
-        assert output == "orders"
+    def passed(self, upper: int) -> None:
         self.held.append(upper)
 
     def committed(self, committed: Committed) -> None:
@@ -56,8 +55,10 @@ def setup(table: Table, log: Log) -> PersistSetup:
         confirm=lambda: None,
         backoff=lambda _: 0.0,
         backlog=Backlog(lambda: 0.0),
-        failures=log,
-        watcher=log,
+        passed=log.passed,
+        failed=log.failed,
+        committed=log.committed,
+        stalled=log.stalled,
     )
 
 

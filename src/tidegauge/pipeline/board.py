@@ -208,7 +208,7 @@ class Board:
         upper = self.published if status.failed_at is None else min(self.published, status.failed_at)
         return self.timeline.tables[status.name].inverse(upper)
 
-    # What the operators tell. Each of their watcher protocols is a part of this class.
+    # What the operators tell.
 
     def answered(self, answer: Answer) -> None:
         """A reader has answered to a tick."""

@@ -20,7 +20,7 @@ __all__ = ["OutputFailures"]
 
 
 class OutputFailures:
-    """A `FailureLog` on the store. `known` are the epochs of the failures that earlier runs left, by output."""
+    """Failures of outputs, in the store. `known` are the epochs of those that earlier runs left, by output."""
 
     def __init__(
         self, store: Store, lease: Lease, *, known: Mapping[str, int], watch: Callable[[OutputFailed], None]

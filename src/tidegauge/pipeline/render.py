@@ -74,7 +74,7 @@ def render(
 
     output_failures = OutputFailures(flow.store, flow.lease, known=flow.outstanding, watch=board.output_failed)
     empty = [name for name, table in flow.tables.items() if not table.upper]
-    seen = SeenTables(output_failures, flow.store, flow.lease, empty=empty)
+    seen = SeenTables(flow.store, flow.lease, empty=empty)
 
     backlog = Backlog(env.monotonic)
     history = OncePerSpan(partial(flow.store.history, spec.name))
@@ -136,11 +136,17 @@ def render(
                 spawn=spawn,
                 env=env,
                 going=ticking,
-                watcher=board,
+                board=board,
             ),
         )
         staging.failures.capture(failures)
-        tellers = {name: TellingCommits(name, history, seen, flow.store, flow.lease) for name in staging.spans}
+        tellers = {name: TellingCommits(name, history, flow.store, flow.lease) for name in staging.spans}
+
+        def passed(output: str, upper: int) -> None:
+            output_failures.passed(output, upper)
+            seen.passed(output, upper)
+            tellers[output].note()
+
         commits: list[Stream[Committed]] = [
             persist(
                 spans,
@@ -154,8 +160,10 @@ def render(
                     confirm=flow.lease.confirm,
                     backoff=backoff,
                     backlog=backlog,
-                    failures=tellers[name],
-                    watcher=board,
+                    passed=partial(passed, name),
+                    failed=output_failures.failed,
+                    committed=board.committed,
+                    stalled=board.stalled,
                 ),
             )
             for name, spans in staging.spans.items()

@@ -18,28 +18,21 @@ from typing import Final, Protocol
 from tidegauge.errors.sinks import TableWentBack
 from tidegauge.pipeline.spec import FlowSpec
 from tidegauge.remap.store import Lease, Loaded, Store
-from tidegauge.sinks.persist import FailureLog, OutputFailed
 from tidegauge.sinks.protocol import OutputId, Sink, Table
 
 __all__ = ["Measured", "SeenTables", "note_seen", "place_of", "table_of", "whole"]
 
 
 class SeenTables:
-    """A `FailureLog` that also notes of each output its first commit. empty: the outputs without one."""
+    """Notes of each output its first commit. empty: the outputs without one."""
 
-    def __init__(self, failures: FailureLog, store: Store, lease: Lease, *, empty: Iterable[str]) -> None:
-        self._failures: Final = failures
+    def __init__(self, store: Store, lease: Lease, *, empty: Iterable[str]) -> None:
         self._store: Final = store
         self._lease: Final = lease
         self._empty: Final = set(empty)
 
-    def failed(self, failure: OutputFailed) -> None:
-        """Note that an output has failed."""
-        self._failures.failed(failure)
-
     def passed(self, output: str, upper: int) -> None:
         """Note that an output's table holds every epoch before `upper`. Costs nothing but after a first commit."""
-        self._failures.passed(output, upper)
         if output in self._empty:
             self._store.record_held(self._lease, {output: upper})
             self._empty.remove(output)

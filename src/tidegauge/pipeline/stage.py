@@ -26,13 +26,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import Final, Protocol
+from typing import Final
 
 from tidegauge.dataflow import OperatorBuilder, OperatorContext, OperatorInput, OperatorOutput, Stream
 from tidegauge.env import Env, Spawn
 from tidegauge.errors.base import Transient, brief, cause_of
 from tidegauge.errors.running import JobGaveUp
 from tidegauge.pipeline.apart import Apart, Group, Groups, needs
+from tidegauge.pipeline.board import Board
 from tidegauge.pipeline.failures import OutputFailures
 from tidegauge.pipeline.job import Failure, OutputPlan
 from tidegauge.pipeline.losses import Losses
@@ -49,7 +50,7 @@ from tidegauge.sinks.persist import OutputFailed
 from tidegauge.sinks.protocol import StagedFile
 from tidegauge.sinks.spans import StagedSpan
 
-__all__ = ["ATTEMPTS", "JOB_LIMITS", "StageSetup", "StageWatcher", "Staging", "stage"]
+__all__ = ["ATTEMPTS", "JOB_LIMITS", "StageSetup", "Staging", "stage"]
 
 ATTEMPTS: Final = 6
 """How often a group may fail in a row, for reasons that are not waited out, before the flow stops."""
@@ -69,26 +70,6 @@ class Staging:
 
     spans: Mapping[str, Stream[StagedSpan]]
     failures: Stream[Failed]
-
-
-class StageWatcher(Protocol):
-    """Is told what becomes of jobs, for people."""
-
-    def staging(self, need: Need) -> None:
-        """Hear that a job has begun."""
-        ...
-
-    def ended(self, need: Need) -> None:
-        """Hear that a job has ended, before its result is announced."""
-        ...
-
-    def staged(self, need: Need, performed: Performed) -> None:
-        """Hear that outputs have what a job staged for them."""
-        ...
-
-    def retrying(self, outputs: Sequence[str], source: str | None, error: BaseException, attempt: int) -> None:
-        """Hear that outputs will be tried again. source: the one that cannot be read, if that is why."""
-        ...
 
 
 def between(slices: Sequence[Slice], lower: int, upper: int) -> Sequence[Slice]:
@@ -120,7 +101,7 @@ class StageSetup:
     spawn: Spawn
     env: Env
     going: Callable[[], bool]
-    watcher: StageWatcher
+    board: Board
 
 
 def stage(slices: Stream[SpanSlices], setup: StageSetup) -> Staging:
@@ -229,7 +210,7 @@ class _Stage:
             {source: self.bound(source, asked=not trying) for source in wanted},
         )
         if pinned.slices:
-            self.setup.watcher.staging(need)
+            self.setup.board.staging(need)
             future = self.setup.spawn(lambda: self.setup.perform(pinned))
             self.jobs[group] = (need, future)
             future.add_done_callback(lambda _future: self.wake.activate())
@@ -248,7 +229,7 @@ class _Stage:
         ended = [group for group, (_need, future) in self.jobs.items() if future.done()]
         for group in ended:
             need, future = self.jobs.pop(group)
-            self.setup.watcher.ended(need)
+            self.setup.board.ended(need)
             error = future.exception()
             if error is not None:
                 self.again(group, need, need.outputs, error)
@@ -287,7 +268,7 @@ class _Stage:
             self.deliver(name, delivered, outputs)
         self.settle()
         if kept:
-            self.setup.watcher.staged(Need(tuple(kept), need.lower, need.upper), performed)
+            self.setup.board.staged(Need(tuple(kept), need.lower, need.upper), performed)
 
     def again(
         self, group: Group, need: Need, waiting: Sequence[str], error: BaseException, *, source: str | None = None
@@ -305,7 +286,7 @@ class _Stage:
                 detail=brief(error),
                 cause=cause_of(error),
             ) from error
-        self.setup.watcher.retrying(waiting, source, error, trouble.attempt)
+        self.setup.board.retrying(waiting, source, error, trouble.attempt)
 
     def report(self, found: Iterable[Failure], outputs: list[OperatorOutput]) -> None:
         """Report definite failures: sources to the remap operator, outputs to the log. Each once, the first."""

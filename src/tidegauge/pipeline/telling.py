@@ -13,21 +13,20 @@ from typing import Final
 from tidegauge.remap.history import History
 from tidegauge.remap.store import Lease, Store
 from tidegauge.remap.store.telling import Untold
-from tidegauge.sinks.persist import FailureLog, HistoryTeller, OutputFailed
+from tidegauge.sinks.persist import HistoryTeller
 
 __all__ = ["TellingCommits"]
 
 
 class TellingCommits:
-    """Tells what the commits of one output carry, and takes note of what they carried: a `FailureLog` beside.
+    """Tells what the commits of one output carry, and notes what they carried.
 
     The store is asked at the first commit, and then only when something was noted to be lost.
     """
 
-    def __init__(self, output: str, history: HistoryTeller, failures: FailureLog, store: Store, lease: Lease) -> None:
+    def __init__(self, output: str, history: HistoryTeller, store: Store, lease: Lease) -> None:
         self._output: Final = output
         self._history: Final = history
-        self._failures: Final = failures
         self._store: Final = store
         self._lease: Final = lease
         self._seen = -1
@@ -47,17 +46,12 @@ class TellingCommits:
         """Know that the table now has everything that was told last."""
         self._carried = self._asked
 
-    def failed(self, failure: OutputFailed) -> None:
-        """Note that the output has failed."""
-        self._failures.failed(failure)
-
-    def passed(self, output: str, upper: int) -> None:
-        """Note that the table holds every epoch before `upper`, and what its commit carried."""
-        self._failures.passed(output, upper)
+    def note(self) -> None:
+        """Note durably which losses the table holds since the last commit."""
         carried, self._carried = self._carried, None
         if carried is not None:
             noted, untold = carried
             if untold.gaps:
-                self._store.record_told(self._lease, output, untold.upto)
+                self._store.record_told(self._lease, self._output, untold.upto)
             if untold.all:
                 self._seen = noted

@@ -46,9 +46,7 @@ from tidegauge.sinks.spans import StagedSpan, merged
 __all__ = [
     "ATTEMPTS",
     "Committed",
-    "FailureLog",
     "OutputFailed",
-    "OutputWatcher",
     "PersistSetup",
     "decide",
     "persist",
@@ -81,29 +79,10 @@ class OutputFailed:
     error: TidegaugeError
 
 
-class FailureLog(Protocol):
-    """Makes the failures of outputs durable, and takes them back."""
-
-    def failed(self, failure: OutputFailed) -> None:
-        """Note that an output has failed."""
-        ...
-
-    def passed(self, output: str, upper: int) -> None:
-        """Note that an output's table holds every epoch before `upper`."""
-        ...
-
-
 class HistoryTeller(Protocol):
     """Tells the history of the epochs `[lower, upper)`. whole: with where every source stood before them."""
 
     def __call__(self, lower: int, upper: int, *, whole: bool) -> History: ...
-
-
-class OutputWatcher(Protocol):
-    """Is told what happens to an output, for people."""
-
-    def committed(self, committed: Committed) -> None: ...  # noqa: D102
-    def stalled(self, output: str, error: Exception, attempt: int) -> None: ...  # noqa: D102
 
 
 def decide(table_upper: int, span: StagedSpan) -> Literal["commit", "held", "behind", "inside"]:
@@ -127,7 +106,9 @@ class PersistSetup:
 
     spawn: runs a commit beside the worker. confirm: raises when this driver is no longer to write; it is asked right
     before a commit, in its thread. backlog: where it is noted what waits to be committed. history: tells what commits
-    carry. carried: is told in the same thread that what it told last is in the table.
+    carry. carried: is told in the same thread that what it told last is in the table. passed: makes durable what
+    follows from a table that holds every epoch before an upper. failed: makes a failure durable. committed, stalled:
+    hear of a commit and of a failed attempt, for people.
     """
 
     output: str
@@ -138,8 +119,10 @@ class PersistSetup:
     confirm: Callable[[], None]
     backoff: Callable[[int], float]
     backlog: Backlog
-    failures: FailureLog
-    watcher: OutputWatcher
+    passed: Callable[[int], None]
+    failed: Callable[[OutputFailed], None]
+    committed: Callable[[Committed], None]
+    stalled: Callable[[str, Exception, int], None]
     carried: Callable[[], None] = lambda: None
 
 
@@ -203,7 +186,7 @@ class _Persist:
             self.activator.activate_after(wait)
         elif not self.said:
             self.said = True
-            self.setup.watcher.stalled(
+            self.setup.stalled(
                 self.setup.output, CommitSilent(output=self.setup.output, seconds=SILENCE), self.attempt + 1
             )
 
@@ -252,7 +235,7 @@ class _Persist:
         setup, span = self.setup, self.waiting[0][1]
         try:
             outcome()
-            setup.failures.passed(setup.output, setup.table.upper)
+            setup.passed(setup.table.upper)
         except (OSError, Transient) as error:
             self.attempt += 1
             self.counted += not waited_out(error)
@@ -260,13 +243,13 @@ class _Persist:
                 raise OutputNotWritable(
                     output=setup.output, attempts=self.attempt, detail=brief(error), cause=cause_of(error)
                 ) from error
-            setup.watcher.stalled(setup.output, error, self.attempt)
+            setup.stalled(setup.output, error, self.attempt)
             self.quiet_until = setup.env.monotonic() + setup.backoff(self.attempt)
         except Definite as error:
             if count > 1:
                 self.attempt, self.counted, self.apart = 0, 0, count
                 return
-            setup.failures.failed(OutputFailed(setup.output, span.lower, error))
+            setup.failed(OutputFailed(setup.output, span.lower, error))
             self.over = True
         else:
             for _ in range(count):
@@ -278,7 +261,7 @@ class _Persist:
         self.apart = max(0, self.apart - 1)
         capability, span = self.next()
         done = Committed(self.setup.output, span.upper, span.rows, span.bytes)
-        self.setup.watcher.committed(done)
+        self.setup.committed(done)
         outputs[0].give(capability, [done])
         capability.drop()
 
