@@ -162,7 +162,7 @@ class _Stage:
         """Take in slices, hear of a job that ended, and begin as many needs as can be met at once."""
         for _capability, batch in inputs[0].drain():
             for planned in batch:
-                for source, found in planned.slices.items():
+                for source, found in planned.items():
                     self.slices.setdefault(source, []).extend(found)
         if self.setup.failures.ended:  # a table may have refused since
             self.settle()

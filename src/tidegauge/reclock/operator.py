@@ -7,7 +7,7 @@ The operator needs no state of its own, because a span's slices are a function o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from typing import TypeAlias
 
 from tidegauge.dataflow import OperatorBuilder, OperatorContext, OperatorInput, OperatorOutput, Stream
 from tidegauge.reclock.slices import plan_span
@@ -18,13 +18,8 @@ from tidegauge.remap.timeline import Timeline
 __all__ = ["SpanSlices", "reclock"]
 
 
-@dataclass(frozen=True, slots=True)
-class SpanSlices:
-    """The slices of the epochs `[lower, upper)`, by source; sources with none in the span are left out."""
-
-    lower: int
-    upper: int
-    slices: Mapping[str, list[Slice]]
+SpanSlices: TypeAlias = Mapping[str, list[Slice]]
+"""The slices of a span's epochs, by source; sources with none in the span are left out."""
 
 
 def reclock(spans: Stream[Span], timeline: Timeline) -> Stream[SpanSlices]:
@@ -38,11 +33,7 @@ def reclock(spans: Stream[Span], timeline: Timeline) -> Stream[SpanSlices]:
 
         def step(inputs: list[OperatorInput], outputs: list[OperatorOutput]) -> None:
             for capability, batch in inputs[0].drain():
-                planned = [
-                    SpanSlices(span.lower, span.upper, plan_span(timeline.tables, span.lower, span.upper))
-                    for span in batch
-                ]
-                outputs[0].give(capability, planned)
+                outputs[0].give(capability, [plan_span(timeline.tables, span.lower, span.upper) for span in batch])
 
         return step
 
