@@ -14,12 +14,13 @@ from tests.sinks.conftest import OUTPUT, SCHEMA, stage
 
 from tidegauge.dataflow import INT, Worker
 from tidegauge.env import Env
+from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.sinks import UnsupportedTable
 from tidegauge.pipeline.runner import at_once
 from tidegauge.remap.history import NO_HISTORY
 from tidegauge.sinks import DeltaSink, spans
 from tidegauge.sinks.backlog import Backlog
-from tidegauge.sinks.persist import Committed, OutputFailed, PersistSetup, persist
+from tidegauge.sinks.persist import Committed, PersistSetup, persist
 from tidegauge.sinks.protocol import StagedFile, Table
 from tidegauge.sinks.spans import StagedSpan, merged
 
@@ -28,12 +29,12 @@ class Log:
     """Listens, and does nothing else."""
 
     def __init__(self) -> None:
-        self.failures: list[OutputFailed] = []
+        self.failures: list[tuple[int, TidegaugeError]] = []
         self.held: list[int] = []
         self.done: list[int] = []
 
-    def failed(self, failure: OutputFailed) -> None:
-        self.failures.append(failure)
+    def failed(self, epoch: int, error: TidegaugeError) -> None:
+        self.failures.append((epoch, error))
 
     def passed(self, upper: int) -> None:
         self.held.append(upper)
@@ -89,7 +90,7 @@ def test_after_a_refusal_nothing_is_committed_even_when_the_table_would_take_it_
     DeltaTable(path).alter.drop_constraint("small")
     give(3)
     assert (log.done, log.held) == ([2], [2])
-    assert [(failure.epoch, type(failure.error)) for failure in log.failures] == [(2, UnsupportedTable)]
+    assert [(epoch, type(error)) for epoch, error in log.failures] == [(2, UnsupportedTable)]
     assert not probe.less_than(4), "the others are not kept waiting"
     again = sink.open(OUTPUT)
     assert again.upper == 2
@@ -111,7 +112,7 @@ def test_of_what_waits_together_the_part_that_the_table_refuses_is_found(tmp_pat
         worker.step()
     worker.settle()
     assert log.done == [1, 2, 3]
-    assert [failure.epoch for failure in log.failures] == [3]
+    assert [epoch for epoch, _error in log.failures] == [3]
     assert table.asked == [(0, 5), (0, 1), (1, 2), (2, 3), (3, 4)]
     assert sink.open(OUTPUT).upper == 3
     assert len(list(Path(path).glob("*.parquet"))) == 3, "what came in vain is gone"

@@ -24,9 +24,9 @@ from tidegauge.pipeline.need import Need
 from tidegauge.pipeline.perform import Performed
 from tidegauge.reclock.slices import held
 from tidegauge.remap.frontier import ORIGIN, Frontier
-from tidegauge.remap.round import Answer, Failed
+from tidegauge.remap.round import Answer, Failure
 from tidegauge.remap.timeline import Timeline
-from tidegauge.sinks.persist import Committed, OutputFailed
+from tidegauge.sinks.persist import Committed
 
 __all__ = ["Board", "OutputCondition", "OutputStatus", "SourceCondition", "SourceStatus", "StoreStatus"]
 
@@ -133,7 +133,7 @@ class Board:
         plans: Mapping[str, OutputPlan],
         uppers: Mapping[str, int],
         published: int,
-        failed: Mapping[str, Failed],
+        failed: Mapping[str, Failure],
         retried: Collection[str],
         env: Env,
         redaction: Redaction,
@@ -183,7 +183,7 @@ class Board:
         found += [o.error for o in self.outputs.values() if o.state == "failed"]
         return list(dict.fromkeys(error for error in found if isinstance(error, TidegaugeError)))
 
-    def _fail(self, failure: Failed) -> None:
+    def _fail(self, failure: Failure) -> None:
         status = self.sources[failure.source]
         if status.failed_at is not None and status.failed_at <= failure.epoch:
             return
@@ -240,7 +240,7 @@ class Board:
             self._place(output, output.upper)
         self._changed(self)
 
-    def failed(self, failure: Failed) -> None:
+    def failed(self, failure: Failure) -> None:
         """A source has failed for good."""
         self._fail(failure)
         self._changed(self)
@@ -303,10 +303,10 @@ class Board:
         for name in outputs:
             self.stalled(name, known, attempt)
 
-    def output_failed(self, failure: OutputFailed) -> None:
+    def output_failed(self, output: str, error: TidegaugeError) -> None:
         """An output has failed for good, for a reason of its own."""
-        status = self.outputs[failure.output]
-        status.state, status.error = "failed", self.redaction.error(failure.error)
+        status = self.outputs[output]
+        status.state, status.error = "failed", self.redaction.error(error)
         self._changed(self)
 
     def stalled(self, output: str, error: Exception, attempt: int) -> None:

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from tidegauge.errors.base import TidegaugeError
 from tidegauge.remap.store import Lease, Store
-from tidegauge.sinks.persist import OutputFailed
 
 __all__ = ["OutputFailures"]
 
@@ -23,7 +23,7 @@ class OutputFailures:
     """Failures of outputs, in the store. `known` are the epochs of those that earlier runs left, by output."""
 
     def __init__(
-        self, store: Store, lease: Lease, *, known: Mapping[str, int], watch: Callable[[OutputFailed], None]
+        self, store: Store, lease: Lease, *, known: Mapping[str, int], watch: Callable[[str, TidegaugeError], None]
     ) -> None:
         self._store: Final = store
         self._lease: Final = lease
@@ -32,11 +32,11 @@ class OutputFailures:
         self.ended: Final[dict[str, int]] = {}
         """The epoch at which each output ended that has failed in this run."""
 
-    def failed(self, failure: OutputFailed) -> None:
-        """Note that an output has failed, durably, before anybody is told."""
-        self._store.record_output_failure(self._lease, failure.output, failure.epoch, failure.error)
-        self._known[failure.output] = self.ended[failure.output] = failure.epoch
-        self._watch(failure)
+    def failed(self, output: str, epoch: int, error: TidegaugeError) -> None:
+        """Note that an output has failed at an epoch, durably, before anybody is told."""
+        self._store.record_output_failure(self._lease, output, epoch, error)
+        self._known[output] = self.ended[output] = epoch
+        self._watch(output, error)
 
     def passed(self, output: str, upper: int) -> None:
         """Take a failure back once the output's table holds its epoch. Costs nothing where there is none."""

@@ -13,14 +13,13 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from tidegauge.errors import TidegaugeError
+from tidegauge.remap.round import Failure
 from tidegauge.sinks.protocol import Sink, StagedFile
 from tidegauge.sources.protocol import Source, Split
 
 __all__ = [
     "Engine",
     "EpochJob",
-    "Failure",
     "Filter",
     "JobResult",
     "MapBatches",
@@ -115,16 +114,6 @@ class EpochJob:
     upper: int
     reads: tuple[SourceRead, ...]
     outputs: tuple[OutputWork, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """An error found by a task: of a source (`output` is None), or of one output only, at an epoch."""
-
-    source: str
-    output: str | None
-    epoch: int
-    error: TidegaugeError
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from tidegauge.pipeline.seen import note_seen, whole
 from tidegauge.pipeline.spec import FlowSpec
 from tidegauge.reclock.slices import as_of, begins
 from tidegauge.remap.binding import Slice
-from tidegauge.remap.round import Failed
+from tidegauge.remap.round import Failure
 from tidegauge.remap.store import Lease, Loaded, OutputSpec, SourceSpec, Store
 from tidegauge.remap.timeline import Timeline
 from tidegauge.sinks.protocol import OutputId, Sweeping, Table
@@ -51,7 +51,7 @@ class Opened:
     since: int
     resume: int
     published: int
-    failed: Mapping[str, Failed]
+    failed: Mapping[str, Failure]
     outstanding: Mapping[str, int]
     passed: Mapping[str, Sequence[Slice]]
     store: Store
@@ -141,9 +141,9 @@ def _tables(
     return tables, away
 
 
-def _failed(flow: FlowSpec, loaded: Loaded, store: Store, lease: Lease) -> dict[str, Failed]:
+def _failed(flow: FlowSpec, loaded: Loaded, store: Store, lease: Lease) -> dict[str, Failure]:
     """Return the sources that have failed for good. A bad record that is collected by now is no failure any more."""
-    failed: dict[str, Failed] = {}
+    failed: dict[str, Failure] = {}
     collecting = flow.collecting
     for name in flow.sources:
         failure = loaded.sources[name].failure
@@ -152,7 +152,7 @@ def _failed(flow: FlowSpec, loaded: Loaded, store: Store, lease: Lease) -> dict[
         if name in collecting and isinstance(failure[1], RecordUnparsable):
             store.clear_failure(lease, name)
         else:
-            failed[name] = Failed(name, *failure)
+            failed[name] = Failure(name, None, *failure)
     return failed
 
 

@@ -21,10 +21,11 @@ from tidegauge.env import Env
 from tidegauge.errors.base import Definite, TidegaugeError, Transient
 from tidegauge.errors.engine import ReadFailed
 from tidegauge.pipeline.functions import said
-from tidegauge.pipeline.job import Engine, EpochJob, Failure, JobResult, OutputPlan, OutputWork, SourceRead
+from tidegauge.pipeline.job import Engine, EpochJob, JobResult, OutputPlan, OutputWork, SourceRead
 from tidegauge.pipeline.losses import without
 from tidegauge.pipeline.need import Need
 from tidegauge.remap.binding import Bound, Slice
+from tidegauge.remap.round import Failure
 from tidegauge.sinks.protocol import Standing
 from tidegauge.sources.protocol import GoingOn, Source, Split
 

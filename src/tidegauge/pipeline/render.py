@@ -161,7 +161,7 @@ def render(
                     backoff=backoff,
                     backlog=backlog,
                     passed=partial(passed, name),
-                    failed=output_failures.failed,
+                    failed=partial(output_failures.failed, name),
                     committed=board.committed,
                     stalled=board.stalled,
                 ),

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidegauge.errors.base import TidegaugeError
-from tidegauge.pipeline.job import Failure, JobResult, Staged
+from tidegauge.pipeline.job import JobResult, Staged
+from tidegauge.remap.round import Failure
 from tidegauge.sinks.protocol import StagedFile
 
 __all__ = ["Report", "decode_failure", "encode_failure", "merge"]

@@ -12,7 +12,7 @@ What a failure does (`verdict.py`):
     transient error of an output        -> that output again, apart from the others, after a growing delay
     engine failure                      -> the whole job again, after a growing delay
     any, `ATTEMPTS` times in a row      -> the flow stops; but what is `waited_out` may take as long as it takes
-    definite error of a source at e     -> `Failed(source, e)`; its outputs get `[lower, e)` and no more
+    definite error of a source at e     -> a `Failure` of it; its outputs get `[lower, e)` and no more
     definite error of one output at e   -> noted durably; that output gets `[lower, e)` and no more; the others go on
 
 The slices that arrive are the work list. They come in the order of their epochs, and are kept until every output of
@@ -35,7 +35,7 @@ from tidegauge.errors.running import JobGaveUp
 from tidegauge.pipeline.apart import Apart, Group, Groups, needs
 from tidegauge.pipeline.board import Board
 from tidegauge.pipeline.failures import OutputFailures
-from tidegauge.pipeline.job import Failure, OutputPlan
+from tidegauge.pipeline.job import OutputPlan
 from tidegauge.pipeline.losses import Losses
 from tidegauge.pipeline.need import Need
 from tidegauge.pipeline.perform import Performed, Performer, PinnedNeed
@@ -43,10 +43,9 @@ from tidegauge.pipeline.verdict import judge
 from tidegauge.reclock.operator import SpanSlices
 from tidegauge.reclock.slices import span
 from tidegauge.remap.binding import Bound, Slice
-from tidegauge.remap.round import Failed
+from tidegauge.remap.round import Failure
 from tidegauge.remap.timeline import Timeline
 from tidegauge.sinks.backlog import Backlog
-from tidegauge.sinks.persist import OutputFailed
 from tidegauge.sinks.protocol import StagedFile
 from tidegauge.sinks.spans import StagedSpan
 
@@ -69,7 +68,7 @@ class Staging:
     """
 
     spans: Mapping[str, Stream[StagedSpan]]
-    failures: Stream[Failed]
+    failures: Stream[Failure]
 
 
 def between(slices: Sequence[Slice], lower: int, upper: int) -> Sequence[Slice]:
@@ -109,7 +108,7 @@ def stage(slices: Stream[SpanSlices], setup: StageSetup) -> Staging:
     builder = OperatorBuilder(slices.scope, "stage")
     builder.input(slices)
     spans: dict[str, Stream[StagedSpan]] = {name: builder.output() for name in setup.plans}
-    failures: Stream[Failed] = builder.output()
+    failures: Stream[Failure] = builder.output()
     builder.build(lambda context: _Stage(context, setup).step)
     return Staging(spans, failures)
 
@@ -293,10 +292,9 @@ class _Stage:
         firsts = {(f.source, f.output): f for f in sorted(found, key=lambda f: -f.epoch)}
         for failure in firsts.values():
             if failure.output is not None:
-                self.setup.failures.failed(OutputFailed(failure.output, failure.epoch, failure.error))
+                self.setup.failures.failed(failure.output, failure.epoch, failure.error)
             else:
-                failed = Failed(failure.source, failure.epoch, failure.error)
-                outputs[-1].give(self.failure_capability, [failed])
+                outputs[-1].give(self.failure_capability, [failure])
 
     def deliver(self, name: str, staged: StagedSpan, outputs: list[OperatorOutput]) -> None:
         """Hand a staged span to its sink and move the output's upper."""

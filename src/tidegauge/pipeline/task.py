@@ -26,9 +26,10 @@ import pyarrow.compute
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.engine import ReadFailed, RecordUnparsable, SinkBroke, SourceBroke, StorageFailed
 from tidegauge.pipeline.functions import apply, conform, said, without_epoch
-from tidegauge.pipeline.job import Failure, MapBatches
+from tidegauge.pipeline.job import MapBatches
 from tidegauge.pipeline.report import Report
 from tidegauge.reclock.columns import EPOCH, stamp
+from tidegauge.remap.round import Failure
 from tidegauge.sinks.protocol import Sink, Stager
 from tidegauge.sources.protocol import BAD_RECORDS, BadRecord, Source, Split
 

@@ -25,7 +25,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegauge.errors.base import TidegaugeError, Transient
-from tidegauge.pipeline.job import Failure, JobResult
+from tidegauge.pipeline.job import JobResult
+from tidegauge.remap.round import Failure
 
 __all__ = ["Verdict", "endings", "judge"]
 

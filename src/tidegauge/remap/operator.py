@@ -15,7 +15,7 @@ The rows of a tick's life, as events in and effects out:
     Answer(observed) -> remembered; when the round is over and it is a tick: mint -> append bindings -> Span
     Answer(observed) -> what upstream has taken back, where its user goes on without: record gap
     Answer(failure)  -> record failure; the source is not asked again
-    Failed(source)   -> the same, told by the stage operator
+    Failure          -> the same, told by the stage operator
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tidegauge.remap.binding import Observation
 from tidegauge.remap.mint import mint
 from tidegauge.remap.policy import LOOK, SECOND, Due, Manual, Pace, Policy, enough
 from tidegauge.remap.requests import Requests
-from tidegauge.remap.round import Answer, Asking, Failed, Round
+from tidegauge.remap.round import Answer, Asking, Failure, Round
 from tidegauge.remap.store import Gap, Lease, Store
 from tidegauge.remap.timeline import Timeline
 
@@ -79,7 +79,7 @@ class Watcher(Protocol):
 
     def answered(self, answer: Answer) -> None: ...  # noqa: D102
     def minted(self) -> None: ...  # noqa: D102
-    def failed(self, failure: Failed) -> None: ...  # noqa: D102
+    def failed(self, failure: Failure) -> None: ...  # noqa: D102
     def settled(self, *, caught_up: bool, awaited: tuple[str, ...]) -> None: ...  # noqa: D102
 
 
@@ -106,7 +106,7 @@ class RemapSetup:
     """What the operator works with.
 
     resume: the epoch as of which the flow is read again; it is announced first. live: the sources that can be asked.
-    answers: the answers of all of them. failures: `Failed` from the stage operator. published: the published upper.
+    answers: the answers of all of them. failures: of sources, from staging. published: the published upper.
     held: the first epoch that is not published and that some output of a source lacks. ticking: whether to look at
     the sources at all. policy: when to look, and when to bind. requests: additional ticks that somebody asks for.
     required: sources that are not sealed and without whose answer nothing is bound. units: the unit of each source's
@@ -170,7 +170,7 @@ class _Remap:
             for event in queue.drain():
                 if isinstance(event, Messages):
                     for said in event.batch:
-                        self.fail(said) if isinstance(said, Failed) else self.hear(said)
+                        self.fail(said) if isinstance(said, Failure) else self.hear(said)
         now = self.setup.env.monotonic()
         if self.round is not None and self.round.over(now=now):
             self.round = None
@@ -193,7 +193,7 @@ class _Remap:
             self.note(answer.source, answer.observed)
             error = recreated(answer.source, self.timeline.identity(answer.source), answer.observed.identity)
         if isinstance(error, Definite):
-            self.fail(Failed(answer.source, self.timeline.upper, error))
+            self.fail(Failure(answer.source, None, self.timeline.upper, error))
 
     def note(self, source: str, observed: Observation) -> None:
         """Note durably what upstream has taken back before it was bound, of the epoch from which on it is missing."""
@@ -202,7 +202,7 @@ class _Remap:
             place = (source, self.timeline.upper, partition, lower, upper)
             self.setup.store.record_gap(self.setup.lease, Gap(*place, observed.at, error.code, error.summary))
 
-    def fail(self, failure: Failed) -> None:
+    def fail(self, failure: Failure) -> None:
         """Note durably that a source has failed, and ask it no more. Of several failures, the least epoch counts.
 
         A source that is no longer asked can be found to have failed too: when an epoch is read that was bound before.

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.remap.binding import Bound, Observation
 
-__all__ = ["Answer", "Asking", "Failed", "Round"]
+__all__ = ["Answer", "Asking", "Failure", "Round"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,14 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
-    """A source has failed for good: nothing of `epoch` or later is given to its outputs."""
+class Failure:
+    """An error at an epoch: of a source (`output` is None), or of one output of it only.
+
+    Where it is definite, nothing of the epoch or later is given to the outputs that it concerns.
+    """
 
     source: str
+    output: str | None
     epoch: int
     error: TidegaugeError
 

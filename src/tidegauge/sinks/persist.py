@@ -46,7 +46,6 @@ from tidegauge.sinks.spans import StagedSpan, merged
 __all__ = [
     "ATTEMPTS",
     "Committed",
-    "OutputFailed",
     "PersistSetup",
     "decide",
     "persist",
@@ -68,15 +67,6 @@ class Committed:
     upper: int
     rows: int = 0
     bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class OutputFailed:
-    """An output has failed for a reason of its own: it holds the epochs before `epoch` and no more."""
-
-    output: str
-    epoch: int
-    error: TidegaugeError
 
 
 class HistoryTeller(Protocol):
@@ -107,7 +97,8 @@ class PersistSetup:
     spawn: runs a commit beside the worker. confirm: raises when this driver is no longer to write; it is asked right
     before a commit, in its thread. backlog: where it is noted what waits to be committed. history: tells what commits
     carry. carried: is told in the same thread that what it told last is in the table. passed: makes durable what
-    follows from a table that holds every epoch before an upper. failed: makes a failure durable. committed, stalled:
+    follows from a table that holds every epoch before an upper. failed: makes durable that it holds
+    no more, from an epoch on, for a reason of its own. committed, stalled:
     hear of a commit and of a failed attempt, for people.
     """
 
@@ -120,7 +111,7 @@ class PersistSetup:
     backoff: Callable[[int], float]
     backlog: Backlog
     passed: Callable[[int], None]
-    failed: Callable[[OutputFailed], None]
+    failed: Callable[[int, TidegaugeError], None]
     committed: Callable[[Committed], None]
     stalled: Callable[[str, Exception, int], None]
     carried: Callable[[], None] = lambda: None
@@ -249,7 +240,7 @@ class _Persist:
             if count > 1:
                 self.attempt, self.counted, self.apart = 0, 0, count
                 return
-            setup.failed(OutputFailed(setup.output, span.lower, error))
+            setup.failed(span.lower, error)
             self.over = True
         else:
             for _ in range(count):

@@ -28,9 +28,10 @@ from tidegauge.errors.engine import (
 from tidegauge.errors.flow import BatchFunctionFailed, NeedsSpark, ReservedColumn
 from tidegauge.pipeline.engine import LocalEngine
 from tidegauge.pipeline.engine.packing import TINY, deal
-from tidegauge.pipeline.job import Failure, Filter, MapBatches, OutputPlan
+from tidegauge.pipeline.job import Filter, MapBatches, OutputPlan
 from tidegauge.pipeline.report import Report
 from tidegauge.pipeline.task import by_epoch
+from tidegauge.remap.round import Failure
 
 ROWS = pa.table({"n": pa.array(range(3000), pa.int64())})
 

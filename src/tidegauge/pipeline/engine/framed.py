@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidegauge.errors.base import Transient
-from tidegauge.pipeline.job import EpochJob, Failure, SourceRead
+from tidegauge.pipeline.job import EpochJob, SourceRead
+from tidegauge.remap.round import Failure
 from tidegauge.sources.protocol import Framed
 
 __all__ = ["framed", "missing", "without"]

@@ -45,9 +45,10 @@ from tidegauge.pipeline.engine.sparkerrors import carried_error, lost, quiet, ro
 from tidegauge.pipeline.engine.spelling import packed
 from tidegauge.pipeline.engine.sqlsteps import Prepared, applied, prepare
 from tidegauge.pipeline.functions import result_schema, with_epoch, without_epoch
-from tidegauge.pipeline.job import EpochJob, Failure, JobResult, MapBatches, OutputPlan, OutputWork
+from tidegauge.pipeline.job import EpochJob, JobResult, MapBatches, OutputPlan, OutputWork
 from tidegauge.pipeline.report import Report, merge
 from tidegauge.pipeline.task import Feed, Write
+from tidegauge.remap.round import Failure
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
