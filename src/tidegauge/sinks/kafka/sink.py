@@ -18,6 +18,7 @@ import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,7 +48,7 @@ _COLUMNS: Final = ("key", "value", "headers", "partition", "timestamp", "envelop
 _SHOWN: Final = (*_COLUMNS, "exactly_once", "partitions", "progress_topic", "transactional_id_prefix")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KafkaSink:
     """Write an output to a topic.
 
@@ -118,9 +119,19 @@ class KafkaSink:
             )
         if "isolation.level" in self.settings:
             raise SettingTaken(setting="isolation.level", why="what an output holds is read from committed messages")
-        Settings.of(self.servers, self.settings)
+        _ = self.connection  # it raises what is wrong with the settings
         object.__setattr__(self, "settings", dict(self.settings))
         object.__setattr__(self, "staging", _staging(self.staging))
+
+    @cached_property
+    def connection(self) -> Settings:
+        """How the cluster is reached."""
+        return Settings.of(self.servers, self.settings)
+
+    @cached_property
+    def _layout(self) -> MessageLayout:
+        own: Any = {name: getattr(self, name) for name in _COLUMNS}
+        return MessageLayout(self.topic, **own)
 
     def describe(self) -> Mapping[str, Any]:
         """Return the configuration as JSON, with references in place of secrets, and without default values."""
@@ -137,11 +148,11 @@ class KafkaSink:
 
     def incarnation(self, flow: str, output: str) -> str | None:
         """Return the incarnation in the last progress record, None where there is none. Raises as `open` does."""
-        settings, key = Settings.of(self.servers, self.settings), key_of(OutputId(flow, output, ""), self.topic)
-        with admin(settings) as client:
+        key = key_of(OutputId(flow, output, ""), self.topic)
+        with admin(self.connection) as client:
             if self.progress_topic not in described(client, [self.progress_topic], servers=self.servers):
                 return None
-        last = scan(settings, self.progress_topic, key, true_end=False, env=Env())
+        last = scan(self.connection, self.progress_topic, key, true_end=False, env=Env())
         return None if last is None else str(last.incarnation)
 
     def open(self, output: OutputId) -> TopicOutput:
@@ -152,7 +163,7 @@ class KafkaSink:
         """
         prefix = self.transactional_id_prefix
         return TopicOutput(
-            Settings.of(self.servers, self.settings),
+            self.connection,
             self._layout,
             output,
             id=transactional_id(output, self.topic, prefix=prefix) if self.exactly_once else "",
@@ -170,11 +181,6 @@ class KafkaSink:
     @property
     def _folder(self) -> str:
         return f"{self.staging}/{self.topic}"
-
-    @property
-    def _layout(self) -> MessageLayout:
-        own: Any = {name: getattr(self, name) for name in _COLUMNS}
-        return MessageLayout(self.topic, **own)
 
 
 def _columns(name: str, given: Any) -> str | tuple[str, ...] | None:
