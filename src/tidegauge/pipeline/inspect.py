@@ -78,7 +78,7 @@ def status(flow: Flow, *, env: Env | None = None) -> FlowReport:
         gaps = store.gaps(spec.name)
         tables = {name: _table(spec, name, loaded) for name in spec.outputs}
         there = [table for table in tables.values() if table is not None and not isinstance(table, Exception)]
-        bound = bound_at(store, spec.name, there)
+        bound = bound_at(store, spec.name, there)  # after opening: an epoch is bound before a table holds it
         outputs = tuple(
             _stalled(_output(spec, name, loaded, table, store, bound), waits.get(("output", name)))
             for name, table in tables.items()

@@ -89,6 +89,7 @@ def opened(
     loaded = store.load(flow.name)
     failed = _failed(flow, loaded, store, lease)
     tables, away = _tables(flow, loaded, lease, known, least)
+    # Ask after opening: an epoch is bound before a table holds it, whoever else is at work.
     bound = bound_at(store, flow.name, tables.values())
     for name, table in tables.items():
         check(store, flow, name, table, bound=bound)

@@ -254,6 +254,7 @@ class _Stage:
             self.again(apart, need, [name for name in need.outputs if name == apart.output], error)
         lost = [hole for hole in performed.lost if hole.source not in verdict.away]
         losers = {hole.source for hole in lost}
+        # Losses and failures are durable before any span leaves: no output gets past one that the store lacks.
         self.setup.losses.note(lost, [name for name in need.outputs if self.readers[name] in losers])
         self.report(verdict.failures, outputs)
         for name in need.outputs:
@@ -265,7 +266,7 @@ class _Stage:
                 schema, staged = performed.schemas[name], performed.result.staged[name]
                 delivered = StagedSpan(need.lower, need.upper, performed.job, schema, staged.files, staged.rows)
             self.deliver(name, delivered, outputs)
-        self.settle()
+        self.settle()  # after delivering, which takes place at the capabilities that this moves on
         if kept:
             self.setup.board.staged(Need(tuple(kept), need.lower, need.upper), performed)
 

@@ -35,6 +35,7 @@ class TellingCommits:
 
     def history(self, lower: int, upper: int, *, whole: bool) -> History:
         """Return what a commit of the epochs `[lower, upper)` is to carry. Asked in the thread of the commit."""
+        # `noted` is read before the store is asked: a loss that is noted meanwhile makes us ask again.
         found, noted, self._asked = self._history(lower, upper, whole=whole), self._store.noted, None
         if self._seen == noted or not found.links:
             return found

@@ -253,7 +253,7 @@ class _Remap:
             return None
         at = max(observed.at for observed in known.values())
         epoch = self.setup.store.append(self.setup.lease, expected=self.timeline.upper, at=at, proposals=proposals)
-        self.timeline.append(epoch, proposals, at=at)
+        self.timeline.append(epoch, proposals, at=at)  # after the store: others act on what the timeline shows
         ended = {source for source, proposal in proposals.items() if proposal.frontier.sealed}
         self.live -= ended
         self.required -= ended

@@ -109,7 +109,7 @@ class DeltaLog:
         """
         check_span(lower, upper, files)
         columns = rows_schema(schema)
-        with writing(self._folder):
+        with writing(self._folder):  # before the commit, which may refer to a file of it
             chain = carried(self._folder, history, lower=lower, upper=upper, write=write)
         mine = {
             "flow": self._output.flow,

@@ -226,7 +226,7 @@ class _Persist:
         setup, span = self.setup, self.waiting[0][1]
         try:
             outcome()
-            setup.passed(setup.table.upper)
+            setup.passed(setup.table.upper)  # durable before `done` tells of the commit
         except (OSError, Transient) as error:
             self.attempt += 1
             self.counted += not waited_out(error)

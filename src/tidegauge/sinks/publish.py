@@ -54,6 +54,7 @@ def publish(
             elements = inputs[0].frontier.elements()
             held = min(elements) if elements else timeline.upper
             if held > upper:
+                # Durable before anybody hears of it: upstream may delete what is published.
                 store.publish(lease, expected=upper, upper=held, at=env.now())
                 upper = held
                 watch(upper)

@@ -70,7 +70,7 @@ def reader(
                 return
             try:
                 with env.effect("acknowledge"):
-                    confirm()
+                    confirm()  # right before: upstream may delete what it is told of
                     source.acknowledge(owed)
             except (OSError, Transient):
                 refusals += 1

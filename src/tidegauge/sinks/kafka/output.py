@@ -177,7 +177,7 @@ class TopicOutput:
 
     def sweep(self, confirm: Callable[[], None]) -> None:
         """Shut out earlier drivers of the output, see what they committed, and remove what they left; see above."""
-        confirm()
+        confirm()  # before taking over, which shuts out whoever writes
         self._take()
         sweep(Path(self._folder, STAGED), job_mark(self._output.incarnation), confirm)
 
@@ -224,7 +224,7 @@ class TopicOutput:
                 raise
             self._writer = writer
         try:
-            self._progress = self._read(found, true_end=True)
+            self._progress = self._read(found, true_end=True)  # after fencing: no older driver can commit any more
         except BaseException:
             self._leave()
             raise
