@@ -55,7 +55,7 @@ oldest: setup kafka ## the main job on the oldest versions that are declared, in
 	@$(BIN)/python scripts/oldest.py
 
 soak: kafka ## ten minutes of killed brokers and drivers; SOAK='--seed N --seconds S' sets it
-	$(BIN)/python -m tests.pipeline.kafka.soak $(SOAK)
+	$(BIN)/python -m tests.flow.kafka.soak $(SOAK)
 
 format: setup ## put everything into the one style
 	$(BIN)/ruff check --fix $(CODE)

@@ -20,8 +20,8 @@ from deltalake import DeltaTable, write_deltalake
 from benchmarks.figures import Figure
 from benchmarks.room import Room
 from tidegauge.sinks import DeltaSink, OutputId, StagedFile
-from tidegauge.sinks.deltaentry import appending
-from tidegauge.sinks.deltavolume import holding
+from tidegauge.sinks.delta.entry import appending
+from tidegauge.sinks.delta.volume import holding
 from tidegauge.sinks.protocol import Volume
 
 __all__ = ["measure"]

@@ -17,9 +17,9 @@ from benchmarks.figures import Figure, Goal
 from benchmarks.flows import TICK, Driver, flow_of, orders_in
 from benchmarks.room import Room, spark_session
 from benchmarks.streaming import Queries, stream
+from tidegauge.dsl.dataflow import Dataflow
+from tidegauge.engine.spark.engine import SparkEngine
 from tidegauge.env import Env
-from tidegauge.pipeline.engine.spark import SparkEngine
-from tidegauge.pipeline.flow import Dataflow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,11 +13,11 @@ import pyarrow.compute
 
 import tidegauge as tg
 from benchmarks.data import COLUMNS, LARGE, PAGES
+from tidegauge.dsl.dataflow import Dataflow
 from tidegauge.env import Env
-from tidegauge.pipeline.board import Board
-from tidegauge.pipeline.flow import Dataflow
-from tidegauge.pipeline.job import Engine, EpochJob, JobResult, OutputPlan
-from tidegauge.pipeline.runner import Runner, threads
+from tidegauge.flow.board import Board
+from tidegauge.flow.runner import Runner, threads
+from tidegauge.job.plan import Engine, EpochJob, JobResult, OutputPlan
 from tidegauge.sources.protocol import Source
 
 __all__ = ["TICK", "Driver", "Recording", "Steps", "flow_of", "large", "orders_in", "pages"]

@@ -20,9 +20,9 @@ from benchmarks.figures import Figure, Goal
 from benchmarks.flows import Recording, flow_of, orders_in
 from benchmarks.processes import peaks
 from benchmarks.room import Room, spark_session
-from tidegauge.pipeline.engine.local import LocalEngine
-from tidegauge.pipeline.engine.spark import SparkEngine
-from tidegauge.pipeline.job import Engine
+from tidegauge.engine.local import LocalEngine
+from tidegauge.engine.spark.engine import SparkEngine
+from tidegauge.job.plan import Engine
 
 __all__ = ["case", "measure"]
 

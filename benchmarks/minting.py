@@ -27,7 +27,7 @@ import tidegauge as tg
 from benchmarks.core.timing import per, seconds
 from benchmarks.figures import Figure, Goal
 from benchmarks.room import Room
-from tidegauge.pipeline.runner import Runner, at_once
+from tidegauge.flow.runner import Runner, at_once
 from tidegauge.remap.binding import Bound, Observation
 from tidegauge.remap.checked import checked_observation
 from tidegauge.remap.fromtime.partitioned import PARTITIONS

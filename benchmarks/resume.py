@@ -17,11 +17,11 @@ import tidegauge as tg
 from benchmarks.figures import Figure, Goal
 from benchmarks.flows import TICK
 from benchmarks.room import Room
+from tidegauge.dsl.dataflow import Dataflow
+from tidegauge.engine.local import LocalEngine
 from tidegauge.env import Env
-from tidegauge.pipeline.engine.local import LocalEngine
-from tidegauge.pipeline.flow import Dataflow
-from tidegauge.pipeline.perform import output_schema
-from tidegauge.pipeline.runner import Runner, at_once
+from tidegauge.flow.runner import Runner, at_once
+from tidegauge.job.perform import output_schema
 from tidegauge.remap.binding import Bound, Proposal
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.store import LeaseHolder, OutputSpec, SourceSpec, Store

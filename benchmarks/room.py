@@ -68,7 +68,7 @@ def spark_session(*, jars: Sequence[str] = ()) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     if jars:
         os.environ["PYSPARK_SUBMIT_ARGS"] = f"--jars {','.join(jars)} pyspark-shell"
-    from tidegauge.pipeline.engine.session import create_session
+    from tidegauge.engine.spark.session import create_session
 
     session = create_session("local[*]")
     session.sparkContext.setLogLevel("OFF")

@@ -17,7 +17,7 @@ from benchmarks.data import LARGE, PAGES
 from benchmarks.flows import Recording, Steps, flow_of
 from benchmarks.room import Room
 from benchmarks.streaming import Queries, table_rows
-from tidegauge.pipeline.engine.spark import SparkEngine
+from tidegauge.engine.spark.engine import SparkEngine
 from tidegauge.sources.protocol import Source
 
 if TYPE_CHECKING:

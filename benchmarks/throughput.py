@@ -20,7 +20,7 @@ from benchmarks.processes import bytes_read_by_workers
 from benchmarks.room import Room, spark_session
 from benchmarks.sides import Account, for_each_batch, ours, queries
 from benchmarks.streaming import stream
-from tidegauge.pipeline.engine.spark import SparkEngine
+from tidegauge.engine.spark.engine import SparkEngine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,7 +18,7 @@ from statistics import median
 import tidegauge as tg
 from benchmarks.figures import Figure, Goal
 from benchmarks.room import Room
-from tidegauge.pipeline.runner import Runner, at_once
+from tidegauge.flow.runner import Runner, at_once
 
 __all__ = ["measure"]
 

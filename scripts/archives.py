@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pyspark
 
+from tidegauge.engine.spark.session import check_java
 from tidegauge.errors.base import TidegaugeError
-from tidegauge.pipeline.engine.session import check_java
 from tidegauge.testing import KafkaBroker
 from tidegauge.testing.jars import cache, pins
 

@@ -26,15 +26,15 @@ from typing import Any, Final
 
 import tidegauge as tg
 from tidegauge.env import Env
+from tidegauge.flow.runner import Runner, threads
+from tidegauge.job import functions
 from tidegauge.kafka.clients import kafka
 from tidegauge.kafka.settings import Settings
-from tidegauge.pipeline import functions
-from tidegauge.pipeline.runner import Runner, threads
 from tidegauge.remap.fromtime import canonical
 from tidegauge.remap.store import Store, lease
 from tidegauge.remap.store.connect import Database
 from tidegauge.sinks import columns as stored
-from tidegauge.sinks.deltalog import DeltaLog
+from tidegauge.sinks.delta.log import DeltaLog
 from tidegauge.sources import KafkaSource
 from tidegauge.sources.kafka import decoding, start, topics
 from tidegauge.testing import Endpoint, KafkaBroker

@@ -22,7 +22,7 @@ from benchmarks.flows import Driver, Recording
 from benchmarks.kafka.sides import session_with_connector
 from benchmarks.kafka.topics import producer
 from benchmarks.room import Room
-from tidegauge.pipeline.engine.spark import SparkEngine
+from tidegauge.engine.spark.engine import SparkEngine
 from tidegauge.testing import Endpoint
 
 __all__ = ["measure", "pace"]

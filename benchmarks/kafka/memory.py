@@ -18,7 +18,7 @@ from benchmarks.flows import Recording
 from benchmarks.kafka.topics import LONG, fill, long_texts
 from benchmarks.processes import peaks
 from benchmarks.room import Room, spark_session
-from tidegauge.pipeline.engine.spark import SparkEngine
+from tidegauge.engine.spark.engine import SparkEngine
 from tidegauge.testing import Endpoint
 
 __all__ = ["case", "measure"]

@@ -16,10 +16,10 @@ from benchmarks.figures import Figure
 from benchmarks.kafka.sides import session_with_connector, source, stream
 from benchmarks.kafka.topics import fill, orders
 from benchmarks.room import Room
+from tidegauge.engine.spark.engine import SparkEngine
 from tidegauge.kafka import Settings
 from tidegauge.kafka.clients import admin
 from tidegauge.kafka.cluster import offsets
-from tidegauge.pipeline.engine.spark import SparkEngine
 from tidegauge.testing import Endpoint
 
 if TYPE_CHECKING:

@@ -16,35 +16,35 @@ from typing import TYPE_CHECKING
 from tidegauge.lazy import names
 
 if TYPE_CHECKING:
+    from tidegauge.dsl.dataflow import Dataflow as Dataflow
+    from tidegauge.dsl.dataflow import RowStream as RowStream
+    from tidegauge.engine.local import LocalEngine as LocalEngine
+    from tidegauge.engine.spark.engine import SparkEngine as SparkEngine
     from tidegauge.env import Env as Env
     from tidegauge.errors.base import TidegaugeError as TidegaugeError
-    from tidegauge.pipeline.backup import backup as backup
-    from tidegauge.pipeline.bindings import bindings as bindings
-    from tidegauge.pipeline.compact import compact as compact
-    from tidegauge.pipeline.compact import hold as hold
-    from tidegauge.pipeline.compact import release as release
-    from tidegauge.pipeline.engine.local import LocalEngine as LocalEngine
-    from tidegauge.pipeline.engine.spark import SparkEngine as SparkEngine
-    from tidegauge.pipeline.flow import Dataflow as Dataflow
-    from tidegauge.pipeline.flow import RowStream as RowStream
-    from tidegauge.pipeline.inspect import epochs as epochs
-    from tidegauge.pipeline.inspect import explain as explain
-    from tidegauge.pipeline.inspect import status as status
-    from tidegauge.pipeline.locate import locate as locate
-    from tidegauge.pipeline.locate import origin as origin
-    from tidegauge.pipeline.read import read as read
-    from tidegauge.pipeline.read import read_arrow as read_arrow
-    from tidegauge.pipeline.reclock import reclock_column as reclock_column
-    from tidegauge.pipeline.recover import recover as recover
-    from tidegauge.pipeline.repair import repair as repair
-    from tidegauge.pipeline.resume import resume as resume
-    from tidegauge.pipeline.skip import skip as skip
-    from tidegauge.pipeline.verify import verify as verify
+    from tidegauge.looking.bindings import bindings as bindings
+    from tidegauge.looking.epoch_column import reclock_column as reclock_column
+    from tidegauge.looking.inspect import epochs as epochs
+    from tidegauge.looking.inspect import explain as explain
+    from tidegauge.looking.inspect import status as status
+    from tidegauge.looking.locate import locate as locate
+    from tidegauge.looking.locate import origin as origin
+    from tidegauge.looking.read import read as read
+    from tidegauge.looking.read import read_arrow as read_arrow
+    from tidegauge.looking.verify import verify as verify
+    from tidegauge.maintenance.backup import backup as backup
+    from tidegauge.maintenance.compact import compact as compact
+    from tidegauge.maintenance.compact import hold as hold
+    from tidegauge.maintenance.compact import release as release
+    from tidegauge.maintenance.recover import recover as recover
+    from tidegauge.maintenance.repair import repair as repair
+    from tidegauge.maintenance.resume import resume as resume
+    from tidegauge.maintenance.skip import skip as skip
     from tidegauge.remap.policy import Every as Every
     from tidegauge.remap.policy import Manual as Manual
-    from tidegauge.sinks.delta import DeltaSink as DeltaSink
+    from tidegauge.sinks.delta.sink import DeltaSink as DeltaSink
     from tidegauge.sinks.kafka.sink import KafkaSink as KafkaSink
-    from tidegauge.sinks.parquet import ParquetSink as ParquetSink
+    from tidegauge.sinks.parquet.sink import ParquetSink as ParquetSink
     from tidegauge.sources.file.source import FileSource as FileSource
     from tidegauge.sources.formats.avro import Avro as Avro
     from tidegauge.sources.formats.csv import Csv as Csv
@@ -63,25 +63,25 @@ else:
         {
             "env": "Env",
             "errors.base": "TidegaugeError",
-            "pipeline.backup": "backup",
-            "pipeline.bindings": "bindings",
-            "pipeline.compact": "compact hold release",
-            "pipeline.engine.local": "LocalEngine",
-            "pipeline.engine.spark": "SparkEngine",
-            "pipeline.flow": "Dataflow RowStream",
-            "pipeline.inspect": "epochs explain status",
-            "pipeline.locate": "locate origin",
-            "pipeline.read": "read read_arrow",
-            "pipeline.reclock": "reclock_column",
-            "pipeline.recover": "recover",
-            "pipeline.repair": "repair",
-            "pipeline.resume": "resume",
-            "pipeline.skip": "skip",
-            "pipeline.verify": "verify",
+            "maintenance.backup": "backup",
+            "looking.bindings": "bindings",
+            "maintenance.compact": "compact hold release",
+            "engine.local": "LocalEngine",
+            "engine.spark.engine": "SparkEngine",
+            "dsl.dataflow": "Dataflow RowStream",
+            "looking.inspect": "epochs explain status",
+            "looking.locate": "locate origin",
+            "looking.read": "read read_arrow",
+            "looking.epoch_column": "reclock_column",
+            "maintenance.recover": "recover",
+            "maintenance.repair": "repair",
+            "maintenance.resume": "resume",
+            "maintenance.skip": "skip",
+            "looking.verify": "verify",
             "remap.policy": "Every Manual",
-            "sinks.delta": "DeltaSink",
+            "sinks.delta.sink": "DeltaSink",
             "sinks.kafka.sink": "KafkaSink",
-            "sinks.parquet": "ParquetSink",
+            "sinks.parquet.sink": "ParquetSink",
             "sources.file.source": "FileSource",
             "sources.formats.avro": "Avro",
             "sources.formats.csv": "Csv",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.pipeline.upstream import Topic
+from tests.flow.upstream import Topic
 from typer.testing import CliRunner
 
 import tidegauge as tg
@@ -19,7 +19,7 @@ FLOW = """
 from pathlib import Path
 
 import tidegauge as tg
-from tests.pipeline.upstream import Topic
+from tests.flow.upstream import Topic
 
 HERE = Path(__file__).parent
 

@@ -19,7 +19,7 @@ import tidegauge as tg
 from tidegauge.cli.app import app
 from tidegauge.env import EFFECTS
 from tidegauge.errors import CODES
-from tidegauge.pipeline.board import OutputCondition, SourceCondition
+from tidegauge.flow.board import OutputCondition, SourceCondition
 from tidegauge.remap.store.schema import metadata
 from tidegauge.remap.store.views import VIEWS
 

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from tidegauge.errors.sinks import TableUpperMismatch
 from tidegauge.remap.history import NO_HISTORY
-from tidegauge.sinks import DeltaSink, OutputId, ParquetSink, deltalog
+from tidegauge.sinks import DeltaSink, OutputId, ParquetSink
+from tidegauge.sinks.delta import log as deltalog
 
 SCHEMA = pa.schema([("user", pa.string()), ("amount", pa.float64()), ("_epoch", pa.int64())])
 OUTPUT = OutputId("shop", "orders", "a" * 32)

@@ -21,8 +21,10 @@ from tests.sinks.conftest import KINDS, OUTPUT, Bench, rows
 from tests.waiting import eventually
 
 from tidegauge.errors.sinks import TableChangedByOthers, TableUnavailable
-from tidegauge.sinks import DeltaSink, deltacheckpoints, deltaview
-from tidegauge.sinks.deltahead import newest
+from tidegauge.sinks import DeltaSink
+from tidegauge.sinks.delta import checkpoints as deltacheckpoints
+from tidegauge.sinks.delta import view as deltaview
+from tidegauge.sinks.delta.head import newest
 from tidegauge.sinks.protocol import Volume
 
 

@@ -14,7 +14,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegauge.sinks.deltahead import DeltaHead, newer, newest, unsupported
+from tidegauge.sinks.delta.head import DeltaHead, newer, newest, unsupported
 
 SCHEMA = pa.schema([("n", pa.int64())])
 STEP = st.one_of(

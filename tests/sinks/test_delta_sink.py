@@ -28,7 +28,7 @@ from tidegauge.errors.sinks import (
     UnsupportedTable,
 )
 from tidegauge.sinks import DeltaSink, OutputId
-from tidegauge.sinks.deltalog import DeltaLog
+from tidegauge.sinks.delta.log import DeltaLog
 
 OUTPUT = OutputId("shop", "orders", "a" * 32)
 SCHEMA = pa.schema([("user", pa.string()), ("amount", pa.float64()), ("_epoch", pa.int64())])
@@ -194,7 +194,7 @@ def test_a_commit_reads_nothing_of_the_files_that_are_there(delta: Any, monkeypa
     table = delta.open()
     delta.commit(table, 0, 1)
     delta.commit(table, 1, 2)
-    monkeypatch.setattr("tidegauge.sinks.deltalog.DeltaTable", None)
+    monkeypatch.setattr("tidegauge.sinks.delta.log.DeltaTable", None)
     monkeypatch.setattr(os, "listdir", None)
     for epoch in range(2, 20):
         delta.commit(table, epoch, epoch + 1)

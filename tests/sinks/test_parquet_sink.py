@@ -22,8 +22,8 @@ from tidegauge.errors.sinks import (
     TableNotWritable,
 )
 from tidegauge.sinks import OutputId
-from tidegauge.sinks import parquet as module
 from tidegauge.sinks.location import writing
+from tidegauge.sinks.parquet import sink as module
 
 OUTPUT = OutputId("shop", "orders", "a" * 32)
 SCHEMA = pa.schema([("user", pa.string()), ("amount", pa.float64()), ("_epoch", pa.int64())])
@@ -178,7 +178,7 @@ def test_a_full_disk_goes_through_and_puts_the_staged_files_back(
 ) -> None:
     import errno
 
-    from tidegauge.sinks import gathering as module
+    from tidegauge.sinks.parquet import gathering as module
 
     table = parquet.open()
     parquet.commit(table, 0, 1)

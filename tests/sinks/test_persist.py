@@ -16,7 +16,7 @@ from tidegauge.dataflow import INT, Worker
 from tidegauge.env import Env
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.sinks import UnsupportedTable
-from tidegauge.pipeline.runner import at_once
+from tidegauge.flow.runner import at_once
 from tidegauge.remap.history import NO_HISTORY
 from tidegauge.sinks import DeltaSink, spans
 from tidegauge.sinks.backlog import Backlog

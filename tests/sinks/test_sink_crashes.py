@@ -13,7 +13,7 @@ from tests.forked import FORKS, end_of
 from tests.sinks import dying
 
 from tidegauge.errors.sinks import BrokenChain, FilesChangedByOthers
-from tidegauge.sinks.manifest import MANIFEST, folder_name
+from tidegauge.sinks.parquet.manifest import MANIFEST, folder_name
 
 INSTANTS = [
     (kind, instant, instant == "after commit")

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegauge.sinks import DeltaSink, OutputId
-from tidegauge.sinks.deltahistory import version_of
+from tidegauge.sinks.delta.history import version_of
 
 OUTPUT = OutputId("shop", "orders", "a" * 32)
 LIFE = f"shop:orders@{'a' * 32}"

@@ -191,7 +191,7 @@ def break_lease(
     debug: Debug = False,
 ) -> None:
     """Take the lease of a flow from a driver that is gone, and say who had it. A driver that lives stops by it."""
-    from tidegauge.pipeline import clocks
+    from tidegauge.maintenance import clocks
 
     with errors_said(debug=debug, as_json=as_json):
         flow = load_flow(target)
@@ -205,7 +205,7 @@ def break_lease(
 @app.command()
 def retime(target: Target, *, as_json: AsJson = False, debug: Debug = False) -> None:
     """Take the times of epochs back to now that a clock which was ahead has put into the future."""
-    from tidegauge.pipeline import clocks
+    from tidegauge.maintenance import clocks
 
     with errors_said(debug=debug, as_json=as_json):
         flow = load_flow(target)
@@ -272,7 +272,7 @@ def trace(
     debug: Debug = False,
 ) -> None:
     """Show where rows come from: their epoch, and the record upstream; at most 20 of those with the values."""
-    from tidegauge.pipeline import trace as tracing
+    from tidegauge.looking import trace as tracing
 
     asked = places.conditions(values)
     with errors_said(debug=debug, as_json=as_json):

@@ -10,10 +10,10 @@ from rich.text import Text
 from tidegauge.errors.repair import listed
 
 if TYPE_CHECKING:
-    from tidegauge.pipeline.backup import BackedUp
-    from tidegauge.pipeline.recover import Recovered
-    from tidegauge.pipeline.repair import Repaired
-    from tidegauge.pipeline.verify import Verified
+    from tidegauge.looking.verify import Verified
+    from tidegauge.maintenance.backup import BackedUp
+    from tidegauge.maintenance.recover import Recovered
+    from tidegauge.maintenance.repair import Repaired
 
 __all__ = [
     "backed_up_json",

@@ -20,9 +20,9 @@ from rich.text import Text
 from tidegauge.cli.show import clock, error_json, errors_view, grid, iso
 
 if TYPE_CHECKING:
-    from tidegauge.pipeline.locate import Holding, Origin, Place
-    from tidegauge.pipeline.reports import SliceReport
-    from tidegauge.pipeline.trace import Trace, TracedRow
+    from tidegauge.looking.locate import Holding, Origin, Place
+    from tidegauge.looking.reports import SliceReport
+    from tidegauge.looking.trace import Trace, TracedRow
 
 __all__ = ["conditions", "place_json", "place_view", "shown", "trace_json", "trace_view"]
 

@@ -21,9 +21,9 @@ from tidegauge.cli.show import amount, span, state_text
 from tidegauge.errors.running import TickHeld
 
 if TYPE_CHECKING:
-    from tidegauge.pipeline.board import Board, OutputStatus, SourceStatus, StoreStatus
-    from tidegauge.pipeline.job import Engine
-    from tidegauge.pipeline.runner import Outcome
+    from tidegauge.flow.board import Board, OutputStatus, SourceStatus, StoreStatus
+    from tidegauge.flow.runner import Outcome
+    from tidegauge.job.plan import Engine
 
 __all__ = ["LiveBoard", "make_engine", "run_flow"]
 

@@ -14,10 +14,10 @@ from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.running import TickHeld
 
 if TYPE_CHECKING:
-    from tidegauge.pipeline.compact import Compacted
-    from tidegauge.pipeline.reports import EpochReport, FlowReport
-    from tidegauge.pipeline.resume import Resumed
-    from tidegauge.pipeline.skip import Skipped
+    from tidegauge.looking.reports import EpochReport, FlowReport
+    from tidegauge.maintenance.compact import Compacted
+    from tidegauge.maintenance.resume import Resumed
+    from tidegauge.maintenance.skip import Skipped
     from tidegauge.remap.store import EpochRecord, Gap
 
 __all__ = [

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from tidegauge.lazy import names
 
 if TYPE_CHECKING:
-    from tidegauge.sinks.delta import DeltaSink as DeltaSink
+    from tidegauge.sinks.delta.sink import DeltaSink as DeltaSink
     from tidegauge.sinks.kafka.sink import KafkaSink as KafkaSink
-    from tidegauge.sinks.parquet import ParquetSink as ParquetSink
+    from tidegauge.sinks.parquet.sink import ParquetSink as ParquetSink
     from tidegauge.sinks.protocol import OutputId as OutputId
     from tidegauge.sinks.protocol import Sink as Sink
     from tidegauge.sinks.protocol import StagedFile as StagedFile
@@ -17,9 +17,9 @@ else:
     __getattr__, __dir__, __all__ = names(
         __name__,
         {
-            "delta": "DeltaSink",
+            "delta.sink": "DeltaSink",
             "kafka.sink": "KafkaSink",
-            "parquet": "ParquetSink",
+            "parquet.sink": "ParquetSink",
             "protocol": "OutputId Sink StagedFile Stager Table",
         },
     )

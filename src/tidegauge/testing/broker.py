@@ -24,9 +24,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Self
 
+from tidegauge.engine.spark.session import check_java
 from tidegauge.errors.testing import BrokerDidNotStart, BrokerNotRunning
 from tidegauge.kafka.clients import kafka
-from tidegauge.pipeline.engine.session import check_java
 from tidegauge.processes import LOG, Kept
 from tidegauge.testing.endpoint import Endpoint, asked_of_java, quiet
 from tidegauge.testing.jars import class_path

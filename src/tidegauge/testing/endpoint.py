@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tidegauge.engine.spark.session import check_java
 from tidegauge.errors.testing import KafkaToolFailed, TopicNotReady
 from tidegauge.kafka.clients import kafka
-from tidegauge.pipeline.engine.session import check_java
 from tidegauge.testing.jars import class_path
 from tidegauge.testing.properties import USERS
 

@@ -21,7 +21,7 @@ from typing import Final
 from urllib.parse import urlsplit
 from xml.sax.saxutils import quoteattr
 
-from tidegauge.pipeline.engine.session import check_java
+from tidegauge.engine.spark.session import check_java
 
 __all__ = ["IvyFailed", "fetch", "proxies", "trouble"]
 

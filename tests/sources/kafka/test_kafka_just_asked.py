@@ -14,8 +14,8 @@ import tidegauge as tg
 from tidegauge.errors.base import Transient
 from tidegauge.errors.kafka import RangeOvertaken, RecordsLost
 from tidegauge.errors.running import UpstreamRecreated
+from tidegauge.job.perform import GOOD_FOR, recent
 from tidegauge.kafka.settings import Settings
-from tidegauge.pipeline.perform import GOOD_FOR, recent
 from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.sources import KafkaSource
 from tidegauge.testing import Endpoint

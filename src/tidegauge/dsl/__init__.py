@@ -1,0 +1,1 @@
+"""The dataflow DSL: sources, streams and sinks, joined into a flow."""

@@ -1,0 +1,308 @@
+"""What users write: sources, streams and sinks, joined into a flow.
+
+A flow is a description. Nothing is opened, read or written before `run`. Sources and outputs are known by the names
+given here (law 8): rename one and it is another one.
+
+>>> import tidegauge as tg
+>>> flow = tg.Dataflow("shop", store="sqlite:///shop.db")
+>>> orders = flow.source("orders", tg.FileSource("orders/*.jsonl", format=tg.Json("id long, amount double")))
+>>> flow.sink("large_orders", orders.filter("amount > 100").select("id"), tg.DeltaSink("lake/large_orders"))
+>>> flow
+Dataflow('shop': orders -> large_orders)
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Literal, overload
+
+import pyarrow as pa
+
+from tidegauge.env import Env
+from tidegauge.errors.flow import ForeignStream, InvalidArgument, InvalidName, NameTaken, TableTaken
+from tidegauge.errors.running import CannotTick
+from tidegauge.flow.spec import FlowSpec
+from tidegauge.job.plan import Engine, Filter, MapBatches, OutputPlan, Select, Step, Transform
+from tidegauge.looking.html import of_flow
+from tidegauge.remap.policy import Every, Policy, as_policy
+from tidegauge.remap.requests import Requests
+from tidegauge.sinks.protocol import Sink
+from tidegauge.sources.protocol import Placed, Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from tidegauge.dsl.started import FlowRun
+    from tidegauge.flow.board import Board
+    from tidegauge.flow.runner import Outcome
+
+__all__ = ["Dataflow", "RowStream"]
+
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.\-]{0,127}")
+
+
+def _named(kind: str, name: str) -> str:
+    if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+        raise InvalidName(kind=kind, name=str(name))
+    return name
+
+
+def _place(sink: Sink) -> str:
+    """Return the folder that a sink writes to, "" for one that has none."""
+    path = sink.describe().get("path")
+    return os.path.realpath(path) if isinstance(path, str) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class RowStream:
+    """The rows of a source after some steps. Each method returns a new stream; none does anything yet."""
+
+    flow: Dataflow
+    source: str
+    channel: Literal["rows", "errors"] = "rows"
+    steps: tuple[Step, ...] = ()
+
+    def __repr__(self) -> str:
+        shown = [self.source if self.channel == "rows" else f"{self.source}.errors"]
+        shown += [type(step).__name__.lower() for step in self.steps]
+        return f"RowStream({' | '.join(shown)})"
+
+    def _then(self, step: Step) -> RowStream:
+        return replace(self, steps=(*self.steps, step))
+
+    def filter(self, condition: str) -> RowStream:
+        """Keep the rows for which a SQL expression is true. Runs on Spark; plain ones also without it."""
+        if not isinstance(condition, str) or not condition.strip():
+            raise InvalidArgument(parameter="condition", value=condition, expected="a SQL expression")
+        return self._then(Filter(condition))
+
+    def select(self, *expressions: str) -> RowStream:
+        """Replace the columns by SQL expressions, such as `"id", "amount * 1.2 AS gross"`.
+
+        Runs on Spark; plain ones also without it.
+        """
+        if not expressions or not all(isinstance(e, str) and e.strip() for e in expressions):
+            raise InvalidArgument(parameter="expressions", value=list(expressions), expected="SQL expressions")
+        return self._then(Select(expressions))
+
+    def transform(self, function: Callable[[Any], Any]) -> RowStream:
+        """Apply a function from DataFrame to DataFrame. Runs on Spark.
+
+        The frame has the column `_epoch` and may span several epochs; the result keeps the column. So that an epoch's
+        rows depend on that epoch alone, a function that aggregates or deduplicates does so by `_epoch`.
+        """
+        if not callable(function):
+            raise InvalidArgument(parameter="function", value=function, expected="a function of a DataFrame")
+        return self._then(Transform(function))
+
+    def map_batches(
+        self, function: Callable[[pa.RecordBatch], pa.RecordBatch], *, schema: pa.Schema | None = None
+    ) -> RowStream:
+        """Apply a function from RecordBatch to RecordBatch, wherever the batch is.
+
+        It runs again when a task is tried again, so it should depend on the batch alone. Where `schema` is not given
+        the function is called once with an empty batch to learn what it returns.
+        """
+        if not callable(function):
+            raise InvalidArgument(parameter="function", value=function, expected="a function of a RecordBatch")
+        if schema is not None and not isinstance(schema, pa.Schema):
+            raise InvalidArgument(parameter="schema", value=schema, expected="a pyarrow.Schema")
+        return self._then(MapBatches(function, schema))
+
+    @property
+    def errors(self) -> RowStream:
+        """The records that could not be decoded, with where they stand and their raw bytes.
+
+        A source whose errors go to some sink no longer fails on such a record.
+        """
+        if self.steps or self.channel == "errors":
+            raise InvalidArgument(
+                parameter="errors", value=repr(self), expected="the errors of a source's own stream"
+            )
+        return replace(self, channel="errors")
+
+
+class Dataflow:
+    """A named set of sources and outputs that share one timeline of epochs, kept in one store.
+
+    Args:
+        name: the flow's identity in the store and in its tables.
+        store: where the timeline lives, such as `sqlite:///shop.db`.
+        tick: when to mint epochs: a number of seconds between ticks, `tg.Every` or `tg.Manual`. 0.5, so that rows
+            show up within a second; an idle tick costs nothing downstream.
+    """
+
+    def __init__(self, name: str, *, store: str, tick: float | Policy = 0.5) -> None:
+        if not isinstance(store, str) or "://" not in store:
+            raise InvalidArgument(parameter="store", value=store, expected="a database URL like sqlite:///shop.db")
+        self.policy: Final = as_policy(tick)
+        self.name: Final = _named("flow", name)
+        self.store: Final = store
+        self._requests: Final = Requests(name)
+        self._sources: dict[str, Source] = {}
+        self._required: set[str] = set()
+        self._outputs: dict[str, OutputPlan] = {}
+        self._places: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        arrows = [f"{plan.source} -> {plan.name}" for plan in self._outputs.values()]
+        return f"Dataflow({self.name!r}: {', '.join(arrows) or 'no outputs'})"
+
+    def _repr_html_(self) -> str:
+        """Return the outputs as a table, for a notebook."""
+        return of_flow(self.spec)
+
+    @property
+    def spec(self) -> FlowSpec:
+        """The flow as declared so far, as one value. What you add later does not change it."""
+        return FlowSpec(self.name, self.store, self.policy, self._sources, self.required, self._outputs)
+
+    @property
+    def sources(self) -> Mapping[str, Source]:
+        """The sources by name."""
+        return MappingProxyType(self._sources)
+
+    @property
+    def outputs(self) -> Mapping[str, OutputPlan]:
+        """The outputs by name."""
+        return MappingProxyType(self._outputs)
+
+    @property
+    def required(self) -> frozenset[str]:
+        """The names of the sources without which nothing is bound."""
+        return frozenset(self._required)
+
+    def source(self, name: str, source: Source, *, required: bool = False) -> RowStream:
+        """Add a source and return the stream of its rows.
+
+        required: no epoch is minted while this source cannot say how far it is; without it the others go on.
+        """
+        _named("source", name)
+        if name in self._sources:
+            raise NameTaken(flow=self.name, kind="source", name=name)
+        if not isinstance(source, Source):
+            raise InvalidArgument(parameter="source", value=source, expected="a source such as tg.FileSource(...)")
+        if not isinstance(required, bool):
+            raise InvalidArgument(parameter="required", value=required, expected="True or False")
+        if isinstance(self.policy, Every) and not self.policy.measures(source.unit):
+            what = "bytes" if source.unit == "bytes" else "records"
+            raise InvalidArgument(
+                parameter="tick",
+                value=self.policy,
+                expected=f"it with seconds or {what}: the positions of {name!r} count {source.unit}",
+            )
+        self._sources[name] = source.placed(self.name, name) if isinstance(source, Placed) else source
+        if required:
+            self._required.add(name)
+        return RowStream(self, name)
+
+    def sink(self, name: str, stream: RowStream, sink: Sink) -> None:
+        """Add an output: the rows of a stream go into a table."""
+        _named("output", name)
+        if name in self._outputs:
+            raise NameTaken(flow=self.name, kind="output", name=name)
+        if not isinstance(stream, RowStream):
+            raise InvalidArgument(parameter="stream", value=stream, expected="a stream of this flow")
+        if stream.flow is not self:
+            raise ForeignStream(stream=repr(stream), owner=stream.flow.name, flow=self.name)
+        if not isinstance(sink, Sink):
+            raise InvalidArgument(parameter="sink", value=sink, expected="a sink such as tg.DeltaSink(...)")
+        if (path := _place(sink)) and (other := self._places.setdefault(path, name)) != name:
+            raise TableTaken(output=name, path=path, other=other)
+        self._outputs[name] = OutputPlan(name, stream.source, stream.channel, stream.steps, sink)
+
+    def run(
+        self,
+        until: Literal["caught-up"] | None = None,
+        *,
+        spark: Any = None,
+        engine: Literal["spark", "local"] | Engine = "spark",
+        env: Env | None = None,
+        watch: Callable[[Board], None] | None = None,
+    ) -> Outcome:
+        """Run until interrupted, or until everything that is upstream now is in the outputs.
+
+        spark: a session to use; otherwise one is made on this machine. engine: `"local"` runs Arrow functions and
+        plain SQL without Spark. watch: called with the flow's board at the start, and whenever something on it may
+        have changed.
+
+        Raises the first definite error once the sources and outputs that it does not concern have come to rest.
+        """
+        from tidegauge.flow.runner import run
+
+        return run(
+            self.spec,
+            until=until,
+            spark=spark,
+            engine=engine,
+            env=env or Env(),
+            watch=watch,
+            requests=self._requests,
+        )
+
+    def start(
+        self,
+        until: Literal["caught-up"] | None = None,
+        *,
+        spark: Any = None,
+        engine: Literal["spark", "local"] | Engine = "spark",
+        env: Env | None = None,
+        watch: Callable[[Board], None] | None = None,
+    ) -> FlowRun:
+        """Run in a thread of its own, with the arguments of `run`; return when the store and the tables are open.
+
+        The handle has `stop()`, `wait()` and `status`; as a context manager it stops the run at the end of the block,
+        and waits for it. Raises what stands in the way of opening the flow, such as another driver; what ends the run
+        later is raised by `wait()`.
+        """
+        from tidegauge.dsl.started import FlowRun
+        from tidegauge.flow.runner import run
+
+        spec = self.spec
+        return FlowRun(
+            self,
+            lambda opened: run(
+                spec,
+                until=until,
+                spark=spark,
+                engine=engine,
+                env=env or Env(),
+                watch=watch,
+                requests=self._requests,
+                opened=opened,
+            ),
+        )
+
+    def tick(self) -> int | None:
+        """Mint an epoch now, whatever the policy, while `run` is under way in another thread; wait until it is bound.
+
+        Returns the epoch, which need not be published yet, or None when nothing is new. Everything that was upstream
+        before the call is in it, or before it, as far as the sources answer and an epoch takes it
+        (`max_records_per_epoch`). Calls that come while a tick is under way share the next one.
+
+        Raises `CannotTick` when no run is under way or it ends before, and `TickHeld` when a required source does not
+        say how far it is.
+        """
+        if self._requests.own_thread:
+            raise CannotTick(flow=self.name, why="this is the thread that runs it")
+        return self._requests.ask().result()
+
+    @overload
+    def bindings(
+        self, *, source: str | None = None, first: int | None = None, last: int | None = None
+    ) -> pa.Table: ...
+    @overload
+    def bindings(
+        self, *, spark: Any, source: str | None = None, first: int | None = None, last: int | None = None
+    ) -> DataFrame: ...
+    def bindings(
+        self, *, spark: Any = None, source: str | None = None, first: int | None = None, last: int | None = None
+    ) -> pa.Table | DataFrame:
+        """Return the bindings as an Arrow table or a DataFrame; see `tidegauge.bindings`."""
+        from tidegauge.looking.bindings import bindings
+
+        return bindings(self, spark=spark, source=source, first=first, last=last)

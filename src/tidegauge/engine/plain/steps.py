@@ -1,0 +1,122 @@
+"""Plain SQL without Spark: filters and selects that are understood wholly, with columns by rules of our own.
+
+Law: **everything accepted here has the names, the types and the rows that Spark gives for it.** The rows are those of
+a `Chain` (`pushdown`). Elsewhere, names and types come from Spark's analysis; here only the certain ones are used:
+
+    a column, named exactly as it is    its name, unless `AS` gives another, and its type as Spark has it
+    arithmetic of doubles               the name that `AS` gives, which it has to have; a double
+
+All else is refused by name of the step (`NeedsSpark`), also what Spark would accept.
+
+>>> from tidegauge.job.plan import Filter, Select
+>>> orders = pa.schema([("id", pa.uint32()), ("amount", pa.float64())])
+>>> steps = (Filter("amount > 900"), Select(("id", "amount * 1.2 AS gross")))
+>>> [large] = without_spark(steps, orders, output="large")
+>>> large.function(pa.record_batch({"id": [1, 2], "amount": [5.0, 1000.0]}, schema=orders)).to_pylist()
+[{'id': 2, 'gross': 1200.0}]
+>>> large.schema
+id: int64
+gross: double
+>>> without_spark((Filter("abs(amount) > 900"),), orders, output="large")
+Traceback (most recent call last):
+tidegauge.errors.flow.NeedsSpark: TG-0106: output 'large' has the step filter('abs(amount) > 900'), ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import pyarrow as pa
+
+from tidegauge.engine.arrowtypes import carried
+from tidegauge.engine.plain import Chain, chain, projected, unknown
+from tidegauge.engine.spelling import chosen
+from tidegauge.errors.flow import NeedsSpark, UnknownColumn
+from tidegauge.job.functions import check_names, conform, function_name, result_schema
+from tidegauge.job.plan import Filter, MapBatches, Select, Step, Transform
+
+__all__ = ["without_spark"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Plain:
+    """A chain as an Arrow function, for batches whose columns Spark has as `given`."""
+
+    given: pa.Schema
+    chain: Chain
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return self.chain(conform(batch, self.given))
+
+
+def without_spark(steps: Sequence[Step], schema: pa.Schema, *, output: str) -> tuple[MapBatches, ...]:
+    """Return the steps of an output over columns of `schema` as Arrow functions alone.
+
+    Raises `NeedsSpark` for a step that is not understood, `UnknownColumn`, `NoSparkType`, and the errors of names
+    that steps give.
+    """
+    functions: list[MapBatches] = []
+    for arrow, group in groupby(steps, key=lambda step: isinstance(step, MapBatches)):
+        if arrow:
+            mine = [step for step in group if isinstance(step, MapBatches)]
+            schema = result_schema(mine, schema, output=output)
+            functions += mine
+        else:
+            check_names(schema.names, f"the stream of output {output!r}")
+            given = carried(schema, where=f"the stream of output {output!r}")
+            made = _chain(tuple(group), given, output=output)
+            schema = made.schema
+            functions.append(MapBatches(_Plain(given, made), schema))
+    return tuple(functions)
+
+
+def _chain(steps: Sequence[Step], schema: pa.Schema, *, output: str) -> Chain:
+    """Return steps over columns as Spark has them as a chain."""
+    written: list[Filter | Select] = []
+    names: list[list[str]] = []
+    known = list(schema.names)
+    made: Chain | None = None
+    for step in steps:
+        if not isinstance(step, Filter | Select):
+            raise NeedsSpark(output=output, step=_said(step))
+        before = schema if made is None else made.schema
+        plain = Select(tuple(chosen(step.expressions, known))) if isinstance(step, Select) else step
+        after = _names(plain, before) if isinstance(plain, Select) else known
+        made = chain([*written, plain], [*names, after], schema)
+        if made is None:
+            _refuse(step, plain, before, output)
+        if isinstance(step, Select):
+            check_names(after, f"select of output {output!r}")
+        written, names, known = [*written, plain], [*names, after], after
+    if made is None:
+        raise ValueError("no steps")
+    return made
+
+
+def _names(step: Select, schema: pa.Schema) -> list[str]:
+    """Return the names that a select gives, as far as they are certain."""
+    found = [projected(text, schema) for text in step.expressions]
+    return [one[1] for one in found if one is not None and one[1] is not None]
+
+
+def _refuse(step: Filter | Select, plain: Filter | Select, schema: pa.Schema, output: str) -> None:
+    """Raise the error of a step that is not understood: a missing column, or the need for Spark."""
+    texts = plain.expressions if isinstance(plain, Select) else (plain.condition,)
+    for text in texts:
+        if (column := unknown(text, schema)) is not None:
+            where = f"{type(step).__name__.lower()} of output {output!r}"
+            raise UnknownColumn(column=column, where=where, known=schema.names)
+    raise NeedsSpark(output=output, step=_said(step))
+
+
+def _said(step: Step) -> str:
+    """Return a step as its user wrote it."""
+    match step:
+        case Filter(condition):
+            return f"filter({condition!r})"
+        case Select(expressions):
+            return f"select({', '.join(map(repr, expressions))})"
+        case Transform(function) | MapBatches(function):
+            return f"{type(step).__name__.lower()}({function_name(function)})"

@@ -1,0 +1,1 @@
+"""The Spark engine: each job is one pass over its sources, on the session that the user has."""

@@ -1,0 +1,404 @@
+"""The Spark engine: each job is one pass over its sources, on the session that the user already has.
+
+Invariants. It uses DataFrames alone, so it is the same on a classic session and on Spark Connect, on one machine and
+on a cluster. A session that it was given keeps its configuration, and decides no row (`copied.py`). Each split is
+read once, however many outputs want it (again only when a task is tried again, or to find out which output's
+expression failed). A job ends: with a result, or with `JobFailed`.
+
+How a job runs follows from its steps (`sqlsteps.py` says which case holds, `hops.py` what runs in the tasks):
+
+    Arrow functions alone       one hop: read and stage in one Python worker
+    plain filter, select        the same: the task that reads runs them (`pushdown`)
+    row-wise filter, select     two hops in one stage, all outputs in one projection between them
+    anything else               rows kept by Spark (`persist`), one branch for each such output
+
+The hop that reads is given raw records where a source has Spark read them (`Framed`).
+
+Functions and sources of the user reach the workers by cloudpickle. Those of an imported module are sent by name, so
+code that loads a flow from a file registers it with `pyspark.cloudpickle.register_pickle_by_value`.
+"""
+
+from __future__ import annotations
+
+import bisect
+import threading
+import uuid
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import pyarrow as pa
+
+from tidegauge.engine.arrowtypes import spark_schema
+from tidegauge.engine.parts import dealt, stream_schema, write_of
+from tidegauge.engine.plain import Prefilter
+from tidegauge.engine.spark.copied import Jobs, jobs_of
+from tidegauge.engine.spark.errors import carried_error, lost, quiet, root_message, row_error
+from tidegauge.engine.spark.framed import framed, missing, without
+from tidegauge.engine.spark.guarded import guarded
+from tidegauge.engine.spark.hops import FEED, OUT, REPORT, pack_reads, reading, receiving, writing
+from tidegauge.engine.spark.session import create_session, interrupt, is_connect, slots, tagged
+from tidegauge.engine.spark.sql import Prepared, applied, prepare
+from tidegauge.engine.spelling import packed
+from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.engine import ExpressionFailed, JavaLost, JobFailed
+from tidegauge.job.functions import result_schema, with_epoch, without_epoch
+from tidegauge.job.plan import EpochJob, JobResult, MapBatches, OutputPlan, OutputWork
+from tidegauge.job.report import Report, merge
+from tidegauge.job.task import Feed, Write
+from tidegauge.remap.round import Failure
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+__all__ = ["SparkEngine"]
+
+_JOBS_AT_ONCE: Final = 32
+"""More than there are as a rule: one, and one for each source that cannot be read at present."""
+
+
+def _arrow_only(plan: OutputPlan) -> bool:
+    return all(isinstance(step, MapBatches) for step in plan.steps)
+
+
+@dataclass(frozen=True, slots=True)
+class _Branch:
+    """An output with DataFrame steps in one job: how its steps run, which feed it takes, which rows are written."""
+
+    prepared: Prepared
+    feed: str
+    write: Write
+
+
+_Work: TypeAlias = tuple[OutputWork, Prepared]
+
+
+class SparkEngine:
+    """Runs jobs on a Spark session.
+
+    Args:
+        session: the session to use. Without one, the active session, or else a new one on `master`, created when
+            first needed and stopped by `close`.
+        master: the Spark master of a new session.
+        pool: the scheduler pool of this engine's jobs, on a classic session.
+    """
+
+    def __init__(
+        self, session: SparkSession | None = None, *, master: str = "local[*]", pool: str | None = None
+    ) -> None:
+        self._given: Final = session
+        self._master: Final = master
+        self._scheduler_pool: Final = pool
+        self._own = False
+        self._session_used: SparkSession | None = session
+        self._jobs: Jobs | None = None
+        self._slots: int | None = None
+        self._prepared: dict[str, tuple[pa.Schema, Prepared]] = {}
+        self._lock: Final = threading.RLock()
+        self._tag: Final = f"tidegauge-{uuid.uuid4().hex}"
+        self._threads: Final = ThreadPoolExecutor(_JOBS_AT_ONCE, thread_name_prefix="tidegauge-job")
+        self._running: set[Future[JobResult]] = set()
+        self._closed = False
+
+    @property
+    def session(self) -> SparkSession:
+        """The session that the engine was given, or found, or made. Raises `JavaMissing` when that cannot be."""
+        with self._lock:
+            if self._session_used is None:
+                from pyspark.sql import SparkSession
+
+                active = SparkSession.getActiveSession()
+                self._own = active is None
+                self._session_used = active or create_session(self._master)
+            return self._session_used
+
+    def _for_jobs(self) -> Jobs:
+        """Return the session that the jobs run on, which is copied at the first need."""
+        with self._lock:
+            if self._jobs is None:
+                self._jobs = jobs_of(self.session)
+            return self._jobs
+
+    @property
+    def name(self) -> str:
+        """The engine's name for people."""
+        return "spark"
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks run at once."""
+        if not is_connect(self.session):
+            return slots(self.session)  # executors come and go, and asking costs nothing
+        with self._lock:
+            if self._slots is None:
+                self._slots = slots(self.session)
+            return self._slots
+
+    def schema(self, plan: OutputPlan, source_schema: pa.Schema) -> pa.Schema:
+        """Return the columns that the plan's steps give, with `_epoch` last, or raise the error of a step."""
+        if _arrow_only(plan):
+            return with_epoch(result_schema(_functions(plan), stream_schema(plan, source_schema), output=plan.name))
+        return self._ready(plan, source_schema).schema
+
+    def submit(self, job: EpochJob) -> Future[JobResult]:
+        """Start a job beside the caller. The future's exception is `JobFailed`, which may be tried again."""
+        future = self._threads.submit(self._perform, job)
+        self._running.add(future)
+        future.add_done_callback(self._running.discard)
+        return future
+
+    def close(self) -> None:
+        """Cancel running jobs, wait until they have ended, and stop the session if this engine made it."""
+        self._closed = True
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        session, jobs = self._session_used, self._jobs
+        while session is not None and (running := set(self._running)):
+            interrupt(session if jobs is None else jobs.session, self._tag)
+            wait(running, timeout=0.5)
+        self._threads.shutdown(wait=True)
+        if jobs is not None:
+            jobs.close()
+        if self._own and session is not None:
+            with suppress(Exception):  # its JVM may be gone, and the error that ended the run is to be told
+                session.stop()
+            self._session_used = None
+
+    def _ready(self, plan: OutputPlan, source_schema: pa.Schema) -> Prepared:
+        """Return an output's steps, analysed once for as long as neither they nor the source's columns change."""
+        with self._lock:
+            known = self._prepared.get(plan.name)
+            if known is not None and known[0].equals(source_schema) and known[1].plan == plan:
+                return known[1]
+            prepared = prepare(plan, source_schema, self._for_jobs().session)
+            self._prepared[plan.name] = (source_schema, prepared)
+            return prepared
+
+    def _perform(self, job: EpochJob) -> JobResult:
+        names = [work.plan.name for work in job.outputs]
+        try:
+            jobs = self._for_jobs()
+            with tagged(jobs.session, self._tag), quiet():
+                if self._scheduler_pool is not None and not is_connect(jobs.session):
+                    jobs.session.sparkContext.setLocalProperty("spark.scheduler.pool", self._scheduler_pool)
+                result = merge(self._finish(job), names)
+                jobs.check()
+                return result
+        except TidegaugeError:
+            raise
+        except Exception as error:
+            if not self._closed and lost(error):
+                raise JavaLost(first=job.lower, last=job.upper - 1) from error
+            detail = "the engine was closed" if self._closed else root_message(error)
+            raise JobFailed(first=job.lower, last=job.upper - 1, detail=detail) from error
+
+    def _finish(self, job: EpochJob) -> list[Report]:
+        """Run a job and return what its tasks report; where Spark cannot read a source, without that source."""
+        if not any(read.splits for read in job.reads):
+            return []
+        try:
+            return self._run(job)
+        except Exception as error:
+            if not isinstance(error, TidegaugeError) and (gone := missing(job)):
+                return [Report(failures=gone), *self._finish(without(job, {one.source for one in gone}))]
+            if self._row_failure(job, error) is None:
+                raise
+            return self._apart(job)
+
+    def _run(self, job: EpochJob) -> list[Report]:
+        """Run a job in one pass and return what its tasks report."""
+        if self._closed:
+            raise JobFailed(first=job.lower, last=job.upper - 1, detail="the engine was closed")
+        direct, others = self._parted(job)
+        feeds, branches = self._branches(others)
+        columns = pa.schema(
+            [
+                pa.field(REPORT, pa.string()),
+                *(pa.field(f"{FEED}{i}", pa.struct(list(feed.schema))) for i, feed in enumerate(feeds)),
+            ]
+        )
+        base = self._base(job, direct, feeds, spark_schema(columns), self._for_jobs().session)
+        general = [branch for branch in branches if branch.prepared.rowwise is None]
+        if not branches:
+            return _reports(base)
+        if not general:
+            return _reports(_in_one_pass(base, branches, job.id))
+        return self._with_branches(base, branches, general, job.id)
+
+    def _base(
+        self, job: EpochJob, direct: list[Write], feeds: list[Feed], columns: StructType, session: SparkSession
+    ) -> DataFrame:
+        """Return what the reading hops give: tasks of ours, and one for each source that Spark reads by itself."""
+        frames, mine = [], []
+        for read in job.reads:
+            if (source := framed(read)) is None:
+                mine.append(read)
+            else:
+                packed = pack_reads([read])
+                frame = source.frame(session, read.splits)
+                frames.append(frame.mapInArrow(receiving(packed, direct, feeds, job=job.id), columns))
+        if any(read.splits for read in mine) or not frames:
+            tasks = [pack_reads(part) for part in dealt(tuple(mine), tasks=self.parallelism * 4)]
+            numbers = session.range(0, len(tasks), 1, len(tasks))
+            frames.append(numbers.mapInArrow(reading(tasks, direct, feeds, job=job.id), columns))
+        base: DataFrame = reduce(lambda one, other: one.union(other), frames)
+        return base
+
+    def _parted(self, job: EpochJob) -> tuple[list[Write], list[_Work]]:
+        """Return the work that the reading hop does by itself, and the outputs whose rows go through Spark."""
+        reads = {read.name: read for read in job.reads}
+        direct: list[Write] = []
+        others: list[_Work] = []
+        for work in job.outputs:
+            plan, read = work.plan, reads[work.plan.source]
+            if _arrow_only(plan):
+                direct.append(write_of(work, _functions(plan), stream_schema(plan, read.schema)))
+            elif (ready := self._ready(plan, read.schema)).alone is None:
+                others.append((work, ready))
+            else:
+                direct.append(write_of(work, ready.alone, without_epoch(ready.feed)))
+        return direct, others
+
+    def _branches(self, works: list[_Work]) -> tuple[list[Feed], list[_Branch]]:
+        """Return what the reading hop hands on, and the outputs that take it. Outputs of one stream share a feed."""
+        feeds: list[Feed] = []
+        branches: list[_Branch] = []
+        for work, ready in works:
+            plan = work.plan
+            feed = Feed(plan.source, plan.channel, ready.leading, ready.made, ready.feed, (plan.name,))
+            index = next((i for i, known in enumerate(feeds) if replace(known, outputs=(plan.name,)) == feed), None)
+            if index is None:
+                index = len(feeds)
+                feeds.append(feed)
+            else:
+                feeds[index] = replace(feed, outputs=(*feeds[index].outputs, plan.name))
+            branches.append(_Branch(ready, f"{FEED}{index}", write_of(work, ready.trailing, ready.rows)))
+        filtered = [replace(feed, prefilter=_prefilter(branches, f"{FEED}{i}")) for i, feed in enumerate(feeds)]
+        return filtered, branches
+
+    def _with_branches(
+        self, base: DataFrame, branches: list[_Branch], general: list[_Branch], job: str
+    ) -> list[Report]:
+        """Run outputs in branches of their own over rows that Spark keeps, so that the sources are read once.
+
+        The rows are kept by a first action, which also tells whether the sources could be read; else two branches on
+        two executors could both find nothing kept, and read.
+        """
+        base = base.persist()
+        try:
+            reports = _reports(base.where(f"{REPORT} IS NOT NULL").select(REPORT))
+            ended = {name for report in reports for name in _ended(report, branches)}
+            left = [branch for branch in branches if branch.write.name not in ended]
+            frames = [_own_branch(base, branch, job) for branch in left if branch in general]
+            in_one = [branch for branch in left if branch not in general]
+            if in_one:
+                silent = base.where(f"{REPORT} IS NULL")
+                frames.append(_in_one_pass(silent, in_one, job))
+            if frames:
+                union = frames[0]
+                for frame in frames[1:]:
+                    union = union.unionByName(frame)
+                reports += _reports(union)
+            return reports
+        finally:
+            base.unpersist()
+
+    def _row_failure(self, job: EpochJob, error: Exception) -> TidegaugeError | str | None:
+        """Return the error in the data if that is why a job failed, or None if the engine failed."""
+        _, works = self._parted(job)
+        if not works or isinstance(error, TidegaugeError):
+            return None
+        python = any(ready.rowwise is None for _, ready in works)
+        return carried_error(error) or row_error(error, python=python)
+
+    def _apart(self, job: EpochJob) -> list[Report]:
+        """Run a job again, each output that goes through Spark alone, to learn which of them fail and where."""
+        others = [work for work, _ in self._parted(job)[1]]
+        direct = tuple(work for work in job.outputs if work not in others)
+        groups = [direct] if direct else []
+        groups += [(work,) for work in others]
+        reports: list[Report] = []
+        for group in groups:
+            sources = {work.plan.source for work in group}
+            part = replace(job, reads=tuple(r for r in job.reads if r.name in sources), outputs=group)
+            try:
+                reports += self._run(part)
+            except Exception as error:
+                if self._row_failure(part, error) is None:
+                    raise
+                reports += self._first_failing(part, group[0], error)
+        return reports
+
+    def _first_failing(self, job: EpochJob, work: OutputWork, error: Exception) -> list[Report]:
+        """Return the failure of a job's one output at the first epoch that fails, found by bisection.
+
+        What the tries staged is in the reports too, to be discarded.
+        """
+        epochs = sorted({split.epoch for read in job.reads for split in read.splits})
+        reports: list[Report] = []
+        found = [error]
+
+        def fails(epoch: int) -> bool:
+            reads = tuple(replace(r, splits=tuple(s for s in r.splits if s.epoch <= epoch)) for r in job.reads)
+            try:
+                reports.extend(self._run(replace(job, reads=reads)))
+            except Exception as error:
+                if self._row_failure(job, error) is None:
+                    raise
+                found[0] = error
+                return True
+            return False
+
+        epoch = epochs[bisect.bisect_left(epochs[:-1], True, key=fails)]  # noqa: FBT003 - False before, True after
+        wrong = self._row_failure(job, found[0])
+        if not isinstance(wrong, TidegaugeError):
+            wrong = ExpressionFailed(output=work.plan.name, epoch=epoch, detail=str(wrong))
+            wrong.__cause__ = found[0]
+        return [*reports, Report(failures=[Failure(work.plan.source, work.plan.name, epoch, wrong)])]
+
+
+def _prefilter(branches: list[_Branch], feed: str) -> Prefilter | None:
+    """Return what drops the rows that no output of a feed can keep, or None where one may keep any row."""
+    kept = [branch.prepared.kept for branch in branches if branch.feed == feed]
+    known = tuple(one for one in kept if one is not None)
+    return Prefilter(known) if len(known) == len(kept) else None
+
+
+def _functions(plan: OutputPlan) -> tuple[MapBatches, ...]:
+    return tuple(step for step in plan.steps if isinstance(step, MapBatches))
+
+
+def _reports(frame: DataFrame) -> list[Report]:
+    return [Report.decode(text) for text in frame.toArrow().column(0).to_pylist()]
+
+
+def _in_one_pass(base: DataFrame, branches: list[_Branch], job: str) -> DataFrame:
+    """Return the reports of row-wise outputs: one projection for all of them, then the writing hop.
+
+    Rows that no output keeps stay in the JVM.
+    """
+    outs = {f"{OUT}{index}": branch for index, branch in enumerate(branches)}
+    frame = guarded(base, {out: (branch.feed, branch.prepared.rowwise or ()) for out, branch in outs.items()})
+    writes = [(out, branch.write) for out, branch in outs.items()]
+    hop = writing(writes, job=job)
+    wanted = " OR ".join(f"{column} IS NOT NULL" for column in [REPORT, *outs])
+    reports: DataFrame = frame.select(REPORT, *outs).where(wanted).mapInArrow(hop, f"{REPORT} string")
+    return reports
+
+
+def _own_branch(base: DataFrame, branch: _Branch, job: str) -> DataFrame:
+    """Return the reports of an output whose steps need DataFrames of their own."""
+    frame = base.where(f"{branch.feed} IS NOT NULL").selectExpr(f"{branch.feed}.*")
+    for step in branch.prepared.steps:
+        frame = applied(frame, step, branch.write.name)
+    hop = writing([(OUT, branch.write)], job=job)
+    silent = f"CAST(NULL AS STRING) AS {REPORT}"
+    return frame.selectExpr(silent, packed(frame.columns, OUT)).mapInArrow(hop, f"{REPORT} string")
+
+
+def _ended(report: Report, branches: list[_Branch]) -> set[str]:
+    """Return the outputs that cannot be complete, because their source or their function failed."""
+    names = {failure.output for failure in report.failures if failure.output is not None}
+    return names | {branch.write.name for branch in branches if report.failed(branch.write.source)}

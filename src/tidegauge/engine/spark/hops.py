@@ -1,0 +1,193 @@
+"""What runs in Spark's Python workers: the hop that reads, the hop that writes, and the one between DataFrame steps.
+
+The hop that reads gets the numbers of tasks, and reads the splits of these; or it gets raw records, of a source that
+Spark reads by itself (`Framed`). A job with DataFrame steps is one stage, in which rows go through two Python workers
+of one task:
+
+    reading hop ──(report | feed struct, ...)──► projection in the JVM ──(report | output struct, ...)──► writing hop
+
+Each row of the first kind has a report or one feed, the others being null. Outputs of Arrow functions alone are
+staged by the reading hop, which is the only one where there are no others. Workers need this package installed.
+
+Invariant: what a worker sends to the driver is reports, as JSON text.
+"""
+
+from __future__ import annotations
+
+import pickle
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from tidegauge.engine.spark.errors import carry
+from tidegauge.engine.spark.worker import acknowledge, settle
+from tidegauge.errors.base import TidegaugeError
+from tidegauge.job.functions import INTERNAL, apply, conform
+from tidegauge.job.plan import MapBatches, SourceRead
+from tidegauge.job.report import Report
+from tidegauge.job.task import Feed, OutputWriter, TaskRead, Write, by_epoch, run
+from tidegauge.reclock.columns import stamp
+from tidegauge.sources.protocol import Source, Split
+
+__all__ = ["FEED", "OUT", "REPORT", "Hop", "mapping", "pack_reads", "reading", "receiving", "writing"]
+
+Hop = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+REPORT: Final = INTERNAL + "report"
+FEED: Final = INTERNAL + "feed"
+OUT: Final = INTERNAL + "out"
+
+
+def pack_reads(reads: list[SourceRead]) -> bytes:
+    """Return one task's reads for the closure that all tasks get: each unpacks its own only."""
+    from pyspark import cloudpickle
+
+    dumps: Callable[[object], bytes] = cloudpickle.dumps
+    return zlib.compress(dumps(reads), level=1)
+
+
+def reading(tasks: Sequence[bytes], writes: Sequence[Write], feeds: Sequence[Feed], *, job: str) -> Hop:
+    """Return the hop that reads: for each number that it is given, that task."""
+
+    def hop(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        acknowledge()
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from _read(_unpack(tasks[number]), writes, feeds, job)
+
+    return hop
+
+
+def receiving(packed: bytes, writes: Sequence[Write], feeds: Sequence[Feed], *, job: str) -> Hop:
+    """Return the hop that reads what Spark has read: raw records of the one read that is packed."""
+
+    def hop(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        acknowledge()
+        [read] = _unpack(packed)
+        yield from _read([_Received(read, batches)], writes, feeds, job)
+
+    return hop
+
+
+def writing(writes: Sequence[tuple[str, Write]], *, job: str) -> Hop:
+    """Return the hop that writes: each output from its own struct column."""
+
+    def hop(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        acknowledge()
+        return _write(batches, writes, job)
+
+    return hop
+
+
+def mapping(step: MapBatches, given: pa.Schema, made: pa.Schema, result: pa.Schema, *, output: str) -> Hop:
+    """Return the hop for an Arrow function that stands between DataFrame steps."""
+
+    def hop(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        acknowledge()
+        for batch in batches:
+            for epoch, rows in by_epoch(pa.RecordBatch.from_struct_array(batch.column(0))):
+                try:
+                    changed = apply([step], conform(rows, given), made, output=output, epoch=epoch)
+                except TidegaugeError as error:
+                    raise carry(error) from error
+                for one in changed:
+                    yield conform(stamp(one, epoch), result)
+
+    return hop
+
+
+def _attempt() -> int:
+    """Return a number that no other task, and no other attempt at this one, has in this Spark application."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return int(context.taskAttemptId()) if context is not None else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Received:
+    """A read whose raw records come from Spark."""
+
+    read: SourceRead
+    batches: Iterator[pa.RecordBatch]
+
+    @property
+    def name(self) -> str:
+        return self.read.name
+
+    @property
+    def source(self) -> Source:
+        return self.read.source
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.read.schema
+
+    @property
+    def collect(self) -> bool:
+        return self.read.collect
+
+    def ordered(self) -> Iterator[Split]:
+        """Return what comes, as pieces of the read's splits."""
+        source: Any = self.read.source
+        pieces: Iterator[Split] = source.received(self.batches, self.read.splits)
+        return pieces
+
+
+def _unpack(packed: bytes) -> list[SourceRead]:
+    reads: list[SourceRead] = pickle.loads(zlib.decompress(packed))  # noqa: S301 - the driver's own closure
+    return reads
+
+
+def _read(
+    reads: Sequence[TaskRead], writes: Sequence[Write], feeds: Sequence[Feed], job: str
+) -> Iterator[pa.RecordBatch]:
+    report = Report()
+    types = [pa.struct(list(feed.schema)) for feed in feeds]
+    for index, rows in run(reads, writes, feeds, report, job=job, task=_attempt()):
+        columns = [pa.nulls(rows.num_rows, kind) for kind in types]
+        columns[index] = pa.StructArray.from_arrays(rows.columns, fields=list(types[index]))
+        yield _numbered(pa.nulls(rows.num_rows, pa.string()), columns)
+    settle()
+    yield _numbered(pa.array([report.encode()]), [pa.nulls(1, kind) for kind in types])
+
+
+def _numbered(reports: Any, feeds: list[Any]) -> pa.RecordBatch:
+    names = [REPORT, *(f"{FEED}{index}" for index in range(len(feeds)))]
+    return pa.RecordBatch.from_arrays([reports, *feeds], names=names)
+
+
+def _write(
+    batches: Iterator[pa.RecordBatch], writes: Sequence[tuple[str, Write]], job: str
+) -> Iterator[pa.RecordBatch]:
+    report = Report()
+    task = _attempt()
+    writers = [(column, OutputWriter(write, report, job=job, task=task)) for column, write in writes]
+    try:
+        for batch in batches:
+            for text in batch.column(REPORT).drop_null().to_pylist():
+                _drop_failed(Report.decode(text), [writer for _, writer in writers])
+                yield pa.RecordBatch.from_arrays([pa.array([text])], names=[REPORT])
+            for column, writer in writers:
+                rows = batch.column(column)
+                rows = rows.drop_null() if rows.null_count else rows
+                if len(rows):
+                    writer.write_mixed(pa.RecordBatch.from_struct_array(rows))
+        for _, writer in writers:
+            writer.close()
+    finally:
+        for _, writer in writers:
+            writer.abort()
+    settle()
+    yield pa.RecordBatch.from_arrays([pa.array([report.encode()])], names=[REPORT])
+
+
+def _drop_failed(read: Report, writers: list[OutputWriter]) -> None:
+    """Abort what cannot be complete, because the reading hop before it failed."""
+    ended = {failure.output for failure in read.failures}
+    for writer in writers:
+        if writer.plan.name in ended or read.failed(writer.plan.source):
+            writer.abort()

@@ -1,0 +1,232 @@
+"""Steps on Spark: which columns they give, and in which of three ways they run.
+
+Invariant: whatever the way, the rows are those that Spark gives for the steps literally. The ways, the cheapest
+first:
+
+    in the task that reads                      what is understood wholly       `pushdown`
+    in one pass over the rows, for all outputs  what is row-wise                `guarded`
+    a branch over rows kept by Spark            all else
+
+and Arrow functions that stand before or after the steps run in the tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tidegauge.engine.arrowtypes import arrow_schema, carried, spark_schema
+from tidegauge.engine.parts import stream_schema
+from tidegauge.engine.plain import KeptRows, chain, understood
+from tidegauge.engine.spark.errors import analysis_error, quiet, row_error
+from tidegauge.engine.spark.guarded import Pick, rowwise
+from tidegauge.engine.spark.hops import mapping
+from tidegauge.engine.spark.session import plan_text
+from tidegauge.engine.spelling import ROW, chosen, packed, quoted
+from tidegauge.errors.engine import LostEpoch, SessionNotShared, TransformFailed
+from tidegauge.errors.flow import ReservedColumn
+from tidegauge.job.functions import (
+    check_names,
+    function_name,
+    result_schema,
+    said,
+    with_epoch,
+    without_epoch,
+)
+from tidegauge.job.plan import Filter, MapBatches, OutputPlan, Select, Step, Transform
+from tidegauge.reclock.columns import EPOCH
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+__all__ = ["Prepared", "applied", "prepare"]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """An output's steps by where they run: before Spark (`leading`), on Spark (`steps`), after it (`trailing`).
+
+    made: the result of `leading`. feed: the same in Spark's form, with `_epoch`. rows: the result of `steps`. schema:
+    of the staged rows. rowwise: the guarded steps, or None if they need a branch of their own. kept: the rows of the
+    feed that the first filters of `steps` may keep, or None if only Spark can tell. alone: Arrow functions that give
+    the same rows in the task that reads, or None if Spark is needed.
+    """
+
+    plan: OutputPlan
+    leading: tuple[MapBatches, ...]
+    made: pa.Schema
+    feed: pa.Schema
+    steps: tuple[Step, ...]
+    rows: pa.Schema
+    trailing: tuple[MapBatches, ...]
+    schema: pa.Schema
+    rowwise: tuple[Filter | Pick, ...] | None
+    kept: KeptRows | None
+    alone: tuple[MapBatches, ...] | None
+
+
+def prepare(plan: OutputPlan, source_schema: pa.Schema, session: Any) -> Prepared:
+    """Analyse an output's steps on a session. No job runs. Raises the error of a step."""
+    leading = _functions(plan.steps)
+    rest = plan.steps[len(leading) :]
+    trailing = _functions(rest[::-1])[::-1]
+    steps = rest[: len(rest) - len(trailing)]
+    made = result_schema(leading, stream_schema(plan, source_schema), output=plan.name)
+    where = f"the stream of output {plan.name!r}"
+    check_names(made.names, where)
+    feed = with_epoch(carried(made, where=where))
+    frames = [session.range(0, 1, 1, 1).mapInArrow(_nothing, spark_schema(feed))]
+    for step in steps:
+        frames.append(applied(frames[-1], step, plan.name))
+    shapes = [_columns(frame) for frame in frames]
+    where = f"the result of output {plan.name!r}"
+    rows = arrow_schema(_fields(frames[-1]), where=where)
+    schema = with_epoch(result_schema(trailing, rows, output=plan.name))
+    in_one_pass = None
+    if all(isinstance(step, Filter | Select) for step in steps):
+        planned = _planned(frames, steps, shapes, plan.name)
+        row = _fields(frames[-1], epoch=True).simpleString()
+        in_one_pass = rowwise(frames[0], steps, shapes, planned=planned, row=row)
+    kept = _kept(steps, feed, guarded=in_one_pass is not None)
+    # Functions that stand before the steps are called once for all outputs of a feed, so these keep to the feed.
+    instead = None if leading else _alone(steps, shapes, feed, rows)
+    alone = None if instead is None else (instead, *trailing)
+    return Prepared(plan, leading, made, feed, steps, rows, trailing, schema, in_one_pass, kept, alone)
+
+
+def _planned(frames: Sequence[Any], steps: tuple[Step, ...], shapes: list[list[str]], output: str) -> str:
+    """Return the physical plan of the last frame. Raises where Spark cannot even compute a step's constants."""
+    from pyspark.errors import PySparkException
+
+    try:
+        with quiet():
+            return plan_text(frames[-1])
+    except PySparkException as error:
+        if row_error(error, python=False) is None:
+            raise
+    for frame, step, known in zip(frames[1:], steps, shapes, strict=False):
+        try:
+            with quiet():
+                plan_text(frame)
+        except PySparkException as error:
+            raise analysis_error(error, step=type(step).__name__.lower(), output=output, known=known) from error
+    return plan_text(frames[-1])
+
+
+def _alone(steps: tuple[Step, ...], shapes: list[list[str]], feed: pa.Schema, rows: pa.Schema) -> MapBatches | None:
+    """Return steps as an Arrow function, if they are understood wholly and give the columns that Spark says."""
+    written = [
+        Select(tuple(chosen(step.expressions, known))) if isinstance(step, Select) else step
+        for step, known in zip(steps, shapes, strict=False)
+    ]
+    made = chain(written, shapes[1:], without_epoch(feed))
+    return MapBatches(made, rows) if made is not None and made.schema.equals(rows) else None
+
+
+def _kept(steps: tuple[Step, ...], feed: pa.Schema, *, guarded: bool) -> KeptRows | None:
+    """Return which rows of a feed the filters with which steps begin may keep.
+
+    Later steps are guarded against rows whose condition is null only in the guarded form: elsewhere Spark may join
+    their filters to these.
+    """
+    filters = takewhile(lambda step: isinstance(step, Filter), steps)
+    found = understood([step.condition for step in filters if isinstance(step, Filter)], feed)
+    if found is None:
+        return None
+    condition, whole = found
+    return KeptRows(condition, closed=whole and guarded)
+
+
+def _functions(steps: tuple[Step, ...]) -> tuple[MapBatches, ...]:
+    """Return the Arrow functions with which the steps begin."""
+    return tuple(
+        step for step in takewhile(lambda step: isinstance(step, MapBatches), steps) if isinstance(step, MapBatches)
+    )
+
+
+def _nothing(_batches: Any) -> Any:
+    return iter(())
+
+
+def _fields(frame: Any, *, epoch: bool = False) -> StructType:
+    """Return a frame's columns other than `_epoch`, which comes last if it is asked for."""
+    from pyspark.sql.types import StructType
+
+    fields = frame.schema.fields
+    return StructType(
+        [f for f in fields if f.name != EPOCH.name] + [f for f in fields if epoch and f.name == EPOCH.name]
+    )
+
+
+def _columns(frame: Any) -> list[str]:
+    """Return the names of a frame's columns other than `_epoch`."""
+    return [name for name in frame.schema.names if name != EPOCH.name]
+
+
+def applied(frame: Any, step: Step, output: str) -> Any:
+    """Return the frame after one step, analysed. `_epoch` stays."""
+    from pyspark.errors import AnalysisException
+
+    known = _columns(frame)
+    match step:
+        case MapBatches():
+            given = arrow_schema(_fields(frame), where=f"the stream of output {output!r}")
+            made = result_schema([step], given, output=output)
+            result = with_epoch(carried(made, where=f"map_batches of output {output!r}"))
+            hop = mapping(step, given, made, result, output=output)
+            return frame.selectExpr(packed(frame.columns, ROW)).mapInArrow(hop, spark_schema(result))
+        case Transform(function):
+            return _transformed(frame, function, output, known)
+        case Filter(condition):
+            name, change = "filter", partial(frame.filter, condition)
+        case Select(expressions):
+            name, change = "select", partial(_selected, frame, expressions, known, output)
+    try:
+        with quiet():
+            changed = change()
+            changed.schema  # noqa: B018 - on Connect the plan is analysed when its schema is asked for
+    except AnalysisException as error:
+        raise analysis_error(error, step=name, output=output, known=known) from error
+    return changed
+
+
+def _selected(frame: Any, expressions: tuple[str, ...], known: list[str], output: str) -> Any:
+    where = f"select of output {output!r}"
+    picks = chosen(expressions, known)
+    for expression in picks:
+        if EPOCH.name in expression.lower():
+            names = frame.selectExpr(expression).columns
+            if any(name.lower() == EPOCH.name for name in names):
+                raise ReservedColumn(where=where, column=EPOCH.name)
+    picked = frame.selectExpr(*picks, quoted(EPOCH.name))
+    if picked.columns.count(EPOCH.name) > 1:  # a star with exceptions brought it along
+        picked = frame.selectExpr(*picks)
+    check_names(_columns(picked), where)
+    return picked
+
+
+def _transformed(frame: Any, function: Any, output: str, known: list[str]) -> Any:
+    from pyspark.sql import DataFrame
+
+    name = function_name(function)
+    try:
+        result = function(frame)
+        if not isinstance(result, DataFrame):
+            raise TypeError(f"it returned a {type(result).__name__}")
+        types = {field.name: field.dataType.simpleString() for field in result.schema}
+    except Exception as error:
+        if "SESSION_NOT_SAME" in str(error):
+            raise SessionNotShared(function=name, output=output, detail=said(error)) from error
+        raise TransformFailed(
+            function=name, output=output, detail=said(error, where=True), known=[*known, EPOCH.name]
+        ) from error
+    if types.get(EPOCH.name) != "bigint" or result.columns.count(EPOCH.name) != 1:
+        got = ", ".join(f"{column} {kind}" for column, kind in types.items())
+        raise LostEpoch(function=name, output=output, got=f"({got})")
+    check_names(_columns(result), f"transform({name}) of output {output!r}")
+    return result

@@ -1,0 +1,161 @@
+"""Outputs that cannot be opened at present: each is tried again by itself, and the others go on without it.
+
+A table that is away when a flow begins is no reason not to begin: its broker elects a leader, its mount comes back.
+So the flow is rendered without the output, which is `stalled`. Beside the worker it is tried again after growing
+delays; once it is open, the flow is rendered anew, with it. So it is with a table that vanishes while the flow runs,
+as when its disk is unmounted.
+
+Invariants. While an output is away nothing is published, as its upper is not known, and nothing is acknowledged that
+it may lack. Retries beside the worker remove nothing that this driver has staged: a table is swept only if no other
+output stages into the same place. A table that holds less than it did in this run is away, whatever is in its place:
+nothing that it had is written again.
+
+>>> away = Away.first(OSError("no route"), now=8.0)
+>>> away.attempt, away.due(8.1), away.due(8.3), round(away.again(OSError("no route"), now=8.5).until, 1)
+(1, False, True, 8.9)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from tidegauge.dataflow import OperatorBuilder, Scope, Stream
+from tidegauge.env import Env, Spawn
+from tidegauge.errors.base import TidegaugeError, Transient
+from tidegauge.errors.sinks import TableWentBack
+from tidegauge.flow.seen import place_of, whole
+from tidegauge.flow.spec import FlowSpec
+from tidegauge.remap.store import Lease
+from tidegauge.sinks.persist import Committed
+from tidegauge.sinks.protocol import OutputId, Sweeping, Table
+from tidegauge.sources.sweep import backoff
+
+if TYPE_CHECKING:
+    from tidegauge.flow.board import Board
+
+__all__ = ["Absent", "Away", "waited_for"]
+
+Told: TypeAlias = Callable[[str, Exception, int], None]
+"""Is told an output that is away, why, and how often it was tried in a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Away:
+    """Why an output could not be opened, how often in a row, and the instant from which on it is tried again."""
+
+    error: Exception
+    attempt: int
+    until: float
+
+    @staticmethod
+    def first(error: Exception, *, now: float) -> Away:
+        """Return what a first failure makes of an output."""
+        return Away(error, 1, now + backoff(1))
+
+    def again(self, error: Exception, *, now: float) -> Away:
+        """Return it after one more failure."""
+        return Away(error, self.attempt + 1, now + backoff(self.attempt + 1))
+
+    def due(self, now: float) -> bool:
+        """Whether it may be tried again."""
+        return now >= self.until
+
+
+class Absent:
+    """The outputs of a run that are away, and the attempts at them that are under way."""
+
+    def __init__(self, flow: FlowSpec, lease: Lease, *, env: Env, spawn: Spawn) -> None:
+        self._flow: Final = flow
+        self._lease: Final = lease
+        self._env: Final = env
+        self._spawn: Final = spawn
+        self._away: dict[str, Away] = {}
+        self._attempts: dict[str, Future[None]] = {}
+        self._held: Mapping[str, int] = {}
+        self.least: Final[dict[str, int]] = {}
+        """How far the table of each output was when it was seen last in this run."""
+
+    @property
+    def errors(self) -> dict[str, Exception]:
+        """Why each output is away."""
+        return {name: away.error for name, away in self._away.items()}
+
+    def missing(self, board: Board) -> TidegaugeError | None:
+        """Return why a table is not there, or less of it than there was, once the others hold all that they are to.
+
+        That is what the first look at the sources found. A run that ends with it has nothing left to do then: such a
+        table is not brought back by waiting alone, as a broker is. It was tried twice at least: what another driver
+        has left open in a progress topic hides a topic's progress until it is shut out.
+        """
+        tried = (away.error for away in self._away.values() if away.attempt > 1)
+        error = next((error for error in tried if isinstance(error, TableWentBack)), None)
+        if board.stopping or board.store.error is not None or board.reached is None or board.jobs:
+            return None
+        there = [o for o in board.outputs.values() if o.state != "failed" and o.name not in self._away]
+        return error if all(o.upper >= board.reached for o in there) else None
+
+    def note(self, found: Mapping[str, Exception], held: Mapping[str, int], tell: Told) -> None:
+        """Take note of what could not be opened, and tell of all that is away.
+
+        held: how far tables were seen to be in earlier runs.
+        """
+        now, self._held = self._env.monotonic(), held
+        for name in found.keys() - self._away.keys():
+            self._away[name] = Away.first(found[name], now=now)
+        for name, away in self._away.items():
+            tell(name, away.error, away.attempt)
+
+    def seen(self, tables: Mapping[str, Table]) -> None:
+        """Take note of how far tables are."""
+        for name, table in tables.items():
+            self.least[name] = max(table.upper, self.least.get(name, 0))
+
+    def vanished(self, name: str, error: TableWentBack) -> None:
+        """Take note of a table that is not there any more, or not as it was."""
+        self.least[name] = max(error.evidence["expected"], self.least.get(name, 0))
+        self._away[name] = Away.first(error, now=self._env.monotonic())
+
+    def back(self, tell: Told) -> bool:
+        """Retry outputs that are due, take in the results of earlier retries, and say whether an output is back.
+
+        Raises what an attempt raised that does not pass by itself.
+        """
+        now, there = self._env.monotonic(), False
+        for name, away in list(self._away.items()):
+            if (attempt := self._attempts.get(name)) is None:
+                if away.due(now):
+                    self._attempts[name] = self._spawn(partial(self._reopen, name))
+            elif attempt.done():
+                del self._attempts[name]
+                error = attempt.exception()
+                if error is None:
+                    del self._away[name]
+                    there = True
+                elif isinstance(error, OSError | Transient):
+                    self._away[name] = away.again(error, now=now)
+                    tell(name, error, away.attempt + 1)
+                else:
+                    raise error
+        return there
+
+    def _reopen(self, name: str) -> None:
+        """Open an output to see whether it is there."""
+        outputs = self._flow.outputs
+        output = OutputId(self._flow.name, name, self._lease.incarnation)
+        table = outputs[name].sink.open(output)
+        whole(table, output, outputs[name].sink, held=self._held.get(name, 0), least=self.least.get(name, 0))
+        places = [place_of(plan.sink) for plan in outputs.values()]
+        if isinstance(table, Sweeping) and places.count(place_of(outputs[name].sink)) == 1:
+            table.sweep(self._lease.renew)
+
+
+def waited_for(scope: Scope) -> Stream[Committed]:
+    """Return the commits of outputs that are away: there is none, and there may be one of any epoch."""
+    builder = OperatorBuilder(scope, "outputs away")
+    commits: Stream[Committed] = builder.output()
+    builder.build(lambda _context: lambda _inputs, _outputs: None)  # it keeps its capability, for ever
+    return commits

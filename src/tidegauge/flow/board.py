@@ -1,0 +1,347 @@
+"""The board: what a running flow knows of itself, for people. Nothing decides by it.
+
+Invariant: states are those of the design, the same words everywhere. Sources: starting, running, stalled, failed,
+sealed; idle while nobody drives the flow. Outputs: planned (before their first run), catching_up, live, stalled,
+failed. No state is claimed before it is known: an output is live once it holds every published epoch.
+
+Lag in seconds is the age of the newest look at upstream whose findings are all published: "the tables show everything
+that was upstream `lag` seconds ago".
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+from tidegauge.env import Env
+from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.redaction import Redaction
+from tidegauge.job.need import Need
+from tidegauge.job.perform import Performed
+from tidegauge.job.plan import OutputPlan
+from tidegauge.reclock.slices import held
+from tidegauge.remap.frontier import ORIGIN, Frontier
+from tidegauge.remap.round import Answer, Failure
+from tidegauge.remap.timeline import Timeline
+from tidegauge.sinks.persist import Committed
+
+__all__ = ["Board", "OutputCondition", "OutputStatus", "SourceCondition", "SourceStatus", "StoreStatus"]
+
+SourceCondition = Literal["starting", "running", "idle", "stalled", "failed", "sealed"]
+OutputCondition = Literal["planned", "catching_up", "live", "stalled", "failed"]
+
+
+@dataclass(slots=True)
+class SourceStatus:
+    """The present state of a source. Positions are totals over its partitions, in `unit`.
+
+    goal: everything that upstream held at the first look since the start, None before it. unread: why its bound data
+    cannot be read at present, None if it can.
+    """
+
+    name: str
+    unit: str
+    state: SourceCondition = "starting"
+    bound: Frontier = ORIGIN
+    published: Frontier = ORIGIN
+    end: Frontier = ORIGIN
+    goal: Frontier | None = None
+    note: str = ""
+    error: TidegaugeError | None = None
+    unread: TidegaugeError | None = None
+    failed_at: int | None = None
+    since: datetime | None = None
+    attempt: int = 0
+    records: int = 0
+    fresh_at: datetime | None = None
+    looks: deque[tuple[datetime, Frontier]] = field(default_factory=deque)
+
+    @property
+    def position(self) -> int:
+        """How far the source is published, in total."""
+        return sum(self.published.values())
+
+    @property
+    def lag(self) -> int:
+        """How many positions upstream holds that are not published."""
+        return self.end.distance(self.published)
+
+    @property
+    def arrived(self) -> bool:
+        """Whether all that upstream held at the first look is bound."""
+        return self.goal is not None and self.goal.less_equal(self.bound)
+
+    def lag_seconds(self, now: datetime) -> float | None:
+        """Return the age of the newest look whose findings are all published, None before there is one."""
+        if self.state == "sealed" and self.lag == 0:
+            return 0.0
+        return None if self.fresh_at is None else max(0.0, (now - self.fresh_at).total_seconds())
+
+
+@dataclass(slots=True)
+class OutputStatus:
+    """The present state of an output. lag: how many bound epochs it lacks. rows, bytes: this run's commits.
+
+    since: from when on it is stalled. rate: rows a second over the last commits.
+    """
+
+    name: str
+    source: str
+    state: OutputCondition = "catching_up"
+    upper: int = 0
+    lag: int = 0
+    rows: int = 0
+    bytes: int = 0
+    error: Exception | None = None
+    since: datetime | None = None
+    attempt: int = 0
+    commits: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=20))
+
+    def rate(self, now: float) -> float:
+        """Return rows a second over the last commits, at most the last half minute."""
+        recent = [(at, rows) for at, rows in self.commits if now - at <= 30.0]
+        return sum(rows for _at, rows in recent) / max(1.0, now - recent[0][0]) if recent else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStatus:
+    """The present state of the store. error: why it cannot be written at present, None if it can.
+
+    since: from when on, and attempt: how often it was tried in a row.
+    """
+
+    error: Exception | None = None
+    since: datetime | None = None
+    attempt: int = 0
+
+
+class Board:
+    """The present state of a flow's sources, outputs and epochs. `changed` is called after each change.
+
+    uppers: the outputs' durable uppers at the start. failed: sources that failed in earlier runs. retried: outputs
+    that did, for reasons of their own. redaction: what hides the secrets in what others say.
+    """
+
+    def __init__(
+        self,
+        timeline: Timeline,
+        *,
+        units: Mapping[str, str],
+        plans: Mapping[str, OutputPlan],
+        uppers: Mapping[str, int],
+        published: int,
+        failed: Mapping[str, Failure],
+        retried: Collection[str],
+        env: Env,
+        redaction: Redaction,
+        changed: Callable[[Board], None],
+    ) -> None:
+        self.timeline = timeline
+        self.env = env
+        self.redaction = redaction
+        self.published = published
+        self.reached: int | None = None
+        """The upper at which everything was bound that upstream holds, or that it held at the first look."""
+        self.awaited: tuple[str, ...] = ()
+        """Required sources that did not answer in the last tick, without which nothing is bound."""
+        self.stopping = False
+        self.store = StoreStatus()
+        self.jobs: set[Need] = set()
+        """The epochs that are being staged at present."""
+        self.sources = {name: SourceStatus(name, unit) for name, unit in units.items()}
+        self.expected = dict(uppers)
+        self.outputs = {name: OutputStatus(name, plan.source) for name, plan in plans.items()}
+        for output in self.outputs.values():
+            self._place(output, held(timeline.tables[output.source], uppers[output.name]))
+            output.state = "catching_up" if output.upper < published or output.name in retried else "live"
+        self._changed = changed
+        for source in self.sources.values():
+            source.bound = source.end = timeline.tables[source.name].frontier
+            source.published = self._shown(source)
+            if source.bound.sealed:
+                source.state = "sealed"
+        for failure in failed.values():
+            self._fail(failure)
+
+    @property
+    def upper(self) -> int:
+        """The first epoch that is not bound."""
+        return self.timeline.upper
+
+    def held(self, source: str) -> int:
+        """Return the first epoch that is not published and that some output of a source lacks."""
+        uppers = [o.upper for o in self.outputs.values() if o.source == source and o.state != "failed"]
+        return max(self.published, min(uppers, default=0))
+
+    @property
+    def errors(self) -> list[TidegaugeError]:
+        """The definite errors of sources and outputs."""
+        found: list[Exception | None] = [s.error for s in self.sources.values() if s.state == "failed"]
+        found += [o.error for o in self.outputs.values() if o.state == "failed"]
+        return list(dict.fromkeys(error for error in found if isinstance(error, TidegaugeError)))
+
+    def _fail(self, failure: Failure) -> None:
+        status = self.sources[failure.source]
+        if status.failed_at is not None and status.failed_at <= failure.epoch:
+            return
+        error = self.redaction.error(failure.error)
+        status.state, status.error, status.failed_at = "failed", error, failure.epoch
+        status.published = self._shown(status)
+        for output in self.outputs.values():
+            if output.source == failure.source:
+                output.state, output.error = "failed", error
+
+    def _stall(self, status: SourceStatus, error: TidegaugeError | None, attempt: int) -> None:
+        if status.state != "stalled":
+            status.since = self.env.now()
+        status.state, status.error, status.attempt = "stalled", error, attempt
+
+    def _place(self, status: OutputStatus, upper: int) -> None:
+        status.upper = upper
+        status.lag = max(0, self.upper - upper)
+
+    def _shown(self, status: SourceStatus) -> Frontier:
+        """Return how far a source is published: from the epoch at which it failed on, no further."""
+        upper = self.published if status.failed_at is None else min(self.published, status.failed_at)
+        return self.timeline.tables[status.name].inverse(upper)
+
+    # What the operators tell.
+
+    def answered(self, answer: Answer) -> None:
+        """A reader has answered to a tick."""
+        status = self.sources[answer.source]
+        if answer.observed is not None:
+            observed = answer.observed
+            status.state = "running" if status.state in ("stalled", "starting") else status.state
+            if not observed.end and observed.note:
+                status.state = "starting"
+            if status.unread is None:
+                status.error, status.since, status.attempt = None, None, 0
+            elif status.state != "sealed":
+                status.state, status.error = "stalled", status.unread
+            status.end, status.note = observed.end, self.redaction.text(observed.note)
+            status.goal = observed.end if status.goal is None else status.goal
+            status.looks.append((observed.at, observed.end if observed.more else observed.upper))
+        elif status.state != "failed":
+            self._stall(status, None if answer.error is None else self.redaction.error(answer.error), answer.attempt)
+        self._refresh(status)
+        self._changed(self)
+
+    def minted(self) -> None:
+        """An epoch has been bound."""
+        for status in self.sources.values():
+            status.bound = self.timeline.tables[status.name].frontier
+            if status.bound.sealed and status.state != "failed":
+                status.state = "sealed"
+        for output in self.outputs.values():
+            self._place(output, output.upper)
+        self._changed(self)
+
+    def failed(self, failure: Failure) -> None:
+        """A source has failed for good."""
+        self._fail(failure)
+        self._changed(self)
+
+    def settled(self, *, caught_up: bool, awaited: tuple[str, ...]) -> None:
+        """A tick is over."""
+        self.awaited = awaited
+        if self.reached is None and (
+            caught_up or all(s.arrived or s.state in ("sealed", "failed") for s in self.sources.values())
+        ):
+            self.reached = self.upper
+        self._changed(self)
+
+    def store_away(self, error: Exception, *, since: datetime | None, attempt: int) -> None:
+        """The store cannot be written at present."""
+        if attempt != self.store.attempt:
+            self.store = StoreStatus(self.redaction.error(error), since, attempt)
+            self._changed(self)
+
+    def store_back(self) -> None:
+        """The store is as it should be."""
+        if self.store.error is not None:
+            self.store = StoreStatus()
+            self._changed(self)
+
+    def stop(self) -> None:
+        """The runner was asked to stop: it finishes its current work."""
+        self.stopping = True
+        self._changed(self)
+
+    def staging(self, need: Need) -> None:
+        """A job has begun."""
+        self.jobs.add(need)
+        self._changed(self)
+
+    def ended(self, need: Need) -> None:
+        """A job has ended, well or not."""
+        self.jobs.discard(need)
+
+    def staged(self, need: Need, performed: Performed) -> None:
+        """These outputs have what a job staged for them."""
+        self.expected.update(dict.fromkeys(need.outputs, need.upper))
+        for name in {self.outputs[output].source for output in need.outputs}:
+            status = self.sources[name]
+            status.records += performed.result.records.get(name, 0)
+            if status.unread is not None and status.error is status.unread:
+                status.state = "running" if status.state == "stalled" else status.state
+                status.error, status.since, status.attempt = None, None, 0
+            status.unread = None
+        self._changed(self)
+
+    def retrying(self, outputs: Sequence[str], source: str | None, error: BaseException, attempt: int) -> None:
+        """Outputs will be tried again, because of a source that cannot be read at present or of something else."""
+        known = error if isinstance(error, Exception) else RuntimeError(str(error))
+        if source is not None and isinstance(error, TidegaugeError):
+            status = self.sources[source]
+            status.unread = self.redaction.error(error)
+            if status.state not in ("failed", "sealed"):
+                self._stall(status, status.unread, attempt)
+        for name in outputs:
+            self.stalled(name, known, attempt)
+
+    def output_failed(self, output: str, error: TidegaugeError) -> None:
+        """An output has failed for good, for a reason of its own."""
+        status = self.outputs[output]
+        status.state, status.error = "failed", self.redaction.error(error)
+        self._changed(self)
+
+    def stalled(self, output: str, error: Exception, attempt: int) -> None:
+        """An output cannot be written at present."""
+        status = self.outputs[output]
+        if status.state != "failed":
+            status.since = status.since if status.state == "stalled" else self.env.now()
+            status.state, status.attempt = "stalled", attempt
+            status.error = self.redaction.error(error)
+        self._changed(self)
+
+    def committed(self, committed: Committed) -> None:
+        """An output holds more epochs."""
+        status = self.outputs[committed.output]
+        self._place(status, committed.upper)
+        status.rows += committed.rows
+        status.bytes += committed.bytes
+        status.commits.append((self.env.monotonic(), committed.rows))
+        if status.state != "failed":
+            status.state = "catching_up" if status.upper < self.published else "live"
+            status.error, status.since, status.attempt = None, None, 0
+        self._changed(self)
+
+    def publish(self, upper: int) -> None:
+        """Epochs have been published."""
+        self.published = upper
+        for status in self.sources.values():
+            status.published = self._shown(status)
+            self._refresh(status)
+        for output in self.outputs.values():
+            self._place(output, output.upper)
+        self._changed(self)
+
+    def _refresh(self, status: SourceStatus) -> None:
+        while status.looks and status.looks[0][1].less_equal(status.published):
+            status.fresh_at = status.looks.popleft()[0]
+        while len(status.looks) > 1000:
+            status.looks.popleft()

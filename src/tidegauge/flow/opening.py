@@ -1,0 +1,179 @@
+"""Opening a flow: what the store and the tables say of it becomes the value that rendering starts from.
+
+Invariants. Opening asks only the store and the tables, so after a crash at any instant it finds exactly the durable
+state. A table is swept before its upper counts: the sweep may only now reveal an earlier driver's last commit. If
+store and table disagree on an output's epochs the table is right, and the store is told; if they do not have one
+history, nothing is begun (`belonging`). A table that is away at present keeps no other from being opened (`away`);
+its history is checked when it is back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tidegauge.errors.base import Transient
+from tidegauge.errors.engine import RecordUnparsable
+from tidegauge.errors.store import OutputBelowSince
+from tidegauge.flow.belonging import bound_at, check
+from tidegauge.flow.seen import note_seen, whole
+from tidegauge.flow.spec import FlowSpec
+from tidegauge.job.losses import passed
+from tidegauge.job.plan import OutputPlan
+from tidegauge.reclock.slices import as_of, begins
+from tidegauge.remap.binding import Slice
+from tidegauge.remap.round import Failure
+from tidegauge.remap.store import Lease, Loaded, OutputSpec, SourceSpec, Store
+from tidegauge.remap.timeline import Timeline
+from tidegauge.sinks.protocol import OutputId, Sweeping, Table
+from tidegauge.sources.protocol import from_time_of
+
+__all__ = ["Opened", "opened", "register"]
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A flow with everything durable opened: what rendering starts from.
+
+    tables: of the outputs that are open. away: the others, each with why. failed: sources that have failed.
+    outstanding: outputs that failed for their own reasons and are retried, with the epochs. passed: ranges that
+    nobody reads any more, by source. uppers: the first epoch that each open output gets. held: how far tables were
+    seen to be in earlier runs. since: the epochs before it count as one. resume: the epoch as of which the flow is
+    read again.
+    """
+
+    spec: FlowSpec
+    tables: Mapping[str, Table]
+    away: Mapping[str, Exception]
+    timeline: Timeline
+    uppers: Mapping[str, int]
+    held: Mapping[str, int]
+    since: int
+    resume: int
+    published: int
+    failed: Mapping[str, Failure]
+    outstanding: Mapping[str, int]
+    passed: Mapping[str, Sequence[Slice]]
+    store: Store
+    lease: Lease
+
+
+def register(flow: FlowSpec, store: Store, lease: Lease) -> None:
+    """Make the flow's sources and outputs known to the store, by name. Raises what does not fit what it knows."""
+    store.register(
+        lease,
+        sources={
+            name: SourceSpec(source.describe(), source.schema, from_time_of(source).kind)
+            for name, source in flow.sources.items()
+        },
+        outputs={name: OutputSpec(plan.source, plan.sink.describe()) for name, plan in flow.outputs.items()},
+    )
+
+
+def opened(
+    flow: FlowSpec,
+    store: Store,
+    lease: Lease,
+    *,
+    known: Mapping[str, Exception],
+    least: Mapping[str, int],
+) -> Opened:
+    """Open a flow that is registered.
+
+    known: outputs that are known to be away, and why; they are not tried. least: how far tables were in this run; one
+    that is not as far is away.
+
+    Raises `OutputBelowSince`, `StoreBehindTable`, `HistoriesDiffer`, and what `Sink.open` raises of a table that is
+    not this output's.
+    """
+    loaded = store.load(flow.name)
+    failed = _failed(flow, loaded, store, lease)
+    tables, away = _tables(flow, loaded, lease, known, least)
+    # Ask after opening: an epoch is bound before a table holds it, whoever else is at work.
+    bound = bound_at(store, flow.name, tables.values())
+    for name, table in tables.items():
+        check(store, flow, name, table, bound=bound)
+    note_seen(store, lease, loaded, tables)
+    uppers = {name: _begins(loaded, flow.outputs[name], table.upper) for name, table in tables.items()}
+    resume = as_of([loaded.flow.published, *uppers.values()], since=loaded.flow.since)
+    outstanding = {}
+    for name, table in tables.items():
+        if (left := loaded.outputs[name].outstanding(table.upper)) is not None:
+            outstanding[name] = left[0]
+        elif loaded.outputs[name].failure is not None:  # the driver died between a commit and this
+            store.clear_output_failure(lease, name)
+    return Opened(
+        spec=flow,
+        tables=tables,
+        away=away,
+        timeline=_timeline(flow, loaded, store),
+        uppers=uppers,
+        held={name: loaded.outputs[name].held for name in flow.outputs},
+        since=loaded.flow.since,
+        resume=0 if resume is None else resume,
+        published=loaded.flow.published,
+        failed=failed,
+        outstanding=outstanding,
+        passed=passed(loaded, store.gaps(flow.name)),
+        store=store,
+        lease=lease,
+    )
+
+
+def _tables(
+    flow: FlowSpec, loaded: Loaded, lease: Lease, known: Mapping[str, Exception], least: Mapping[str, int]
+) -> tuple[dict[str, Table], dict[str, Exception]]:
+    """Return the tables of the outputs that can be opened, and why the others cannot be, at present."""
+    tables: dict[str, Table] = {}
+    away = dict(known)
+    for name, plan in flow.outputs.items():
+        if name in away:
+            continue
+        output = OutputId(flow.name, name, loaded.flow.incarnation)
+        try:
+            table = plan.sink.open(output)
+            whole(table, output, plan.sink, held=loaded.outputs[name].held, least=least.get(name, 0))
+            if isinstance(table, Sweeping):  # before its upper counts: it may see what earlier drivers committed
+                table.sweep(lease.renew)
+        except (OSError, Transient) as error:
+            away[name] = error
+        else:
+            tables[name] = table
+    return tables, away
+
+
+def _failed(flow: FlowSpec, loaded: Loaded, store: Store, lease: Lease) -> dict[str, Failure]:
+    """Return the sources that have failed for good. A bad record that is collected by now is no failure any more."""
+    failed: dict[str, Failure] = {}
+    collecting = flow.collecting
+    for name in flow.sources:
+        failure = loaded.sources[name].failure
+        if failure is None:
+            continue
+        if name in collecting and isinstance(failure[1], RecordUnparsable):
+            store.clear_failure(lease, name)
+        else:
+            failed[name] = Failure(name, None, *failure)
+    return failed
+
+
+def _timeline(flow: FlowSpec, loaded: Loaded, store: Store) -> Timeline:
+    return Timeline(
+        {name: loaded.sources[name].table for name in flow.sources},
+        upper=loaded.flow.upper,
+        details={name: loaded.sources[name].details for name in flow.sources},
+        schemas={name: loaded.sources[name].schema for name in flow.sources},
+        identities={name: loaded.sources[name].identity for name in flow.sources},
+        states={name: loaded.sources[name].state for name in flow.sources},
+        incarnations={name: loaded.sources[name].incarnation for name in flow.sources},
+        times=store.times(flow.name),
+    )
+
+
+def _begins(loaded: Loaded, plan: OutputPlan, upper: int) -> int:
+    """Return the first epoch that an output is given, by its table's upper. Raises `OutputBelowSince`."""
+    since = loaded.flow.since
+    first = begins(upper, since=since, folded=loaded.sources[plan.source].folded)
+    if first is None:
+        raise OutputBelowSince(output=plan.name, upper=upper, since=since)
+    return first

@@ -1,0 +1,193 @@
+"""Rendering: a flow becomes a timely dataflow, of one scope for each source and one for the epochs.
+
+```text
+ scope of each source (times: frontiers)        scope of the flow (times: epochs)
+   reader ── news ─────────────────────────────► remap ── spans ──► reclock ── slices ──► stage
+     ▲ ▲                            nothing new ► │ ▲                                     │  │ staged, per output
+     │ └─────────── news ──────────── sweep ◄─────┘ └───────────── failures ──────────────┘  ▼
+     │                                      asked                                         persist (each output)
+     └──────────── acknowledgements ──────────── resumption ◄── publish ◄── committed ───────┘
+```
+
+What crosses between scopes is captured with its progress and drained on the other side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from tidegauge.dataflow import INT, EventQueue, Stream, Worker
+from tidegauge.env import Env, Spawn
+from tidegauge.flow.away import waited_for
+from tidegauge.flow.board import Board
+from tidegauge.flow.once import OncePerSpan
+from tidegauge.flow.opening import Opened
+from tidegauge.flow.seen import SeenTables
+from tidegauge.flow.stage import StageSetup, stage
+from tidegauge.flow.telling import TellingCommits
+from tidegauge.job.failures import OutputFailures
+from tidegauge.job.losses import Losses
+from tidegauge.job.perform import Performer
+from tidegauge.reclock.operator import reclock
+from tidegauge.remap.gauge import GAUGE
+from tidegauge.remap.operator import RemapSetup, remap
+from tidegauge.remap.requests import Requests
+from tidegauge.sinks.backlog import Backlog
+from tidegauge.sinks.persist import Committed, PersistSetup, persist
+from tidegauge.sinks.protocol import StagedFile
+from tidegauge.sinks.publish import publish
+from tidegauge.sinks.resumption import resumption
+from tidegauge.sources.reader import reader
+from tidegauge.sources.sweep import SweepSetup, backoff, sweep
+
+__all__ = ["render"]
+
+
+def render(
+    flow: Opened,
+    worker: Worker,
+    *,
+    perform: Performer,
+    board: Board,
+    env: Env,
+    spawn: Spawn,
+    commit: Spawn,
+    ticking: Callable[[], bool],
+    requests: Requests,
+) -> None:
+    """Build the flow's dataflows in the worker. `ticking` says whether to bind and stage anything new.
+
+    spawn, commit: run probes and jobs, and commits, beside the worker.
+    requests: the ticks that are asked for; they are taken from now on.
+    """
+    spec, timeline = flow.spec, flow.timeline
+    plans = {name: plan for name, plan in spec.outputs.items() if name in flow.tables}
+    uppers = flow.uppers
+    limits = {name: flow.failed[plan.source].epoch for name, plan in plans.items() if plan.source in flow.failed}
+    units = {name: source.unit for name, source in spec.sources.items()}
+    live = [name for name in spec.sources if name not in flow.failed and not timeline.tables[name].frontier.sealed]
+    news = {name: EventQueue(INT) for name in live}
+    answers = EventQueue(GAUGE)
+    acknowledgements = {name: EventQueue(INT) for name in live}
+    failures = EventQueue(INT)
+
+    output_failures = OutputFailures(flow.store, flow.lease, known=flow.outstanding, watch=board.output_failed)
+    empty = [name for name, table in flow.tables.items() if not table.upper]
+    seen = SeenTables(flow.store, flow.lease, empty=empty)
+
+    backlog = Backlog(env.monotonic)
+    history = OncePerSpan(partial(flow.store.history, spec.name))
+
+    def discard(output: str, files: tuple[StagedFile, ...]) -> None:
+        flow.tables[output].discard(files)
+
+    for name in live:
+        with worker.dataflow(f"{spec.name}/{name}", order=GAUGE) as scope:
+            reader(
+                scope,
+                name,
+                spec.sources[name],
+                news=news[name],
+                acknowledgements=acknowledgements[name],
+                confirm=flow.lease.confirm,
+                env=env,
+            ).capture(answers)
+
+    with worker.dataflow(spec.name, order=INT) as scope:
+        bindings = remap(
+            scope,
+            RemapSetup(
+                timeline=timeline,
+                store=flow.store,
+                lease=flow.lease,
+                env=env,
+                policy=spec.policy,
+                requests=requests,
+                required=frozenset(s for s in spec.required if not timeline.tables[s].frontier.sealed),
+                units=units,
+                resume=flow.resume,
+                live=live,
+                answers=answers,
+                failures=failures,
+                published=lambda: board.published,
+                held=board.held,
+                ticking=ticking,
+                watcher=board,
+            ),
+        )
+        sweep(
+            bindings.asked,
+            SweepSetup(sources=spec.sources, readers=news, answers=answers, env=env, spawn=spawn, going=ticking),
+        )
+        staging = stage(
+            reclock(bindings.spans, timeline),
+            StageSetup(
+                timeline=timeline,
+                plans=plans,
+                units=units,
+                uppers=uppers,
+                limits=limits,
+                perform=perform,
+                failures=output_failures,
+                losses=Losses(flow.store, flow.lease, spec.name, spec.sources, now=env.now),
+                discard=discard,
+                backlog=backlog,
+                spawn=spawn,
+                env=env,
+                going=ticking,
+                board=board,
+            ),
+        )
+        staging.failures.capture(failures)
+        tellers = {name: TellingCommits(name, history, flow.store, flow.lease) for name in staging.spans}
+
+        def passed(output: str, upper: int) -> None:
+            output_failures.passed(output, upper)
+            seen.passed(output, upper)
+            tellers[output].note()
+
+        commits: list[Stream[Committed]] = [
+            persist(
+                spans,
+                PersistSetup(
+                    output=name,
+                    table=flow.tables[name],
+                    history=tellers[name].history,
+                    carried=tellers[name].carried,
+                    env=env,
+                    spawn=commit,
+                    confirm=flow.lease.confirm,
+                    backoff=backoff,
+                    backlog=backlog,
+                    passed=partial(passed, name),
+                    failed=partial(output_failures.failed, name),
+                    committed=board.committed,
+                    stalled=board.stalled,
+                ),
+            )
+            for name, spans in staging.spans.items()
+        ]
+        if flow.away:
+            commits.append(waited_for(scope))
+        committed = scope.concatenate(commits)
+        published = publish(
+            committed,
+            store=flow.store,
+            lease=flow.lease,
+            timeline=timeline,
+            published=flow.published,
+            env=env,
+            watch=board.publish,
+        )
+        told = resumption(
+            published,
+            committed,
+            timeline=timeline,
+            readers={name: plan.source for name, plan in spec.outputs.items()},
+            uppers={**dict.fromkeys(flow.away, flow.since), **uppers},
+            since=flow.published,
+        )
+        for name, frontiers in told.items():
+            if name in acknowledgements:
+                frontiers.capture(acknowledgements[name])

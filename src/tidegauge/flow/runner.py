@@ -1,0 +1,394 @@
+"""The runner: opens the durable state, renders the flow into a worker, and steps it until there is reason to stop.
+
+Invariant: nothing that the runner holds in memory matters. Killed at any instant, the next run starts from the store
+and the tables and comes to the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from tidegauge.dataflow import Worker
+from tidegauge.env import Env, Spawn
+from tidegauge.errors.base import TidegaugeError, Transient
+from tidegauge.errors.dataflow import OperatorFailed
+from tidegauge.errors.flow import EmptyFlow, InvalidArgument
+from tidegauge.errors.redaction import Redaction
+from tidegauge.errors.running import SpanConflict
+from tidegauge.errors.sinks import TableUpperMismatch, TableWentBack
+from tidegauge.flow.away import Absent
+from tidegauge.flow.board import Board
+from tidegauge.flow.interrupts import interruptible
+from tidegauge.flow.opening import opened, register
+from tidegauge.flow.outage import WAITED_FOR, Outage
+from tidegauge.flow.render import render
+from tidegauge.flow.renewing import renewing
+from tidegauge.flow.spec import FlowSpec
+from tidegauge.flow.stalls import Stalls
+from tidegauge.job.perform import output_schema, performer
+from tidegauge.job.plan import Engine
+from tidegauge.remap.policy import in_batch
+from tidegauge.remap.requests import Requests
+from tidegauge.remap.store import Lease, LeaseHolder, Store, secrets
+from tidegauge.sinks.protocol import Finishing, Table, job_mark
+
+__all__ = ["RENEW_EVERY", "Outcome", "Runner", "at_once", "chosen", "run", "threads"]
+
+
+RENEW_EVERY = 5.0
+"""Seconds between two renewals of the lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Where a run stopped: every epoch before `published` is in every live output. `why` is for people."""
+
+    flow: str
+    published: int
+    why: Literal["caught up", "sealed", "stopped"]
+
+
+def at_once(function: Callable[[], Any]) -> Future[Any]:
+    """Run a function here and now, and return its future: the `spawn` of a run in one thread."""
+    future: Future[Any] = Future()
+    try:
+        future.set_result(function())
+    except BaseException as error:  # noqa: BLE001 - it is the future's to raise
+        future.set_exception(error)
+    return future
+
+
+def threads(flow: FlowSpec) -> ThreadPoolExecutor:
+    """Return the threads beside the worker: enough that nobody waits for somebody else's work.
+
+    A probe of each source; a job of each source and output that is staged apart; a commit of each output; the others'
+    job.
+    """
+    return ThreadPoolExecutor(2 * (len(flow.sources) + len(flow.outputs)) + 1, thread_name_prefix="tidegauge")
+
+
+class Runner:
+    """A flow under way. `step` it, or `run` it to its end; `close` it in any case.
+
+    batch: whether the run ends when it has caught up, so that every look at the sources is a tick. requests: what
+    takes the ticks that are asked for.
+    """
+
+    def __init__(
+        self,
+        flow: FlowSpec,
+        engine: Engine,
+        *,
+        env: Env,
+        spawn: Spawn,
+        watch: Callable[[Board], None] | None = None,
+        batch: bool = False,
+        requests: Requests | None = None,
+    ) -> None:
+        if not flow.outputs:
+            raise EmptyFlow(flow=flow.name)
+        for plan in flow.outputs.values():
+            declared = flow.sources[plan.source].schema
+            if declared is not None:
+                output_schema(plan, declared, engine)
+        self.flow = replace(flow, policy=in_batch(flow.policy)) if batch else flow
+        self.env = env
+        self.engine = engine
+        self.stopping = False
+        self.requests = requests or Requests(flow.name)
+        self._spawn = spawn
+        self._watch = watch or _unwatched
+        self._overtaken: set[str] = set()
+        self._anew = False
+        self._tables: Mapping[str, Table] = {}
+        self._commits: list[Future[Any]] = []
+        self._resources = ExitStack()
+        try:
+            self._store = Store.open(flow.store, env=env)
+            self._resources.callback(self._store.close)
+            self.lease: Lease = self._store.acquire(flow.name, holder=LeaseHolder.current(env))
+            self._resources.callback(_give_back, self.lease)
+            self._resources.callback(self.requests.close)  # not before the lease is ours: another run may have them
+            self._resources.callback(self._end_tables)
+            register(self.flow, self._store, self.lease)
+            self._absent = Absent(self.flow, self.lease, env=env, spawn=spawn)
+            self._stalls = Stalls(self._store, self.lease, env=env)
+            self._outage = Outage(lambda: self._store.recognise(self.lease), env=env, spawn=spawn)
+            self._begin()
+        except BaseException:
+            self._resources.close()
+            raise
+
+    def _begin(self) -> None:
+        """Open the flow, and render it from its present state.
+
+        What an earlier worker held is abandoned, which releases no capability; of a job of its that is under way
+        nobody commits anything.
+        """
+        flow, env = self.flow, self.env
+        self._end_tables()
+        self._absent.seen(self._tables)
+        found = opened(flow, self._store, self.lease, known=self._absent.errors, least=self._absent.least)
+        self._tables = found.tables
+        mark = job_mark(self.lease.incarnation)
+        self.board = Board(
+            found.timeline,
+            units={name: source.unit for name, source in flow.sources.items()},
+            plans=flow.outputs,
+            uppers={**dict.fromkeys(found.away, found.published), **found.uppers},
+            published=found.published,
+            failed=found.failed,
+            retried=found.outstanding,
+            env=env,
+            redaction=self.lease.redaction,
+            changed=self._watch,
+        )
+        self._absent.note(found.away, found.held, self.board.stalled)
+        self._show_outage()
+        worker = self._worker = Worker(monotonic=env.monotonic)
+        render(
+            found,
+            worker,
+            perform=performer(
+                flow.outputs, flow.sources, self.engine, env, mark=mark, passed=found.passed, tables=found.tables
+            ),
+            board=self.board,
+            env=env,
+            spawn=self._spawn,
+            commit=self._commit,
+            ticking=lambda: not self.stopping and worker is self._worker,
+            requests=self.requests,
+        )
+
+    def step(self, *, park: float = 0.0) -> None:
+        """Run what can run; when nothing can, wait at most `park` seconds for something to happen.
+
+        If an operator raised an error with its own code, that error is raised unchanged, unless it is an `outage`.
+        """
+        try:
+            self._step(park)
+        except WAITED_FOR as error:
+            self._outage.begin(error, at=self._reached)
+            self._show_outage()
+
+    def _step(self, park: float) -> None:
+        if self._outage.waiting:
+            if wait(self._commits, timeout=park).not_done:
+                return
+            if not self._outage.back():
+                self._show_outage()
+                if park:
+                    self.env.sleep(park)
+                return
+            self._anew = True
+        if self._anew:
+            if not wait(self._commits, timeout=park).not_done:
+                self._anew = False
+                self._begin()
+            return
+        if not self.stopping and self._absent.back(self.board.stalled):
+            self._anew = True
+            return
+        try:
+            self._worker.step_or_park(park)
+        except OperatorFailed as failed:
+            error = failed.__cause__
+            if isinstance(error, TableUpperMismatch | SpanConflict) and self._was_overtaken(error):
+                self._anew = True  # not before the commits under way are over: opening looks at the tables
+            elif isinstance(error, TableUpperMismatch) and error.evidence["actual"] < error.evidence["expected"]:
+                self._absent.vanished(self._output_of(error), TableWentBack(**error.evidence))
+                self._anew = True
+            elif isinstance(error, TidegaugeError):
+                raise error from error.__cause__
+            else:
+                raise
+        else:
+            self._stalls.tell(self.board)
+            if self._outage.away is not None and not self._outage.lasts(at=self._reached):
+                self._show_outage()
+
+    @property
+    def _reached(self) -> tuple[int, int]:
+        return self.board.upper, self.board.published
+
+    def _show_outage(self) -> None:
+        away = self._outage.away
+        if away is None:
+            self.board.store_back()
+        else:
+            self.board.store_away(away.error, since=self._outage.since, attempt=away.attempt)
+
+    def _commit(self, work: Callable[[], Any]) -> Future[Any]:
+        """Run a commit beside the worker, and know of it as long as it is under way."""
+        future = self._spawn(work)
+        self._commits = [*(known for known in self._commits if not known.done()), future]
+        return future
+
+    @contextmanager
+    def _seen_through(self) -> Iterator[None]:
+        """Wait in the end for the commits under way; not when somebody has interrupted them (see `persist`)."""
+        try:
+            yield
+        except Exception:
+            wait(self._commits)
+            raise
+        wait(self._commits)
+
+    def _was_overtaken(self, error: TableUpperMismatch | SpanConflict) -> bool:
+        """Whether a table was found ahead because a driver before this one came to its commit only now.
+
+        It may have slept between its last look at the lease and the commit. What it committed is what this driver
+        would have: epochs that are bound, of the same output of the same store, which opening the table compares. So
+        the table's upper is the truth, and the flow goes on from it. A driver has one commit of an output under way;
+        a table that is found ahead again is changed by somebody else. Raises `LeaseLost` when it is this driver that
+        slept.
+        """
+        output = self._output_of(error)
+        expected, actual = error.evidence.get("expected", error.evidence.get("lower")), error.evidence["actual"]
+        self.lease.renew()
+        if output in self._overtaken or not expected < actual <= self.board.upper:
+            return False
+        self._overtaken.add(output)
+        return True
+
+    def _output_of(self, error: TableUpperMismatch | SpanConflict) -> str:
+        return str(error.evidence["output"]).removeprefix(f"{self.flow.name}:")
+
+    def stop(self) -> None:
+        """Bind and stage nothing more. The steps that follow finish the current work."""
+        self.stopping = True
+
+    def ended(self, until: Literal["caught-up"] | None) -> Literal["caught up", "sealed", "stopped"] | None:
+        """Say why the run is over, or None while it is not."""
+        board = self.board
+        if self._outage.waiting:
+            return "stopped" if self.stopping else None
+        if self._absent.errors and not self.stopping:
+            return None
+        outputs = [o for o in board.outputs.values() if o.state != "failed"]
+        held = min([board.upper, *(o.upper for o in outputs)])
+        if self.stopping:
+            # What cannot be committed at present may not be for long; it is staged once more by the next run.
+            well = [o for o in outputs if o.state != "stalled"]
+            at_rest = not board.jobs and all(o.upper >= board.expected[o.name] for o in well)
+            return "stopped" if at_rest and board.published >= held else None
+        held = min(held, board.published)  # an output that was added late may hold less than is published
+        over = not outputs or all(s.state in ("sealed", "failed") for s in board.sources.values())
+        over = over or any(board.sources[name].state == "failed" for name in self.flow.required)
+        if over and held >= board.upper and not board.jobs:
+            return "sealed"
+        return "caught up" if until and board.reached is not None and held >= board.reached else None
+
+    def run(self, until: Literal["caught-up"] | None) -> Outcome:
+        """Step until the run is over. Raises the first definite error of a source or an output, at the end."""
+        missed: list[Transient] = []
+        with renewing(self.lease, every=RENEW_EVERY, missed=missed.append) as lost, self._seen_through():
+            while (why := self.ended(until)) is None:
+                if lost:
+                    raise lost[0]
+                if missed and isinstance(error := missed.pop(), WAITED_FOR) and not self._outage.waiting:
+                    self._outage.begin(error, at=self._reached)  # there may be nothing to bind, to run into it
+                if self.stopping and not self.board.stopping:
+                    self.board.stop()
+                if until and (missing := self._absent.missing(self.board)) is not None:
+                    raise missing
+                self.step(park=0.2)
+            if self.stopping and not all(commit.done() for commit in self._commits):
+                self.board.stop()  # they are waited for, and may be on a mount that does not answer
+            self._tell_upstream()
+        if self.board.errors:
+            raise self.board.errors[0]
+        return Outcome(self.flow.name, self.board.published, why)
+
+    def _tell_upstream(self) -> None:
+        """Acknowledge the last publication, which nobody waits for while the flow goes on. Once, as ever."""
+        self.stopping = True
+        while not self._worker.idle and not self._outage.waiting:
+            self.step()
+
+    def _end_tables(self) -> None:
+        """Wait for what the tables do beside their commits."""
+        for table in self._tables.values():
+            if isinstance(table, Finishing):
+                table.end()
+
+    def close(self) -> None:
+        """Release the lease and close the store. Operators are simply abandoned: that releases no capability."""
+        self.stopping = True
+        self._resources.close()
+
+
+def _give_back(lease: Lease) -> None:
+    """Release a lease. Where the store cannot be written it runs out by itself, and what stopped the flow is told."""
+    with suppress(TidegaugeError):
+        lease.release()
+
+
+def _unwatched(_board: Board) -> None:
+    return None
+
+
+@contextmanager
+def _without(known: Sequence[str]) -> Iterator[None]:
+    """Let no error out that quotes a secret."""
+    try:
+        yield
+    except Exception as error:
+        redacted = Redaction(known).error(error)
+        if redacted is error:
+            raise
+        raise redacted from None
+
+
+def chosen(engine: Literal["spark", "local"] | Engine, spark: Any) -> tuple[Engine, bool]:
+    """Return the engine to use, and whether it is ours to close."""
+    if engine == "local":
+        from tidegauge.engine.local import LocalEngine
+
+        if spark is not None:
+            raise InvalidArgument(parameter="spark", value=spark, expected="no session on the local engine")
+        return LocalEngine(), True
+    if engine == "spark":
+        from tidegauge.engine.spark.engine import SparkEngine
+
+        return SparkEngine(spark), True
+    if isinstance(engine, str):
+        raise InvalidArgument(parameter="engine", value=engine, expected="'spark', 'local' or an engine")
+    return engine, False
+
+
+def run(
+    flow: FlowSpec,
+    *,
+    until: Literal["caught-up"] | None,
+    spark: Any,
+    engine: Literal["spark", "local"] | Engine,
+    env: Env,
+    watch: Callable[[Board], None] | None,
+    requests: Requests,
+    opened: Callable[[Runner], None] | None = None,
+) -> Outcome:
+    """Run a flow in this thread; see `Dataflow.run`. opened: called once the store and the tables are open."""
+    if until not in (None, "caught-up"):
+        raise InvalidArgument(parameter="until", value=until, expected="'caught-up' or None")
+    picked, ours = chosen(engine, spark)
+    with ExitStack() as resources:
+        resources.enter_context(_without(secrets(flow.store)))
+        if ours:
+            resources.callback(picked.close)
+        pool = threads(flow)
+        resources.callback(pool.shutdown, wait=False, cancel_futures=True)
+        runner = Runner(
+            flow, picked, env=env, spawn=pool.submit, watch=watch, batch=until is not None, requests=requests
+        )
+        resources.callback(runner.close)
+        if opened is not None:
+            opened(runner)
+        if watch is not None:
+            watch(runner.board)
+        with interruptible(runner):
+            return runner.run(until)

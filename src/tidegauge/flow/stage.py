@@ -1,0 +1,303 @@
+"""The stage operator: complete epochs become engine jobs, and the sinks get what these staged, span by span.
+
+Invariants. An epoch is staged only when the frontier has passed it, that is when its binding is durable and final.
+For each output the operator holds the capability of the first epoch that the output lacks, also while a job is under
+way beside the worker; a job that fails leaves it where it is. A job reads each slice once, however many outputs want
+it. An output is in one job at a time: one is under way for all that is well, and one for each source or output that
+is staged apart (`apart.py`), however long that one takes to say that upstream, or a disk, is still away.
+
+What a failure does (`verdict.py`):
+
+    transient error of a source         -> its outputs again, apart from the others, after a growing delay
+    transient error of an output        -> that output again, apart from the others, after a growing delay
+    engine failure                      -> the whole job again, after a growing delay
+    any, `ATTEMPTS` times in a row      -> the flow stops; but what is `waited_out` may take as long as it takes
+    definite error of a source at e     -> a `Failure` of it; its outputs get `[lower, e)` and no more
+    definite error of one output at e   -> noted durably; that output gets `[lower, e)` and no more; the others go on
+
+The slices that arrive are the work list. They come in the order of their epochs, and are kept until every output of
+their source has them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import Final
+
+from tidegauge.dataflow import OperatorBuilder, OperatorContext, OperatorInput, OperatorOutput, Stream
+from tidegauge.env import Env, Spawn
+from tidegauge.errors.base import Transient, brief, cause_of
+from tidegauge.errors.running import JobGaveUp
+from tidegauge.flow.board import Board
+from tidegauge.job.apart import Apart, Group, Groups, needs
+from tidegauge.job.failures import OutputFailures
+from tidegauge.job.losses import Losses
+from tidegauge.job.need import Need
+from tidegauge.job.perform import Performed, Performer, PinnedNeed
+from tidegauge.job.plan import OutputPlan
+from tidegauge.job.verdict import judge
+from tidegauge.reclock.operator import SpanSlices
+from tidegauge.reclock.slices import span
+from tidegauge.remap.binding import Bound, Slice
+from tidegauge.remap.round import Failure
+from tidegauge.remap.timeline import Timeline
+from tidegauge.sinks.backlog import Backlog
+from tidegauge.sinks.protocol import StagedFile
+from tidegauge.sinks.spans import StagedSpan
+
+__all__ = ["ATTEMPTS", "JOB_LIMITS", "StageSetup", "Staging", "stage"]
+
+ATTEMPTS: Final = 6
+"""How often a group may fail in a row, for reasons that are not waited out, before the flow stops."""
+
+JOB_LIMITS: Final[Mapping[str, int]] = {"bytes": 1 << 30, "records": 10_000_000}
+"""How many positions of a source, by its unit, one job coalesces. A single epoch may be larger: it is never split."""
+
+_EPOCH: Final = attrgetter("epoch")
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """The outputs of the stage operator:
+
+    staged spans for each output's sink, and sources that turned out to have failed.
+    """
+
+    spans: Mapping[str, Stream[StagedSpan]]
+    failures: Stream[Failure]
+
+
+def between(slices: Sequence[Slice], lower: int, upper: int) -> Sequence[Slice]:
+    """Return the slices of the epochs `[lower, upper)`, of slices in the order of their epochs."""
+    return slices[bisect_left(slices, lower, key=_EPOCH) : bisect_left(slices, upper, key=_EPOCH)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StageSetup:
+    """What the operator works with.
+
+    units: the unit of each source's positions. uppers: the first epoch that each output lacks. limits: outputs of
+    sources that had failed before, with the epoch at which they end. failures: where the failures of outputs go, and
+    which outputs have ended by one. losses: where losses go. discard: forgets files staged in vain. backlog: which
+    outputs have too much to commit for more to be staged for them; the others go on. going: whether to begin another
+    job.
+    """
+
+    timeline: Timeline
+    plans: Mapping[str, OutputPlan]
+    units: Mapping[str, str]
+    uppers: Mapping[str, int]
+    limits: Mapping[str, int]
+    perform: Performer
+    failures: OutputFailures
+    losses: Losses
+    discard: Callable[[str, tuple[StagedFile, ...]], None]
+    backlog: Backlog
+    spawn: Spawn
+    env: Env
+    going: Callable[[], bool]
+    board: Board
+
+
+def stage(slices: Stream[SpanSlices], setup: StageSetup) -> Staging:
+    """Build the operator."""
+    builder = OperatorBuilder(slices.scope, "stage")
+    builder.input(slices)
+    spans: dict[str, Stream[StagedSpan]] = {name: builder.output() for name in setup.plans}
+    failures: Stream[Failure] = builder.output()
+    builder.build(lambda context: _Stage(context, setup).step)
+    return Staging(spans, failures)
+
+
+class _Stage:
+    """The operator's state. All of it can be lost: it follows from the timeline and the tables."""
+
+    def __init__(self, context: OperatorContext, setup: StageSetup) -> None:
+        self.setup = setup
+        self.timeline = setup.timeline
+        self.plans = setup.plans
+        self.uppers = dict(setup.uppers)
+        self.limits = dict(setup.limits)
+        self.activator = context.activator
+        self.wake = context.sync_activator()
+        self.ports = {name: port for port, name in enumerate(setup.plans)}
+        self.capabilities = dict(zip(setup.plans, context.capabilities, strict=False))
+        self.failure_capability = context.capabilities[-1]
+        self.readers = {name: plan.source for name, plan in setup.plans.items()}
+        self.slices: dict[str, list[Slice]] = {}
+        self.jobs: dict[Group, tuple[Need, Future[Performed]]] = {}
+        self.groups = Groups()
+        setup.backlog.attach(self.wake.activate)
+        self.settle()
+
+    def settle(self) -> None:
+        """Bring the capabilities to where the outputs stand; an output that has ended releases its own for good."""
+        for name, end in self.setup.failures.ended.items():
+            self.limits[name] = min(end, self.limits.get(name, end))
+        for name, upper in self.uppers.items():
+            capability = self.capabilities.get(name)
+            if capability is None:
+                continue
+            if upper >= self.limits.get(name, upper + 1):
+                capability.drop()
+                del self.capabilities[name]
+            else:
+                capability.downgrade(upper)
+        if not self.capabilities:
+            return
+        lacking: dict[str, int] = {}
+        for name in self.capabilities:
+            source, upper = self.readers[name], self.uppers[name]
+            lacking[source] = min(upper, lacking.get(source, upper))
+        self.failure_capability.downgrade(min(lacking.values()))
+        for source, waiting in self.slices.items():
+            del waiting[: bisect_left(waiting, lacking.get(source, self.timeline.upper), key=_EPOCH)]
+
+    def step(self, inputs: list[OperatorInput], outputs: list[OperatorOutput]) -> None:
+        """Take in slices, hear of a job that ended, and begin as many needs as can be met at once."""
+        for _capability, batch in inputs[0].drain():
+            for planned in batch:
+                for source, found in planned.items():
+                    self.slices.setdefault(source, []).extend(found)
+        if self.setup.failures.ended:  # a table may have refused since
+            self.settle()
+        elements = inputs[0].frontier.elements()
+        sealed = min(elements) if elements else self.timeline.upper
+        while self.hear(outputs) or self.advance(sealed, outputs):
+            pass
+
+    def advance(self, sealed: int, outputs: list[OperatorOutput]) -> bool:
+        """Begin what each group needs, as far as it neither rests nor has a job under way; say whether any did."""
+        if not self.setup.going():
+            return False
+        now = self.setup.env.monotonic()
+        standing = {name: self.uppers[name] for name in self.capabilities}
+        self.groups = self.groups.joined(standing, self.readers, busy=self.jobs)
+        begun = False
+        full = self.setup.backlog.full
+        roomy = {name: upper for name, upper in standing.items() if name not in full}
+        wanted = needs(self.groups, roomy, self.readers, limits=self.limits, sealed=sealed)
+        for group, need in wanted.items():
+            if group in self.jobs:
+                continue
+            if (wait := self.groups.rests(group, now=now)) > 0:
+                self.activator.activate_after(wait)
+                continue
+            self.begin(group, need, outputs)
+            begun = True
+        return begun
+
+    def begin(self, group: Group, need: Need, outputs: list[OperatorOutput]) -> None:
+        """Start a job for a need, or meet it at once where its epochs hold nothing for its outputs.
+
+        A source that failed is tried with one epoch, so that an upstream that is still away costs the engine little.
+        """
+        wanted = sorted({self.readers[name] for name in need.outputs})
+        trying = group is not None and self.groups.trouble(group).attempt > 0
+        held = {source: between(self.slices.get(source, ()), need.lower, need.upper) for source in wanted}
+        upper = need.upper
+        for source, pieces in held.items():
+            upper = span(pieces, upper, limit=1 if trying else JOB_LIMITS[self.setup.units[source]])
+        need = Need(need.outputs, need.lower, upper)
+        pinned = PinnedNeed(
+            need,
+            {source: list(kept) for source, found in held.items() if (kept := between(found, need.lower, upper))},
+            {source: self.bound(source, asked=not trying) for source in wanted},
+        )
+        if pinned.slices:
+            self.setup.board.staging(need)
+            future = self.setup.spawn(lambda: self.setup.perform(pinned))
+            self.jobs[group] = (need, future)
+            future.add_done_callback(lambda _future: self.wake.activate())
+        else:
+            for name in need.outputs:
+                self.deliver(name, StagedSpan(need.lower, need.upper), outputs)
+            self.settle()
+
+    def bound(self, source: str, *, asked: bool) -> Bound:
+        """Return the bindings of a source. asked: whether its last answer may stand for another question."""
+        bound = self.timeline.bound(source)
+        return bound if asked else replace(bound, last=None)
+
+    def hear(self, outputs: list[OperatorOutput]) -> bool:
+        """Hear of the jobs that have ended; say whether there was any."""
+        ended = [group for group, (_need, future) in self.jobs.items() if future.done()]
+        for group in ended:
+            need, future = self.jobs.pop(group)
+            self.setup.board.ended(need)
+            error = future.exception()
+            if error is not None:
+                self.again(group, need, need.outputs, error)
+            else:
+                self.take(group, need, future.result(), outputs)
+        return bool(ended)
+
+    def take(self, group: Group, need: Need, performed: Performed, outputs: list[OperatorOutput]) -> None:
+        """Turn what a job did into staged spans, failures, and other attempts."""
+        verdict = judge(need.outputs, performed.result, self.readers)
+        kept = [name for name in verdict.kept if name in self.capabilities]  # a table may have refused meanwhile
+        for name, staged in performed.result.staged.items():
+            if name not in kept:
+                self.setup.discard(name, staged.files)
+        away = {Apart(source): error for source, error in verdict.away.items()}
+        stuck = {Apart(self.readers[name], name): error for name, error in verdict.stuck.items()}
+        if group not in away and group not in stuck:
+            self.groups = self.groups.passed(group)
+        for apart, error in away.items():
+            read = [name for name in need.outputs if self.readers[name] == apart.source]
+            self.again(apart, need, read, error, source=apart.source)
+        for apart, error in stuck.items():
+            self.again(apart, need, [name for name in need.outputs if name == apart.output], error)
+        lost = [hole for hole in performed.lost if hole.source not in verdict.away]
+        losers = {hole.source for hole in lost}
+        # Losses and failures are durable before any span leaves: no output gets past one that the store lacks.
+        self.setup.losses.note(lost, [name for name in need.outputs if self.readers[name] in losers])
+        self.report(verdict.failures, outputs)
+        for name in need.outputs:
+            if name in verdict.ends:
+                self.limits[name] = min(verdict.ends[name], self.limits.get(name, verdict.ends[name]))
+        for name in kept:
+            delivered = StagedSpan(need.lower, need.upper)
+            if name in performed.schemas:
+                schema, staged = performed.schemas[name], performed.result.staged[name]
+                delivered = StagedSpan(need.lower, need.upper, performed.job, schema, staged.files, staged.rows)
+            self.deliver(name, delivered, outputs)
+        self.settle()  # after delivering, which takes place at the capabilities that this moves on
+        if kept:
+            self.setup.board.staged(Need(tuple(kept), need.lower, need.upper), performed)
+
+    def again(
+        self, group: Group, need: Need, waiting: Sequence[str], error: BaseException, *, source: str | None = None
+    ) -> None:
+        """Let a group rest before its next attempt; give up on what cannot pass. `waiting` are outputs of a need."""
+        if not isinstance(error, OSError | Transient):
+            raise error
+        self.groups = self.groups.failed(group, error, now=self.setup.env.monotonic())
+        trouble = self.groups.trouble(group)
+        if trouble.counted >= ATTEMPTS:
+            raise JobGaveUp(
+                first=need.lower,
+                last=need.upper - 1,
+                attempts=trouble.counted,
+                detail=brief(error),
+                cause=cause_of(error),
+            ) from error
+        self.setup.board.retrying(waiting, source, error, trouble.attempt)
+
+    def report(self, found: Iterable[Failure], outputs: list[OperatorOutput]) -> None:
+        """Report definite failures: sources to the remap operator, outputs to the log. Each once, the first."""
+        firsts = {(f.source, f.output): f for f in sorted(found, key=lambda f: -f.epoch)}
+        for failure in firsts.values():
+            if failure.output is not None:
+                self.setup.failures.failed(failure.output, failure.epoch, failure.error)
+            else:
+                outputs[-1].give(self.failure_capability, [failure])
+
+    def deliver(self, name: str, staged: StagedSpan, outputs: list[OperatorOutput]) -> None:
+        """Hand a staged span to its sink and move the output's upper."""
+        outputs[self.ports[name]].give(self.capabilities[name], [staged])
+        self.uppers[name] = staged.upper

@@ -1,0 +1,77 @@
+"""What a run waits for, told to the store, so that `status` in another process can say it.
+
+Invariant: writes are bounded by how often something begins and ends to be away, and not by how often it is tried: a
+stall is told once it has lasted `SHOWN` seconds, and taken back when it is over.
+
+>>> from datetime import timedelta
+>>> noon = datetime(2026, 11, 20, 12)
+>>> full = Stall("output", "orders", noon, Unexpected(message="no space left"))
+>>> told((), [full], now=noon), told((), [full], now=noon + timedelta(seconds=9)) == (full,)
+((), True)
+>>> told([full], [], now=noon)
+()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Final
+
+from tidegauge.env import Env
+from tidegauge.errors.base import TidegaugeError, Unexpected, brief
+from tidegauge.flow.board import Board
+from tidegauge.remap.store import Lease, Stall, Store
+
+__all__ = ["SHOWN", "Stalls", "told"]
+
+SHOWN: Final = 5.0
+"""Seconds after which a stall is worth telling."""
+
+LOOKS: Final = 1.0
+"""Seconds between two looks at stalls."""
+
+
+def told(known: Sequence[Stall], found: Iterable[Stall], *, now: datetime) -> tuple[Stall, ...]:
+    """Return the stalls that the store should have, given those that it has and those found. A known one keeps its
+    time."""
+    before = {(stall.kind, stall.name): stall for stall in known}
+    return tuple(
+        before.get((stall.kind, stall.name), stall)
+        for stall in found
+        if (stall.kind, stall.name) in before or (now - stall.since).total_seconds() >= SHOWN
+    )
+
+
+class Stalls:
+    """What the store says that a run waits for; at first what an earlier run has left."""
+
+    def __init__(self, store: Store, lease: Lease, *, env: Env) -> None:
+        self._store: Final = store
+        self._lease: Final = lease
+        self._env: Final = env
+        self._known: tuple[Stall, ...] = tuple(store.stalls(lease.flow))
+        self._due = float("-inf")
+
+    def tell(self, board: Board) -> None:
+        """Tell the store which stalls have begun or ended, if any."""
+        if (moment := self._env.monotonic()) < self._due:
+            return
+        self._due = moment + LOOKS
+        found = told(self._known, _found(board), now=self._env.now())
+        if found != self._known:
+            self._store.record_stalls(self._lease, found)
+            self._known = found
+
+
+def _found(board: Board) -> Iterable[Stall]:
+    for source in board.sources.values():
+        if source.state == "stalled" and source.since is not None and source.error is not None:
+            yield Stall("source", source.name, source.since, _ours(source.error))
+    for output in board.outputs.values():
+        if output.state == "stalled" and output.since is not None and output.error is not None:
+            yield Stall("output", output.name, output.since, _ours(output.error))
+
+
+def _ours(error: Exception) -> TidegaugeError:
+    return error if isinstance(error, TidegaugeError) else Unexpected(message=brief(error))

@@ -1,0 +1,168 @@
+"""Arrow functions of users: what columns they return, and running them on one batch.
+
+Invariant: a function never sees `_epoch`, and what it returned has exactly the declared or learnt columns before
+anyone else sees it.
+
+>>> import pyarrow as pa
+>>> from tidegauge.job.plan import MapBatches
+>>> def double(batch):
+...     return pa.record_batch({"twice": pa.compute.multiply(batch["n"], 2)})
+>>> result_schema([MapBatches(double)], pa.schema([("n", pa.int64())]), output="x").names
+['twice']
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.engine import DuplicateColumn, SchemaUnknown, WrongBatch
+from tidegauge.errors.flow import BatchFunctionFailed, ReservedColumn
+from tidegauge.job.plan import MapBatches
+from tidegauge.reclock.columns import EPOCH
+
+__all__ = [
+    "INTERNAL",
+    "apply",
+    "check_names",
+    "conform",
+    "function_name",
+    "result_schema",
+    "said",
+    "with_epoch",
+    "without_epoch",
+]
+
+INTERNAL: Final = "__tg_"
+"""Columns that exist only between the hops of one Spark job begin like this."""
+
+
+def with_epoch(schema: pa.Schema) -> pa.Schema:
+    """Return the schema with `_epoch` as its last column."""
+    return schema.append(EPOCH)
+
+
+def without_epoch(schema: pa.Schema) -> pa.Schema:
+    """Return the schema without `_epoch`, its last column."""
+    return schema.remove(len(schema) - 1)
+
+
+def function_name(function: Callable[..., Any]) -> str:
+    """Return a function's name for people."""
+    return str(getattr(function, "__qualname__", None) or type(function).__qualname__)
+
+
+def said(error: BaseException, *, where: bool = False) -> str:
+    """Return what an exception says in one line of at most 500 characters; with `where`, also who raised it."""
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    frames = traceback.extract_tb(error.__traceback__) if where else []
+    place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
+    return " ".join(text.split())[:500] + place
+
+
+def check_names(names: Sequence[str], where: str) -> None:
+    """Raise when columns cannot stand beside those that Tidegauge writes, or when two have one name."""
+    seen = set()
+    for name in names:
+        folded = name.lower()
+        if folded == EPOCH.name or folded.startswith(INTERNAL):
+            raise ReservedColumn(where=where, column=name)
+        if folded in seen:
+            raise DuplicateColumn(where=where, column=name)
+        seen.add(folded)
+
+
+def result_schema(steps: Sequence[MapBatches], schema: pa.Schema, *, output: str) -> pa.Schema:
+    """Return the columns that a chain of functions gives for batches of `schema` (neither has `_epoch`).
+
+    A function without a declared schema is called once with an empty batch.
+    """
+    for step in steps:
+        name = function_name(step.function)
+        if step.schema is not None:
+            schema = step.schema
+        else:
+            try:
+                result = step.function(_empty(schema))
+            except Exception as error:
+                raise SchemaUnknown(function=name, output=output, detail=said(error, where=True)) from error
+            if not isinstance(result, pa.RecordBatch | pa.Table):
+                raise WrongBatch(
+                    function=name, output=output, got=f"a {type(result).__name__}", expected="a pyarrow.RecordBatch"
+                )
+            schema = result.schema
+        schema = pa.schema([pa.field(field.name, field.type) for field in schema])
+        check_names(schema.names, f"map_batches({name}) of output {output!r}")
+    return schema
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+
+
+def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the batch with the types of `schema`, which has the same columns.
+
+    Units are converted, times truncated.
+    """
+    if batch.schema.equals(schema):
+        return batch
+    columns = [
+        column if column.type.equals(field.type) else column.cast(field.type, safe=False)
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def apply(
+    steps: Sequence[MapBatches], batch: pa.RecordBatch, schema: pa.Schema, *, output: str, epoch: int
+) -> list[pa.RecordBatch]:
+    """Return what a chain of functions makes of one batch, in the columns of `schema` (without `_epoch`).
+
+    Raises `BatchFunctionFailed` when a function raises and `WrongBatch` when it returns something else than it
+    should.
+    """
+    batches = [batch]
+    for index, step in enumerate(steps):
+        expected = schema if index == len(steps) - 1 else step.schema
+        batches = [
+            made
+            for given in batches
+            if given.num_rows
+            for made in _one(step, given, expected, output=output, epoch=epoch)
+        ]
+    return batches
+
+
+def _one(
+    step: MapBatches, batch: pa.RecordBatch, expected: pa.Schema | None, *, output: str, epoch: int
+) -> list[pa.RecordBatch]:
+    name = function_name(step.function)
+    try:
+        result = step.function(batch)
+    except (TidegaugeError, MemoryError):
+        raise
+    except Exception as error:
+        raise BatchFunctionFailed(function=name, output=output, error=said(error, where=True), epoch=epoch) from error
+    if isinstance(result, pa.Table):
+        made: list[pa.RecordBatch] = result.to_batches()
+    elif isinstance(result, pa.RecordBatch):
+        made = [result]
+    else:
+        raise WrongBatch(
+            function=name, output=output, got=f"a {type(result).__name__}", expected="a pyarrow.RecordBatch"
+        )
+    if expected is None:
+        return made
+    got = [(field.name, field.type) for field in result.schema]
+    if got != [(field.name, field.type) for field in expected]:
+        raise WrongBatch(function=name, output=output, got=_columns(result.schema), expected=_columns(expected))
+    return [pa.RecordBatch.from_arrays(one.columns, schema=expected) for one in made]
+
+
+def _columns(schema: pa.Schema) -> str:
+    return "(" + ", ".join(f"{field.name}: {field.type}" for field in schema) + ")"

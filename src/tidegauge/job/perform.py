@@ -1,0 +1,167 @@
+"""Performing a need: plan the slices into splits, let the engine stage them, say what came of it.
+
+Runs beside the worker. It keeps nothing and decides nothing that lasts: the stage operator does that, with the
+result. A source that cannot be planned is a failure of that source, and the others are staged without it. Two needs
+may be performed at once, of different outputs.
+
+Upstream's answers at the look that bound an epoch need not be asked for again right after it: planning gets them, as
+long as they are at most `GOOD_FOR` seconds old. Reading detects anything that has changed since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+import pyarrow as pa
+
+from tidegauge.env import Env
+from tidegauge.errors.base import Definite, TidegaugeError, Transient
+from tidegauge.errors.engine import ReadFailed
+from tidegauge.job.functions import said
+from tidegauge.job.losses import without
+from tidegauge.job.need import Need
+from tidegauge.job.plan import Engine, EpochJob, JobResult, OutputPlan, OutputWork, SourceRead
+from tidegauge.remap.binding import Bound, Slice
+from tidegauge.remap.round import Failure
+from tidegauge.sinks.protocol import Standing
+from tidegauge.sources.protocol import GoingOn, Source, Split
+
+__all__ = ["GOOD_FOR", "Performed", "Performer", "PinnedNeed", "performer"]
+
+GOOD_FOR: Final = timedelta(seconds=1)
+"""How long an answer of upstream stands for the same question, from when it was asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedNeed:
+    """A need with its pinned ranges: the slices of each source in its epochs and the bindings of each source."""
+
+    need: Need
+    slices: Mapping[str, list[Slice]]
+    bounds: Mapping[str, Bound]
+
+
+@dataclass(frozen=True, slots=True)
+class Performed:
+    """What came of a need: the job's name and result, and the schema of each output that it staged.
+
+    lost: what its sources go on without.
+    """
+
+    job: str
+    schemas: Mapping[str, pa.Schema]
+    result: JobResult
+    lost: tuple[Slice, ...] = ()
+
+
+Performer = Callable[[PinnedNeed], Performed]
+
+
+def performer(
+    plans: Mapping[str, OutputPlan],
+    sources: Mapping[str, Source],
+    engine: Engine,
+    env: Env,
+    *,
+    mark: str,
+    passed: Mapping[str, Sequence[Slice]],
+    tables: Mapping[str, object],
+) -> Performer:
+    """Return the function that performs needs with these sources on this engine. Names of jobs begin with `mark`.
+
+    passed: ranges that nobody reads any more, by source. An epoch with nothing left is committed all the same.
+    tables: of the outputs. Nothing is staged for one that has vanished: `TableUpperMismatch` is raised. The engine is
+    asked for schemas of outputs once: a source's schema never changes.
+    """
+    schemas: dict[str, pa.Schema] = {}
+    collecting = {plan.source for plan in plans.values() if plan.channel == "errors"}
+
+    def schema_of(plan: OutputPlan, bound: Bound) -> pa.Schema:
+        if plan.name not in schemas:
+            schemas[plan.name] = output_schema(plan, bound.schema, engine)
+        return schemas[plan.name]
+
+    def perform(pinned: PinnedNeed) -> Performed:
+        need, job = pinned.need, mark + env.unique()[-16:]
+        reads, failures, lost = [], [], list[Slice]()
+        for name, slices in pinned.slices.items():
+            source, bound = sources[name], recent(pinned.bounds[name], now=env.now())
+            left = without(slices, passed[name]) if name in passed else slices
+            planned = plan(name, source, left, bound) if left else ((), ())
+            if isinstance(planned, Failure):
+                failures.append(planned)
+            else:
+                splits, gone = planned
+                reads.append(SourceRead(name, source, bound.schema, splits, name in collecting))
+                lost += gone
+        read = {part.name for part in reads}
+        works = []
+        for name in (name for name in need.outputs if plans[name].source in read):
+            try:
+                works.append(OutputWork(plans[name], schema_of(plans[name], pinned.bounds[plans[name].source])))
+            except Transient:
+                raise
+            except TidegaugeError as error:  # steps that do not fit columns which were inferred just now
+                failures.append(Failure(plans[name].source, name, need.lower, error))
+        result = JobResult({})
+        for work in works:
+            table = tables[work.plan.name]
+            if isinstance(table, Standing):
+                table.stand()
+        if works:
+            with env.effect("stage"):
+                epoch_job = EpochJob(job, need.lower, need.upper, tuple(reads), tuple(works))
+                result = engine.submit(epoch_job).result()
+        return Performed(
+            job,
+            {work.plan.name: work.schema for work in works},
+            JobResult(result.staged, (*failures, *result.failures), result.records, result.bytes_read),
+            tuple(lost),
+        )
+
+    return perform
+
+
+def recent(bound: Bound, *, now: datetime) -> Bound:
+    """Return the bindings, with upstream's last answer only if that is still good."""
+    if bound.last is None or timedelta(0) <= now - bound.last.at < GOOD_FOR:
+        return bound
+    return replace(bound, last=None)
+
+
+def plan(
+    name: str, source: Source, slices: list[Slice], bound: Bound
+) -> tuple[tuple[Split, ...], Sequence[Slice]] | Failure:
+    """Return the splits of a source, and what of its slices is lost; or why it cannot be read."""
+    try:
+        try:
+            gone = source.lost(slices, bound) if isinstance(source, GoingOn) else ()
+            return tuple(source.plan(without(slices, gone) if gone else slices, bound)), gone
+        except Definite as error:
+            return first_failure(name, source, slices, bound, error)
+    except Transient as error:
+        return Failure(name, None, slices[0].epoch, error)
+    except OSError as error:
+        failed = ReadFailed(source=name, place=slices[0].partition, detail=said(error))
+        return Failure(name, None, slices[0].epoch, failed)
+
+
+def first_failure(name: str, source: Source, slices: list[Slice], bound: Bound, error: Definite) -> Failure:
+    """Return the failure of a source whose slices cannot all be planned, at the first such epoch."""
+    epochs = sorted({piece.epoch for piece in slices})
+    for epoch in epochs:
+        try:
+            source.plan([piece for piece in slices if piece.epoch == epoch], bound)
+        except Definite as found:
+            return Failure(name, None, epoch, found)
+    return Failure(name, None, epochs[0], error)
+
+
+def output_schema(plan: OutputPlan, source_schema: pa.Schema, engine: Engine) -> pa.Schema:
+    """Return the columns of an output, `_epoch` last, or raise the error of its steps or for its sink."""
+    schema = engine.schema(plan, source_schema)
+    plan.sink.check(schema)
+    return schema

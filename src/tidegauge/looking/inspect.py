@@ -1,0 +1,263 @@
+"""Looking at a flow from outside, whether it runs or not: its state, its timeline, the content of an epoch.
+
+Everything here comes from durable state (the store, the tables) and from asking the sources themselves; nothing is
+changed. States and words are those of the running flow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from tidegauge.env import Env
+from tidegauge.errors.base import Definite, TidegaugeError, Transient
+from tidegauge.errors.command import EpochNotBound, FlowNeverRan
+from tidegauge.errors.kafkasink import OutputIsNoTable
+from tidegauge.errors.running import SourceUnreachable
+from tidegauge.errors.sinks import TableUnavailable
+from tidegauge.flow.belonging import bound_at, check
+from tidegauge.flow.seen import table_of
+from tidegauge.flow.spec import Flow, FlowSpec
+from tidegauge.looking.holding import rows_of
+from tidegauge.looking.reports import EpochReport, Epochs, FlowReport, OutputReport, SliceReport, SourceReport
+from tidegauge.reclock.slices import begins, held
+from tidegauge.remap.binding import Slice
+from tidegauge.remap.checked import checked_observation
+from tidegauge.remap.frontier import Frontier
+from tidegauge.remap.store import Gap, Loaded, LoadedSource, Stall, Store, shown
+from tidegauge.sinks.protocol import Table
+from tidegauge.sources.protocol import Acknowledged, Source, from_time_of
+
+if TYPE_CHECKING:
+    from tidegauge.flow.board import OutputCondition, SourceCondition
+
+__all__ = ["epochs", "explain", "holds", "opened", "slice_report", "status"]
+
+
+Reported = TypeVar("Reported", SourceReport, OutputReport)
+
+
+@contextmanager
+def opened(flow: FlowSpec, env: Env) -> Iterator[Store]:
+    """Open the flow's store for reading. Raises `FlowNeverRan`."""
+    if not Store.exists(flow.store):  # looking makes nothing
+        raise FlowNeverRan(flow=flow.name, store=shown(flow.store))
+    store = Store.open(flow.store, env=env)
+    try:
+        if store.flow(flow.name) is None:
+            raise FlowNeverRan(flow=flow.name, store=store.url)
+        yield store
+    finally:
+        store.close()
+
+
+def holds(loaded: Loaded, source: str, upper: int) -> int:
+    """Return the first epoch that an output lacks, given its table's upper and the source that it reads.
+
+    Epochs in which the source holds nothing are held without a commit. From the epoch at which its source has failed
+    on, an output holds nothing. Only an output that holds some epochs can lack compacted ones.
+    """
+    found = loaded.sources[source]
+    begin = begins(upper, since=loaded.flow.since, folded=found.folded)
+    first = upper if begin is None else held(found.table, begin)
+    return first if found.failure is None else min(first, found.failure[0])
+
+
+def status(flow: Flow, *, env: Env | None = None) -> FlowReport:
+    """Return where a flow stands, asking the sources how far upstream is. Raises `FlowNeverRan`."""
+    spec = flow.spec
+    env = env or Env()
+    with opened(spec, env) as store:
+        loaded = store.load(spec.name)
+        holder, silent = store.holder(spec.name), store.silent(spec.name)
+        waits = {(s.kind, s.name): s for s in store.stalls(spec.name)} if holder or silent else {}
+        holds = tuple(store.holds(spec.name))
+        newest = store.epochs(spec.name, limit=1)
+        gaps = store.gaps(spec.name)
+        tables = {name: _table(spec, name, loaded) for name in spec.outputs}
+        there = [table for table in tables.values() if table is not None and not isinstance(table, Exception)]
+        bound = bound_at(store, spec.name, there)  # after opening: an epoch is bound before a table holds it
+        outputs = tuple(
+            _stalled(_output(spec, name, loaded, table, store, bound), waits.get(("output", name)))
+            for name, table in tables.items()
+        )
+    return FlowReport(
+        name=spec.name,
+        store=store.url,
+        running=holder,
+        upper=loaded.flow.upper,
+        published=loaded.flow.published,
+        minted_at=newest[0].minted_at if newest else None,
+        sources=tuple(
+            _stalled(_source(spec, name, loaded, gaps, env, driven=bool(holder)), waits.get(("source", name)))
+            for name in spec.sources
+        ),
+        outputs=outputs,
+        since=loaded.flow.since,
+        holds=holds,
+        silent=silent,
+    )
+
+
+def _stalled(report: Reported, stall: Stall | None) -> Reported:
+    """Return a report with what the driver says: it may wait for what can be reached from here."""
+    if stall is None or report.state in ("failed", "sealed"):
+        return report
+    return replace(report, state="stalled", error=report.error or stall.error, since=stall.since)
+
+
+def _source(
+    flow: FlowSpec, name: str, loaded: Loaded, gaps: Sequence[Gap], env: Env, *, driven: bool
+) -> SourceReport:
+    source = flow.sources[name]
+    if name not in loaded.sources:  # new in the flow, which has not run since
+        return SourceReport(name, "starting", source.unit, 0, 0, 0, 0, "", None)
+    found = loaded.sources[name]
+    bound = found.table.frontier
+    upper = loaded.flow.published if found.failure is None else min(loaded.flow.published, found.failure[0])
+    end, note, error = bound, "", None if found.failure is None else found.failure[1]
+    healthy: SourceCondition = "running" if driven else "idle"
+    state: SourceCondition = "failed" if error is not None else "sealed" if bound.sealed else healthy
+    if state == healthy:
+        try:
+            observed = checked_observation(
+                name, from_time_of(source), found.bound, source.probe(found.bound, now=env.now())
+            )
+        except TidegaugeError as raised:
+            state, error = ("failed" if isinstance(raised, Definite) else "stalled"), raised
+        except OSError as raised:
+            state, error = "stalled", SourceUnreachable(source=name, error=type(raised).__name__, detail=str(raised))
+        else:
+            end, note = (
+                observed.end,
+                "; ".join(filter(None, [observed.note, _untold(source, found.table.inverse(upper))])),
+            )
+            state = "starting" if not bound and not end else state
+    return SourceReport(
+        name=name,
+        state=state,
+        unit=source.unit,
+        partitions=len(bound),
+        bound=sum(bound.values()),
+        published=sum(found.table.inverse(upper).values()),
+        end=sum(end.values()),
+        note=note,
+        error=error,
+        required=name in flow.required,
+        incarnation=found.incarnation,
+        lost=sum(gap.size for gap in gaps if gap.source == name),
+    )
+
+
+def _untold(source: Source, frontier: Frontier) -> str:
+    """Return which published positions upstream was not told of, if the source can say that."""
+    return source.unacknowledged(frontier) if isinstance(source, Acknowledged) else ""
+
+
+def _table(flow: FlowSpec, name: str, loaded: Loaded) -> Table | TidegaugeError | OSError | None:
+    """Open an output's table; or return why it cannot be. None for one that is new in the flow, which has not run."""
+    if name not in loaded.outputs or flow.outputs[name].source not in loaded.sources:
+        return None
+    try:
+        return table_of(flow, name, loaded)
+    except (TidegaugeError, OSError) as refused:  # one table that cannot be read does not hide the others
+        return refused
+
+
+def _output(
+    flow: FlowSpec,
+    name: str,
+    loaded: Loaded,
+    table: Table | TidegaugeError | OSError | None,
+    store: Store,
+    bound: Mapping[int, str],
+) -> OutputReport:
+    plan = flow.outputs[name]
+    published = loaded.flow.published
+    if table is None:
+        return OutputReport(name, plan.source, "planned", 0, loaded.flow.upper, 0, 0, 0, None)
+    try:
+        if isinstance(table, TidegaugeError | OSError):
+            raise table
+        check(store, flow, name, table, bound=bound)
+        volume = table.volume()
+    except OSError as away:
+        place = str(plan.sink.describe().get("path"))
+        error = TableUnavailable(table=place, detail=str(away))
+        return OutputReport(name, plan.source, "stalled", 0, loaded.flow.upper, 0, 0, 0, error)
+    except TidegaugeError as refused:
+        state: OutputCondition = "stalled" if isinstance(refused, Transient) else "failed"
+        return OutputReport(name, plan.source, state, 0, loaded.flow.upper, 0, 0, 0, refused)
+    failure = loaded.sources[plan.source].failure or loaded.outputs[name].outstanding(table.upper)
+    upper = holds(loaded, plan.source, table.upper)
+    return OutputReport(
+        name=name,
+        source=plan.source,
+        state="failed" if failure is not None else "live" if upper >= published else "catching_up",
+        upper=upper,
+        lag=max(0, loaded.flow.upper - upper),
+        rows=volume.rows,
+        bytes=volume.bytes,
+        files=volume.files,
+        error=None if failure is None else failure[1],
+    )
+
+
+def epochs(flow: Flow, *, first: int | None = None, last: int | None = None, limit: int | None = None) -> Epochs:
+    """Return epochs in order, each with how many positions of each source it binds. Raises `FlowNeverRan`.
+
+    The epochs that were compacted away are left out; the first one left has all that they had.
+    """
+    spec = flow.spec
+    with opened(spec, Env()) as store:
+        loaded = store.load(spec.name)
+        first = max(loaded.flow.since, first or 0)
+        records = store.epochs(spec.name, first=first, last=last, limit=limit)
+    if not records:
+        return Epochs()
+    sizes: dict[int, dict[str, int]] = {record.epoch: {} for record in records}
+    for name, source in loaded.sources.items():
+        for piece in source.slices(records[0].epoch, records[-1].epoch + 1):
+            sizes[piece.epoch][name] = sizes[piece.epoch].get(name, 0) + piece.size
+    return Epochs((record, sizes[record.epoch]) for record in records)
+
+
+def explain(flow: Flow, epoch: int) -> EpochReport:
+    """Return the content of an epoch, where it came from and where it went.
+
+    The first epoch after a compaction has all that was bound up to it. Raises `EpochNotBound` for one never minted,
+    and `EpochBelowSince` for one that was compacted away.
+    """
+    spec = flow.spec
+    with opened(spec, Env()) as store:
+        loaded = store.load(spec.name)
+        records = store.epochs(spec.name, first=epoch, last=epoch)
+        gaps = store.gaps(spec.name)
+    if not records:
+        raise EpochNotBound(epoch=epoch, flow=spec.name, upper=loaded.flow.upper)
+    slices = [
+        slice_report(spec, source, piece)
+        for source in loaded.sources.values()
+        for piece in source.slices(epoch, epoch + 1)
+    ]
+    since = loaded.flow.since
+    lost = tuple(gap for gap in gaps if max(gap.epoch, since) == epoch)
+    rows = {}
+    for name in spec.outputs:
+        with suppress(OutputIsNoTable):  # it does not know which rows it was given
+            rows[name] = rows_of(table_of(spec, name, loaded), epoch, since=since)
+    return EpochReport(epoch, records[0].minted_at, records[0].published_at, tuple(slices), rows, lost)
+
+
+def slice_report(flow: FlowSpec, found: LoadedSource, piece: Slice) -> SliceReport:
+    """Return a range of a source with the known facts of its partition."""
+    return SliceReport(
+        source=piece.source,
+        partition=piece.partition,
+        lower=piece.lower,
+        upper=piece.upper,
+        unit=flow.unit_of(piece.source),
+        detail=found.details.get(piece.partition, {}),
+    )

@@ -1,0 +1,161 @@
+"""What you get by looking at a flow: where it stands, its timeline, an epoch's content. Notebooks show it as tables.
+
+Invariant: states and words are those of the running flow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from tidegauge.errors.base import TidegaugeError
+from tidegauge.looking.html import table, text
+from tidegauge.remap.binding import Detail
+from tidegauge.remap.store import EpochRecord, Gap, HoldRecord
+
+if TYPE_CHECKING:
+    from tidegauge.flow.board import OutputCondition, SourceCondition
+
+__all__ = ["EpochReport", "Epochs", "FlowReport", "OutputReport", "SliceReport", "SourceReport"]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReport:
+    """A source: its state, how far it is bound and published, and what upstream holds, in `unit`.
+
+    since: since when its driver waits for it, if that is known. All this is of the incarnation, the present one.
+    lost: the ranges that are in no table, or not in all, of this one or earlier ones; `explain` of an epoch shows
+    them.
+    """
+
+    name: str
+    state: SourceCondition
+    unit: str
+    partitions: int
+    bound: int
+    published: int
+    end: int
+    note: str
+    error: TidegaugeError | None
+    required: bool = False
+    incarnation: int = 0
+    lost: int = 0
+    since: datetime | None = None
+
+    @property
+    def lag(self) -> int:
+        """What upstream holds and no table shows, in `unit`."""
+        return self.end - self.published
+
+
+@dataclass(frozen=True, slots=True)
+class OutputReport:
+    """An output: its state, the first epoch it lacks, how many bound epochs that is behind, what it holds.
+
+    since: from when on its driver waits for it, where that is known.
+    """
+
+    name: str
+    source: str
+    state: OutputCondition
+    upper: int
+    lag: int
+    rows: int
+    bytes: int
+    files: int
+    error: TidegaugeError | None
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FlowReport:
+    """A flow: `upper` epochs are bound, `published` are published; those before `since` can no longer be told apart.
+
+    holds: who keeps `since` from passing which epoch, the least epoch first. silent: who has not renewed the lease
+    for longer than usual and may be alive, for people.
+    """
+
+    name: str
+    store: str
+    running: str
+    upper: int
+    published: int
+    minted_at: datetime | None
+    sources: tuple[SourceReport, ...]
+    outputs: tuple[OutputReport, ...]
+    since: int = 0
+    holds: tuple[HoldRecord, ...] = ()
+    silent: str = ""
+
+    @property
+    def awaited(self) -> tuple[str, ...]:
+        """The required sources that cannot say how far they are: until they do, nothing is bound."""
+        return tuple(s.name for s in self.sources if s.required and s.state in ("stalled", "failed"))
+
+    def _repr_html_(self) -> str:
+        title = f"flow {self.name}: {self.published:,} of {self.upper:,} epochs published; "
+        title += f"run by {self.running}" if self.running else "not running"
+        sources = table(
+            title,
+            ["source", "state", "published", "upstream", "lag", "unit", ""],
+            [(s.name, s.state, s.published, s.end, s.lag, s.unit, s.error or s.note) for s in self.sources],
+        )
+        outputs = table(
+            "",
+            ["output", "source", "state", "epochs", "lag", "rows", "files", ""],
+            [(o.name, o.source, o.state, o.upper, o.lag, o.rows, o.files, o.error) for o in self.outputs],
+        )
+        return sources + outputs
+
+
+@dataclass(frozen=True, slots=True)
+class SliceReport:
+    """A range of an epoch: `[lower, upper)` of a partition, with what the source keeps about the partition."""
+
+    source: str
+    partition: str
+    lower: int
+    upper: int
+    unit: str
+    detail: Detail
+
+
+@dataclass(frozen=True, slots=True)
+class EpochReport:
+    """An epoch: when it was minted and published, where its records came from, and how many rows of it went where.
+
+    gaps: what of it is in no table, or not in all, because it is lost.
+    """
+
+    epoch: int
+    minted_at: datetime
+    published_at: datetime | None
+    slices: tuple[SliceReport, ...]
+    rows: Mapping[str, int]
+    gaps: tuple[Gap, ...] = ()
+
+    def _repr_html_(self) -> str:
+        published = text(self.published_at) or "not yet"
+        slices = table(
+            f"epoch {self.epoch:,}, minted {text(self.minted_at)}, published {published}",
+            ["source", "partition", "from", "to", "unit", ""],
+            [(s.source, s.partition, s.lower, s.upper, s.unit, _said(s.detail)) for s in self.slices],
+        )
+        return slices + table("", ["output", "rows"], list(self.rows.items()))
+
+
+class Epochs(list[tuple[EpochRecord, Mapping[str, int]]]):
+    """Epochs in order, each with how many positions of each source it binds. A notebook shows them as a table."""
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (record.epoch, record.minted_at, record.published_at, ", ".join(f"{s} {n:,}" for s, n in sizes.items()))
+            for record, sizes in self
+        ]
+        return table("epochs", ["epoch", "minted", "published", "binds"], rows)
+
+
+def _said(detail: Detail) -> str:
+    return ", ".join(f"{name} {value}" for name, value in detail.items())

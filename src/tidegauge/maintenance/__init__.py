@@ -1,0 +1,1 @@
+"""Changes that a person makes to a flow by hand: back up, recover, repair, resume, skip, compact."""

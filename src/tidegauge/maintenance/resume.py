@@ -1,0 +1,142 @@
+"""Going on with a source that has failed: with the upstream that it had, or with a new incarnation of it.
+
+A failure is durable, and nothing but a person knows that its cause is gone. *Going on as before* forgets the failure:
+the next run comes to the same epoch again, and fails again where the cause is still there. *A new incarnation* is for
+an upstream that was recreated (law 8): it begins at the next epoch, at the beginning of the new upstream.
+
+Invariant (law 9): nothing reads bound records of the old upstream that some output lacks any more. So a new
+incarnation begins only when there are none, or when the loss is accepted; then each range of it is a row of `gaps`,
+in the same transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+
+from tidegauge.env import Env
+from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.flow import InvalidArgument
+from tidegauge.errors.running import LossNotAccepted, NothingToResume, UpstreamRecreated
+from tidegauge.flow.belonging import check_all
+from tidegauge.flow.seen import table_of
+from tidegauge.flow.spec import Flow, FlowSpec
+from tidegauge.looking.inspect import opened
+from tidegauge.reclock.slices import begins
+from tidegauge.remap.binding import Slice
+from tidegauge.remap.store import Gap, Lease, LeaseHolder, Loaded, Store
+from tidegauge.sinks.mending import REPAIRABLE
+
+__all__ = ["Resumed", "lacking", "leased", "resume"]
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """A source that goes on with the next run.
+
+    incarnation: the number of its incarnation, and began_at: the epoch at which that begins, or began. gaps: the
+    ranges that are lost now.
+    """
+
+    source: str
+    incarnation: int
+    began_at: int
+    gaps: tuple[Gap, ...] = ()
+
+
+def resume(
+    flow: Flow, source: str, *, new_incarnation: bool = False, accept_loss: bool = False, env: Env | None = None
+) -> Resumed:
+    """Let a failed source go on with the next run; see the module.
+
+    Args:
+        flow: the flow of the source.
+        source: the name of the source.
+        new_incarnation: begin with the present upstream, from its beginning.
+        accept_loss: do so even if some output lacks bound records of the old upstream. False, because they are then
+            lost for good.
+        env: the world, for tests.
+
+    Raises `NothingToResume`, `LossNotAccepted`, `FlowAlreadyRunning`, `FlowNeverRan`, `UnknownName`, and whatever a
+    run raises if the store and the tables do not have one history.
+    """
+    spec = flow.spec
+    if accept_loss and not new_incarnation:
+        raise InvalidArgument(parameter="accept_loss", value=True, expected="it together with new_incarnation")
+    unit = spec.source(source).unit
+    env = env or Env()
+    with opened(spec, env) as store, leased(store, spec.name, env) as lease:
+        loaded = store.load(spec.name)
+        check_all(spec, store, loaded)
+        error = _failure(loaded, source)
+        if not new_incarnation:
+            store.clear_failure(lease, source)
+            return Resumed(source, loaded.sources[source].incarnation, loaded.sources[source].began_at)
+        if not isinstance(error, UpstreamRecreated):
+            raise NothingToResume(
+                source=source, how=" as a new incarnation", state=f"it has failed with {error.code}, {error.summary}"
+            )
+        at = env.now()
+        gaps = tuple(_gap(piece, outputs, error, at) for piece, outputs in lacking(spec, loaded, source))
+        if gaps and not accept_loss:
+            raise LossNotAccepted(
+                source=source,
+                size=sum(gap.size for gap in gaps),
+                unit=unit,
+                first=gaps[0].epoch,
+                last=gaps[-1].epoch,
+                outputs=sorted({output for _, outputs in lacking(spec, loaded, source) for output in outputs}),
+            )
+        number = store.begin_incarnation(lease, source, at=at, reason=error.summary, gaps=gaps)
+        return Resumed(source, number, loaded.flow.upper, gaps)
+
+
+@contextmanager
+def leased(store: Store, flow: str, env: Env) -> Iterator[Lease]:
+    """Hold a flow's lease for a moment. Raises `FlowAlreadyRunning`."""
+    lease = store.acquire(flow, holder=LeaseHolder.current(env))
+    try:
+        yield lease
+    finally:
+        lease.release()
+
+
+def _failure(loaded: Loaded, source: str) -> TidegaugeError:
+    """Return why a source has failed. Raises `NothingToResume` when it has not."""
+    if source not in loaded.sources:
+        raise NothingToResume(source=source, how="", state="it has not run yet")
+    failure = loaded.sources[source].failure
+    if failure is None:
+        raise NothingToResume(source=source, how="", state="it has not failed")
+    return failure[1]
+
+
+def lacking(flow: FlowSpec, loaded: Loaded, source: str) -> list[tuple[Slice, list[str]]]:
+    """Return the bound ranges of a source that are not in every output, each with the outputs that lack it."""
+    found, since = loaded.sources[source], loaded.flow.since
+    lowers: dict[str, int] = {}
+    for name, plan in flow.outputs.items():
+        if plan.source == source:
+            ends = _upper(flow, name, loaded) if name in loaded.outputs else 0
+            begin = begins(ends, since=since, folded=found.folded)
+            lowers[name] = since if begin is None else begin
+    upper = found.table.upper
+    return [
+        (piece, sorted(name for name, lower in lowers.items() if lower <= piece.epoch))
+        for piece in found.table.slices(min([upper, *lowers.values()]), upper)
+    ]
+
+
+def _upper(flow: FlowSpec, output: str, loaded: Loaded) -> int:
+    """Return the first epoch that a table lacks; 0 for one that others have damaged, which may lack any."""
+    try:
+        return table_of(flow, output, loaded).upper
+    except REPAIRABLE:
+        return 0
+
+
+def _gap(piece: Slice, outputs: list[str], error: TidegaugeError, at: datetime) -> Gap:
+    reason = f"{', '.join(outputs)} lacks it, and {error.summary}"
+    return Gap(piece.source, piece.epoch, piece.partition, piece.lower, piece.upper, at, error.code, reason)

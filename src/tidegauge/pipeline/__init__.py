@@ -1,1 +1,0 @@
-"""The pipeline: the DSL, its rendering into a timely dataflow, engines, the runner."""

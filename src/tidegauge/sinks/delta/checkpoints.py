@@ -1,0 +1,81 @@
+"""Checkpoints of a Delta table's log, made beside the commits, so that no reader replays the table's whole life.
+
+A checkpoint has every file of the table, so it costs more the more there are; and a reader replays every entry since
+the last one, at a hundred times the cost of a file in it. So it is made when the entries have come to a hundredth of
+the files: a reader spends about as much on either, and a commit's share of the checkpoints is the same at any age.
+
+Invariant: no commit waits for a checkpoint, and none fails with one; at most one of a table is under way, and it ends
+before the run does. Before entries of the log are removed, their links are kept elsewhere (`deltachain`).
+
+>>> due(99, files=10), due(100, files=10), due(999, files=100_000), due(1_000, files=100_000)
+(False, True, False, True)
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from pathlib import Path
+from typing import Final
+
+from deltalake import DeltaTable
+
+from tidegauge.sinks.delta.chain import move_links
+from tidegauge.sinks.delta.files import files_of
+from tidegauge.sinks.delta.head import hinted
+from tidegauge.sinks.protocol import OutputId, Volume
+
+__all__ = ["Checkpoints", "due"]
+
+_LEAST: Final = 100
+_SHARE: Final = 100
+
+_log: Final = logging.getLogger(__name__)
+
+
+def due(entries: int, *, files: int) -> bool:
+    """Whether a table with this number of files, and of entries since its last checkpoint, should get another one."""
+    return entries >= max(_LEAST, files // _SHARE)
+
+
+class Checkpoints:
+    """The checkpoints of one table. All methods are for the thread that commits, or one after the other.
+
+    counted: a version and what the table held there, where that was not known before; else None.
+    """
+
+    def __init__(self, table: str, output: OutputId) -> None:
+        self._table: Final = table
+        self._output: Final = output
+        self._last = max(0, hinted(Path(table, "_delta_log")))
+        self._under_way: threading.Thread | None = None
+        self.counted: tuple[int, Volume] | None = None
+
+    def after(self, version: int, volume: Volume | None) -> None:
+        """Begin a checkpoint after the commit of a version, if one is due. When it fails, the next one serves."""
+        files = 0 if volume is None else volume.files
+        if not due(version - self._last, files=files):
+            return
+        self._last = max(self._last, hinted(Path(self._table, "_delta_log")))  # others make some too
+        if due(version - self._last, files=files) and (self._under_way is None or not self._under_way.is_alive()):
+            self._last = version
+            self._under_way = threading.Thread(
+                target=self._make, kwargs={"count": volume is None}, name="tidegauge-checkpoint"
+            )
+            self._under_way.start()
+
+    def end(self) -> None:
+        """Wait for the one under way."""
+        if self._under_way is not None:
+            self._under_way.join()
+
+    def _make(self, *, count: bool) -> None:
+        try:
+            table = DeltaTable(self._table)
+            move_links(self._table, self._output)  # of all that this look has: what comes later is not removed
+            table.create_checkpoint()
+            if table.metadata().configuration.get("delta.enableExpiredLogCleanup", "true") != "false":
+                table.cleanup_metadata()
+            self.counted = (table.version(), Volume.of(files_of(table, self._table))) if count else None
+        except Exception as error:  # noqa: BLE001 - whatever it is, no commit depends on it
+            _log.warning("no checkpoint of the table %s: %s", self._table, error)

@@ -1,0 +1,135 @@
+"""An entry of a Delta table's log: what it says, and how it gets there if and only if nobody else's is there.
+
+Invariant: an entry is in the log whole, or its name is free: it is written and synchronised beside it, and then
+linked to its name, which the file system refuses when that is taken.
+
+>>> import tempfile
+>>> with tempfile.TemporaryDirectory() as folder:
+...     print(put(Path(folder), 7, "ours", mark="1"), put(Path(folder), 7, "theirs", mark="2"))
+...     print(sorted(os.listdir(folder)), entry(Path(folder), 7).read_text())
+True False
+['00000000000000000007.json'] ours
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tidegauge.sinks.delta.head import actions_of, entry
+from tidegauge.sinks.location import synchronise, write_durably
+from tidegauge.sinks.protocol import StagedFile
+from tidegauge.sinks.staging import staged_status
+from tidegauge.sinks.statistics import suited
+
+__all__ = ["appending", "described", "made", "put", "replacing", "was_written_by"]
+
+
+def appending(
+    files: Iterable[tuple[StagedFile, int, str]],
+    transactions: Mapping[str, int],
+    said: Mapping[str, Any],
+    *,
+    milliseconds: int,
+) -> str:
+    """Return an entry that appends files, each with the time of its last change and its statistics.
+
+    said: what `commitInfo` has for people and for us. milliseconds: the time of the commit.
+    """
+    return _text(_actions(files, transactions, said, mode="Append", milliseconds=milliseconds))
+
+
+def replacing(
+    gone: Mapping[str, int],
+    files: Iterable[tuple[StagedFile, int, str]],
+    transactions: Mapping[str, int],
+    said: Mapping[str, Any],
+    *,
+    milliseconds: int,
+) -> str:
+    """Return an entry that takes files out, each given by its path with its size, and appends others."""
+    about = {"dataChange": True, "deletionTimestamp": milliseconds, "extendedFileMetadata": True}
+    removed = [
+        {"remove": {"path": path, **about, "partitionValues": {}, "size": size}} for path, size in gone.items()
+    ]
+    return _text([*_actions(files, transactions, said, mode="Overwrite", milliseconds=milliseconds), *removed])
+
+
+def _actions(
+    files: Iterable[tuple[StagedFile, int, str]],
+    transactions: Mapping[str, int],
+    said: Mapping[str, Any],
+    *,
+    mode: str,
+    milliseconds: int,
+) -> list[dict[str, Any]]:
+    about = {"timestamp": milliseconds, "operation": "WRITE", "operationParameters": {"mode": mode}}
+    actions: list[dict[str, Any]] = [{"commitInfo": {**about, "engineInfo": "Tidegauge", **said}}]
+    actions += [{"txn": {"appId": owner, "version": version}} for owner, version in transactions.items()]
+    actions += [
+        {
+            "add": {
+                "path": file.path,
+                "partitionValues": {},
+                "size": file.bytes,
+                "modificationTime": changed,
+                "dataChange": True,
+                "stats": statistics,
+            }
+        }
+        for file, changed, statistics in files
+    ]
+    return actions
+
+
+def _text(actions: Iterable[Mapping[str, Any]]) -> str:
+    return "".join(f"{json.dumps(action, ensure_ascii=False, separators=(',', ':'))}\n" for action in actions)
+
+
+def described(
+    folder: str, files: Iterable[StagedFile], columns: pa.Schema, configuration: Mapping[str, str]
+) -> list[tuple[StagedFile, int, str]]:
+    """Return files as an entry has them: with when they were written, in milliseconds, and their statistics.
+
+    Raises `StagedFileMissing`.
+    """
+    return [
+        (
+            file,
+            staged_status(folder, file).st_mtime_ns // 1_000_000,
+            suited(file.statistics, columns, configuration),
+        )
+        for file in files
+    ]
+
+
+def made(log: Path, version: int, text: str, *, write: str) -> bool:
+    """Make `text` the entry of a version; False when somebody else has made one."""
+    return put(log, version, text, mark=write) or was_written_by(entry(log, version), write)
+
+
+def put(log: Path, version: int, text: str, *, mark: str) -> bool:
+    """Make `text` the entry of a version, durably; False when the version has one. `mark` names the attempt."""
+    beside = log / f"_commit_{mark}.json.tmp"
+    try:
+        write_durably(beside, text.encode())
+        os.link(beside, entry(log, version))
+    except FileExistsError:
+        return False
+    finally:
+        beside.unlink(missing_ok=True)
+    synchronise(log)
+    return True
+
+
+def was_written_by(path: Path, write: str) -> bool:
+    """Whether an entry is there and is the one of this attempt."""
+    try:
+        return any(action.get("commitInfo", {}).get("write") == write for action in actions_of(path))
+    except (FileNotFoundError, ValueError, AttributeError):
+        return False

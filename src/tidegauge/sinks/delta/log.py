@@ -1,0 +1,311 @@
+"""The driver's side of a Delta table: commits that carry the output's upper as an application transaction.
+
+The log of a Delta table keeps, for each application id, the last version that the application committed. Three ids
+are ours, the first two at the last epoch in the table (upper - 1):
+
+- `flow:output` says how far the output is; it is believed when nobody else has added or taken rows since
+  (`deltaaccount`);
+- `flow:output#digest` says with which history (`deltachain`);
+- `flow:output@incarnation` says with which store. When the first is there and the second does not equal it, the
+  epochs in the table are those of another timeline, and going on would skip or repeat: the table is refused.
+
+Invariant (compare-and-append): a commit is made of a head whose transaction was read and equals `lower - 1`, and it
+may only become the very next version of that head. If anybody committed in between, the version is taken, the commit
+fails whole, and the comparison is made again with the head after theirs. So what others change (columns, protocol,
+properties) is seen before each commit, and what this one cannot honour is refused.
+
+The first commit and checkpoints are delta-rs's. It replays all files of a table at each commit, so other entries are
+written here (`deltahead`, `deltaentry`).
+
+Transactions are written without a time, so that they never expire.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, create_table_with_add_actions
+
+from tidegauge.errors.sinks import (
+    ForeignTable,
+    TableBusy,
+    TableChangedByOthers,
+    TableUnavailable,
+    TableUpperMismatch,
+)
+from tidegauge.remap.history import NO_HISTORY, History, Link
+from tidegauge.sinks.columns import EPOCH, rows_schema
+from tidegauge.sinks.delta.account import CLEAR, Mine
+from tidegauge.sinks.delta.chain import carried, kept_links, number, text_of
+from tidegauge.sinks.delta.checkpoints import Checkpoints
+from tidegauge.sinks.delta.entry import appending, described, made, was_written_by
+from tidegauge.sinks.delta.files import files_of, log_read, paths_of, remove_unnamed
+from tidegauge.sinks.delta.head import DeltaHead, entry
+from tidegauge.sinks.delta.history import version_of
+from tidegauge.sinks.delta.owner import check_columns, columns_of, digest_in, life_id, marks, own_upper
+from tidegauge.sinks.delta.view import LogView
+from tidegauge.sinks.delta.volume import holding
+from tidegauge.sinks.keeping import expect
+from tidegauge.sinks.location import gone, inside, make_folder, synchronise, writing
+from tidegauge.sinks.protocol import OutputId, StagedFile, Volume
+from tidegauge.sinks.staging import check_span
+
+__all__ = ["DeltaLog"]
+
+_ATTEMPTS: Final = 50
+_NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+
+
+class DeltaLog:
+    """A `Table`: the log of the Delta table in `folder`, as the output `output` sees it."""
+
+    def __init__(self, folder: str, output: OutputId) -> None:
+        self._folder: Final = folder
+        self._output: Final = output
+        self._log: Final = Path(folder, "_delta_log")
+        self._view: Final = LogView(folder, Mine.of(output))
+        self._checkpoints: Final = Checkpoints(folder, output)
+        self._refresh()
+        self._upper = self._read_upper()
+        self._digest = digest_in(self._head, self._output)
+
+    @property
+    def upper(self) -> int:
+        """The first epoch that the table does not hold, by the last commit seen of it."""
+        return self._upper
+
+    @property
+    def digest(self) -> str | None:
+        """The first digits of the digest of the flow's history up to the upper, None where the log has none."""
+        return self._digest
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """The present columns of the table, None before it is there."""
+        self._refresh()
+        return None if self._head is None else columns_of(self._head.schema)
+
+    def commit(
+        self,
+        lower: int,
+        upper: int,
+        schema: pa.Schema,
+        files: Sequence[StagedFile],
+        *,
+        write: str,
+        history: History = NO_HISTORY,
+    ) -> None:
+        """Append `files` as the epochs `[lower, upper)`, or raise `TableUpperMismatch` and change nothing.
+
+        Also raises `HistoriesDiffer`, `TableOfAnotherIncarnation`, `TableSchemaChanged`, `ForeignTable`,
+        `UnsupportedTable`, `StagedFileMissing`, `MisplacedRows`; `TableBusy` and `TableUnavailable` may pass by
+        themselves.
+        """
+        check_span(lower, upper, files)
+        columns = rows_schema(schema)
+        with writing(self._folder):  # before the commit, which may refer to a file of it
+            chain = carried(self._folder, history, lower=lower, upper=upper, write=write)
+        mine = {
+            "flow": self._output.flow,
+            "output": self._output.output,
+            "lower": lower,
+            "upper": upper,
+            "write": write,
+        }
+        for _ in range(_ATTEMPTS):
+            self._refresh()
+            self._expect(lower)
+            expect(self, self._output, history)
+            if self._upper:
+                self._view.keep()
+            volume = self._volume_with(files)
+            if self._attempt(
+                columns, files, marks(self._output, upper, chain), {**mine, **chain, **holding(volume)}, write
+            ):
+                self._upper = upper
+                self._digest = text_of(number(history.digest)) if history.digest else None
+                self._checkpoints.after(0 if self._head is None else self._head.version + 1, volume)
+                return
+        raise TableBusy(table=self._folder, attempts=_ATTEMPTS)
+
+    def discard(self, files: Sequence[StagedFile]) -> None:
+        """Remove staged files. Files that the log names are kept, whatever the caller believes of them."""
+        remove_unnamed(self._folder, files)
+
+    def stand(self) -> None:
+        """Raise `TableUpperMismatch` where nothing is left of the table."""
+        if (upper := self._upper) and gone(self._log):
+            raise TableUpperMismatch(table=self._folder, output=str(self._output), expected=upper, actual=0)
+
+    def files(self) -> list[StagedFile]:
+        """Return the table's data files in the order of their epochs. Raises `DeletedRows` for deletion vectors.
+
+        A file that others have rewritten (OPTIMIZE) may hold several commits; its epochs are still known from
+        the log's statistics, or from the file's own.
+        """
+        with log_read(self._folder):
+            table = self._opened()
+            if table is None or table.transaction_version(str(self._output)) is None:
+                return []
+            return files_of(table, self._folder)
+
+    def volume(self) -> Volume:
+        """Return how much the table holds; its files are listed only where others have changed some of them."""
+        known = self._view.volume if self._upper else Volume()
+        return Volume.of(self.files()) if known is None else known
+
+    def end(self) -> None:
+        """Wait for the checkpoint under way."""
+        self._checkpoints.end()
+
+    def uris(self, files: Sequence[StagedFile]) -> list[str]:
+        """Return absolute paths of the files."""
+        return [str(inside(self._folder, file.path)) for file in files]
+
+    def version_of(self, epoch: int) -> str | None:
+        """Return the number of the version that brought the epoch, None when the log no longer has its entry."""
+        self._refresh()
+        if self._head is None or not 0 <= epoch < self._read_upper():
+            return None
+        try:
+            found = version_of(self._log, self._output, life_id(self._output), epoch, newest=self._head.version)
+        except OSError as error:
+            raise TableUnavailable(table=self._folder, detail=str(error)) from error
+        return None if found is None else str(found)
+
+    def links(self) -> list[Link]:
+        """Return the links that the table's log and its folder `_tidegauge` have. Raises `DamagedHistory`."""
+        try:
+            return kept_links(self._folder, self._output)
+        except OSError as error:
+            raise TableUnavailable(table=self._folder, detail=str(error)) from error
+
+    # -- the comparison
+
+    def _refresh(self) -> None:
+        """Follow the log up to now."""
+        with log_read(self._folder):
+            self._view.refresh()
+
+    @property
+    def _head(self) -> DeltaHead | None:
+        return self._view.head
+
+    def _opened(self) -> DeltaTable | None:
+        """Return a snapshot of the present table, None if there is none."""
+        try:
+            return DeltaTable(self._folder)
+        except TableNotFoundError:
+            return None
+
+    def _read_upper(self) -> int:
+        """Return the upper that the head says, having checked that the table is ours."""
+        if self._head is None:
+            return 0
+        upper = own_upper(self._head, self._folder, self._output)
+        if upper is None:
+            self._check_adoptable(self._head)
+            return 0
+        if self._view.account != CLEAR:
+            detail = self._view.account.summary
+            raise TableChangedByOthers(table=self._folder, output=str(self._output), detail=detail, upper=upper)
+        return upper
+
+    def _volume_with(self, files: Sequence[StagedFile]) -> Volume | None:
+        """Return what the table will hold with the files, None where that is not known."""
+        if self._head is None or not self._upper:
+            return Volume.of(files)
+        if self._view.volume is None and self._checkpoints.counted is not None:
+            with log_read(self._folder):
+                self._view.count(*self._checkpoints.counted)
+        return None if self._view.volume is None else self._view.volume + Volume.of(files)
+
+    def _expect(self, lower: int) -> None:
+        self._upper, self._digest = self._read_upper(), digest_in(self._head, self._output)
+        if self._upper != lower:
+            raise TableUpperMismatch(table=self._folder, output=str(self._output), expected=lower, actual=self._upper)
+
+    def _check_adoptable(self, head: DeltaHead) -> None:
+        """A table without our transaction may have been made for us, empty; one that holds data is not ours."""
+        names = columns_of(head.schema).names
+        if EPOCH not in names:
+            detail = f"it has no column {EPOCH}; its columns are {', '.join(names)}"
+        elif head.partitioned:
+            detail = f"it is partitioned by {', '.join(head.partitioned)}"
+        elif self._holds_data():
+            detail = "it holds data, and its log has no transaction of this output"
+        else:
+            return
+        raise ForeignTable(table=self._folder, output=str(self._output), detail=detail)
+
+    def _holds_data(self) -> bool:
+        with log_read(self._folder):
+            table = self._opened()
+            return table is not None and bool(paths_of(table))
+
+    # -- the append
+
+    def _attempt(
+        self,
+        columns: pa.Schema,
+        files: Sequence[StagedFile],
+        vouching: Mapping[str, int],
+        said: Mapping[str, Any],
+        write: str,
+    ) -> bool:
+        """Commit as the next version of the head; return False when somebody else has taken that version.
+
+        An error is a question: whether it came before or after the entry was there, the entry knows.
+        """
+        configuration = {} if self._head is None else self._head.configuration
+        adding = described(self._folder, files, columns, configuration)
+        if self._head is not None:
+            check_columns(self._folder, self._output, self._head, columns)
+        version = 0 if self._head is None else self._head.version + 1
+        try:
+            with writing(self._folder):
+                if self._head is None:
+                    self._create(columns, adding, vouching, said)
+                else:
+                    now = time.time_ns() // 1_000_000
+                    text = appending(adding, vouching, said, milliseconds=now)
+                    return made(self._log, version, text, write=write)
+        except (DeltaError, OSError) as error:
+            if not was_written_by(entry(self._log, version), write):
+                if entry(self._log, version).exists():
+                    return False
+                if isinstance(error, OSError):
+                    raise
+                raise TableUnavailable(table=self._folder, detail=str(error)) from error
+        with writing(self._folder):  # delta-rs leaves this to the operating system
+            synchronise(entry(self._log, version))
+            synchronise(self._log)
+            synchronise(self._folder)
+        return True
+
+    def _create(
+        self,
+        columns: pa.Schema,
+        adding: Sequence[tuple[StagedFile, int, str]],
+        vouching: Mapping[str, int],
+        said: Mapping[str, Any],
+    ) -> None:
+        make_folder(Path(self._folder))
+        create_table_with_add_actions(
+            self._folder,
+            Schema.from_arrow(columns),
+            [AddAction(f.path, f.bytes, {}, at, True, text) for f, at, text in adding],  # noqa: FBT003 - data_change
+            mode="error",
+            commit_properties=CommitProperties(
+                app_transactions=[Transaction(owner, version) for owner, version in vouching.items()],
+                custom_metadata=dict(said),
+                max_commit_retries=0,
+            ),
+            post_commithook_properties=_NO_HOOKS,
+        )

@@ -1,0 +1,90 @@
+"""A Delta table as an output: tasks write Parquet beside the table's log, the driver commits with delta-rs.
+
+Invariant: a file in the table's folder that its log does not name is invisible to every reader of Delta; so staging
+is safe to repeat and to abandon, and the commit is the one entry in the log.
+
+>>> import tempfile
+>>> from tidegauge.sinks.protocol import OutputId
+>>> schema = pa.schema([("user", pa.string()), ("_epoch", pa.int64())])
+>>> with tempfile.TemporaryDirectory() as folder:
+...     sink = DeltaSink(folder)
+...     table = sink.open(OutputId("shop", "users", "0" * 32))
+...     stager = sink.stage(schema, job="1" * 32, task=0)
+...     stager.write(pa.record_batch({"user": ["ada"], "_epoch": [0]}))
+...     table.commit(0, 2, schema, stager.close(), write="2" * 32)
+...     table.upper, [(file.rows, file.first_epoch) for file in table.files()]
+(2, [(1, 0)])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tidegauge.sinks.columns import rows_schema
+from tidegauge.sinks.location import local_folder
+from tidegauge.sinks.protocol import OutputId
+
+if TYPE_CHECKING:
+    from tidegauge.sinks.delta.log import DeltaLog
+    from tidegauge.sinks.delta.mend import DeltaMending
+    from tidegauge.sinks.staging import ParquetStager
+
+__all__ = ["DeltaSink"]
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaSink:
+    """Write an output to a Delta table, which the first commit creates.
+
+    The table belongs to one output. Others may read it with anything that reads Delta, OPTIMIZE and VACUUM it, and
+    delete rows of it.
+
+    Args:
+        path: a folder, or a `file://` URI, that the tasks see too.
+
+    Raises `UnsupportedLocation` for remote schemes.
+    """
+
+    path: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", local_folder(self.path, sink="DeltaSink"))
+
+    def describe(self) -> Mapping[str, Any]:
+        """Return the configuration as JSON."""
+        return {"kind": "delta", "path": self.path}
+
+    def check(self, schema: pa.Schema) -> None:
+        """Raise `UnsupportedColumn`, `InvalidColumnName` or `EpochColumnMissing` when rows could not be written."""
+        rows_schema(schema)
+
+    def incarnation(self, flow: str, output: str) -> str | None:
+        """Return the incarnation that the table's transactions name, None where there is none."""
+        from tidegauge.sinks.delta.chain import incarnation_in
+
+        return incarnation_in(self.path, f"{flow}:{output}")
+
+    def open(self, output: OutputId) -> DeltaLog:
+        """Return the table as it is now.
+
+        Raises `TableOfAnotherIncarnation`, and `ForeignTable` for a table that this output did not write.
+        """
+        from tidegauge.sinks.delta.log import DeltaLog  # delta-rs: tasks only stage, and do without its 16 MB
+
+        return DeltaLog(self.path, output)
+
+    def mend(self, output: OutputId) -> DeltaMending:
+        """Return the table as it is now, whatever others have done to it, to be mended."""
+        from tidegauge.sinks.delta.mend import DeltaMending
+
+        return DeltaMending(self.path, output)
+
+    def stage(self, schema: pa.Schema, *, job: str, task: int) -> ParquetStager:
+        """Return a writer for one task of one job. `job` is 32 hex digits, `task` counts from 0."""
+        from tidegauge.sinks.staging import ParquetStager  # what writes Parquet is for those who do
+
+        return ParquetStager(self.path, "", schema, job=job, task=task, statistics=True)

@@ -1,0 +1,220 @@
+"""Mending a Parquet table: its folders are held against their manifests, and whole commits are replaced.
+
+The folders of new commits are finished first, beside the table. Then, from the last to the first, the old ones leave
+their place and the new one takes it. A crash between the two leaves a chain that ends early, with which the next run
+goes on, or one that lacks a link, which is refused until it is mended once more.
+
+Invariant: every commit in the table's chain is whole at every instant; no folder is taken away before its replacement
+is durable.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from bisect import bisect_right
+from collections.abc import Sequence
+from contextlib import ExitStack
+from itertools import zip_longest
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from tidegauge.errors.sinks import (
+    BrokenChain,
+    DamagedManifest,
+    TableBusy,
+    TableSchemaChanged,
+)
+from tidegauge.remap.history import Link
+from tidegauge.sinks.columns import differences, rows_schema
+from tidegauge.sinks.location import inside, synchronise, writing
+from tidegauge.sinks.mending import HistoryOf, Ranges, TableDamage, joined, within
+from tidegauge.sinks.parquet.gathering import (
+    commits_in,
+    gathered,
+    links_of,
+    placed,
+    remove_empty,
+    take_away,
+    write_of,
+)
+from tidegauge.sinks.parquet.manifest import MANIFEST, Manifest, folder_name
+from tidegauge.sinks.protocol import OutputId, StagedFile, job_mark
+from tidegauge.sinks.staging import staged_status
+
+__all__ = ["ParquetMending"]
+
+
+class ParquetMending:
+    """A `Mending`: the chain of commits in `folder`, as the output `output` finds it."""
+
+    def __init__(self, folder: str, output: OutputId) -> None:
+        self._folder: Final = folder
+        self._output: Final = output
+        self._names: Final = self._list()
+        self._manifests: Final[dict[int, Manifest | None]] = {}
+        self._spans: Final[list[range]] = []
+        self._missing: Final[dict[str, str]] = {}
+        self._foreign: Final[dict[str, str]] = {}
+        self._walk()
+        damaged = [span for span in self._spans if self._is_damaged(span)]
+        self._damage: Final = TableDamage(self._missing, self._foreign, joined(damaged))
+
+    @property
+    def upper(self) -> int:
+        """The first epoch that the table does not hold, by its last commit."""
+        return self._spans[-1].stop if self._spans else 0
+
+    @property
+    def digest(self) -> str | None:
+        """The digest of the flow's history up to the upper, None where the last commit has none."""
+        last = self._manifests.get(self._spans[-1].start) if self._spans else None
+        return (last.digest or None) if last is not None else None
+
+    @property
+    def damage(self) -> TableDamage:
+        """Which folders and files are missing or cannot be read, and which files are of no commit."""
+        return self._damage
+
+    def links(self) -> list[Link]:
+        """Return the links that the commits have. Raises `DamagedHistory`."""
+        found = [manifest for manifest in self._manifests.values() if manifest is not None]
+        return [link for manifest in found for link in links_of(self._folder, manifest)]
+
+    def whole(self, epochs: Ranges) -> Ranges:
+        """Return the epochs of all commits that hold some of these."""
+        starts = [span.start for span in self._spans]
+        first = [self._spans[bisect_right(starts, one.start) - 1] for one in epochs]
+        last = [self._spans[bisect_right(starts, one.stop - 1) - 1] for one in epochs]
+        return joined(range(one.start, other.stop) for one, other in zip(first, last, strict=True))
+
+    def discard(self, files: Sequence[StagedFile]) -> None:
+        """Remove staged files. One that was committed is not where it was staged, and so is safe."""
+        with writing(self._folder):
+            for file in files:
+                inside(self._folder, file.path).unlink(missing_ok=True)
+
+    def replace(
+        self,
+        epochs: Ranges,
+        upper: int,
+        schema: pa.Schema,
+        files: Sequence[StagedFile],
+        *,
+        write: str,
+        told: HistoryOf,
+    ) -> None:
+        """Replace the commits of these epochs, one for each range, and remove the files of others.
+
+        Raises `TableBusy` when a commit has come meanwhile, `TableSchemaChanged`, `StagedFileMissing`.
+        """
+        columns = rows_schema(schema)
+        first = self._manifests.get(0)
+        if first is not None and first.schema is not None and (detail := differences(first.schema, columns)):
+            raise TableSchemaChanged(table=self._folder, output=str(self._output), detail=detail)
+        for file in files:
+            staged_status(self._folder, file)
+        with writing(self._folder), ExitStack() as made:
+            folders: dict[range, Path] = {}
+            for one in epochs:
+                if one.start < (stop := min(one.stop, upper)):
+                    mine = [file for file in files if within(range(file.first_epoch, file.last_epoch + 1), (one,))]
+                    history = told(one.start, stop)
+                    manifest = Manifest(
+                        self._output,
+                        one.start,
+                        stop,
+                        write_of(write, one.start),
+                        tuple(placed(file, one.start) for file in mine),
+                        columns if one.start == 0 else None,
+                        history.digest,
+                    )
+                    folders[one] = made.enter_context(gathered(self._folder, mine, manifest, history))
+            if self._list() != self._names:
+                raise TableBusy(table=self._folder, attempts=1)
+            for one in reversed(epochs):
+                self._swap(one, folders.get(one), write)
+            self._remove_foreign()
+            synchronise(self._folder)
+        remove_empty(self._folder, files)
+
+    # -- what is there
+
+    def _list(self) -> list[str]:
+        """Return the names of the commits' folders that have something in them, sorted. Raises `ForeignTable`."""
+        return [name for name in commits_in(self._folder, self._output) if any(Path(self._folder, name).iterdir())]
+
+    def _walk(self) -> None:
+        """Take in the folders in order. Each commit is a span, and so is what lacks between two of them."""
+        lowers = [int(name.removeprefix("from_epoch=")) for name in self._names]
+        at = 0
+        for lower, following in zip_longest(lowers, lowers[1:]):
+            if lower < at:
+                raise BrokenChain(table=self._folder, folder=folder_name(lower), reached=folder_name(at))
+            if at < lower:
+                self._missing[folder_name(at)] = "the folder is gone"
+                self._spans.append(range(at, lower))
+            try:
+                manifest = self._manifests[lower] = self._read(lower)
+                at = manifest.upper
+            except DamagedManifest:
+                if following is None:  # up to which epoch it goes nobody knows
+                    raise
+                self._manifests[lower], at = None, following
+                self._missing[f"{folder_name(lower)}/{MANIFEST}"] = "it cannot be read"
+            self._spans.append(range(lower, at))
+            self._account(lower)
+
+    def _read(self, lower: int) -> Manifest:
+        path = Path(self._folder, folder_name(lower), MANIFEST)
+        try:
+            manifest = Manifest.decode(path.read_bytes(), path=str(path))
+        except FileNotFoundError as error:
+            raise DamagedManifest(path=str(path), detail="it is missing") from error
+        if manifest.lower != lower:
+            raise DamagedManifest(path=str(path), detail=f"it says that it begins at {manifest.lower}")
+        manifest.check_owner(self._folder, self._output)
+        return manifest
+
+    def _account(self, lower: int) -> None:
+        """Hold the files of a folder against its manifest. Without one, files are ours that have such names."""
+        name, manifest = folder_name(lower), self._manifests[lower]
+        there = {
+            f"{name}/{entry.name}": entry.stat().st_size if entry.is_file() else None
+            for entry in os.scandir(Path(self._folder, name))
+            if not entry.name.startswith(("_", "."))
+        }
+        wanted = {} if manifest is None else {file.path: file.bytes for file in manifest.files}
+        for path, size in wanted.items():
+            if there.get(path) != size:
+                self._missing[path] = "it is gone, or is not as it was"
+        ours = f"{name}/part-{job_mark(self._output.incarnation)}"
+        for path in sorted(there.keys() - wanted.keys()):
+            if manifest is not None or not path.startswith(ours):
+                self._foreign[path] = "of no commit"
+
+    def _is_damaged(self, span: range) -> bool:
+        name = folder_name(span.start)
+        return name in self._missing or any(path.startswith(f"{name}/") for path in self._missing)
+
+    # -- the replacement
+
+    def _swap(self, epochs: range, folder: Path | None, write: str) -> None:
+        """Take the commits of the epochs out of their places, the last first, and put the new one in."""
+        for name in reversed(self._names):
+            if int(name.removeprefix("from_epoch=")) in epochs:
+                take_away(Path(self._folder, name), write_of(write, -1 - self._names.index(name)))
+        if folder is not None:
+            folder.rename(Path(self._folder, folder_name(epochs.start)))
+
+    def _remove_foreign(self) -> None:
+        for path in map(self._inside, self._foreign):
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+
+    def _inside(self, path: str) -> Path:
+        return inside(self._folder, path)

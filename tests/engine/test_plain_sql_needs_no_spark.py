@@ -1,0 +1,141 @@
+"""Law: what the local engine accepts of SQL has the names, the types and the rows that Spark gives for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from tests.engine.cases import ROWS, double, only_ids
+from tests.engine.kit import FileSink, RowSource, job_of, plan_of, read_of, rows_of
+from tests.engine.plain.test_chain import STEP
+from tests.engine.plain.texts import DATA, SLOW
+
+import tidegauge as tg
+from tidegauge.engine import LocalEngine
+from tidegauge.engine.plain.steps import without_spark
+from tidegauge.engine.spark.sql import prepare
+from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.engine import DuplicateColumn, NoSparkType
+from tidegauge.errors.flow import NeedsSpark, ReservedColumn, UnknownColumn
+from tidegauge.job.functions import result_schema, with_epoch
+from tidegauge.job.plan import Filter, MapBatches, OutputPlan, Select, Step, Transform
+
+
+def plan(*steps: Step) -> OutputPlan:
+    return OutputPlan("x", "orders", "rows", steps, FileSink("/nowhere"))
+
+
+def same_as_spark(session: Any, steps: list[Step], schema: pa.Schema) -> bool:
+    """Compare what is accepted without Spark with Spark's analysis; return whether it is accepted."""
+    try:
+        functions = without_spark(steps, schema, output="x")
+    except TidegaugeError:
+        return False
+    prepared = prepare(plan(*steps), schema, session)
+    assert with_epoch(result_schema(functions, schema, output="x")).equals(prepared.schema), steps
+    [mine], [theirs] = functions, prepared.alone or ()
+    assert mine.function.chain == theirs.function, steps  # type: ignore[attr-defined]
+    return True
+
+
+@pytest.mark.spark
+@settings(max_examples=2, phases=[Phase.generate], deadline=None, suppress_health_check=SLOW)
+@given(many=st.lists(st.lists(STEP, min_size=1, max_size=4), min_size=20, max_size=24))
+def test_what_is_accepted_is_what_the_spark_engine_runs_in_its_tasks(classic: Any, many: list[list[Step]]) -> None:
+    for steps in many:
+        same_as_spark(classic, steps, DATA.schema)
+
+
+@pytest.mark.spark
+def test_names_and_types_are_those_of_spark(classic: Any) -> None:
+    schema = pa.schema(
+        [
+            ("id", pa.uint32()),
+            ("user", pa.large_string()),
+            ("amount", pa.float64()),
+            ("at", pa.timestamp("ns", "Europe/Oslo")),
+            ("deep", pa.list_(pa.struct([("k", pa.int8())]))),
+            ("date", pa.date64()),
+        ]
+    )
+    chains: list[list[Step]] = [
+        [Filter("amount > 100"), Select(("id", "user", "amount * 1.2 AS gross"))],
+        [Select(("*", "amount - 1 AS `a b`", "at AS AT2"))],
+        [Select(("deep", "date", "at")), Filter("date IS NOT NULL")],
+        [Select(("id AS user", "user AS id")), Filter("user > 3 AND id LIKE 'a%'")],
+        [Filter("id BETWEEN 1 AND 3 OR user IN ('a', 'b')")],
+        [Select(("id", "_epoch"))],
+    ]
+    assert [same_as_spark(classic, steps, schema) for steps in chains] == [True] * len(chains)
+
+
+@pytest.mark.parametrize(
+    ("steps", "named"),
+    [
+        ([Filter("abs(amount) > 1")], "filter('abs(amount) > 1')"),
+        ([Select(("id", "amount * 2"))], "select('id', 'amount * 2')"),
+        ([Select(("id", "id + 1 AS next"))], "select('id', 'id + 1 AS next')"),
+        ([Filter("ID > 1")], "filter('ID > 1')"),
+        ([Filter("amount > 1"), Select(("upper(user) AS user",))], "select('upper(user) AS user')"),
+        ([Transform(double)], "transform(double)"),
+        ([Filter("current_path = 'x'")], "filter(\"current_path = 'x'\")"),
+    ],
+)
+def test_all_else_is_refused_with_the_step_as_it_is_written(steps: list[Step], named: str) -> None:
+    schema = pa.schema(
+        [("id", pa.int64()), ("user", pa.string()), ("amount", pa.float64()), ("current_path", pa.string())]
+    )
+    with pytest.raises(NeedsSpark) as caught:
+        without_spark(steps, schema, output="x")
+    assert f"output 'x' has the step {named}, which needs Spark" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("steps", "error", "text"),
+    [
+        ([Filter("amout > 1")], UnknownColumn, "filter of output 'x' names the column 'amout'"),
+        ([Select(("id AS a", "amout AS b"))], UnknownColumn, "the nearest is 'amount'"),
+        ([Select(("id",)), Filter("amount > 1")], UnknownColumn, "Known: 'id'"),
+        ([Select(("id AS _epoch",))], ReservedColumn, "_epoch"),
+        ([Select(("id", "amount AS ID"))], DuplicateColumn, "select of output 'x'"),
+        ([Filter("id > 1")], NoSparkType, "'clock'"),
+    ],
+)
+def test_what_is_wrong_with_a_step_is_said_without_spark_too(
+    steps: list[Step], error: type[TidegaugeError], text: str
+) -> None:
+    schema = pa.schema([("id", pa.int64()), ("amount", pa.float64())])
+    if error is NoSparkType:
+        schema = schema.append(pa.field("clock", pa.time64("us")))
+    with pytest.raises(error, match=text):
+        without_spark(steps, schema, output="x")
+
+
+def test_arrow_functions_and_plain_sql_follow_one_another(local: LocalEngine, tmp_path: Path) -> None:
+    chain = (Filter("n > 2"), MapBatches(double), Select(("id", "twice")), Filter("twice < 20"), MapBatches(only_ids))
+    job = job_of(local, [read_of(RowSource(ROWS), epochs=3)], [plan_of("x", tmp_path, *chain)])
+    found = rows_of(job, local.submit(job).result(timeout=60), "x")
+    wanted = [row["id"] for row in ROWS.to_pylist() if (row["n"] or 0) > 2 and row["id"] < 10]
+    assert [row["id"] for row in found] == wanted
+
+
+def test_a_flow_of_plain_sql_runs_where_there_is_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    flow = tg.Dataflow("plain", store=f"sqlite:///{tmp_path}/flow.db")
+    rows = flow.source("rows", tg.GeneratorSource(rows=50, columns="id long, amount double"))
+    large = rows.filter("amount > 0.5").select("id", "amount * 2 AS twice")
+    flow.sink("all", rows, tg.DeltaSink(str(tmp_path / "all")))
+    flow.sink("large", large, tg.DeltaSink(str(tmp_path / "large")))
+    flow.run("caught-up", engine="local")
+    every: Any = tg.read_arrow(flow, "all")
+    kept = every.filter(pc.greater(every["amount"], 0.5))
+    found = tg.read_arrow(flow, "large").sort_by("id")
+    assert found.column_names == ["id", "twice", "_epoch"]
+    assert found["twice"].to_pylist() == [2 * amount for amount in kept.sort_by("id")["amount"].to_pylist()]
+    assert 0 < found.num_rows < 50

@@ -1,0 +1,64 @@
+"""The same flow gives equal tables on the local engine and on Spark:
+
+classic, Connect, and a cluster of two workers.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.engine import whole_flow
+from tests.engine.elsewhere import Found
+from tests.engine.whole_flow import Rows
+
+import tidegauge as tg
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Rows:
+    root = tmp_path_factory.mktemp("local")
+    whole_flow.fill(root)
+    flow = whole_flow.arrow_flow(root)
+    flow.run("caught-up", engine=tg.LocalEngine(threads=2))
+    return whole_flow.rows(flow)
+
+
+def check(found: Rows, local: Rows) -> None:
+    """What the local engine can run is equal, and SQL has filtered, selected and counted the same rows."""
+    assert {output: found[output] for output in local} == local
+    orders = [json.loads(row) for row in local["orders"]]
+    large = [json.loads(row) for row in found["large"]]
+    assert sorted((row["id"], row["gross"], row["n"], row["_epoch"]) for row in large) == sorted(
+        (row["id"], row["amount"] * 1.2, len(row["tags"]), row["_epoch"]) for row in orders if row["amount"] > 20
+    )
+    assert found["all"] == local["orders"]
+    assert sum(json.loads(row)["orders"] for row in found["days"]) == len(orders)
+    first = sum(row["_epoch"] == 0 for row in large)
+    assert found["large as of 0, by Spark"] == [str(first)]
+
+
+def test_the_local_engine_reads_every_record_once(local: Rows) -> None:
+    assert {output: len(rows) for output, rows in local.items()} == {
+        "orders": 380,
+        "taxed": 380,
+        "notes": 120,
+        "ticks": 900,
+    }
+
+
+def test_a_flow_on_a_classic_session(local: Rows, classic: Any, tmp_path: Path) -> None:
+    check(whole_flow.run_flows(classic, tmp_path), local)
+
+
+def test_a_flow_on_a_connect_session(local: Rows, connect: Found) -> None:
+    check(connect.rows, local)
+
+
+@pytest.mark.long
+def test_a_flow_on_a_cluster_of_two_workers(local: Rows, cluster: Found) -> None:
+    check(cluster.rows, local)

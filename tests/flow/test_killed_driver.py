@@ -1,0 +1,187 @@
+"""A real driver process, killed at every named point and at fifty random instants, loses and doubles nothing."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.flow import killable
+from tests.flow.drivers import Drivers
+from tests.flow.killable import Scene
+
+import tidegauge as tg
+from tidegauge.env import EFFECTS, POINTS, Effect
+from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.command import FlowNeverRan, NotPublished
+
+Rows = dict[str, list[tuple[Any, ...]]]
+
+SCENES: dict[Effect, Scene] = {
+    "record failure": "bad line",
+    "record output failure": "bad function",
+    "begin incarnation": "new upstream",
+    "record gap": "new upstream",
+    "record told": "new upstream",
+}
+"""The effects that a flow in which nothing fails does not come to, and the scene in which it does."""
+
+OFTEN: dict[Effect, tuple[int, ...]] = {"append bindings": (1, 5), "commit output": (1, 5), "stage": (1,)}
+"""At which other times than the first some effects are struck."""
+
+SOON = {"after append bindings", "before commit output", "after commit output", "before publish"}
+"""Where `make test` strikes; `make long` does so everywhere."""
+
+STRIKES = [
+    pytest.param(
+        f"{side} {effect}",
+        nth,
+        id=f"{side} {effect} {nth}",
+        marks=() if nth == 0 and f"{side} {effect}" in SOON else pytest.mark.long,
+    )
+    for effect in EFFECTS
+    for side in ("before", "after")
+    for nth in (0, *OFTEN.get(effect, ()))
+]
+
+
+@pytest.fixture(scope="module")
+def drivers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Drivers]:
+    started = Drivers(tmp_path_factory.mktemp("log") / "drivers.log")
+    yield started
+    started.close()
+
+
+def content(root: Path, scene: Scene = "whole") -> Rows:
+    """Every row of every output with its epoch; partitions, which name this very file, left out."""
+    flow = killable.make(root, scene=scene)
+    found: Rows = {}
+    for output in flow.outputs:
+        found[output] = []
+        with suppress(FlowNeverRan, NotPublished):
+            table = tg.read_arrow(flow, output)
+            names = [name for name in table.column_names if name != "_partition"]
+            found[output] = sorted(zip(*[table.column(name).to_pylist() for name in names], strict=True))
+    return found
+
+
+def states(root: Path, scene: Scene) -> dict[str, tuple[str, str | None]]:
+    """The state of every source and output, with the code of what is wrong with it."""
+    report = tg.status(killable.make(root, scene=scene))
+    found: list[tuple[str, str, str, TidegaugeError | None]]
+    found = [("source", s.name, s.state, s.error) for s in report.sources]
+    found += [("output", o.name, o.state, o.error) for o in report.outputs]
+    return {f"{kind} {name}": (state, error.code if error else None) for kind, name, state, error in found}
+
+
+def published(root: Path) -> int:
+    with suppress(FlowNeverRan):
+        return tg.status(killable.make(root)).published
+    return 0
+
+
+@dataclass(frozen=True)
+class Undisturbed:
+    """What a run that nothing disturbed has made."""
+
+    rows: Rows
+    states: dict[str, tuple[str, str | None]]
+
+
+RunOf = Callable[[Scene], Undisturbed]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(drivers: Drivers, tmp_path_factory: pytest.TempPathFactory) -> RunOf:
+    """What comes of a scene, which is run once, when a test asks for it."""
+
+    @cache
+    def run(scene: Scene) -> Undisturbed:
+        root = tmp_path_factory.mktemp("undisturbed")
+        killable.fill(root, scene=scene)
+        assert not drivers.live(root, scene=scene)
+        return Undisturbed(content(root, scene), states(root, scene))
+
+    return run
+
+
+def up_to(rows: Rows, epoch: int) -> Rows:
+    """The rows of epochs before `epoch`. The epoch is the last column of every output."""
+    return {output: [row for row in found if row[-1] < epoch] for output, found in rows.items()}
+
+
+def sizes(rows: Rows) -> dict[str, int]:
+    return {output: len(found) for output, found in rows.items()}
+
+
+def test_what_fails_ends_where_it_fails_and_all_else_is_as_if_nothing_had(undisturbed: RunOf) -> None:
+    whole, line, function = undisturbed("whole"), undisturbed("bad line"), undisturbed("bad function")
+    assert sizes(whole.rows) == {"orders": 360, "loud": 360, "prices": 400, "rows": 500}
+    assert {state for state, _code in whole.states.values()} == {"idle", "sealed", "live"}
+
+    assert sizes(line.rows) == {
+        **sizes(whole.rows),
+        "orders": len(line.rows["orders"]),
+        "loud": len(line.rows["orders"]),
+    }
+    assert 0 < len(line.rows["orders"]) < 360
+    assert line.states["source orders"] == ("failed", "TG-0502")
+    assert {name for name, (state, _) in line.states.items() if state == "failed"} == {
+        *("source orders", "output orders", "output loud")
+    }
+
+    assert sizes(function.rows) == {**sizes(whole.rows), "loud": len(function.rows["loud"])}
+    assert 0 < len(function.rows["loud"]) < 360
+    assert function.states["output loud"] == ("failed", "TG-0110")
+    assert [name for name, (state, _) in function.states.items() if state == "failed"] == ["output loud"]
+
+
+def test_every_effect_is_struck_before_and_after() -> None:
+    assert {param.values[0] for param in STRIKES if param.values[1] == 0} == set(POINTS)
+
+
+@pytest.mark.parametrize(("point", "nth"), STRIKES)
+def test_killed_at_a_named_point(point: str, nth: int, drivers: Drivers, undisturbed: RunOf, tmp_path: Path) -> None:
+    scene: Scene = next((scene for effect, scene in SCENES.items() if point.endswith(f" {effect}")), "whole")
+    expected = undisturbed(scene)
+    killable.fill(tmp_path, scene=scene)
+    killed = drivers.live(tmp_path, scene=scene, point=point, nth=nth)
+    assert killed or nth, f"no driver comes to {point!r}: make a scene in which one does"
+    found = content(tmp_path, scene)
+    assert found == up_to(expected.rows, published(tmp_path)), "what is published differs from the undisturbed run"
+    assert not drivers.live(tmp_path, scene=scene)
+    assert content(tmp_path, scene) == expected.rows
+    assert states(tmp_path, scene) == expected.states
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fifth", range(5))
+def test_killed_again_and_again_at_random_instants(
+    fifth: int, drivers: Drivers, undisturbed: RunOf, tmp_path: Path
+) -> None:
+    expected = undisturbed("whole")
+    killable.fill(tmp_path / "timed")
+    began = time.monotonic()
+    assert not drivers.live(tmp_path / "timed")
+    took = time.monotonic() - began
+    seed = int.from_bytes(os.urandom(4))
+    print(f"seed {seed}, a fifth of the fifty: {fifth}")
+    instants = random.Random(seed)
+    kills = root_number = 0
+    while kills < 10:
+        root = tmp_path / str(root_number)
+        root_number += 1
+        killable.fill(root)
+        lives = 1.0  # each may last longer: on a machine that has become slow none would come to its end
+        while drivers.kill(drivers.start(root), after=instants.uniform(0, 0.8 * lives * took)):
+            lives *= 1.2
+            kills += 1
+            assert content(root) == up_to(expected.rows, published(root)), f"seed {seed}, folder {root.name}"
+        assert content(root) == expected.rows, f"seed {seed}, folder {root.name}"
