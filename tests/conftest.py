@@ -77,6 +77,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """Give it back, or a library says at the end of the process that it was leaked."""
+    gc.unfreeze()
+
+
 def shares(item: pytest.Item) -> bool:
     """Whether a test uses a fixture that is made once for its module."""
     asked = getattr(item, "_fixtureinfo", None)
