@@ -19,7 +19,7 @@ from tests.waiting import eventually
 
 from tidegauge.processes import LOG, Kept
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 SPARK_HOME = Path(pyspark.__file__).parent
 STARTUP = 90.0
 GRACE = 20.0
