@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["Disk", "disk_image", "fill", "make_room", "small_disk"]
+__all__ = ["Disk", "disk_image", "fill", "forbidden", "make_room", "small_disk"]
 
 _SHUT_DOWN = 0x8004587D
 """The request to a file system to be as if its disk were gone."""
 _AT_ONCE = struct.pack("I", 2)
+_GET_FLAGS, _SET_FLAGS, _IMMUTABLE = 0x80086601, 0x40086602, 0x10
 
 
 @contextmanager
@@ -43,6 +44,32 @@ def fill(disk: Path) -> None:
 def make_room(disk: Path) -> None:
     """Give back what `fill` has taken."""
     (disk / "ballast").unlink(missing_ok=True)
+
+
+@contextmanager
+def forbidden(folder: Path) -> Iterator[None]:
+    """A folder in which nobody may write, not even root, who may write where the permissions say no."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        if not _made_immutable(opened, True):
+            folder.chmod(0o500)
+            if os.access(folder, os.W_OK):
+                pytest.skip("no folder can be forbidden to this user here")
+        yield
+    finally:
+        _made_immutable(opened, False)
+        folder.chmod(0o700)
+        os.close(opened)
+
+
+def _made_immutable(folder: int, wanted: bool) -> bool:
+    """Set or clear the flag, and return whether that is possible: the file system has it, and we may set it."""
+    try:
+        [flags] = struct.unpack("l", fcntl.ioctl(folder, _GET_FLAGS, bytes(8)))
+        fcntl.ioctl(folder, _SET_FLAGS, struct.pack("l", flags | _IMMUTABLE if wanted else flags & ~_IMMUTABLE))
+    except OSError:
+        return False
+    return True
 
 
 class Disk:

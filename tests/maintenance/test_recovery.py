@@ -125,7 +125,7 @@ def test_where_the_history_is_lost_it_is_said_and_nothing_is_changed(tmp_path: P
     with pytest.raises(TimelineLost) as caught:
         tg.recover(shop.flow())
     assert (caught.value.evidence["output"], caught.value.evidence["epoch"]) == ("orders", 1)
-    assert "anew" in caught.value.next_step
+    assert "from scratch" in caught.value.next_step
 
 
 def forget_links(entry: Path) -> None:
