@@ -173,4 +173,4 @@ def test_only_what_is_for_arrow_knows_arrow() -> None:
         for path in core.rglob("*.py")
         if re.search(r"^\s*(from|import) (pyarrow|numpy|pandas)\b", path.read_text(), re.MULTILINE)
     }
-    assert knowing <= {"arrow.py", "carriers"}
+    assert knowing <= {"arrow.py", "capture"}

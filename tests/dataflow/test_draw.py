@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.depth import deep
 
 from tidegauge.dataflow import INT, InputHandle, OperatorBuilder, Worker
-from tidegauge.dataflow.draw import LARGEST
+from tidegauge.dataflow.looking.draw import LARGEST
 from tidegauge.errors.dataflow import OperatorFailed, UnknownDataflow
 
 GOLDEN = """\

@@ -29,11 +29,11 @@ from tidegauge.dataflow import (
     Worker,
 )
 from tidegauge.dataflow.invocation import Operator
-from tidegauge.dataflow.mailbox import Address, ShuffledMail
 from tidegauge.dataflow.order import advance
 from tidegauge.dataflow.progress import Subgraph
 from tidegauge.dataflow.reachability import Change
 from tidegauge.dataflow.topology import Graph
+from tidegauge.dataflow.workers.mailbox import Address, ShuffledMail
 
 LAST_TURN = 3
 

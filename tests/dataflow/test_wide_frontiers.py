@@ -24,11 +24,11 @@ from tidegauge.dataflow import (
 )
 from tidegauge.dataflow.capability import Account
 from tidegauge.dataflow.frontier import FrontierView
+from tidegauge.dataflow.operators.stash import Before, Reachable, Stash
 from tidegauge.dataflow.order import INT, Order, advance, finder, less_than, minimal, only
 from tidegauge.dataflow.order.partitioned import Partitioned, PartitionedTime
 from tidegauge.dataflow.order.search import apart, origins
 from tidegauge.dataflow.reachability import Tracker
-from tidegauge.dataflow.stash import Before, Reachable, Stash
 from tidegauge.dataflow.topology import Graph, Shape, Topology
 
 PAIRS = Product(INT, INT)

@@ -33,7 +33,7 @@ from tidegauge.dataflow import (
     Worker,
     execute,
 )
-from tidegauge.dataflow.mailbox import PromptMail
+from tidegauge.dataflow.workers.mailbox import PromptMail
 from tidegauge.errors.dataflow import GraphsDiffer, InvalidRoute, NotRun, OperatorFailed, Stuck, WorkerStopped
 
 
@@ -571,7 +571,8 @@ def test_an_error_reaches_a_worker_that_waits_while_it_builds(failing: int, wait
 
 INTERRUPTED = """
 import sys
-from tidegauge.dataflow import Barrier, execute
+from tidegauge.dataflow import Barrier
+from tidegauge.dataflow import execute
 
 def build(worker):
     barrier = Barrier(worker)

@@ -34,15 +34,11 @@ if TYPE_CHECKING:
     from tidegauge.dataflow.capability import Capability as Capability
     from tidegauge.dataflow.capability import InputCapability as InputCapability
     from tidegauge.dataflow.capability_set import CapabilitySet as CapabilitySet
-    from tidegauge.dataflow.carriers.form import Ending as Ending
-    from tidegauge.dataflow.carriers.logged import LogQueue as LogQueue
-    from tidegauge.dataflow.carriers.reader import EventReader as EventReader
-    from tidegauge.dataflow.carriers.receiver import EventReceiver as EventReceiver
-    from tidegauge.dataflow.carriers.writer import EventWriter as EventWriter
-    from tidegauge.dataflow.cluster import DeterministicCluster as DeterministicCluster
-    from tidegauge.dataflow.cluster import execute as execute
-    from tidegauge.dataflow.draw import Drawing as Drawing
-    from tidegauge.dataflow.explain import Holder as Holder
+    from tidegauge.dataflow.capture.form import Ending as Ending
+    from tidegauge.dataflow.capture.logged import LogQueue as LogQueue
+    from tidegauge.dataflow.capture.reader import EventReader as EventReader
+    from tidegauge.dataflow.capture.receiver import EventReceiver as EventReceiver
+    from tidegauge.dataflow.capture.writer import EventWriter as EventWriter
     from tidegauge.dataflow.frontier.antichain import Antichain as Antichain
     from tidegauge.dataflow.frontier.changes import ChangeBatch as ChangeBatch
     from tidegauge.dataflow.frontier.outstanding import MutableAntichain as MutableAntichain
@@ -51,7 +47,9 @@ if TYPE_CHECKING:
     from tidegauge.dataflow.invocation import OperatorInput as OperatorInput
     from tidegauge.dataflow.invocation import OperatorOutput as OperatorOutput
     from tidegauge.dataflow.invocation import Session as Session
-    from tidegauge.dataflow.log import LogEvent as LogEvent
+    from tidegauge.dataflow.looking.draw import Drawing as Drawing
+    from tidegauge.dataflow.looking.explain import Holder as Holder
+    from tidegauge.dataflow.looking.log import LogEvent as LogEvent
     from tidegauge.dataflow.operators.capture import Event as Event
     from tidegauge.dataflow.operators.capture import EventQueue as EventQueue
     from tidegauge.dataflow.operators.capture import EventSink as EventSink
@@ -63,6 +61,7 @@ if TYPE_CHECKING:
     from tidegauge.dataflow.operators.input import InputHandle as InputHandle
     from tidegauge.dataflow.operators.input import UnorderedHandle as UnorderedHandle
     from tidegauge.dataflow.operators.probe import Probe as Probe
+    from tidegauge.dataflow.operators.stash import Stash as Stash
     from tidegauge.dataflow.order.lattice import Lattice as Lattice
     from tidegauge.dataflow.order.numbers import INT as INT
     from tidegauge.dataflow.order.numbers import UNIT as UNIT
@@ -75,11 +74,12 @@ if TYPE_CHECKING:
     from tidegauge.dataflow.schedule import Activator as Activator
     from tidegauge.dataflow.schedule import SyncActivator as SyncActivator
     from tidegauge.dataflow.scope import Scope as Scope
-    from tidegauge.dataflow.stash import Stash as Stash
     from tidegauge.dataflow.stream import Stream as Stream
-    from tidegauge.dataflow.sync import Barrier as Barrier
-    from tidegauge.dataflow.sync import Sequencer as Sequencer
     from tidegauge.dataflow.worker import Worker as Worker
+    from tidegauge.dataflow.workers.cluster import DeterministicCluster as DeterministicCluster
+    from tidegauge.dataflow.workers.cluster import execute as execute
+    from tidegauge.dataflow.workers.sync import Barrier as Barrier
+    from tidegauge.dataflow.workers.sync import Sequencer as Sequencer
 else:
     __getattr__, __dir__, __all__ = names(
         __name__,
@@ -87,20 +87,20 @@ else:
             "build": "OperatorBuilder OperatorContext",
             "capability": "Capability InputCapability",
             "capability_set": "CapabilitySet",
-            "carriers.form": "Ending",
-            "carriers.logged": "LogQueue",
-            "carriers.reader": "EventReader",
-            "carriers.receiver": "EventReceiver",
-            "carriers.writer": "EventWriter",
-            "cluster": "DeterministicCluster execute",
-            "draw": "Drawing",
-            "explain": "Holder",
+            "capture.form": "Ending",
+            "capture.logged": "LogQueue",
+            "capture.reader": "EventReader",
+            "capture.receiver": "EventReceiver",
+            "capture.writer": "EventWriter",
+            "workers.cluster": "DeterministicCluster execute",
+            "looking.draw": "Drawing",
+            "looking.explain": "Holder",
             "frontier.antichain": "Antichain",
             "frontier.changes": "ChangeBatch",
             "frontier.outstanding": "MutableAntichain TotalMutableAntichain",
             "frontier.view": "FrontierView",
             "invocation": "OperatorInput OperatorOutput Session",
-            "log": "LogEvent",
+            "looking.log": "LogEvent",
             "operators.capture": "Event EventQueue EventSink EventSource Messages Progress",
             "operators.feedback": "FeedbackHandle",
             "operators.flow_control": "ThroughHandle",
@@ -113,9 +113,9 @@ else:
             "order.protocol": "Advancing Order",
             "schedule": "Activator SyncActivator",
             "scope": "Scope",
-            "stash": "Stash",
+            "operators.stash": "Stash",
             "stream": "Stream",
-            "sync": "Barrier Sequencer",
+            "workers.sync": "Barrier Sequencer",
             "worker": "Worker",
         },
     )

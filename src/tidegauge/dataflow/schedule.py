@@ -29,8 +29,8 @@ from math import ceil, frexp
 from typing import Any, Final, Protocol
 
 from tidegauge.dataflow.bell import Bell
-from tidegauge.dataflow.log import Log
-from tidegauge.dataflow.mailbox import Address
+from tidegauge.dataflow.looking.log import Log
+from tidegauge.dataflow.workers.mailbox import Address
 
 __all__ = ["NAP", "TIMERS", "Activations", "Activator", "Runtime", "Schedulable", "SyncActivator"]
 

@@ -35,7 +35,6 @@ from tidegauge.dataflow.capability import Capability
 from tidegauge.dataflow.channel import Egress, Ingress, Receiver, Tee
 from tidegauge.dataflow.invocation import OperatorOutput
 from tidegauge.dataflow.kept import ScopePlace
-from tidegauge.dataflow.mailbox import Address
 from tidegauge.dataflow.operators import elementwise, generic
 from tidegauge.dataflow.operators.capture import EventSource, replay
 from tidegauge.dataflow.operators.feedback import FeedbackHandle, feedback
@@ -52,6 +51,7 @@ from tidegauge.dataflow.progress import Slot, Subgraph
 from tidegauge.dataflow.schedule import Runtime
 from tidegauge.dataflow.stream import Stream
 from tidegauge.dataflow.topology import Port
+from tidegauge.dataflow.workers.mailbox import Address
 from tidegauge.errors.dataflow import InvalidGraph
 
 __all__ = ["Scope"]

@@ -26,15 +26,15 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, Final
 
-from tidegauge.dataflow.doors import Doors
-from tidegauge.dataflow.draw import Drawing, draw
-from tidegauge.dataflow.explain import Holder, holders
-from tidegauge.dataflow.log import Log, LogEvent
-from tidegauge.dataflow.mailbox import Address, Mail
+from tidegauge.dataflow.looking.draw import Drawing, draw
+from tidegauge.dataflow.looking.explain import Holder, holders
+from tidegauge.dataflow.looking.log import Log, LogEvent
 from tidegauge.dataflow.order import INT, Order, Time, same
 from tidegauge.dataflow.progress import Subgraph
 from tidegauge.dataflow.schedule import Activations, Runtime
 from tidegauge.dataflow.scope import Scope
+from tidegauge.dataflow.workers.doors import Doors
+from tidegauge.dataflow.workers.mailbox import Address, Mail
 from tidegauge.errors.dataflow import (
     GraphsDiffer,
     InvalidGraph,
@@ -71,7 +71,7 @@ class Worker:
     monotonic: seconds that never go back, for timers. validate: check after every invocation that whatever it sent or
     kept was derived from a message or a capability (for tests). index, mail: which of the workers it is that `mail`
     connects; without, it is alone. All peers have to build the same dataflows, each its own copy. log: called, within
-    a step, with every event of `tidegauge.dataflow.log`; None logs nothing.
+    a step, with every event of `tidegauge.dataflow.looking.log`; None logs nothing.
     """
 
     def __init__(

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.dataflow.build import OperatorContext
 from tidegauge.dataflow.invocation import OperatorInput, OperatorOutput
-from tidegauge.dataflow.stash import Stash
+from tidegauge.dataflow.operators.stash import Stash
 
 if TYPE_CHECKING:
     from tidegauge.dataflow.stream import Stream

@@ -61,7 +61,7 @@ Event: TypeAlias = Progress | Messages
 
 
 class EventSink(Protocol):
-    """Where a capture puts what it records: a queue, or a writer of `carriers`."""
+    """Where a capture puts what it records: a queue, or a writer of `dataflow.capture`."""
 
     @property
     def order(self) -> Order[Any]:
@@ -74,7 +74,7 @@ class EventSink(Protocol):
 
 
 class EventSource(Protocol):
-    """What a replay takes events from: a queue, or a reader of `carriers`. Each gives every event once."""
+    """What a replay takes events from: a queue, or a reader of `dataflow.capture`. Each gives every event once."""
 
     @property
     def order(self) -> Order[Any]:

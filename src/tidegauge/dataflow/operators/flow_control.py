@@ -33,8 +33,8 @@ from typing import TYPE_CHECKING, Any
 from tidegauge.dataflow.build import Build, OperatorBuilder, OperatorContext, Step
 from tidegauge.dataflow.invocation import OperatorInput, OperatorOutput
 from tidegauge.dataflow.operators.input import PORTION
+from tidegauge.dataflow.operators.stash import Before, Stash
 from tidegauge.dataflow.order import Time
-from tidegauge.dataflow.stash import Before, Stash
 
 if TYPE_CHECKING:
     from tidegauge.dataflow.scope import Scope

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegauge.dataflow.build import OperatorContext
 from tidegauge.dataflow.invocation import OperatorInput, OperatorOutput
-from tidegauge.dataflow.stash import Before, Stash
+from tidegauge.dataflow.operators.stash import Before, Stash
 
 if TYPE_CHECKING:
     from tidegauge.dataflow.stream import Stream

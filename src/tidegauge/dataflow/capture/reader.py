@@ -29,8 +29,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Final
 
-from tidegauge.dataflow.carriers.form import Decoder, Ending
-from tidegauge.dataflow.carriers.writer import named
+from tidegauge.dataflow.capture.form import Decoder, Ending
+from tidegauge.dataflow.capture.writer import named
 from tidegauge.dataflow.operators.capture import Event, once
 from tidegauge.dataflow.order import Order
 from tidegauge.dataflow.schedule import SyncActivator

@@ -2,7 +2,7 @@
 
 Both are small dataflows of their own, and the frontier does the work.
 
->>> from tidegauge.dataflow.cluster import execute
+>>> from tidegauge.dataflow.workers.cluster import execute
 >>> def build(worker):
 ...     barrier = Barrier(worker)
 ...     barrier.wait()
@@ -63,7 +63,7 @@ class Sequencer:
     in the order of their workers, and those of one worker in the order of pushing. The time is a logical clock
     (Lamport, 1978), so nothing runs while nobody pushes.
 
-    >>> from tidegauge.dataflow.cluster import DeterministicCluster
+    >>> from tidegauge.dataflow.workers.cluster import DeterministicCluster
     >>> def build(worker):
     ...     sequencer = Sequencer(worker)
     ...     for n in range(2): sequencer.push(f"{worker.index}.{n}")

@@ -28,10 +28,10 @@ from random import Random
 from typing import Final, Generic, TypeVar
 
 from tidegauge.dataflow.invocation import has_run
-from tidegauge.dataflow.log import LogEvent
-from tidegauge.dataflow.mailbox import PromptMail, ShuffledMail
+from tidegauge.dataflow.looking.log import LogEvent
 from tidegauge.dataflow.schedule import NAP
 from tidegauge.dataflow.worker import Worker
+from tidegauge.dataflow.workers.mailbox import PromptMail, ShuffledMail
 from tidegauge.errors.dataflow import Stuck, WorkerStopped
 
 __all__ = ["DeterministicCluster", "execute"]
@@ -49,7 +49,7 @@ def execute(
 ) -> list[R]:
     """Run a dataflow on `peers` workers, the first in this thread; return what `build` returned on each.
 
-    log: called with what the workers do, from the thread of each; see `tidegauge.dataflow.log`.
+    log: called with what the workers do, from the thread of each; see `tidegauge.dataflow.looking.log`.
 
     An error on one worker stops all of them, abandons their dataflows, and is raised here; of several, that of the
     lowest worker. One that still builds is stopped where it steps, for instance at a barrier. Ctrl-C stops all, too;

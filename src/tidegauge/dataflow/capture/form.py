@@ -25,10 +25,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tidegauge.dataflow.carriers import batches
-from tidegauge.dataflow.carriers.frames import Packer, Unpacker
-from tidegauge.dataflow.carriers.ledger import Ledger
-from tidegauge.dataflow.carriers.notation import Notation
+from tidegauge.dataflow.capture import batches
+from tidegauge.dataflow.capture.frames import Packer, Unpacker
+from tidegauge.dataflow.capture.ledger import Ledger
+from tidegauge.dataflow.capture.notation import Notation
 from tidegauge.dataflow.operators.capture import Event, Messages, Progress
 from tidegauge.dataflow.order import Order, Time
 from tidegauge.errors.base import brief

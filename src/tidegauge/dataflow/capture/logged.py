@@ -30,7 +30,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Final
 
-from tidegauge.dataflow.log import LogEvent
+from tidegauge.dataflow.looking.log import LogEvent
 from tidegauge.dataflow.operators.capture import Event, Messages, Progress, once
 from tidegauge.dataflow.order import INT, Integers
 from tidegauge.dataflow.schedule import SyncActivator

@@ -10,10 +10,10 @@
 Invariant: an event that comes out is the one that went in, or an error does. Nothing is unpickled.
 """
 
-from tidegauge.dataflow.carriers.form import Ending
-from tidegauge.dataflow.carriers.logged import LogQueue
-from tidegauge.dataflow.carriers.reader import EventReader
-from tidegauge.dataflow.carriers.receiver import EventReceiver
-from tidegauge.dataflow.carriers.writer import EventWriter
+from tidegauge.dataflow.capture.form import Ending
+from tidegauge.dataflow.capture.logged import LogQueue
+from tidegauge.dataflow.capture.reader import EventReader
+from tidegauge.dataflow.capture.receiver import EventReceiver
+from tidegauge.dataflow.capture.writer import EventWriter
 
 __all__ = ["Ending", "EventReader", "EventReceiver", "EventWriter", "LogQueue"]

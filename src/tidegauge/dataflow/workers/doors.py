@@ -5,7 +5,7 @@ go on with one that this worker has finished or dropped, so letters for a datafl
 
 Invariant: every letter for a dataflow that this worker builds is handed in exactly once, each lane in its order.
 
->>> from tidegauge.dataflow.mailbox import PromptMail
+>>> from tidegauge.dataflow.workers.mailbox import PromptMail
 >>> mail = PromptMail(2)
 >>> doors, address = Doors(1, mail), ("shop", 0, (3,))
 >>> mail.post(0, 1, address, "early"); doors.deliver()
@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from tidegauge.dataflow.mailbox import Address, Mail
+from tidegauge.dataflow.workers.mailbox import Address, Mail
 
 __all__ = ["Doors"]
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Final
 
-from tidegauge.dataflow.carriers.form import Encoder
+from tidegauge.dataflow.capture.form import Encoder
 from tidegauge.dataflow.operators.capture import Event
 from tidegauge.dataflow.order import Order
 from tidegauge.errors.base import brief

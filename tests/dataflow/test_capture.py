@@ -41,11 +41,11 @@ from tidegauge.dataflow import (
     Progress,
     Worker,
 )
-from tidegauge.dataflow.carriers import batches
-from tidegauge.dataflow.carriers.form import Encoder
-from tidegauge.dataflow.carriers.frames import LARGEST, Packer
-from tidegauge.dataflow.carriers.notation import Notation
-from tidegauge.dataflow.carriers.receiver import AHEAD
+from tidegauge.dataflow.capture import batches
+from tidegauge.dataflow.capture.form import Encoder
+from tidegauge.dataflow.capture.frames import LARGEST, Packer
+from tidegauge.dataflow.capture.notation import Notation
+from tidegauge.dataflow.capture.receiver import AHEAD
 from tidegauge.dataflow.order import PARTITIONED, Interval, Lex
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.dataflow import InvalidGraph, OperatorFailed
@@ -768,7 +768,9 @@ def test_a_receiver_can_be_closed_while_it_waits(
 
 CHILD = """
 import socket, sys
-from tidegauge.dataflow import INT, EventWriter, Worker
+from tidegauge.dataflow import INT
+from tidegauge.dataflow import EventWriter
+from tidegauge.dataflow import Worker
 worker = Worker(lambda: 0.0)
 with worker.dataflow("here", order=INT) as scope:
     inputs = [scope.input(name) for name in ("whole", "broken")]
