@@ -24,7 +24,7 @@ from tidegauge.errors.sinks import TableChangedByOthers, TableUnavailable
 from tidegauge.sinks import DeltaSink
 from tidegauge.sinks.delta import checkpoints as deltacheckpoints
 from tidegauge.sinks.delta import view as deltaview
-from tidegauge.sinks.delta.head import newest
+from tidegauge.sinks.delta.head import hinted, newest
 from tidegauge.sinks.protocol import Volume
 
 
@@ -171,6 +171,20 @@ def test_what_others_have_changed_is_counted_with_the_next_checkpoint(delta: Ben
         delta.commit(table, epoch, epoch + 1)
         table.end()
     assert DeltaTable(delta.path).history(1)[0]["holds"] == [7, 9, sum(file.bytes for file in table.files())]
+
+
+def test_a_checkpoint_is_of_the_commit_that_it_follows_whatever_has_come_since(
+    delta: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deltacheckpoints, "_LEAST", 100)
+    commits(delta, 9)
+    monkeypatch.setattr(deltacheckpoints, "_LEAST", 3)
+    checkpoints = deltacheckpoints.Checkpoints(delta.path, OUTPUT)
+    checkpoints.after(5, None)
+    checkpoints.end()
+    assert hinted(Path(delta.path, "_delta_log")) == 5
+    assert (checkpoints.counted or (-1,))[0] == 5
+    assert delta.open().upper == 9
 
 
 def test_no_commit_waits_for_a_checkpoint_and_one_is_made_at_a_time(

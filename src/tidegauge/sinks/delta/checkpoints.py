@@ -60,7 +60,7 @@ class Checkpoints:
         if due(version - self._last, files=files) and (self._under_way is None or not self._under_way.is_alive()):
             self._last = version
             self._under_way = threading.Thread(
-                target=self._make, kwargs={"count": volume is None}, name="tidegauge-checkpoint"
+                target=self._make, args=(version,), kwargs={"count": volume is None}, name="tidegauge-checkpoint"
             )
             self._under_way.start()
 
@@ -69,13 +69,15 @@ class Checkpoints:
         if self._under_way is not None:
             self._under_way.join()
 
-    def _make(self, *, count: bool) -> None:
+    def _make(self, version: int, *, count: bool) -> None:
         try:
-            table = DeltaTable(self._table)
+            # Of this version, not the last one: a folder listed during commits may show a later entry and not the one
+            # before it.
+            table = DeltaTable(self._table, version=version)
             move_links(self._table, self._output)  # of all that this look has: what comes later is not removed
             table.create_checkpoint()
             if table.metadata().configuration.get("delta.enableExpiredLogCleanup", "true") != "false":
                 table.cleanup_metadata()
-            self.counted = (table.version(), Volume.of(files_of(table, self._table))) if count else None
+            self.counted = (version, Volume.of(files_of(table, self._table))) if count else None
         except Exception as error:  # noqa: BLE001 - whatever it is, no commit depends on it
             _log.warning("no checkpoint of the table %s: %s", self._table, error)
