@@ -15,7 +15,6 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future, wait
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -131,7 +130,7 @@ def offsets(
         if not wanting:
             break
         if again:
-            _look(client)
+            _answers(client)
         patience = max(_SOON, deadline - time.monotonic())
         asked = client.handle.list_offsets(wanting, isolation_level=level, request_timeout=patience)
         problem = None
@@ -178,14 +177,11 @@ def _refusal(client: Client, servers: str) -> Exception | None:
     return None
 
 
-def _look(client: Client) -> None:
-    """Have the client ask for what it knows of topics again: of all, as a question for one may make it anew."""
-    with suppress(kafka().KafkaException):  # no answer to this either: the question that follows tells why
-        client.handle.list_topics(timeout=_SOON)
-
-
 def _answers(client: Client) -> bool:
-    """Whether a broker answers to the oldest of requests."""
+    """Whether a broker answers to the oldest of requests, by which the client knows again who leads what.
+
+    It asks for all topics: a question for one may create it.
+    """
     try:
         client.handle.list_topics(timeout=_SOON)
     except Exception as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from tidegauge.env import Env
 from tidegauge.flow.spec import Flow
 from tidegauge.looking.inspect import opened
-from tidegauge.remap.store import LeaseHolder
+from tidegauge.maintenance.resume import leased
 
 __all__ = ["break_lease", "retime"]
 
@@ -32,9 +32,5 @@ def retime(flow: Flow, *, env: Env | None = None) -> int:
     """
     spec = flow.spec
     env = env or Env()
-    with opened(spec, env) as store:
-        lease = store.acquire(spec.name, holder=LeaseHolder.current(env))
-        try:
-            return store.retime(lease)
-        finally:
-            lease.release()
+    with opened(spec, env) as store, leased(store, spec.name, env) as lease:
+        return store.retime(lease)

@@ -20,7 +20,8 @@ from tidegauge.flow.seen import table_of
 from tidegauge.flow.spec import Flow, FlowSpec
 from tidegauge.looking.inspect import holds, opened
 from tidegauge.looking.read import instant
-from tidegauge.remap.store import LeaseHolder, Loaded, Store
+from tidegauge.maintenance.resume import leased
+from tidegauge.remap.store import Loaded, Store
 
 __all__ = ["Compacted", "compact", "hold", "release"]
 
@@ -50,17 +51,13 @@ def compact(flow: Flow, *, before: int | str | datetime, env: Env | None = None)
         raise InvalidArgument(parameter="before", value=before, expected="an epoch or a time like 2026-11-20 17:00")
     if isinstance(before, int) and before < 0:
         raise InvalidArgument(parameter="before", value=before, expected="an epoch, counted from 0")
-    with opened(spec, env) as store:
-        lease = store.acquire(spec.name, holder=LeaseHolder.current(env))
-        try:
-            loaded = store.load(spec.name)
-            check_all(spec, store, loaded)
-            wanted = before if isinstance(before, int) else store.epoch_at(spec.name, instant(before)) or 0
-            furthest, why = _furthest(spec, store, loaded)
-            since = max(loaded.flow.since, min(wanted, furthest))
-            store.advance_since(lease, since)
-        finally:
-            lease.release()
+    with opened(spec, env) as store, leased(store, spec.name, env) as lease:
+        loaded = store.load(spec.name)
+        check_all(spec, store, loaded)
+        wanted = before if isinstance(before, int) else store.epoch_at(spec.name, instant(before)) or 0
+        furthest, why = _furthest(spec, store, loaded)
+        since = max(loaded.flow.since, min(wanted, furthest))
+        store.advance_since(lease, since)
     return Compacted(spec.name, since, wanted, why if since < wanted else "")
 
 

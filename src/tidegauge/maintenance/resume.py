@@ -78,8 +78,8 @@ def resume(
             raise NothingToResume(
                 source=source, how=" as a new incarnation", state=f"it has failed with {error.code}, {error.summary}"
             )
-        at = env.now()
-        gaps = tuple(_gap(piece, outputs, error, at) for piece, outputs in lacking(spec, loaded, source))
+        at, missing = env.now(), lacking(spec, loaded, source)
+        gaps = tuple(_gap(piece, outputs, error, at) for piece, outputs in missing)
         if gaps and not accept_loss:
             raise LossNotAccepted(
                 source=source,
@@ -87,7 +87,7 @@ def resume(
                 unit=unit,
                 first=gaps[0].epoch,
                 last=gaps[-1].epoch,
-                outputs=sorted({output for _, outputs in lacking(spec, loaded, source) for output in outputs}),
+                outputs=sorted({output for _, outputs in missing for output in outputs}),
             )
         number = store.begin_incarnation(lease, source, at=at, reason=error.summary, gaps=gaps)
         return Resumed(source, number, loaded.flow.upper, gaps)
