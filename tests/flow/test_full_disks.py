@@ -119,7 +119,7 @@ def fill(disk: Path) -> Path:
 def test_a_full_disk_holds_up_its_own_output_until_there_is_room_and_nothing_is_lost(
     small: Path, tmp_path: Path, sink: Callable[[str], tg.DeltaSink | tg.ParquetSink], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("job.apart", "flow.render"):  # so that it is tried more often than it would be counted
+    for module in ("job.groups", "flow.render"):  # so that it is tried more often than it would be counted
         monkeypatch.setattr(f"tidegauge.{module}.backoff", lambda _attempt: 0.02)
     shop = Shop(tmp_path, sink)
     shop.add(1)

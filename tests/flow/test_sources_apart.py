@@ -27,7 +27,7 @@ from tidegauge.errors.engine import JobFailed, ReadFailed
 from tidegauge.errors.kafka import BrokerUnreachable
 from tidegauge.errors.running import JobGaveUp
 from tidegauge.flow.runner import Runner
-from tidegauge.job.apart import Apart, Group, Groups, needs
+from tidegauge.job.groups import Apart, Group, Groups, needs
 from tidegauge.remap.binding import Bound, Slice
 from tidegauge.sources.protocol import OnBadRecord, Split
 

@@ -19,7 +19,7 @@ from typing import Literal
 from tidegauge.env import Env
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.redaction import Redaction
-from tidegauge.job.need import Need
+from tidegauge.job.groups import Need
 from tidegauge.job.perform import Performed
 from tidegauge.job.plan import OutputPlan
 from tidegauge.reclock.slices import held

@@ -18,7 +18,7 @@ from tidegauge.errors.store import OutputBelowSince
 from tidegauge.flow.belonging import bound_at, check
 from tidegauge.flow.seen import note_seen, whole
 from tidegauge.flow.spec import FlowSpec
-from tidegauge.job.losses import passed
+from tidegauge.job.durable import passed
 from tidegauge.job.plan import OutputPlan
 from tidegauge.reclock.slices import as_of, begins
 from tidegauge.remap.binding import Slice

@@ -26,8 +26,7 @@ from tidegauge.flow.opening import Opened
 from tidegauge.flow.seen import SeenTables
 from tidegauge.flow.stage import StageSetup, stage
 from tidegauge.flow.telling import TellingCommits
-from tidegauge.job.failures import OutputFailures
-from tidegauge.job.losses import Losses
+from tidegauge.job.durable import Losses, OutputFailures
 from tidegauge.job.perform import Performer
 from tidegauge.reclock.operator import reclock
 from tidegauge.remap.gauge import GAUGE

@@ -4,9 +4,9 @@ Invariants. An epoch is staged only when the frontier has passed it, that is whe
 For each output the operator holds the capability of the first epoch that the output lacks, also while a job is under
 way beside the worker; a job that fails leaves it where it is. A job reads each slice once, however many outputs want
 it. An output is in one job at a time: one is under way for all that is well, and one for each source or output that
-is staged apart (`apart.py`), however long that one takes to say that upstream, or a disk, is still away.
+is staged apart (`groups.py`), however long that one takes to say that upstream, or a disk, is still away.
 
-What a failure does (`verdict.py`):
+What a failure does (`groups.py`):
 
     transient error of a source         -> its outputs again, apart from the others, after a growing delay
     transient error of an output        -> that output again, apart from the others, after a growing delay
@@ -33,13 +33,10 @@ from tidegauge.env import Env, Spawn
 from tidegauge.errors.base import Transient, brief, cause_of
 from tidegauge.errors.running import JobGaveUp
 from tidegauge.flow.board import Board
-from tidegauge.job.apart import Apart, Group, Groups, needs
-from tidegauge.job.failures import OutputFailures
-from tidegauge.job.losses import Losses
-from tidegauge.job.need import Need
+from tidegauge.job.durable import Losses, OutputFailures
+from tidegauge.job.groups import Apart, Group, Groups, Need, judge, needs
 from tidegauge.job.perform import Performed, Performer, PinnedNeed
 from tidegauge.job.plan import OutputPlan
-from tidegauge.job.verdict import judge
 from tidegauge.reclock.operator import SpanSlices
 from tidegauge.reclock.slices import span
 from tidegauge.remap.binding import Bound, Slice

@@ -20,9 +20,9 @@ import pyarrow as pa
 from tidegauge.env import Env
 from tidegauge.errors.base import Definite, TidegaugeError, Transient
 from tidegauge.errors.engine import ReadFailed
+from tidegauge.job.durable import without
 from tidegauge.job.functions import said
-from tidegauge.job.losses import without
-from tidegauge.job.need import Need
+from tidegauge.job.groups import Need
 from tidegauge.job.plan import Engine, EpochJob, JobResult, OutputPlan, OutputWork, SourceRead
 from tidegauge.remap.binding import Bound, Slice
 from tidegauge.remap.round import Failure

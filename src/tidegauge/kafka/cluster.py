@@ -178,7 +178,7 @@ def _refusal(client: Client, servers: str) -> Exception | None:
 
 
 def _answers(client: Client) -> bool:
-    """Whether a broker answers to the oldest of requests, by which the client knows again who leads what.
+    """Whether a broker answers to the oldest of requests. From its answer the client knows again who leads what.
 
     It asks for all topics: a question for one may create it.
     """

@@ -17,8 +17,8 @@ from tidegauge.errors.engine import RecordUnparsable
 from tidegauge.errors.repair import EpochsCompacted, EpochsGone, listed
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.flow.stage import JOB_LIMITS, between
-from tidegauge.job.losses import passed, without
-from tidegauge.job.need import Need
+from tidegauge.job.durable import passed, without
+from tidegauge.job.groups import Need
 from tidegauge.job.perform import Performed, PinnedNeed, output_schema, performer
 from tidegauge.job.plan import Engine
 from tidegauge.reclock.slices import span

@@ -19,7 +19,7 @@ from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.running import NothingToResume
 from tidegauge.flow.belonging import check_all
 from tidegauge.flow.spec import Flow
-from tidegauge.job.losses import passed, without
+from tidegauge.job.durable import passed, without
 from tidegauge.looking.inspect import opened
 from tidegauge.looking.locate import key_of
 from tidegauge.maintenance.resume import lacking, leased

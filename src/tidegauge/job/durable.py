@@ -1,14 +1,21 @@
-"""Losses that a source goes on without: durable in `gaps` before an output gets past their epochs (law 9).
+"""Written down before anybody goes on past it: ranges that a source has lost, and failures of outputs.
 
-From then on, the content of an epoch is its slices without its gaps (law 1), for all readers: `passed`.
-
-A task reads the rest of a slice; the gap is recorded when the task is done and nothing of it is committed yet. If a
-driver dies before that, the next one plans again and finds at least as much lost; a recorded loss is not recorded
-twice.
+Losses that a source goes on without are durable in `gaps` before an output gets past their epochs (law 9). From then
+on, the content of an epoch is its slices without its gaps (law 1), for all readers: `passed`. A task reads the rest
+of a slice; the gap is recorded when the task is done and nothing of it is committed yet. If a driver dies before
+that, the next one plans again and finds at least as much lost; a recorded loss is not recorded twice.
 
 >>> whole = Slice("orders", 3, "t-0", 10, 20)
 >>> [(s.lower, s.upper) for s in without([whole], [Slice("orders", 3, "t-0", 12, 15)])]
 [(10, 12), (15, 20)]
+
+Failures of outputs for reasons of their own are durable before anything is done because of them. A function raised,
+an expression met a row that it cannot take, a table refuses. The output ends before that epoch for this run, and the
+others go on. The next run tries again: a step is code, and code is corrected between runs.
+
+Invariant: a failure in the store is at an epoch that the output's table does not hold, except between a commit and
+the effect right after it. Readers of the store compare the table (`LoadedOutput.outstanding`), and the next run takes
+back whatever a crash left there.
 """
 
 from __future__ import annotations
@@ -19,12 +26,13 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
+from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.sources import EndTakenBack
 from tidegauge.remap.binding import Slice
 from tidegauge.remap.store import Gap, Lease, Loaded, Store
 from tidegauge.sources.protocol import GoingOn, Source
 
-__all__ = ["Losses", "passed", "without"]
+__all__ = ["Losses", "OutputFailures", "passed", "without"]
 
 
 def without(slices: Iterable[Slice], lost: Iterable[Slice]) -> list[Slice]:
@@ -81,3 +89,29 @@ class Losses:
                 *(self._now(), self._codes[hole.source], reason),
             )
             self._store.record_gap(self._lease, gap)
+
+
+class OutputFailures:
+    """Failures of outputs, in the store. `known` are the epochs of those that earlier runs left, by output."""
+
+    def __init__(
+        self, store: Store, lease: Lease, *, known: Mapping[str, int], watch: Callable[[str, TidegaugeError], None]
+    ) -> None:
+        self._store: Final = store
+        self._lease: Final = lease
+        self._known: Final = dict(known)
+        self._watch: Final = watch
+        self.ended: Final[dict[str, int]] = {}
+        """The epoch at which each output ended that has failed in this run."""
+
+    def failed(self, output: str, epoch: int, error: TidegaugeError) -> None:
+        """Note that an output has failed at an epoch, durably, before anybody is told."""
+        self._store.record_output_failure(self._lease, output, epoch, error)
+        self._known[output] = self.ended[output] = epoch
+        self._watch(output, error)
+
+    def passed(self, output: str, upper: int) -> None:
+        """Take a failure back once the output's table holds its epoch. Costs nothing where there is none."""
+        if upper > self._known.get(output, upper):
+            self._store.clear_output_failure(self._lease, output)
+            del self._known[output]
