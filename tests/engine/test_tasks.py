@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.engine.kit import FileSink, FileStager, RowSource, job_of, plan_of, read_of, rows_of, staged_table
 
 from tidegauge.engine import LocalEngine
-from tidegauge.engine.packing import TINY, deal
+from tidegauge.engine.parts import TINY, deal
 from tidegauge.errors.base import Definite, TidegaugeError, Transient
 from tidegauge.errors.engine import (
     DuplicateColumn,

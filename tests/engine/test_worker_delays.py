@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import pytest
 
-from tidegauge.engine.spark import worker
+from tidegauge.engine.spark import hops
 
 
 def test_what_tcp_peers_sent_is_acknowledged_at_once() -> None:
@@ -19,7 +19,7 @@ def test_what_tcp_peers_sent_is_acknowledged_at_once() -> None:
         here, _ = server.accept()
         with here:
             here.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
-            worker.acknowledge()
+            hops.acknowledge()
             assert here.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK) == 1
             assert here.getblocking()
             spark.sendall(b"row")
@@ -29,7 +29,7 @@ def test_what_tcp_peers_sent_is_acknowledged_at_once() -> None:
 def test_no_file_is_left_open_by_it() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         assert descriptors_of(server) == 1
-        worker.acknowledge()
+        hops.acknowledge()
         assert descriptors_of(server) == 1
 
 
@@ -46,22 +46,22 @@ def test_a_default_timeout_of_the_users_does_not_reach_the_sockets_of_spark() ->
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as spark:
         socket.setdefaulttimeout(5.0)
         try:
-            worker.acknowledge()
+            hops.acknowledge()
         finally:
             socket.setdefaulttimeout(None)
         assert os.get_blocking(spark.fileno())
 
 
 def test_what_is_loaded_is_frozen_once() -> None:
-    worker.settle.cache_clear()
+    hops.settle.cache_clear()
     gc.unfreeze()
     try:
-        worker.settle()
+        hops.settle()
         frozen = gc.get_freeze_count()
         kept = [object() for _ in range(10)]
-        worker.settle()
+        hops.settle()
         assert frozen > 1000
         assert gc.get_freeze_count() <= frozen + len(kept)
     finally:
         gc.unfreeze()
-        worker.settle.cache_clear()
+        hops.settle.cache_clear()

@@ -21,7 +21,7 @@ from tests.waiting import eventually
 
 import tidegauge as tg
 from tidegauge.cli.run import LiveBoard
-from tidegauge.engine.packing import TINY
+from tidegauge.engine.parts import TINY
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.engine import JobFailed, ReadFailed
 from tidegauge.errors.kafka import BrokerUnreachable

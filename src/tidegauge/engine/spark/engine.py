@@ -5,7 +5,8 @@ on a cluster. A session that it was given keeps its configuration, and decides n
 read once, however many outputs want it (again only when a task is tried again, or to find out which output's
 expression failed). A job ends: with a result, or with `JobFailed`.
 
-How a job runs follows from its steps (`sqlsteps.py` says which case holds, `hops.py` what runs in the tasks):
+How a job runs follows from its steps (`sql.py` says which case holds, `hops.py` what runs in the tasks, `branches.py`
+what goes through Spark between them):
 
     Arrow functions alone       one hop: read and stage in one Python worker
     plain filter, select        the same: the task that reads runs them (`pushdown`)
@@ -25,7 +26,7 @@ import threading
 import uuid
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -33,15 +34,13 @@ import pyarrow as pa
 
 from tidegauge.engine.arrowtypes import spark_schema
 from tidegauge.engine.parts import dealt, stream_schema, write_of
-from tidegauge.engine.plain import Prefilter
+from tidegauge.engine.spark.branches import Branch, ended_by, in_one_pass, own_branch, prefilter, reported
 from tidegauge.engine.spark.copied import Jobs, jobs_of
 from tidegauge.engine.spark.errors import carried_error, lost, quiet, root_message, row_error
 from tidegauge.engine.spark.framed import framed, missing, without
-from tidegauge.engine.spark.guarded import guarded
-from tidegauge.engine.spark.hops import FEED, OUT, REPORT, pack_reads, reading, receiving, writing
+from tidegauge.engine.spark.hops import FEED, REPORT, pack_reads, reading, receiving
 from tidegauge.engine.spark.session import create_session, interrupt, is_connect, slots, tagged
-from tidegauge.engine.spark.sql import Prepared, applied, prepare
-from tidegauge.engine.spelling import packed
+from tidegauge.engine.spark.sql import Prepared, prepare
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.engine import ExpressionFailed, JavaLost, JobFailed
 from tidegauge.job.functions import result_schema, with_epoch, without_epoch
@@ -62,15 +61,6 @@ _JOBS_AT_ONCE: Final = 32
 
 def _arrow_only(plan: OutputPlan) -> bool:
     return all(isinstance(step, MapBatches) for step in plan.steps)
-
-
-@dataclass(frozen=True, slots=True)
-class _Branch:
-    """An output with DataFrame steps in one job: how its steps run, which feed it takes, which rows are written."""
-
-    prepared: Prepared
-    feed: str
-    write: Write
 
 
 _Work: TypeAlias = tuple[OutputWork, Prepared]
@@ -222,9 +212,9 @@ class SparkEngine:
         base = self._base(job, direct, feeds, spark_schema(columns), self._for_jobs().session)
         general = [branch for branch in branches if branch.prepared.rowwise is None]
         if not branches:
-            return _reports(base)
+            return reported(base)
         if not general:
-            return _reports(_in_one_pass(base, branches, job.id))
+            return reported(in_one_pass(base, branches, job.id))
         return self._with_branches(base, branches, general, job.id)
 
     def _base(
@@ -261,10 +251,10 @@ class SparkEngine:
                 direct.append(write_of(work, ready.alone, without_epoch(ready.feed)))
         return direct, others
 
-    def _branches(self, works: list[_Work]) -> tuple[list[Feed], list[_Branch]]:
+    def _branches(self, works: list[_Work]) -> tuple[list[Feed], list[Branch]]:
         """Return what the reading hop hands on, and the outputs that take it. Outputs of one stream share a feed."""
         feeds: list[Feed] = []
-        branches: list[_Branch] = []
+        branches: list[Branch] = []
         for work, ready in works:
             plan = work.plan
             feed = Feed(plan.source, plan.channel, ready.leading, ready.made, ready.feed, (plan.name,))
@@ -274,12 +264,12 @@ class SparkEngine:
                 feeds.append(feed)
             else:
                 feeds[index] = replace(feed, outputs=(*feeds[index].outputs, plan.name))
-            branches.append(_Branch(ready, f"{FEED}{index}", write_of(work, ready.trailing, ready.rows)))
-        filtered = [replace(feed, prefilter=_prefilter(branches, f"{FEED}{i}")) for i, feed in enumerate(feeds)]
+            branches.append(Branch(ready, f"{FEED}{index}", write_of(work, ready.trailing, ready.rows)))
+        filtered = [replace(feed, prefilter=prefilter(branches, f"{FEED}{i}")) for i, feed in enumerate(feeds)]
         return filtered, branches
 
     def _with_branches(
-        self, base: DataFrame, branches: list[_Branch], general: list[_Branch], job: str
+        self, base: DataFrame, branches: list[Branch], general: list[Branch], job: str
     ) -> list[Report]:
         """Run outputs in branches of their own over rows that Spark keeps, so that the sources are read once.
 
@@ -288,19 +278,19 @@ class SparkEngine:
         """
         base = base.persist()
         try:
-            reports = _reports(base.where(f"{REPORT} IS NOT NULL").select(REPORT))
-            ended = {name for report in reports for name in _ended(report, branches)}
+            reports = reported(base.where(f"{REPORT} IS NOT NULL").select(REPORT))
+            ended = {name for report in reports for name in ended_by(report, branches)}
             left = [branch for branch in branches if branch.write.name not in ended]
-            frames = [_own_branch(base, branch, job) for branch in left if branch in general]
+            frames = [own_branch(base, branch, job) for branch in left if branch in general]
             in_one = [branch for branch in left if branch not in general]
             if in_one:
                 silent = base.where(f"{REPORT} IS NULL")
-                frames.append(_in_one_pass(silent, in_one, job))
+                frames.append(in_one_pass(silent, in_one, job))
             if frames:
                 union = frames[0]
                 for frame in frames[1:]:
                     union = union.unionByName(frame)
-                reports += _reports(union)
+                reports += reported(union)
             return reports
         finally:
             base.unpersist()
@@ -359,46 +349,5 @@ class SparkEngine:
         return [*reports, Report(failures=[Failure(work.plan.source, work.plan.name, epoch, wrong)])]
 
 
-def _prefilter(branches: list[_Branch], feed: str) -> Prefilter | None:
-    """Return what drops the rows that no output of a feed can keep, or None where one may keep any row."""
-    kept = [branch.prepared.kept for branch in branches if branch.feed == feed]
-    known = tuple(one for one in kept if one is not None)
-    return Prefilter(known) if len(known) == len(kept) else None
-
-
 def _functions(plan: OutputPlan) -> tuple[MapBatches, ...]:
     return tuple(step for step in plan.steps if isinstance(step, MapBatches))
-
-
-def _reports(frame: DataFrame) -> list[Report]:
-    return [Report.decode(text) for text in frame.toArrow().column(0).to_pylist()]
-
-
-def _in_one_pass(base: DataFrame, branches: list[_Branch], job: str) -> DataFrame:
-    """Return the reports of row-wise outputs: one projection for all of them, then the writing hop.
-
-    Rows that no output keeps stay in the JVM.
-    """
-    outs = {f"{OUT}{index}": branch for index, branch in enumerate(branches)}
-    frame = guarded(base, {out: (branch.feed, branch.prepared.rowwise or ()) for out, branch in outs.items()})
-    writes = [(out, branch.write) for out, branch in outs.items()]
-    hop = writing(writes, job=job)
-    wanted = " OR ".join(f"{column} IS NOT NULL" for column in [REPORT, *outs])
-    reports: DataFrame = frame.select(REPORT, *outs).where(wanted).mapInArrow(hop, f"{REPORT} string")
-    return reports
-
-
-def _own_branch(base: DataFrame, branch: _Branch, job: str) -> DataFrame:
-    """Return the reports of an output whose steps need DataFrames of their own."""
-    frame = base.where(f"{branch.feed} IS NOT NULL").selectExpr(f"{branch.feed}.*")
-    for step in branch.prepared.steps:
-        frame = applied(frame, step, branch.write.name)
-    hop = writing([(OUT, branch.write)], job=job)
-    silent = f"CAST(NULL AS STRING) AS {REPORT}"
-    return frame.selectExpr(silent, packed(frame.columns, OUT)).mapInArrow(hop, f"{REPORT} string")
-
-
-def _ended(report: Report, branches: list[_Branch]) -> set[str]:
-    """Return the outputs that cannot be complete, because their source or their function failed."""
-    names = {failure.output for failure in report.failures if failure.output is not None}
-    return names | {branch.write.name for branch in branches if report.failed(branch.write.source)}

@@ -1,13 +1,27 @@
-"""Filters and selects that are understood wholly: the task that reads runs them, and no row goes to the JVM.
+"""What the task that reads does of SQL steps: all of them, or dropping the rows that no output can keep.
 
-A row that goes there and comes back is copied several times and passes through a second Python worker; a comparison
-in Arrow costs next to nothing. So an output whose steps are plain stays in the task, like one of Arrow functions.
+A row that goes to the JVM and comes back is copied several times and passes through a second Python worker; a
+comparison in Arrow costs next to nothing. So an output whose steps are understood wholly stays in the task, like one
+of Arrow functions (`Chain`). For all others the task asks the filters as far as it understands them (`Prefilter`), as
+databases push filters down to their scans; the JVM asks every filter again, whole and exactly.
 
 Law: **a `Chain` gives the rows that Spark gives for the steps**, with the same values and in the same order. By
 induction over the steps. An expression has Spark's value on each row and raises nothing (`expressions.py`). A filter
 keeps the rows whose condition is true, in Spark as here; a row that it drops is seen by no later step here, and by
 none in Spark that could raise. A select gives the expressions' values under the names that Spark's analysis gives,
 and the types at its end have to be those of Spark's analysis, or there is no `Chain`.
+
+Law: **a row that a filter of Spark's keeps, or for which it raises, is never dropped here.** The argument:
+
+1. A `Condition` is what `parser.py` understood of SQL. On each row it has the value that Spark gives, one of
+   true, false and null, and to evaluate it raises nothing. `AND`, `OR` and `NOT` are those of three values.
+2. An output's leading filters are one conjunction `c1 AND c2 AND ...` in the order in which they stand. Of it
+   `KeptRows` has the first conjuncts that were understood, `c`. The rest, `r`, may be anything: it may raise.
+3. Spark evaluates a conjunction from left to right and ends at the first that is false. So where `c` is false, `r` is
+   not evaluated, the filter is false, and the row may go. Where `c` is true, the row stays.
+4. Where `c` is null, `c AND r` is never true, but Spark may evaluate `r` to know whether it is false. So the row may
+   go only where nothing else is evaluated (`closed`), for then a null keeps no row.
+5. A row may go if it may go for every output of the feed. If one output has no such filter, none may.
 
 >>> orders = pa.schema([("id", pa.int64()), ("amount", pa.float64())])
 >>> steps = [Filter("amount > 900"), Select(("id", "amount * 2 AS twice"))]
@@ -16,20 +30,32 @@ and the types at its end have to be those of Spark's analysis, or there is no `C
 [{'id': 2, 'twice': 1900.0}]
 >>> chain([Filter("abs(amount) > 900")], [["id", "amount"]], orders) is None
 True
+>>> from tidegauge.engine.plain.expressions import Among, Compare, Not
+>>> rows = pa.record_batch({"id": [1, 2, 3, 4], "amount": [5.0, None, float("nan"), 950.0]})
+>>> large, first = Not(Compare("amount", "<=", 900.0)), Among("id", (1,))
+>>> Prefilter((KeptRows(large, closed=True),))(rows)["id"].to_pylist()
+[3, 4]
+>>> Prefilter((KeptRows(large, closed=False), KeptRows(first, closed=True)))(rows)["id"].to_pylist()
+[1, 2, 3, 4]
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute
 
 from tidegauge.engine.plain.expressions import All, Arithmetic, Column, Condition, Value, computed, truth
 from tidegauge.engine.plain.parser import projected, understood
 from tidegauge.job.plan import Filter, Select, Step
 
-__all__ = ["Chain", "chain"]
+__all__ = ["Chain", "KeptRows", "Prefilter", "chain"]
+
+pc: Final[Any] = pyarrow.compute  # its functions are made at run time, which type checkers cannot see
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,3 +138,24 @@ def _through(link: _Link, batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
         [computed(value, batch) for _, value in link.values], names=[name for name, _ in link.values]
     )
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRows:
+    """What one output may keep: rows whose condition is true, or null too unless it is all that is evaluated."""
+
+    condition: Condition
+    closed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Prefilter:
+    """What the outputs of a feed may keep. Called with a batch of the feed, it returns the rows that must go on."""
+
+    outputs: tuple[KeptRows, ...]
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows that some output may keep. The batch itself, if they are all."""
+        wanted = [pc.fill_null(truth(kept.condition, batch), not kept.closed) for kept in self.outputs]
+        mask = reduce(pc.or_, wanted)
+        return batch if mask.true_count == batch.num_rows else batch.filter(mask)
