@@ -36,7 +36,7 @@ from tidegauge.remap.store.connect import Database
 from tidegauge.sinks import columns as stored
 from tidegauge.sinks.delta.log import DeltaLog
 from tidegauge.sources import KafkaSource
-from tidegauge.sources.kafka import decoding, start, topics
+from tidegauge.sources.kafka import decoding, inquiry
 from tidegauge.testing import Endpoint, KafkaBroker
 
 PACKAGE: Final = Path(tg.__file__).parent
@@ -48,8 +48,8 @@ STEPS: Final[Mapping[str, tuple[Callable[..., object], ...]]] = {
     "look at the lease": (lease.guard, lease.Lease.confirm),
     "canonical.dump": (canonical.dump,),
     "Settings.of": (Settings.of,),
-    "Start.of": (start.Start.of,),
-    "named": (topics.named,),
+    "Start.of": (inquiry.Start.of,),
+    "named": (inquiry.named,),
     "keys_of": (decoding.keys_of,),
     "probe": (KafkaSource.probe,),
     "plan": (KafkaSource.plan,),

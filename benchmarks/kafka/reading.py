@@ -20,8 +20,7 @@ from benchmarks.figures import Figure, Goal
 from benchmarks.kafka.topics import fill, orders
 from benchmarks.room import Room
 from tidegauge.sources.formats.messages import MessageFormat
-from tidegauge.sources.kafka.planning import KafkaSplit
-from tidegauge.sources.kafka.reading import Range
+from tidegauge.sources.kafka.planning import KafkaSplit, Range
 from tidegauge.testing import Endpoint
 
 __all__ = ["measure"]

@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from tidegauge.sources.formats.protobuf import Protobuf as Protobuf
     from tidegauge.sources.formats.registry import Registry as Registry
     from tidegauge.sources.generator import GeneratorSource as GeneratorSource
+    from tidegauge.sources.kafka.inquiry import Topics as Topics
     from tidegauge.sources.kafka.source import KafkaSource as KafkaSource
-    from tidegauge.sources.kafka.topics import Topics as Topics
 else:
     __getattr__, __dir__, __all__ = names(
         __name__,
@@ -92,6 +92,6 @@ else:
             "sources.formats.registry": "Registry",
             "sources.generator": "GeneratorSource",
             "sources.kafka.source": "KafkaSource",
-            "sources.kafka.topics": "Topics",
+            "sources.kafka.inquiry": "Topics",
         },
     )

@@ -23,8 +23,7 @@ import tidegauge as tg
 from tidegauge.engine.spark.session import is_connect
 from tidegauge.errors.kafka import ConnectorMissing
 from tidegauge.sources import KafkaSource
-from tidegauge.sources.kafka.planning import KafkaSplit
-from tidegauge.sources.kafka.reading import Range
+from tidegauge.sources.kafka.planning import KafkaSplit, Range
 
 
 @dataclass(frozen=True)

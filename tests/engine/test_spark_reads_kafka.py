@@ -19,8 +19,7 @@ from tidegauge.errors.engine import JavaMissing
 from tidegauge.errors.kafka import ConnectorMissing
 from tidegauge.errors.testing import JarsNotFetched
 from tidegauge.sources import KafkaSource
-from tidegauge.sources.kafka.planning import KafkaSplit
-from tidegauge.sources.kafka.reading import Range
+from tidegauge.sources.kafka.planning import KafkaSplit, Range
 from tidegauge.testing import Endpoint
 from tidegauge.testing.jars import CONNECTOR, class_path
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from tidegauge.sources.formats.registry import Registry as Registry
     from tidegauge.sources.generator import GeneratorSource as GeneratorSource
     from tidegauge.sources.generator import GeneratorSplit as GeneratorSplit
+    from tidegauge.sources.kafka.inquiry import Topics as Topics
     from tidegauge.sources.kafka.planning import KafkaSplit as KafkaSplit
     from tidegauge.sources.kafka.source import KafkaSource as KafkaSource
-    from tidegauge.sources.kafka.topics import Topics as Topics
     from tidegauge.sources.protocol import BadRecord as BadRecord
     from tidegauge.sources.protocol import Source as Source
     from tidegauge.sources.protocol import Split as Split
@@ -37,9 +37,9 @@ else:
             "formats.protobuf": "Protobuf",
             "formats.registry": "Registry",
             "generator": "GeneratorSource GeneratorSplit",
+            "kafka.inquiry": "Topics",
             "kafka.planning": "KafkaSplit",
             "kafka.source": "KafkaSource",
-            "kafka.topics": "Topics",
             "protocol": "BadRecord Source Split",
         },
     )

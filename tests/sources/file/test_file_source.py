@@ -20,7 +20,7 @@ from tidegauge.errors.sources import FileGone, FileOvertaken, FileRewritten, Sho
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources import FileSource, Json
-from tidegauge.sources.file import opening, probing
+from tidegauge.sources.file import identity, probing
 from tidegauge.sources.protocol import Source
 
 Drive = Callable[[FileSource], Any]
@@ -338,7 +338,7 @@ def test_an_idle_probe_opens_no_file(landing: Path, drive: Drive, monkeypatch: p
 
     def spy(path: str) -> Any:
         opened.append(path)
-        return opening.opened(path)
+        return identity.opened(path)
 
     monkeypatch.setattr(probing, "opened", spy)
     assert flow.tick() == []

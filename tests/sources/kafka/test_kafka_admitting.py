@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.frontier import Frontier
-from tidegauge.sources.kafka.admitting import TopicListing, admitted, newcomers
+from tidegauge.sources.kafka.probing import TopicListing, admitted, newcomers
 
 PARTITIONS = [f"t-{number}" for number in range(4)] + ["u-0"]
 

@@ -31,8 +31,9 @@ from tidegauge.kafka import clients
 from tidegauge.remap.binding import Bound, Slice
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources import KafkaSource
-from tidegauge.sources.kafka.admitting import TopicListing, admitted
-from tidegauge.sources.kafka.reading import PATIENCE, Bulk, Range, _RangeReader
+from tidegauge.sources.kafka.planning import Range
+from tidegauge.sources.kafka.probing import TopicListing, admitted
+from tidegauge.sources.kafka.reading import PATIENCE, Bulk, _RangeReader
 from tidegauge.testing import Endpoint
 
 N = tg.Json("n long")

@@ -16,8 +16,7 @@ import tidegauge as tg
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.kafka import SettingNotShared
 from tidegauge.sources.kafka.framing import pinned, received
-from tidegauge.sources.kafka.planning import KafkaSplit
-from tidegauge.sources.kafka.reading import Range
+from tidegauge.sources.kafka.planning import KafkaSplit, Range
 from tidegauge.testing import Endpoint
 
 PARTITIONS = ("a-0", "a-1", "b-c-0")

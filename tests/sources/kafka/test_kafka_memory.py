@@ -17,7 +17,8 @@ import tidegauge as tg
 from tidegauge.kafka import Settings
 from tidegauge.sources import KafkaSource
 from tidegauge.sources.kafka import reading
-from tidegauge.sources.kafka.reading import Range, messages
+from tidegauge.sources.kafka.planning import Range
+from tidegauge.sources.kafka.reading import messages
 from tidegauge.testing import Endpoint
 from tidegauge.testing.endpoint import quiet
 
@@ -90,7 +91,7 @@ READ = """
 import json, sys
 import tidegauge as tg
 from tidegauge.sources.kafka.planning import KafkaSplit
-from tidegauge.sources.kafka.reading import Range
+from tidegauge.sources.kafka.planning import Range
 servers, topic, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 source = tg.KafkaSource(servers, topic=topic, format=tg.Json("n long, x string"), metadata=True)
 split = KafkaSplit(epoch=0, ranges=(Range(f"{topic}-0", 0, count),), schema=source.schema)

@@ -17,8 +17,8 @@ from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources import KafkaSource
-from tidegauge.sources.kafka.admitting import regressed
-from tidegauge.sources.kafka.outrun import outrun
+from tidegauge.sources.kafka.planning import outrun
+from tidegauge.sources.kafka.probing import regressed
 from tidegauge.testing import Endpoint
 
 N = tg.Json("n long")

@@ -23,9 +23,8 @@ import pyarrow as pa
 
 from tidegauge.errors.sources import TruncatedFile, UnknownColumns
 from tidegauge.sources.file.found import Rules, Survey
-from tidegauge.sources.file.identity import HEAD, FileFacts, Seen, fingerprint, partition_key, tail
+from tidegauge.sources.file.identity import HEAD, FileFacts, Seen, fingerprint, opened, partition_key, tail
 from tidegauge.sources.file.listing import printable
-from tidegauge.sources.file.opening import opened
 from tidegauge.sources.file.reading import naming
 from tidegauge.sources.formats.gzip import flaw, gunzip
 from tidegauge.sources.formats.protocol import Format, LineFormat, as_line, as_whole, is_whole

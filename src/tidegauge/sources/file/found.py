@@ -1,24 +1,32 @@
-"""The findings of one look at the disk, as they come together.
+"""What one look at the disk finds, and what it misses.
 
 Invariant: `details` are the facts that are not durable yet, so the next binding makes all of them durable; `known`
 are those that the look started from, durable or only told by the look before. So the driver remembers unbound facts
 while it runs, and the store remembers them from the next binding on.
+
+If a file disappears with bytes that had been seen and not read, that is a loss (law 9), whether they were bound or
+not. Unbound ones are bound now, up to the end that was seen: so the loss has an epoch and a range, as every loss has,
+and it is found when the range is to be read. There the source fails, or goes on with a row of `gaps`. Nothing in a
+folder that is away is reported lost: a mount may come back.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pyarrow as pa
 
-from tidegauge.errors.sources import FileRewritten
+from tidegauge.errors.sources import FileGone, FileRewritten, FolderAway
 from tidegauge.remap.binding import Bound, Detail
-from tidegauge.sources.file.holding import OpenFiles
 from tidegauge.sources.file.identity import FileFacts
 from tidegauge.sources.file.listing import printable
+from tidegauge.sources.file.memory import OpenFiles
 from tidegauge.sources.formats.protocol import Format, LineFormat
 
-__all__ = ["Rules", "Survey"]
+__all__ = ["Rules", "Survey", "give_up", "unread"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +49,7 @@ class Survey:
     lost: how many bytes went with files that are gone, by partition; `positions` have passed them. taken_back: bytes
     that were cut off from existing files. here: partitions whose files are. anew: logs whose files have begun anew,
     with the error if the rest of the old content may have been rewritten rather than moved away. awaited: logs that
-    are being compressed. at_rest: whether the status of the files was enough; see `resting`.
+    are being compressed. at_rest: whether the status of the files was enough; see `memory`.
     """
 
     held: OpenFiles
@@ -93,3 +101,48 @@ class Survey:
             rest = f" (and in {len(self.unfinished) - 1} more files)" if len(self.unfinished) > 1 else ""
             notes.append(f"{size} bytes of an unfinished last line in {printable(path)}{rest}")
         return "; ".join(notes)
+
+
+def unread(found: Survey) -> dict[str, Detail]:
+    """Return the known files that are not here, and were not bound to the end."""
+    return {
+        key: detail
+        for key, detail in found.known.items()
+        if key not in found.here and int(detail.get("size", 0)) > found.positions.get(key, 0)
+    }
+
+
+def give_up(missing: Mapping[str, Detail], rules: Rules, found: Survey) -> None:
+    """Bind files that are gone to their end. Raises `FolderAway`, and `FileGone` where nothing can be bound yet."""
+    if not missing:
+        return
+    _refuse_away(missing, found)
+    for key, detail in missing.items():
+        path, lower, upper = str(detail["path"]), found.positions.get(key, 0), int(detail["size"])
+        if rules.need_columns and found.columns is None:
+            if rules.stop:
+                raise FileGone(path=path, lower=lower, upper=upper)
+            found.taken_back[key] = (lower, upper)
+            found.tell(key, {**(found.details.get(key) or detail), "size": lower})
+            continue
+        found.positions[key] = found.ends[key] = upper
+        found.lost[key] = upper - lower
+        found.notes.insert(0, f"{printable(path)} is gone, with {upper - lower} bytes that were not read")
+
+
+def _refuse_away(missing: Mapping[str, Detail], found: Survey) -> None:
+    folders: defaultdict[str, list[Detail]] = defaultdict(list)
+    for detail in missing.values():
+        folders[str(Path(str(detail["path"])).parent)].append(detail)
+    kept = {str(Path(str(found.known[key]["path"])).parent) for key in found.here if key in found.known}
+    for folder, details in folders.items():
+        what = ""
+        try:
+            device = Path(folder).stat().st_dev
+        except (FileNotFoundError, NotADirectoryError):
+            what = "not there"
+        else:
+            if folder not in kept and all(detail["dev"] != device for detail in details):
+                what = "on another file system than they were"
+        if what:
+            raise FolderAway(folder=folder, what=what, count=len(details), path=details[0]["path"])

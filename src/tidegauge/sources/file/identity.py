@@ -17,6 +17,10 @@ that is read whole covers its last bytes too (the checksum of gzip, the footer o
 An inode number is used again after its file was deleted; the birth time then differs. It stays the same when a file
 is truncated, written or renamed. So it tells a new file on an old number from an old file with new content.
 
+A known file is opened wherever it is now. It may be renamed or replaced between any two calls, so everything is
+checked on the open file, never on its name: one that is returned has the inode number and the fingerprint that were
+asked for, and at least the bytes that were asked for.
+
 >>> log = FileFacts(path="/a", first="/a", dev=1, ino=7, born=5, modified=9, head=10, digest="d", whole=0)
 >>> judge(log, Seen(path="/a.1", dev=1, ino=7, born=5, size=30, modified=9), "d").name
 'SAME'
@@ -27,16 +31,21 @@ is truncated, written or renamed. So it tells a new file on an old number from a
 from __future__ import annotations
 
 import ctypes
+import errno
 import hashlib
 import os
+import stat
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from functools import cache
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, BinaryIO, Final
 
+from tidegauge.errors.sources import FileGone, FileRewritten
 from tidegauge.remap.binding import Detail
+from tidegauge.sources.file.listing import siblings
 
 __all__ = [
     "HEAD",
@@ -45,9 +54,12 @@ __all__ = [
     "Match",
     "Seen",
     "birth",
+    "check",
     "digested",
     "fingerprint",
     "judge",
+    "open_known",
+    "opened",
     "partition_key",
     "tail",
 ]
@@ -56,7 +68,6 @@ HEAD: Final = 4096
 """The most bytes, at each end, that a fingerprint covers."""
 TAIL: Final = 1024
 """How many of the last bytes that are bound are remembered, as a digest."""
-
 # statx(2): Linux reports the birth time by this call only, and `os.stat` does not make it.
 _AT_EMPTY_PATH: Final = 0x1000
 _STATX_BTIME: Final = 0x800
@@ -215,3 +226,57 @@ def birth(fd: int) -> int:
         return 0
     seconds, nanoseconds = _TIME.unpack_from(buffer, _BTIME_AT)
     return int(seconds) * 1_000_000_000 + int(nanoseconds)
+
+
+def opened(path: str) -> BinaryIO:
+    """Open a regular file. Raises `FileNotFoundError` for anything else, at once: a pipe does not block."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise FileNotFoundError(errno.ENOENT, "not a regular file any more", path)
+    return os.fdopen(fd, "rb")
+
+
+def check(stream: BinaryIO, facts: FileFacts, *, path: str, upper: int) -> None:
+    """Raise `FileRewritten` unless the open file still begins as it did and has its first `upper` bytes."""
+    found = fingerprint(stream.fileno(), facts.head, whole=bool(facts.whole))
+    size = os.fstat(stream.fileno()).st_size
+    if found != facts.digest or (size < upper and not facts.packed):
+        raise FileRewritten(path=path, bound=upper, size=size, expected=facts.digest, found=found)
+
+
+def open_known(
+    facts: FileFacts, *, lower: int, upper: int, elsewhere: Callable[[], Iterable[str]] = tuple
+) -> tuple[str, BinaryIO]:
+    """Return where a known file is now, and the file, opened.
+
+    It is looked for under its last path, then under any name in that folder, then in the paths that `elsewhere`
+    gives. Raises `FileGone` when it is in none of them, `FileRewritten` when it is there with other content, and
+    `OSError`.
+    """
+    rewritten: FileRewritten | None = None
+    for path in _places(facts, elsewhere):
+        try:
+            stream = opened(path)
+        except FileNotFoundError:
+            continue
+        try:
+            if os.fstat(stream.fileno()).st_ino != facts.ino:
+                stream.close()
+                continue
+            check(stream, facts, path=path, upper=upper)
+        except FileRewritten as error:
+            stream.close()
+            rewritten = rewritten or error
+        except BaseException:
+            stream.close()
+            raise
+        else:
+            return path, stream
+    raise rewritten or FileGone(path=facts.path, lower=lower, upper=upper)
+
+
+def _places(facts: FileFacts, elsewhere: Callable[[], Iterable[str]]) -> Iterator[str]:
+    yield facts.path
+    yield from (path for path, _ in siblings(str(Path(facts.path).parent), [facts.ino]) if path != facts.path)
+    yield from elsewhere()

@@ -19,11 +19,11 @@ import glob
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
-__all__ = ["Listing", "entries", "listed", "literally", "printable"]
+__all__ = ["Listing", "entries", "listed", "literally", "printable", "siblings"]
 
 _MAGIC = re.compile(r"[*?\[]")
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
@@ -64,6 +64,17 @@ def entries(folder: str) -> Iterator[os.DirEntry[str]]:
         raise
     with found:
         yield from found
+
+
+def siblings(folder: str, inos: Iterable[int]) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield the regular files of a folder that have one of these inode numbers, whatever their names."""
+    wanted = frozenset(inos)
+    for entry in entries(folder):
+        if entry.inode() in wanted and entry.is_file(follow_symlinks=False):
+            try:
+                yield entry.path, entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
 
 
 @cache

@@ -17,10 +17,9 @@ import pyarrow as pa
 
 from tidegauge.errors.sources import FileGone, FileRewritten, ShortRead
 from tidegauge.remap.binding import Bound, Slice
-from tidegauge.sources.file.holding import OpenFiles
-from tidegauge.sources.file.identity import FileFacts, Seen
+from tidegauge.sources.file.identity import FileFacts, Seen, open_known, opened
 from tidegauge.sources.file.listing import entries, listed
-from tidegauge.sources.file.opening import open_known, opened
+from tidegauge.sources.file.memory import OpenFiles
 from tidegauge.sources.file.reading import FileSplit, naming
 from tidegauge.sources.file.returning import continued, originals
 from tidegauge.sources.formats.protocol import Format, as_line, as_whole

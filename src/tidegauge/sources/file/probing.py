@@ -12,7 +12,7 @@ seen, and `n` its size:
     known, its inode number now another file  gone, and the other file is new
     known, gone, but held open                lines: up to the last record boundary, or all that is left of it
     not known, continues a known log          that log, from where it was: see `returning`
-    known, gone, p < s                        bound up to `s`, and then found lost: see `missing`
+    known, gone, p < s                        bound up to `s`, and then found lost: see `found`
     not known, lines                          up to the last record boundary
     not known, whole                          all of it, when complete and not modified for the settling time
 
@@ -35,13 +35,11 @@ from typing import BinaryIO, Final
 from tidegauge.errors.sources import EndTakenBack, FileRewritten
 from tidegauge.remap.binding import Bound, Detail
 from tidegauge.sources.file.admitting import enter, grow, put_off
-from tidegauge.sources.file.found import Rules, Survey
-from tidegauge.sources.file.holding import OpenFiles
-from tidegauge.sources.file.identity import Match, Seen, fingerprint, judge
-from tidegauge.sources.file.listing import Listing, entries, listed, literally, printable
-from tidegauge.sources.file.missing import give_up, unread
-from tidegauge.sources.file.opening import opened, siblings
-from tidegauge.sources.file.relations import Relations
+from tidegauge.sources.file.found import Rules, Survey, give_up, unread
+from tidegauge.sources.file.identity import Match, Seen, fingerprint, judge, opened
+from tidegauge.sources.file.listing import Listing, entries, listed, literally, printable, siblings
+from tidegauge.sources.file.memory import OpenFiles
+from tidegauge.sources.file.returning import Relations
 
 __all__ = ["survey"]
 

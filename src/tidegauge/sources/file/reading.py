@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 import pyarrow as pa
 
@@ -29,15 +29,19 @@ from tidegauge.errors.sources import (
     UnreadableRecord,
     WrongEncoding,
 )
-from tidegauge.sources.file.identity import FileFacts
-from tidegauge.sources.file.opening import check, open_known
-from tidegauge.sources.file.returning import passed
+from tidegauge.sources.file.identity import (
+    FileFacts,
+    check,
+    open_known,
+)
 from tidegauge.sources.formats.gzip import gunzip
 from tidegauge.sources.formats.protocol import Decoded, Format, LineFormat, OnBad, as_line, as_whole
 from tidegauge.sources.metadata import stamped, without_metadata
 from tidegauge.sources.protocol import BadRecord, OnBadRecord
 
 __all__ = ["FileSplit", "batches", "naming"]
+
+_CHUNK: Final = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,6 +111,15 @@ def batches(
         check(stream, split.file, path=path, upper=split.size)
 
 
+def _skip(text: BinaryIO, position: int) -> None:
+    """Read a stream that cannot seek up to a position. Raises `EOFError`."""
+    while position > 0:
+        chunk = text.read(min(_CHUNK, position))
+        if not chunk:
+            raise EOFError(f"{position} bytes more were to come")
+        position -= len(chunk)
+
+
 def _decoded(
     stream: BinaryIO, split: FileSplit, format: Format, columns: pa.Schema, on_bad: OnBad
 ) -> Iterator[Decoded]:
@@ -141,7 +154,7 @@ def _decoded_packed(
     with gunzip(stream) as text:
         header = line.header(text)
         text.seek(0)
-        passed(text, split.lower)
+        _skip(text, split.lower)
         yield from line.decode(
             text, lower=split.lower, upper=split.upper, header=header, schema=columns, on_bad=on_bad
         )

@@ -1,4 +1,4 @@
-r"""A log that comes back as another file: compressed, copied before it was truncated, or saved anew by an editor.
+"""A log that comes back as another file: compressed, copied before it was truncated, or saved anew by an editor.
 
 Definition. Let a log be bound to `p`. A file *continues* it when it begins with the bytes of the log's fingerprint,
 has the log's last bytes before `p` at the same place, and is at least `p` long; for a compressed one all this
@@ -12,6 +12,8 @@ Two different logs may begin alike, so content alone does not tell. A file is as
     it has a rotated name of the log, and the log's file began anew       the copy of `copytruncate`
     it has a rotated name that ends in `.gz`, and the log's file is gone  `compress`
 
+Invariant: each file that continues a log continues one log, the one whose bound end it fits best.
+
 >>> sorted(originals("app.log-20261122.gz")), sorted(originals("app.log.1")), sorted(originals("app-20261122.log"))
 (['app.log', 'app.log-20261122'], ['app.log'], ['app.log'])
 >>> sorted(originals("part-eu.csv")), sorted(originals("part1.csv"))
@@ -22,15 +24,22 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import replace
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import BinaryIO, Final
 
 from tidegauge.errors.base import Definite
-from tidegauge.sources.file.identity import HEAD, TAIL, FileFacts, Seen, digested, fingerprint, tail
+from tidegauge.errors.sources import EndTakenBack
+from tidegauge.sources.file.admitting import grow
+from tidegauge.sources.file.found import Rules, Survey
+from tidegauge.sources.file.identity import HEAD, TAIL, FileFacts, Seen, digested, fingerprint, opened, tail
+from tidegauge.sources.file.listing import printable
 from tidegauge.sources.formats.boundaries import read_exactly
 from tidegauge.sources.formats.gzip import gunzip
 
-__all__ = ["begins_alike", "continued", "originals", "passed"]
+__all__ = ["Relations", "begins_alike", "continued", "originals"]
 
 _ROTATED: Final = re.compile(r"[-._]\d+(?:[-._:T]?\d+)*Z?(?=\.|$)")
 _CHUNK: Final = 1 << 20
@@ -109,15 +118,6 @@ def _unpacked(stream: BinaryIO, seen: Seen, log: FileFacts, position: int, *, cu
     )
 
 
-def passed(text: BinaryIO, position: int) -> None:
-    """Read a stream that cannot seek up to a position. Raises `EOFError`."""
-    while position > 0:
-        chunk = text.read(min(_CHUNK, position))
-        if not chunk:
-            raise EOFError(f"{position} bytes more were to come")
-        position -= len(chunk)
-
-
 def begins_alike(stream: BinaryIO, size: int, other: BinaryIO) -> bool:
     """Whether the `size` bytes of a file, or the first ones that it packs, are those with which another one begins.
 
@@ -135,3 +135,96 @@ def begins_alike(stream: BinaryIO, size: int, other: BinaryIO) -> bool:
     ends = (0, max(0, size - HEAD))
     width = min(HEAD, size)
     return all(os.pread(stream.fileno(), width, at) == os.pread(other.fileno(), width, at) for at in ends)
+
+
+@dataclass(frozen=True, slots=True)
+class Relations:
+    """The known logs by their paths, and by the names under which they were first and last seen."""
+
+    paths: dict[str, list[str]]
+    names: dict[str, list[str]]
+
+    @classmethod
+    def of(cls, found: Survey) -> Relations:
+        """Return those of a look."""
+        paths: defaultdict[str, list[str]] = defaultdict(list)
+        names: defaultdict[str, list[str]] = defaultdict(list)
+        for key, detail in found.known.items():
+            if not detail["whole"]:
+                paths[str(detail["path"])].append(key)
+                for path in {str(detail["first"]), str(detail["path"])}:
+                    names[Path(path).name].append(key)
+        return cls(paths, names)
+
+    def logs(self, path: str) -> list[str]:
+        """Return the logs that a file may be, by its path."""
+        related = [key for name in originals(Path(path).name) for key in self.names.get(name, ())]
+        return list(dict.fromkeys([*self.paths.get(path, ()), *related]))
+
+    def resolved(self, stream: BinaryIO, seen: Seen, logs: Sequence[str], rules: Rules, found: Survey) -> bool:
+        """Whether an open file is one of these logs, or a copy of one, so that it is no new file."""
+        if not logs or rules.line is None:
+            return False
+        compressed = seen.path.endswith(".gz")
+        absent = [key for key in logs if _absent(key, seen, found, compressed=compressed)]
+        if compressed and absent and rules.now - seen.modified < rules.settle:
+            found.awaited.update(absent)
+            return False
+        fits: list[tuple[bool, int, str, FileFacts]] = []
+        for key in absent:
+            known, position = found.facts(key), found.positions.get(key, 0)
+            if not position and known.ino:  # nothing of it is known by which to tell
+                continue
+            facts = continued(stream, seen, known, position, cut=key in found.anew)
+            if facts is not None:
+                fits.append((facts.size == position, position, key, facts))
+        if fits:
+            _end, position, key, facts = max(fits, key=lambda fit: fit[:3])
+            began_anew = not found.facts(key).ino
+            if began_anew:
+                _lacking(facts, found.facts(key), key, position, rules, found)
+            # Nobody writes to the copy of a log that began anew.
+            found.tell(key, (replace(facts, final=1) if began_anew else facts).detail())
+            found.here[key] = seen.path
+            found.anew.pop(key, None)
+            grow(stream, seen, key, rules, found)
+            return True
+        return any(_copies(stream, seen, key, found, compressed=compressed) for key in logs)
+
+
+def _absent(key: str, seen: Seen, found: Survey, *, compressed: bool) -> bool:
+    """Whether a log is without its file, in the way that a file of this path may continue it."""
+    known = found.facts(key)
+    held = found.here.get(key, "").startswith("/proc/")
+    if known.whole or (key in found.here and not held):
+        return False
+    if compressed or not known.ino:
+        return known.path != seen.path  # under the path of a log that began anew is what it began anew as
+    return known.path == seen.path and known.ino != seen.ino
+
+
+def _lacking(copy: FileFacts, log: FileFacts, key: str, position: int, rules: Rules, found: Survey) -> None:
+    """Report the part of a log that had been seen before it began anew, and is not in its copy: it was written after
+    the copy."""
+    end = max(copy.size, position)
+    if log.size > end:
+        if rules.stop:
+            raise EndTakenBack(place=copy.path, seen=log.size, end=end)
+        found.taken_back[key] = (end, log.size)
+
+
+def _copies(stream: BinaryIO, seen: Seen, key: str, found: Survey, *, compressed: bool) -> bool:
+    """Whether a file is so far a copy of a log whose file is here, and may be about to be truncated or removed."""
+    path = found.here.get(key)
+    if path is None or found.facts(key).whole or path == seen.path or (compressed and f"{path}.gz" != seen.path):
+        return False
+    try:
+        log = opened(path)
+    except FileNotFoundError:
+        return False
+    with log:
+        alike = begins_alike(stream, 0 if compressed else seen.size, log)
+    stream.seek(0)
+    if alike:
+        found.notes.append(f"{printable(seen.path)} is so far a copy of {printable(path)}, and is not read twice")
+    return alike

@@ -7,7 +7,7 @@ the same folder, also when the pattern does not name it any more.
 
 What that asks of people who write files. Append, or write elsewhere and move into place. A log may be rotated, copied
 and truncated, or compressed (`returning`); lines written between the copy and the cut can be lost. A file that is
-deleted, or moved to another folder, is gone for all but the driver that holds it open (`holding`). Bytes that were
+deleted, or moved to another folder, is gone for all but the driver that holds it open (`memory`). Bytes that were
 changed in place without changing the size and the modification time, or behind the first 4096 bytes of a file of
 lines, are not noticed. The file system must have stable inode numbers.
 
@@ -37,12 +37,11 @@ from tidegauge.errors.sources import FileGone, FileOvertaken, FileRewritten, Sho
 from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.file.found import Rules
-from tidegauge.sources.file.holding import OpenFiles
 from tidegauge.sources.file.listing import listed
+from tidegauge.sources.file.memory import OpenFiles, Rest
 from tidegauge.sources.file.planning import BoundFiles, gone, planned, record_at
 from tidegauge.sources.file.probing import survey
 from tidegauge.sources.file.reading import FileSplit, batches
-from tidegauge.sources.file.resting import Rest
 from tidegauge.sources.formats.protocol import Format, as_line, as_whole
 from tidegauge.sources.metadata import with_metadata
 from tidegauge.sources.protocol import OnBadRecord, Split

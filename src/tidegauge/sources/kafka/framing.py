@@ -33,10 +33,9 @@ from tidegauge.kafka import cluster
 from tidegauge.kafka.clients import Client
 from tidegauge.kafka.java import check_secrets, java
 from tidegauge.kafka.settings import Settings
-from tidegauge.sources.kafka.outrun import outrun
-from tidegauge.sources.kafka.planning import RECORD_BYTES, KafkaSplit
-from tidegauge.sources.kafka.probing import Inquiry
-from tidegauge.sources.kafka.reading import Bulk, Range, messages
+from tidegauge.sources.kafka.inquiry import Inquiry
+from tidegauge.sources.kafka.planning import RECORD_BYTES, KafkaSplit, Range, outrun
+from tidegauge.sources.kafka.reading import Bulk, messages
 
 __all__ = ["Piece", "beyond", "bulk_of", "frame", "missing", "pinned", "received"]
 

@@ -29,10 +29,10 @@ from tidegauge.kafka import cluster
 from tidegauge.kafka.clients import Client, admin, consumer, kafka
 from tidegauge.kafka.failures import ALL_DOWN, REFUSALS, explained, told, unanswered
 from tidegauge.kafka.settings import Settings, Value
-from tidegauge.sources.kafka.outrun import outrun
-from tidegauge.sources.kafka.probing import Inquiry
+from tidegauge.sources.kafka.inquiry import Inquiry
+from tidegauge.sources.kafka.planning import Range, outrun
 
-__all__ = ["BATCH", "GULP", "Bulk", "Range", "headers_of", "messages"]
+__all__ = ["BATCH", "GULP", "Bulk", "headers_of", "messages"]
 
 BATCH: Final = 10_000
 """Messages in a batch, at most."""
@@ -67,10 +67,8 @@ _HEADER: Final = 200
 """Bytes that a header takes beside its name and its value."""
 _WAIT: Final = 0.02
 _SHOWN: Final = 100
-
 _EOF, _OUT_OF_RANGE, _TOO_LARGE = -191, frozenset({1, -140}), 10
 _LIMIT: Final = "receive.message.max.bytes"
-
 OURS: Final[dict[str, Value]] = {
     "queued_min_messages": FEW,
     "queued_max_messages_kbytes": QUEUE_KB,
@@ -82,20 +80,6 @@ OURS: Final[dict[str, Value]] = {
     "reconnect_backoff_max_ms": 1000,
 }
 """How a consumer is set up, unless the user says otherwise."""
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Offsets `[lower, upper)` of a partition."""
-
-    partition: str
-    lower: int
-    upper: int
-
-    @property
-    def size(self) -> int:
-        """How many offsets it has."""
-        return self.upper - self.lower
 
 
 @dataclass(slots=True)

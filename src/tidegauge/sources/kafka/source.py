@@ -36,15 +36,12 @@ from tidegauge.remap.fromtime import SourceState
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.formats.messages import MessageFormat
 from tidegauge.sources.kafka.acknowledging import commit, lacking
-from tidegauge.sources.kafka.admitting import TopicListing
 from tidegauge.sources.kafka.decoding import MessageDecoder, joined, keys_of
 from tidegauge.sources.kafka.framing import Piece, beyond, bulk_of, frame, missing, received
-from tidegauge.sources.kafka.outrun import Outrun
-from tidegauge.sources.kafka.planning import KafkaSplit, begun, overtaken, planned, seen
-from tidegauge.sources.kafka.probing import Inquiry, survey
-from tidegauge.sources.kafka.reading import Bulk, Range, messages
-from tidegauge.sources.kafka.start import Given, Start
-from tidegauge.sources.kafka.topics import Topics, named
+from tidegauge.sources.kafka.inquiry import Given, Inquiry, Start, Topics, named
+from tidegauge.sources.kafka.planning import KafkaSplit, Outrun, Range, begun, overtaken, planned, seen
+from tidegauge.sources.kafka.probing import TopicListing, survey
+from tidegauge.sources.kafka.reading import Bulk, messages
 from tidegauge.sources.protocol import OnBadRecord, Split
 
 __all__ = ["KafkaSource"]

@@ -1,15 +1,21 @@
-"""Where a source begins: resolved to offsets once, ever, and recorded with the first binding.
+"""What a source reads of a cluster: which topics, and where it begins in them.
 
-`"earliest"`, `"latest"`, a point in time, so long ago, or offsets. It speaks of the partitions that are there when
-the source is bound for the first time, in its first incarnation. What comes later begins at its beginning: records
-were produced into it while the source was running.
+Topics are named, or are all whose names match a pattern. Where a source begins (`"earliest"`, `"latest"`, a point in
+time, so long ago, or offsets) is resolved to offsets once, ever, and recorded with the first binding. It speaks of
+the partitions that are there when the source is bound for the first time, in its first incarnation. Partitions that
+come later begin at their beginning: records were produced into them while the source was running.
 
+>>> Topics(pattern=r"orders\\..*").among(["orders.eu", "orders.us", "orders", "my-orders.eu"])
+['orders.eu', 'orders.us']
+>>> named("orders").among(["clicks", "orders"]), named("orders").names
+(['orders'], ('orders',))
 >>> Start.of("latest").describe(), Start.of(timedelta(hours=2)).describe(), Start.of({0: 5}).describe()
 ('latest', {'ago': 7200.0}, {'offsets': {'0': 5}})
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,16 +24,68 @@ from typing import Any, Final, Literal, TypeAlias
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.kafka.cluster import split
 
-__all__ = ["Given", "Start"]
+__all__ = ["Given", "Inquiry", "Start", "Topics", "named"]
 
 Given: TypeAlias = Literal["earliest", "latest"] | Mapping[str | int, int] | datetime | timedelta
 
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_LONGEST: Final = 1000
 _ZERO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLI: Final = timedelta(milliseconds=1)
 _LARGEST: Final = 2**63 - 1
 _EXPECTED: Final = (
     "'earliest', 'latest', a datetime with its zone, a timedelta back from now, or offsets like {'orders-0': 5}"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """The topics whose whole names match a regular expression, those that are created later too.
+
+    names: made by `named` instead. Kafka's own topics (`__...`) match no pattern. Raises `InvalidArgument`.
+    """
+
+    pattern: str = ""
+    names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if bool(self.pattern) == bool(self.names):
+            raise InvalidArgument(parameter="pattern", value=self.pattern, expected="a pattern that is not empty")
+        if self.pattern:
+            try:
+                valid = isinstance(self.pattern, str) and len(self.pattern) <= _LONGEST
+                re.compile(self.pattern if valid else "(")
+            except (re.error, RecursionError, OverflowError):
+                raise InvalidArgument(
+                    parameter="pattern", value=str(self.pattern)[:80], expected="a regular expression"
+                ) from None
+
+    def selects(self, topic: str) -> bool:
+        """Whether a topic is one of them."""
+        return topic in self.names if self.names else re.fullmatch(self.pattern, topic) is not None
+
+    def among(self, topics: Iterable[str]) -> list[str]:
+        """Return those of the topics that are meant, sorted."""
+        return sorted(topic for topic in topics if self.selects(topic))
+
+    def __str__(self) -> str:
+        return ", ".join(self.names) or f"pattern {self.pattern}"
+
+
+def named(topic: object) -> Topics:
+    """Return what a user gave: a name, a list of names, or `Topics`. Raises `InvalidArgument`."""
+    if isinstance(topic, Topics):
+        return topic
+    listed = [topic] if isinstance(topic, str) else list(topic) if isinstance(topic, list | tuple) else []
+    if not listed or not all(_legal(name) for name in listed) or len({*listed}) < len(listed):
+        raise InvalidArgument(
+            parameter="topic", value=topic, expected="a topic's name, a list of them, or tg.Topics(pattern=...)"
+        )
+    return Topics(names=tuple(listed))
+
+
+def _legal(name: object) -> bool:
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,3 +159,16 @@ def _place(key: object) -> bool:
 
 def _offset(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _LARGEST
+
+
+@dataclass(frozen=True, slots=True)
+class Inquiry:
+    """What to ask, and what of: `name` is the source's, for people; `stop`: whether a loss ends it."""
+
+    name: str
+    servers: str
+    topics: Topics
+    start: Start
+    limit: int
+    committed: bool
+    stop: bool
