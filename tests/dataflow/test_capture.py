@@ -41,10 +41,9 @@ from tidegauge.dataflow import (
     Progress,
     Worker,
 )
-from tidegauge.dataflow.capture import batches
 from tidegauge.dataflow.capture.form import Encoder
 from tidegauge.dataflow.capture.frames import LARGEST, Packer
-from tidegauge.dataflow.capture.notation import Notation
+from tidegauge.dataflow.capture.notation import Notation, encode_batch
 from tidegauge.dataflow.capture.receiver import AHEAD
 from tidegauge.dataflow.order import PARTITIONED, Interval, Lex
 from tidegauge.errors.base import TidegaugeError
@@ -374,7 +373,7 @@ def compressed() -> bytes:
 
 
 def wrong_offsets() -> bytes:
-    good = batches.encode(pa.record_batch({"s": ["abc", "defg"]}))[1]
+    good = encode_batch(pa.record_batch({"s": ["abc", "defg"]}))[1]
     return good.replace(b"\x03\x00\x00\x00\x07\x00\x00\x00", b"\x03\x00\x00\x00\x7f\xff\x00\x00")
 
 
@@ -406,7 +405,7 @@ def wrong_offsets() -> bytes:
         stamped(b"R", b"\xff" * 100),
         stamped(b"R", compressed()),
         stamped(b"R", wrong_offsets()),
-        stamped(b"R", batches.encode(pa.Table.from_batches([pa.record_batch({"n": [1]})] * 2))[1]),
+        stamped(b"R", encode_batch(pa.Table.from_batches([pa.record_batch({"n": [1]})] * 2))[1]),
     ],
     ids=lambda body: repr(bytes(body[:12])),
 )

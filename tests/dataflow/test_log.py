@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tidegauge.dataflow import INT, EventReader, EventWriter, LogEvent, LogQueue, Messages, Probe, Progress, Worker
-from tidegauge.dataflow.capture.ledger import Ledger
+from tidegauge.dataflow.capture.form import Ledger
 from tidegauge.dataflow.looking.log import Applies, Fails, Operates, Pointstamp, Publishes, Schedules, Sends, Takes
 from tidegauge.dataflow.workers.mailbox import PromptMail
 from tidegauge.errors.dataflow import InvalidGraph, OperatorFailed

@@ -38,8 +38,8 @@ from tidegauge.dataflow import (
     Order,
     Worker,
 )
+from tidegauge.dataflow.frontier.view import Probe
 from tidegauge.dataflow.operators.input import InputHandle, UnorderedHandle
-from tidegauge.dataflow.operators.probe import Probe
 from tidegauge.reclock.bindings import Binding
 from tidegauge.reclock.places import ArrowRows, Pairs
 from tidegauge.reclock.pushed import PartitionedRecords

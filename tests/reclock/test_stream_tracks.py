@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.reclock.streams import END, PARTITIONS, History, entered, histories
 
 from tidegauge.dataflow import INT, PARTITIONED, Antichain
-from tidegauge.dataflow.order.interval import FIRST, LAST, Interval, after, before
+from tidegauge.dataflow.order.partitioned import FIRST, LAST, Interval, after, before
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.store import FrontierRegressed
 from tidegauge.reclock import tracks as tracks_module

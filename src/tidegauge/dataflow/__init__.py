@@ -34,16 +34,17 @@ if TYPE_CHECKING:
     from tidegauge.dataflow.capability import Capability as Capability
     from tidegauge.dataflow.capability import InputCapability as InputCapability
     from tidegauge.dataflow.capability_set import CapabilitySet as CapabilitySet
+    from tidegauge.dataflow.capture.files import EventReader as EventReader
+    from tidegauge.dataflow.capture.files import EventWriter as EventWriter
     from tidegauge.dataflow.capture.form import Ending as Ending
     from tidegauge.dataflow.capture.logged import LogQueue as LogQueue
-    from tidegauge.dataflow.capture.reader import EventReader as EventReader
     from tidegauge.dataflow.capture.receiver import EventReceiver as EventReceiver
-    from tidegauge.dataflow.capture.writer import EventWriter as EventWriter
     from tidegauge.dataflow.frontier.antichain import Antichain as Antichain
-    from tidegauge.dataflow.frontier.changes import ChangeBatch as ChangeBatch
+    from tidegauge.dataflow.frontier.outstanding import ChangeBatch as ChangeBatch
     from tidegauge.dataflow.frontier.outstanding import MutableAntichain as MutableAntichain
     from tidegauge.dataflow.frontier.outstanding import TotalMutableAntichain as TotalMutableAntichain
     from tidegauge.dataflow.frontier.view import FrontierView as FrontierView
+    from tidegauge.dataflow.frontier.view import Probe as Probe
     from tidegauge.dataflow.invocation import OperatorInput as OperatorInput
     from tidegauge.dataflow.invocation import OperatorOutput as OperatorOutput
     from tidegauge.dataflow.invocation import Session as Session
@@ -57,12 +58,10 @@ if TYPE_CHECKING:
     from tidegauge.dataflow.operators.capture import Messages as Messages
     from tidegauge.dataflow.operators.capture import Progress as Progress
     from tidegauge.dataflow.operators.feedback import FeedbackHandle as FeedbackHandle
-    from tidegauge.dataflow.operators.flow_control import ThroughHandle as ThroughHandle
+    from tidegauge.dataflow.operators.feedback import ThroughHandle as ThroughHandle
     from tidegauge.dataflow.operators.input import InputHandle as InputHandle
     from tidegauge.dataflow.operators.input import UnorderedHandle as UnorderedHandle
-    from tidegauge.dataflow.operators.probe import Probe as Probe
     from tidegauge.dataflow.operators.stash import Stash as Stash
-    from tidegauge.dataflow.order.lattice import Lattice as Lattice
     from tidegauge.dataflow.order.numbers import INT as INT
     from tidegauge.dataflow.order.numbers import UNIT as UNIT
     from tidegauge.dataflow.order.numbers import Bounded as Bounded
@@ -70,6 +69,7 @@ if TYPE_CHECKING:
     from tidegauge.dataflow.order.pairs import Product as Product
     from tidegauge.dataflow.order.partitioned import PARTITIONED as PARTITIONED
     from tidegauge.dataflow.order.protocol import Advancing as Advancing
+    from tidegauge.dataflow.order.protocol import Lattice as Lattice
     from tidegauge.dataflow.order.protocol import Order as Order
     from tidegauge.dataflow.schedule import Activator as Activator
     from tidegauge.dataflow.schedule import SyncActivator as SyncActivator
@@ -89,28 +89,23 @@ else:
             "capability_set": "CapabilitySet",
             "capture.form": "Ending",
             "capture.logged": "LogQueue",
-            "capture.reader": "EventReader",
+            "capture.files": "EventReader EventWriter",
             "capture.receiver": "EventReceiver",
-            "capture.writer": "EventWriter",
             "workers.cluster": "DeterministicCluster execute",
             "looking.draw": "Drawing",
             "looking.explain": "Holder",
             "frontier.antichain": "Antichain",
-            "frontier.changes": "ChangeBatch",
-            "frontier.outstanding": "MutableAntichain TotalMutableAntichain",
-            "frontier.view": "FrontierView",
+            "frontier.outstanding": "ChangeBatch MutableAntichain TotalMutableAntichain",
+            "frontier.view": "FrontierView Probe",
             "invocation": "OperatorInput OperatorOutput Session",
             "looking.log": "LogEvent",
             "operators.capture": "Event EventQueue EventSink EventSource Messages Progress",
-            "operators.feedback": "FeedbackHandle",
-            "operators.flow_control": "ThroughHandle",
+            "operators.feedback": "FeedbackHandle ThroughHandle",
             "operators.input": "InputHandle UnorderedHandle",
-            "operators.probe": "Probe",
-            "order.lattice": "Lattice",
             "order.numbers": "Bounded INT UNIT",
             "order.pairs": "Lex Product",
             "order.partitioned": "PARTITIONED",
-            "order.protocol": "Advancing Order",
+            "order.protocol": "Advancing Lattice Order",
             "schedule": "Activator SyncActivator",
             "scope": "Scope",
             "operators.stash": "Stash",

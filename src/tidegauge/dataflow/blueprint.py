@@ -10,7 +10,7 @@ The scope around sees an operator: of each path from an input to an output it le
 Going through a loop that counts rounds keeps the outer time, however many rounds a batch takes.
 
 >>> from tidegauge.dataflow.order import INT
->>> from tidegauge.dataflow.order.refinement import product
+>>> from tidegauge.dataflow.order.pairs import product
 >>> from tidegauge.dataflow.topology import identity_shape
 >>> loop = product(INT, INT)
 >>> topology = Topology(loop.order, inputs=1, outputs=1)

@@ -36,11 +36,10 @@ from tidegauge.dataflow.blueprint import Blueprint, Node, seen_from_outside
 from tidegauge.dataflow.channel import Egress, Ingress
 from tidegauge.dataflow.frontier import FrontierView, mutable_antichain
 from tidegauge.dataflow.invocation import Operator
-from tidegauge.dataflow.kept import FailedNode, Keeper, ScopePlace
 from tidegauge.dataflow.looking.log import Log, Pointstamp
 from tidegauge.dataflow.order import Refinement, Time
-from tidegauge.dataflow.reachability import Change, Tracker
-from tidegauge.dataflow.schedule import Runtime
+from tidegauge.dataflow.reachability import Change, FailedNode, Keeper, Tracker
+from tidegauge.dataflow.schedule import Runtime, ScopePlace
 from tidegauge.dataflow.topology import Port, Shape
 from tidegauge.dataflow.workers.mailbox import Address
 from tidegauge.errors.base import brief

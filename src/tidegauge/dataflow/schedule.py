@@ -21,19 +21,30 @@ are one. And nothing is kept of a dataflow that is complete or was dropped.
 
 from __future__ import annotations
 
+import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from math import ceil, frexp
 from typing import Any, Final, Protocol
 
-from tidegauge.dataflow.bell import Bell
 from tidegauge.dataflow.looking.log import Log
+from tidegauge.dataflow.order import Time
 from tidegauge.dataflow.workers.mailbox import Address
 
-__all__ = ["NAP", "TIMERS", "Activations", "Activator", "Runtime", "Schedulable", "SyncActivator"]
-
+__all__ = [
+    "NAP",
+    "TIMERS",
+    "Activations",
+    "Activator",
+    "Bell",
+    "Runtime",
+    "Schedulable",
+    "ScopePlace",
+    "SyncActivator",
+]
 
 TIMERS: Final = 32
 """How many timers an operator may have at any instants that it likes."""
@@ -52,6 +63,14 @@ class Schedulable(Protocol):
 
     def mark(self) -> None:
         """Note that it and all around it have to run in this step."""
+        ...
+
+
+class ScopePlace(Schedulable, Protocol):
+    """The surroundings of a scope."""
+
+    def keep(self, outputs: Mapping[int, Collection[Time]], why: str, *, tell: bool) -> None:
+        """Keep outputs of the scope at these times. tell: at the peers as well."""
         ...
 
 
@@ -203,3 +222,39 @@ class SyncActivator:
         """Mark the operator; for the worker. The flag is cleared first: what comes later is a call of its own."""
         self._queued = False
         self._node.mark()
+
+
+class Bell:
+    """A thread sleeps on it: others ring it, at any instant, and a ring that comes before the sleep ends it at once.
+
+    Ctrl-C may come in the middle of a ring or of a sleep. A `threading.Event` is Python code around a lock: an
+    interrupt there leaves the lock taken for good. A `queue.SimpleQueue` is in one piece, but when a signal's handler
+    takes longer than the rest of the sleep, it sleeps for ever. So the bell is the interpreter's lock itself: held,
+    it is silent; to ring is to release it. It rings or it does not, at whatever instant a thread was interrupted; a
+    sleep ends at its time. It is silent at first.
+
+    >>> bell = Bell()
+    >>> bell.ring(); bell.ring()
+    >>> bell.heard(within=10.0), bell.heard(within=0.0)
+    (True, False)
+    """
+
+    __slots__ = ("_silent",)
+
+    def __init__(self) -> None:
+        self._silent: Final = threading.Lock()
+        self._silent.acquire()
+
+    def ring(self) -> None:
+        """Let it ring, if it does not already. From any thread."""
+        if self._silent.locked():
+            with suppress(RuntimeError):  # another thread was quicker
+                self._silent.release()
+
+    def hush(self) -> None:
+        """Let it be silent."""
+        self._silent.acquire(blocking=False)
+
+    def heard(self, *, within: float) -> bool:
+        """Wait until it rings, at most `within` seconds, and hush it; say whether it rang."""
+        return self._silent.acquire(timeout=within)

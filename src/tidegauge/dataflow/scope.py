@@ -34,11 +34,9 @@ from tidegauge.dataflow.build import OperatorContext
 from tidegauge.dataflow.capability import Capability
 from tidegauge.dataflow.channel import Egress, Ingress, Receiver, Tee
 from tidegauge.dataflow.invocation import OperatorOutput
-from tidegauge.dataflow.kept import ScopePlace
-from tidegauge.dataflow.operators import elementwise, generic
+from tidegauge.dataflow.operators import generic
 from tidegauge.dataflow.operators.capture import EventSource, replay
-from tidegauge.dataflow.operators.feedback import FeedbackHandle, feedback
-from tidegauge.dataflow.operators.flow_control import ThroughHandle, paced
+from tidegauge.dataflow.operators.feedback import FeedbackHandle, ThroughHandle, feedback, paced
 from tidegauge.dataflow.operators.input import (
     InputHandle,
     UnorderedHandle,
@@ -48,7 +46,7 @@ from tidegauge.dataflow.operators.input import (
 )
 from tidegauge.dataflow.order import INT, Order, Refinement, Summary, Time, product, same
 from tidegauge.dataflow.progress import Slot, Subgraph
-from tidegauge.dataflow.schedule import Runtime
+from tidegauge.dataflow.schedule import Runtime, ScopePlace
 from tidegauge.dataflow.stream import Stream
 from tidegauge.dataflow.topology import Port
 from tidegauge.dataflow.workers.mailbox import Address
@@ -162,7 +160,7 @@ class Scope:
 
     def concatenate(self, streams: Iterable[Stream[D]]) -> Stream[D]:
         """Send what comes on all of the streams. Without any, the stream is complete at once."""
-        return elementwise.concatenate(self, tuple(streams))
+        return generic.concatenate(self, tuple(streams))
 
     def region(self, name: str, *, zero_cycles: bool = False) -> Scope:
         """Return a nested scope of the same times, to be used in a `with` statement."""

@@ -24,15 +24,13 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 from tidegauge.dataflow.build import OperatorContext
 from tidegauge.dataflow.channel import Stamp, Tee
 from tidegauge.dataflow.frontier import Antichain
+from tidegauge.dataflow.frontier.view import Probe
 from tidegauge.dataflow.invocation import OperatorInput, OperatorOutput
-from tidegauge.dataflow.operators import elementwise, generic
-from tidegauge.dataflow.operators.aggregate import aggregate
+from tidegauge.dataflow.operators import generic
 from tidegauge.dataflow.operators.capture import EventQueue, EventSink, capture
-from tidegauge.dataflow.operators.exchange import Route, broadcast, exchange
-from tidegauge.dataflow.operators.flow_control import ThroughHandle, limit_in_flight
-from tidegauge.dataflow.operators.partition import partition
-from tidegauge.dataflow.operators.probe import Probe
-from tidegauge.dataflow.operators.state_machine import state_machine
+from tidegauge.dataflow.operators.feedback import ThroughHandle, limit_in_flight
+from tidegauge.dataflow.operators.routing import Route, broadcast, exchange, partition
+from tidegauge.dataflow.operators.stash import aggregate, state_machine
 from tidegauge.dataflow.topology import Port
 
 if TYPE_CHECKING:
@@ -58,15 +56,15 @@ class Stream(Generic[D]):
 
     def map(self, function: Callable[[D], E], *, name: str = "map") -> Stream[E]:
         """Send `function(batch)` for each batch, at the same time."""
-        return elementwise.each(self, name, lambda batch: (function(batch),))
+        return generic.each(self, name, lambda batch: (function(batch),))
 
     def flat_map(self, function: Callable[[D], Iterable[E]], *, name: str = "flat_map") -> Stream[E]:
         """Send every batch of `function(batch)`, at the same time."""
-        return elementwise.each(self, name, function)
+        return generic.each(self, name, function)
 
     def filter(self, keep: Callable[[D], bool], *, name: str = "filter") -> Stream[D]:
         """Send the batches for which `keep(batch)` holds."""
-        return elementwise.each(self, name, lambda batch: (batch,) if keep(batch) else ())
+        return generic.each(self, name, lambda batch: (batch,) if keep(batch) else ())
 
     def inspect(
         self,
@@ -80,11 +78,11 @@ class Stream(Generic[D]):
         frontier: called with the frontier when it has changed, before the batches that came with the change. The one
         at the beginning is not reported, and not every one on the way: changes may come merged.
         """
-        return elementwise.inspect(self, name, look, frontier)
+        return generic.inspect(self, name, look, frontier)
 
     def concat(self, *others: Stream[D]) -> Stream[D]:
         """Send what comes on this stream and on the others."""
-        return elementwise.concatenate(self.scope, (self, *others))
+        return generic.concatenate(self.scope, (self, *others))
 
     def partition(
         self, outputs: int, cut: Callable[[D], Iterable[tuple[int, E]]], *, name: str = "partition"

@@ -33,8 +33,7 @@ from tidegauge.dataflow.order import INT, Order, Time, same
 from tidegauge.dataflow.progress import Subgraph
 from tidegauge.dataflow.schedule import Activations, Runtime
 from tidegauge.dataflow.scope import Scope
-from tidegauge.dataflow.workers.doors import Doors
-from tidegauge.dataflow.workers.mailbox import Address, Mail
+from tidegauge.dataflow.workers.mailbox import Address, Doors, Mail
 from tidegauge.errors.dataflow import (
     GraphsDiffer,
     InvalidGraph,

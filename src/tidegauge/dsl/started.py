@@ -25,8 +25,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-from tidegauge.dataflow.bell import Bell
-from tidegauge.dataflow.schedule import NAP
+from tidegauge.dataflow.schedule import NAP, Bell
 from tidegauge.errors.base import brief
 from tidegauge.errors.flow import WaitsForItself
 from tidegauge.flow.spec import Flow

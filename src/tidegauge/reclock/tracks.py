@@ -30,8 +30,7 @@ from typing import Any, Final
 import numpy as np
 
 from tidegauge.dataflow import PARTITIONED, Order
-from tidegauge.dataflow.order.interval import before
-from tidegauge.dataflow.order.partitioned import PartitionedTime
+from tidegauge.dataflow.order.partitioned import PartitionedTime, before
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.reclock import RecordBehindFrontier
 from tidegauge.errors.store import FrontierRegressed

@@ -21,7 +21,7 @@ from tidegauge.errors.flow import ReservedColumn
 from tidegauge.errors.sources import AmbiguousHeader, ColumnTypeMismatch, CorruptFile, UnsupportedType
 from tidegauge.sources.ddl import parse_ddl
 from tidegauge.sources.formats import Parquet
-from tidegauge.sources.formats.lossless import nearest_type, widens
+from tidegauge.sources.formats.fitted import nearest_type, widens
 
 
 def file(table: pa.Table, **options: Any) -> io.BytesIO:

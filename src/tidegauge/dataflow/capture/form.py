@@ -1,10 +1,10 @@
 """The events of one captured stream, written and read: frames whose bodies are a header and then events.
 
 A header says with which order the stream was captured and how its batches are written. A body of an event begins with
-a letter: `P` for progress, a letter of `batches` for a message.
+a letter: `P` for progress, a letter of `notation` for a message.
 
 Invariant: reading returns exactly the events that were written, in the same sequence, and legal ones: none that a
-capture cannot have recorded.
+capture cannot have recorded, as the `Ledger` knows it.
 
 >>> import io
 >>> from tidegauge.dataflow.order import INT
@@ -25,16 +25,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tidegauge.dataflow.capture import batches
 from tidegauge.dataflow.capture.frames import Packer, Unpacker
-from tidegauge.dataflow.capture.ledger import Ledger
-from tidegauge.dataflow.capture.notation import Notation
+from tidegauge.dataflow.capture.notation import Notation, decode_batch, encode_batch
+from tidegauge.dataflow.frontier import ChangeBatch, mutable_antichain
 from tidegauge.dataflow.operators.capture import Event, Messages, Progress
 from tidegauge.dataflow.order import Order, Time
 from tidegauge.errors.base import brief
 from tidegauge.errors.events import DamagedEvents, EventsOfAnotherOrder, IllegalEvent, NewerEvents, NotWritable
 
-__all__ = ["Decoder", "Encoder", "Ending"]
+__all__ = ["Decoder", "Encoder", "Ending", "Ledger"]
 
 _BATCHES: Final = "lettered"
 _PROGRESS: Final = b"P"
@@ -89,7 +88,7 @@ class Encoder:
         else:
             stamp = _json([self._time(time) for time in event.stamp])
             try:
-                letter, payload = batches.encode(event.batch)
+                letter, payload = encode_batch(event.batch)
             except (TypeError, ValueError) as error:
                 raise NotWritable(name=self._name, kind="batch", problem=str(error)) from error
             pieces = (letter, _SIZE.pack(len(stamp)), stamp, payload)
@@ -168,7 +167,7 @@ class Decoder:
         if end > len(body):
             raise ValueError("its stamp is longer than itself")
         stamp = tuple(self._notation.decode(time) for time in json.loads(body[1 + _SIZE.size : end]))
-        return Messages(stamp, batches.decode(letter, body[end:]))
+        return Messages(stamp, decode_batch(letter, body[end:]))
 
     def _change(self, change: Any) -> tuple[Time, int]:
         time, delta = change
@@ -191,3 +190,50 @@ def _header(header: bytes) -> tuple[str, str]:
 
 def _json(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode("ascii")
+
+
+class Ledger:
+    """The counts of one captured stream after the events so far: which events a capture can have recorded next.
+
+    A capture begins with one count at the minimum. What it records is legal when every message, and every count
+    gained, lies at or beyond a time whose count was positive before, and no count is ever negative. A frontier that
+    is made of legal events never passes a message that is still to come; of others, nothing can be said.
+
+    >>> from tidegauge.dataflow.order import INT
+    >>> ledger = Ledger(INT)
+    >>> ledger.note(Progress(((0, -1), (3, 1))))
+    >>> ledger.frontier()
+    (3,)
+    >>> ledger.refusal(Messages((2,), "late"))
+    'a batch at 2 when the frontier is [3]'
+    """
+
+    __slots__ = ("_counts",)
+
+    def __init__(self, order: Order[Any]) -> None:
+        self._counts = mutable_antichain(order)
+        self._counts.update([(order.minimum, 1)])
+
+    def frontier(self) -> tuple[Time, ...]:
+        """Return the frontier of the stream; nothing more can come when it is empty."""
+        return self._counts.elements()
+
+    def refusal(self, event: Event) -> str | None:
+        """Return why an event is illegal now, None if it is not."""
+        if isinstance(event, Messages):
+            for time in event.stamp:
+                if not self._counts.less_equal(time):
+                    return f"a batch at {time!r} when the frontier is {list(self.frontier())!r}"
+            return None
+        for time, delta in event.changes:
+            if delta > 0 and not self._counts.less_equal(time):
+                return f"{delta} more at {time!r} when the frontier is {list(self.frontier())!r}"
+        for time, delta in ChangeBatch(event.changes).items():
+            if self._counts.count_for(time) + delta < 0:
+                return f"{-delta} fewer at {time!r}, where there are {self._counts.count_for(time)}"
+        return None
+
+    def note(self, event: Event) -> None:
+        """Count a legal event."""
+        if isinstance(event, Progress):
+            self._counts.update(event.changes)

@@ -33,8 +33,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final
 
+from tidegauge.dataflow.capture.files import named
 from tidegauge.dataflow.capture.form import Decoder, Ending
-from tidegauge.dataflow.capture.writer import named
 from tidegauge.dataflow.operators.capture import Event, once
 from tidegauge.dataflow.order import Order
 from tidegauge.dataflow.schedule import SyncActivator

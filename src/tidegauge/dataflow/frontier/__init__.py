@@ -17,8 +17,8 @@ Invariant: nothing here uses Python's `<` to decide completeness, except for an 
 """
 
 from tidegauge.dataflow.frontier.antichain import Antichain, advance_by, antichain_join, antichain_meet
-from tidegauge.dataflow.frontier.changes import ChangeBatch
 from tidegauge.dataflow.frontier.outstanding import (
+    ChangeBatch,
     MutableAntichain,
     Outstanding,
     TotalMutableAntichain,

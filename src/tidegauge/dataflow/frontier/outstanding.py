@@ -1,5 +1,6 @@
-"""Counts of times that are outstanding and, kept current, the minimal ones: an antichain that moves.
+"""Times with counts: changes of them, and the minimal ones of those outstanding, an antichain that moves.
 
+- `ChangeBatch` is a change: times with counts, from which zeros vanish.
 - `MutableAntichain` is for any order. With `n` counted times and a frontier of `w`, a change costs O(w), and O(n + w)
   where it takes an element from the frontier, to find what that one was hiding. Many changes in one update of a wide
   frontier cost O((n + w) log (n + w)) together, where the order is `Searchable`.
@@ -20,16 +21,66 @@ time is on the frontier only while its count is positive.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from heapq import heapify, heappop, heappush
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from tidegauge.dataflow.order import Order, minimal
 from tidegauge.dataflow.order.search import WIDE
 
-__all__ = ["MutableAntichain", "Outstanding", "TotalMutableAntichain", "mutable_antichain"]
+__all__ = ["ChangeBatch", "MutableAntichain", "Outstanding", "TotalMutableAntichain", "mutable_antichain"]
 
 T = TypeVar("T")
+
+
+class ChangeBatch(dict[T, int]):
+    """A multiset of changes: items with integer counts, never a zero. Empty is false.
+
+    >>> batch = ChangeBatch([(17, 1), (17, -1), (14, -1)])
+    >>> batch
+    {14: -1}
+    """
+
+    __slots__ = ()
+
+    def __init__(self, changes: Iterable[tuple[T, int]] = ()) -> None:
+        super().__init__()
+        self.extend(changes)
+
+    def add(self, item: T, delta: int) -> None:
+        """Add `delta` to the count of `item`."""
+        count = self.get(item, 0) + delta
+        if count:
+            self[item] = count
+        else:
+            self.pop(item, None)
+
+    def extend(self, changes: Iterable[tuple[T, int]]) -> None:
+        """Add every change, as `add` does, without a call for each: every step of progress comes through here."""
+        get = self.get
+        for item, delta in changes:
+            if count := get(item, 0) + delta:
+                self[item] = count
+            else:
+                self.pop(item, None)
+
+    def merge(self, counts: Mapping[T, int]) -> None:
+        """Add counts, none of them 0. Where all items are new here, which is usual, there is nothing to sum up."""
+        if self.keys().isdisjoint(counts.keys()):
+            self.update(counts)
+        else:
+            self.extend(counts.items())
+
+    def drain(self) -> list[tuple[T, int]]:
+        """Return all changes and forget them."""
+        changes = list(self.items())
+        self.clear()
+        return changes
+
+    def drain_into(self, other: ChangeBatch[T]) -> None:
+        """Move all changes into `other`."""
+        other.extend(self.drain())
+
 
 FEW: Final = 4
 """Up to this many changes of a wide frontier are taken one by one."""

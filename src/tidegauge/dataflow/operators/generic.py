@@ -1,4 +1,6 @@
-"""Operators with a fixed number of ports, as functions of their handles.
+"""Operators with a fixed number of ports, as functions of their handles, and those that look at one batch at a time.
+
+The latter keep nothing and, but to be inspected, never ask for frontiers.
 
 >>> from tidegauge.dataflow import INT, Worker
 >>> worker = Worker(monotonic=lambda: 0.0)
@@ -13,26 +15,30 @@
 ...             context.activator.activate()
 ...     return step
 >>> with worker.dataflow("clock", order=INT) as scope:
-...     _ = scope.source("ticks", build).inspect(print)
+...     ticks = scope.source("ticks", build)
+...     _ = ticks.filter(lambda n: n != [1]).concat(ticks.map(len)).inspect(print)
 >>> while worker.step(): pass
 (0,) [0]
-(1,) [1]
+(0,) 1
+(1,) 1
 (2,) [2]
+(2,) 1
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.dataflow.build import OperatorBuilder, OperatorContext, Step
-from tidegauge.dataflow.invocation import OperatorInput, OperatorOutput
+from tidegauge.dataflow.frontier import Antichain
+from tidegauge.dataflow.invocation import OperatorInput, OperatorOutput, has_run
 
 if TYPE_CHECKING:
     from tidegauge.dataflow.scope import Scope
     from tidegauge.dataflow.stream import Stream
 
-__all__ = ["binary", "sink", "source", "unary"]
+__all__ = ["binary", "concatenate", "each", "inspect", "sink", "source", "unary"]
 
 
 def source(
@@ -103,4 +109,67 @@ def binary(
         return lambda inputs, outputs: step(inputs[0], inputs[1], outputs[0])
 
     builder.build(whole, notify=notify)
+    return result
+
+
+def each(stream: Stream[Any], name: str, function: Callable[[Any], Iterable[Any]]) -> Stream[Any]:
+    """Send every batch of `function(batch)` at the time of `batch`."""
+
+    def build(context: OperatorContext) -> Callable[[OperatorInput, OperatorOutput], None]:
+        context.capabilities[0].drop()
+
+        def step(inlet: OperatorInput, output: OperatorOutput) -> None:
+            for capability, batch in inlet.drain():
+                for result in function(batch):
+                    output.give(capability, result)
+
+        return step
+
+    return stream.unary(name, build, notify=False)
+
+
+def inspect(
+    stream: Stream[Any],
+    name: str,
+    look: Callable[[tuple[Any, ...], Any], object],
+    frontier: Callable[[Antichain[Any]], object] | None,
+) -> Stream[Any]:
+    """Call `look(stamp, batch)` for each batch and send it on; before that `frontier(now)`, if it has changed."""
+
+    def build(context: OperatorContext) -> Callable[[OperatorInput, OperatorOutput], None]:
+        context.capabilities[0].drop()
+        told = Antichain([context.order.minimum], context.order)
+
+        def step(inlet: OperatorInput, output: OperatorOutput) -> None:
+            nonlocal told
+            if frontier is not None and (now := inlet.frontier.antichain()) != told:
+                told = now
+                has_run(frontier(now), path=context.path, role="the function of the frontier")
+            for capability, batch in inlet.drain():
+                has_run(look(capability.stamp, batch), path=context.path, role="the function of the batches")
+                output.give(capability, batch)
+
+        return step
+
+    return stream.unary(name, build, notify=frontier is not None)
+
+
+def concatenate(scope: Scope, streams: Sequence[Stream[Any]]) -> Stream[Any]:
+    """Send what comes on all of the streams."""
+    builder = OperatorBuilder(scope, "concat")
+    for stream in streams:
+        builder.input(stream)
+    result = builder.output()
+
+    def build(context: OperatorContext) -> Step:
+        context.capabilities[0].drop()
+
+        def step(inputs: list[OperatorInput], outputs: list[OperatorOutput]) -> None:
+            for inlet in inputs:
+                for capability, batch in inlet.drain():
+                    outputs[0].give(capability, batch)
+
+        return step
+
+    builder.build(build, notify=False)
     return result

@@ -1,4 +1,4 @@
-"""Work that waits for its time to be complete: time -> (capability, state).
+"""Work that waits for its time: the stash, time -> (capability, state), and the two operators made of it.
 
 Invariant: each waiting time holds one capability until `ready` hands it out; `ready` hands out exactly the times that
 no given frontier can still reach, in sort order. Completeness is about the *inputs*; it says nothing of the
@@ -24,13 +24,18 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from tidegauge.dataflow.build import OperatorContext
 from tidegauge.dataflow.capability import Capability
 from tidegauge.dataflow.frontier import FrontierView
+from tidegauge.dataflow.invocation import OperatorInput, OperatorOutput
 from tidegauge.dataflow.order import INT, Order, Time
 
-__all__ = ["Before", "Reachable", "Stash"]
+if TYPE_CHECKING:
+    from tidegauge.dataflow.stream import Stream
+
+__all__ = ["Before", "Reachable", "Stash", "aggregate", "state_machine"]
 
 S = TypeVar("S")
 
@@ -109,3 +114,90 @@ class Stash(Generic[S]):
 
     def __len__(self) -> int:
         return len(self._waiting)
+
+
+def aggregate(
+    stream: Stream[Any], name: str, zero: Callable[[], Any], fold: Callable[[Any, Any], Any]
+) -> Stream[Any]:
+    """Fold the batches of each time; send the state when the time is complete.
+
+    With `b1 ... bn` the batches at a time, in the order of arrival, the result is `fold(... fold(fold(zero(), b1),
+    b2) ..., bn)`. A time without batches has none. Batches are folded on arrival, so only the state of a time is
+    kept, not its batches. The result of a time is sent once, at that time, and no batch at the time comes after it.
+
+    >>> from tidegauge.dataflow import INT, Worker, records
+    >>> worker = Worker(monotonic=lambda: 0.0)
+    >>> with worker.dataflow("shop", order=INT) as scope:
+    ...     orders, stream = scope.input("orders")
+    ...     _ = stream.aggregate(int, lambda total, batch: total + len(batch)).inspect(print)
+    ...     by_length = records.fold_by(len, int, lambda count, word: count + 1)
+    ...     _ = stream.aggregate(dict, by_length).inspect(print)
+    >>> orders.send(["ebb", "flood"]); orders.send(["sea"]); orders.close()
+    >>> while worker.step(): pass
+    (0,) 3
+    (0,) {3: 2, 5: 1}
+    """
+
+    def build(context: OperatorContext) -> Callable[[OperatorInput, OperatorOutput], None]:
+        context.capabilities[0].drop()
+        stash: Stash[list[Any]] = Stash(lambda: [zero()])
+
+        def step(inlet: OperatorInput, output: OperatorOutput) -> None:
+            for capability, batch in inlet.drain():
+                cell = stash.at(capability.time, capability.retain)
+                cell[0] = fold(cell[0], batch)
+            for held, (state,) in stash.ready([inlet.frontier]):
+                output.give(held, state)
+                held.drop()
+
+        return step
+
+    return stream.unary(name, build)
+
+
+def state_machine(
+    stream: Stream[Any], name: str, zero: Callable[[], Any], step: Callable[[Any, Any], tuple[Any, Any]]
+) -> Stream[Any]:
+    """Call `step(state, batch)` in the order of times: it returns the next state, and what to send or None.
+
+    There is one state from the first time to the last. A batch is taken at once when nothing strictly before its time
+    can still come, even if more may come at that time; else it waits. Times that do not compare have no order to
+    keep. When a batch is taken, no batch at an earlier time comes after it.
+
+    Argument. Whatever arrives is stashed, and then all times are taken which the frontier is not strictly before, in
+    sort order. If a time `t` is taken and an earlier `s` waits on, the frontier has some `f < s < t`: so it is
+    strictly before `t`, and `t` was not to be taken. And nothing at an earlier time can come later, by what a
+    frontier is.
+
+    >>> from tidegauge.dataflow import INT, Worker, records
+    >>> worker = Worker(monotonic=lambda: 0.0)
+    >>> def count(seen, word):
+    ...     return (seen or 0) + 1, [(word, (seen or 0) + 1)]
+    >>> with worker.dataflow("shop", order=INT) as scope:
+    ...     words, stream = scope.input("words")
+    ...     _ = stream.state_machine(dict, records.stateful(str, count)).inspect(print)
+    >>> words.send(["ebb", "flood"]); words.advance_to(1); words.send(["ebb"]); words.close()
+    >>> while worker.step(): pass
+    (0,) [('ebb', 1), ('flood', 1)]
+    (1,) [('ebb', 2)]
+    """
+
+    def build(context: OperatorContext) -> Callable[[OperatorInput, OperatorOutput], None]:
+        context.capabilities[0].drop()
+        stash: Stash[list[Any]] = Stash(list)
+        state = zero()
+
+        def take(inlet: OperatorInput, output: OperatorOutput) -> None:
+            nonlocal state
+            for capability, batch in inlet.drain():
+                stash.at(capability.time, capability.retain).append(batch)
+            for held, batches in stash.ready([Before(inlet.frontier)]):
+                for batch in batches:
+                    state, result = step(state, batch)
+                    if result is not None:
+                        output.give(held, result)
+                held.drop()
+
+        return take
+
+    return stream.unary(name, build)

@@ -43,15 +43,25 @@ carries each time strictly further, or the order says with `idle` which do not.
 ((3, 5), (None, 1), None)
 """
 
-from tidegauge.dataflow.order.interval import ALL, FIRST, LAST, Cut, Interval, after, before, only
-from tidegauge.dataflow.order.lattice import Lattice, join, maximum, meet
-from tidegauge.dataflow.order.membership import has, require_time
 from tidegauge.dataflow.order.numbers import INT, UNIT, Bounded, Integers, Unit
-from tidegauge.dataflow.order.pairs import Lex, Product
-from tidegauge.dataflow.order.partitioned import PARTITIONED, Partitioned, PartitionedTime
+from tidegauge.dataflow.order.pairs import Lex, Product, Refinement, product, same
+from tidegauge.dataflow.order.partitioned import (
+    ALL,
+    FIRST,
+    LAST,
+    PARTITIONED,
+    Cut,
+    Interval,
+    Partitioned,
+    PartitionedTime,
+    after,
+    before,
+    only,
+)
 from tidegauge.dataflow.order.protocol import (
     NEVER,
     Advancing,
+    Lattice,
     Never,
     Order,
     Restricting,
@@ -60,13 +70,17 @@ from tidegauge.dataflow.order.protocol import (
     Time,
     advance,
     compose,
+    has,
     idle,
+    join,
     less_than,
+    maximum,
+    meet,
     normal,
+    require_time,
     steady,
     summary_less_equal,
 )
-from tidegauge.dataflow.order.refinement import Refinement, product, same
 from tidegauge.dataflow.order.search import Searchable, Spread, finder, minimal
 
 __all__ = [

@@ -1,7 +1,8 @@
 """Pairs of times, under the two orders that pairs can have: both parts decide, or the first one before the second.
 
 A summary of either is a pair of summaries, one for each part, and is applied part by part. Nothing is reset: what
-goes on in its first part keeps its second.
+goes on in its first part keeps its second. A nested scope's times may be such pairs: `Refinement`
+relates them to those around it.
 
 Invariant: neither order is Python's own order of tuples unless `total` says so; that one only sorts. It does extend
 both: a pair that is before another one sorts before it.
@@ -13,19 +14,22 @@ both: a pair that is before another one sorts before it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from tidegauge.dataflow.order.lattice import join, maximum, meet
-from tidegauge.dataflow.order.membership import has
 from tidegauge.dataflow.order.protocol import (
     NEVER,
     Order,
     Summary,
+    Time,
     advance,
     compose,
+    has,
     idle,
+    join,
+    maximum,
+    meet,
     normal,
     steady,
     summary_less_equal,
@@ -33,7 +37,7 @@ from tidegauge.dataflow.order.protocol import (
 from tidegauge.dataflow.order.search import Finding, lex_finder, product_finder
 from tidegauge.errors.dataflow import InvalidSummary, NoBound
 
-__all__ = ["Lex", "Product"]
+__all__ = ["Lex", "Product", "Refinement", "product", "same"]
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -259,3 +263,54 @@ def _has(order: Product[Any, Any] | Lex[Any, Any], value: object) -> bool:
     if not isinstance(value, tuple) or len(value) != 2:
         return False
     return has(order.outer)(value[0]) and has(order.inner)(value[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Refinement:
+    """How a nested scope's times relate to those around it: its order, and the ways in, out, and out for a path.
+
+    What the outer scope believes of a path through the nested one is never later than the truth: `summarize(s)`
+    applied to an outer `o` is at most `to_outer` of `s` applied to `to_inner(o)`.
+
+    >>> from tidegauge.dataflow.order import INT
+    >>> loop = product(INT, INT)
+    >>> loop.to_inner(7), loop.to_outer((7, 3)), loop.summarize((2, 1))
+    ((7, 0), 7, 2)
+    """
+
+    outer: Order[Any]
+    order: Order[Any]
+    to_inner: Callable[[Time], Time]
+    to_outer: Callable[[Time], Time]
+    summarize: Callable[[Summary], Summary]
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def same(order: Order[Any]) -> Refinement:
+    """Return the refinement of a region: the same times.
+
+    >>> from tidegauge.dataflow.order import INT
+    >>> same(INT).to_inner(7)
+    7
+    """
+    return Refinement(order, order, _itself, _itself, _itself)
+
+
+def product(outer: Order[Any], inner: Order[Any]) -> Refinement:
+    """Return the refinement of an iteration: each outer time has all the inner ones, beginning at the minimum.
+
+    >>> from tidegauge.dataflow.order import INT, Bounded
+    >>> product(INT, Bounded(9)).order.minimum
+    (0, 0)
+    """
+    start = inner.minimum
+    return Refinement(
+        outer,
+        Product(outer, inner),
+        lambda time: (time, start),
+        lambda time: time[0],
+        lambda summary: None if summary is None else summary[0],
+    )

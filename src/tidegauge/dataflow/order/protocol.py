@@ -1,7 +1,8 @@
 """What a scope must know of its times, and the functions that ask an order of users' own kind or of ours.
 
-An order is `Order`; one whose times can move along a path is `Advancing`. The functions here take the summary None,
-the identity of every order, out of the orders' hands: their own methods are never asked about it.
+An order is `Order`; one whose times can move along a path is `Advancing`; one with bounds is a `Lattice`. The
+functions here take the summary None, the identity of every order, out of the orders' hands: their own methods are
+never asked about it.
 
 Invariant: `advance(order, time, compose(order, a, b))` is `advance(order, advance(order, time, a), b)`.
 
@@ -12,14 +13,16 @@ Invariant: `advance(order, time, compose(order, a, b))` is `advance(order, advan
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
-from typing import Any, Final, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
-from tidegauge.errors.dataflow import InvalidSummary
+from tidegauge.errors.dataflow import ForeignTime, InvalidSummary, NoBound
 
 __all__ = [
     "NEVER",
     "Advancing",
+    "Lattice",
     "Never",
     "Order",
     "Restricting",
@@ -28,9 +31,14 @@ __all__ = [
     "Time",
     "advance",
     "compose",
+    "has",
     "idle",
+    "join",
     "less_than",
+    "maximum",
+    "meet",
     "normal",
+    "require_time",
     "steady",
     "summary_less_equal",
 ]
@@ -205,3 +213,96 @@ def steady(order: Order[Any]) -> bool:
     (True, False)
     """
     return isinstance(order, Steady) and order.steady
+
+
+def has(order: Order[Any]) -> Callable[[object], bool]:
+    """Return what tells whether a value is a time of the order: its own `has`, or else the comparison with the
+    minimum.
+
+    Python compares a number with a fraction, and tuples with longer ones, so a time of another scope might do harm
+    long before anybody sees it. An accepted time compares with the minimum, and is at or beyond it.
+
+    >>> from tidegauge.dataflow.order import INT, Product
+    >>> has(INT)(3), has(INT)(1.5), has(INT)((0, 0)), has(Product(INT, INT))((0, 0))
+    (True, False, False, True)
+    """
+    own: Callable[[object], bool] | None = getattr(order, "has", None)
+    if own is not None:
+        return own
+
+    def compares(value: object) -> bool:
+        try:
+            return bool(order.less_equal(order.minimum, value))
+        except Exception:  # noqa: BLE001 - a user's comparison of what it was never meant for may raise anything
+            return False
+
+    return compares
+
+
+def require_time(order: Order[Any], value: object, path: str) -> None:
+    """Raise ForeignTime unless `value` is a time of the order. path: whose time it would be."""
+    if not has(order)(value):
+        raise ForeignTime(path=path, time=repr(value), order=repr(order))
+
+
+@runtime_checkable
+class Lattice(Order[T], Protocol[T]):
+    """An order with a least time beyond, and a greatest time before, any two times. A composed order has them when
+    its parts have.
+
+    `less_equal(a, b)`, `join(a, b) == b` and `meet(a, b) == a` say the same.
+
+    >>> from tidegauge.dataflow.order import INT, Product
+    >>> order = Product(INT, INT)
+    >>> order.join((3, 7), (4, 6)), order.meet((3, 7), (4, 6)), order.maximum
+    ((4, 7), (3, 6), None)
+    """
+
+    @property
+    def maximum(self) -> T | None:
+        """A time at or beyond every other, None when there is none."""
+        ...
+
+    def join(self, a: T, b: T, /) -> T:
+        """Return the least time at or beyond both. Raises NoBound."""
+        ...
+
+    def meet(self, a: T, b: T, /) -> T:
+        """Return the greatest time at or before both. Raises NoBound."""
+        ...
+
+
+def join(order: Order[T], a: T, b: T) -> T:
+    """Return the least time at or beyond both. Raises NoBound when the order has no such operation.
+
+    >>> from tidegauge.dataflow.order import INT
+    >>> join(INT, 3, 4)
+    4
+    """
+    found: Callable[[T, T], T] | None = getattr(order, "join", None)
+    if found is None:
+        raise NoBound(order=repr(order), bound="least time at or beyond", a=repr(a), b=repr(b))
+    return found(a, b)
+
+
+def meet(order: Order[T], a: T, b: T) -> T:
+    """Return the greatest time at or before both. Raises NoBound when the order has no such operation.
+
+    >>> from tidegauge.dataflow.order import INT
+    >>> meet(INT, 3, 4)
+    3
+    """
+    found: Callable[[T, T], T] | None = getattr(order, "meet", None)
+    if found is None:
+        raise NoBound(order=repr(order), bound="greatest time at or before", a=repr(a), b=repr(b))
+    return found(a, b)
+
+
+def maximum(order: Order[T]) -> T | None:
+    """Return a time at or beyond every other, None when the order has none or does not say.
+
+    >>> from tidegauge.dataflow.order import INT, Bounded
+    >>> maximum(INT), maximum(Bounded(7))
+    (None, 7)
+    """
+    return cast("T | None", getattr(order, "maximum", None))

@@ -30,7 +30,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from tidegauge.dataflow.order import FIRST, LAST, PARTITIONED, Cut, Interval, PartitionedTime, before
-from tidegauge.dataflow.order.interval import Key
+from tidegauge.dataflow.order.partitioned import Key
 
 __all__ = ["WIDEST", "positions_of", "times_of"]
 

@@ -37,9 +37,8 @@ from tidegauge.errors.sources import CorruptFile, UnreadableRecord, UnsupportedT
 from tidegauge.sources.ddl import as_schema, to_ddl
 from tidegauge.sources.formats.boundaries import Boundaries, Ints, read_exactly
 from tidegauge.sources.formats.fields import Fields, names_in
-from tidegauge.sources.formats.infer import infer_text
+from tidegauge.sources.formats.infer import as_table, infer_text
 from tidegauge.sources.formats.messages import MessageRows, OnBadMessage, Part, in_chunks, present
-from tidegauge.sources.formats.names import as_table
 from tidegauge.sources.formats.protocol import Decoded, OnBad
 from tidegauge.sources.formats.records import (
     BLOCK_BYTES,

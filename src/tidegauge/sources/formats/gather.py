@@ -2,7 +2,7 @@
 
 A *reading* turns the records `[i, j)` into rows, all together or, by raising `Refused`, not at all. `gather` tries
 each reading on all records; when all refuse, the last one reads in pieces that grow while it accepts and shrink to
-the culprit when it does not.
+the culprit when it does not. `sliced` and `as_text` do the same for the pieces of one text, without a step for each.
 
 Invariant: if what the earlier readings accept is accepted by the last one with the same rows, and that one accepts a
 range iff it accepts every record in it, then whether a record is a row depends on that record alone. How the range is
@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -32,7 +32,7 @@ import pyarrow as pa
 from tidegauge.sources.formats.boundaries import Ints
 from tidegauge.sources.formats.records import Mask, Records
 
-__all__ = ["Gathered", "Reading", "Refused", "gather", "in_pieces"]
+__all__ = ["PADDING", "Gathered", "Reading", "Refused", "as_text", "gather", "in_pieces", "sliced"]
 
 GROWTH: Final = 4
 
@@ -116,3 +116,53 @@ def gather(
     if not batches:
         return pa.RecordBatch.from_pylist([], schema), sound[:0]
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches), np.concatenate(good)
+
+
+PADDING: Final = b"\0" * 16
+_INLINE: Final = 12
+
+
+def sliced(data: bytes, starts: Ints, lengths: Ints) -> Any:
+    """Return pieces of `data`, which is less than 2 GiB, as an array of bytes.
+
+    Piece `i` is `data[starts[i] : starts[i] + lengths[i]]`. `data` ends with `PADDING`, which is in no piece. An
+    Arrow view is sixteen bytes: the length, and then either up to twelve bytes, or the first four, the number of a
+    buffer and the offset in it. So nothing of a long piece is touched here, and Arrow copies it once.
+
+    >>> sliced(b"tide gauge" + PADDING, np.array([0, 5]), np.array([4, 5])).to_pylist()
+    [b'tide', b'gauge']
+    """
+    views = np.zeros((len(starts), 4), "<i4")
+    views[:, 0] = lengths
+    head = np.lib.stride_tricks.sliding_window_view(np.frombuffer(data, np.uint8), _INLINE)[starts]
+    head[np.arange(_INLINE) >= lengths[:, None]] = 0
+    views[:, 1:] = head.view("<i4")
+    long = np.flatnonzero(lengths > _INLINE)
+    views[long, 2] = 0
+    views[long, 3] = starts[long]
+    buffers = [None, pa.py_buffer(views), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary_view(), len(starts), buffers).cast(pa.binary())
+
+
+def as_text(array: Any) -> tuple[Any, Mask]:
+    r"""Return bytes as strings, and which of them are no UTF-8; those are null.
+
+    >>> array, bad = as_text(pa.array([b"tide", b"\xff"]))
+    >>> array.to_pylist(), bad.tolist()
+    (['tide', None], [False, True])
+    """
+    bad = np.zeros(len(array), np.bool_)
+    found: list[Any] = []
+
+    def take(i: int, j: int) -> None:
+        try:
+            found.append(array.slice(i, j - i).cast(pa.string()))
+        except pa.ArrowInvalid as error:
+            raise Refused("") from error
+
+    def refuse(i: int, _refusal: Refused) -> None:
+        bad[i] = True
+        found.append(pa.nulls(1, pa.string()))
+
+    in_pieces(len(array), take, refuse)
+    return found[0] if len(found) == 1 else pa.concat_arrays([pa.array([], pa.string()), *found]), bad

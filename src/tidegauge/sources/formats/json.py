@@ -42,13 +42,19 @@ from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.sources import UnreadableRecord
 from tidegauge.sources.ddl import as_schema, to_ddl
 from tidegauge.sources.formats.boundaries import Boundaries, Ints
-from tidegauge.sources.formats.convert import contains, converted, from_base64, may_overflow, overflows
-from tidegauge.sources.formats.decimals import beyond_in_json, suspects
+from tidegauge.sources.formats.convert import (
+    beyond_in_json,
+    contains,
+    converted,
+    from_base64,
+    may_overflow,
+    overflows,
+    suspects,
+)
 from tidegauge.sources.formats.gather import Gathered, Refused, gather
-from tidegauge.sources.formats.infer import infer_json
+from tidegauge.sources.formats.infer import as_table, infer_json
 from tidegauge.sources.formats.members import may_be_spared, only_columns, too_big
 from tidegauge.sources.formats.messages import MessageRows, OnBadMessage, Part, in_chunks, present
-from tidegauge.sources.formats.names import as_table
 from tidegauge.sources.formats.protocol import Decoded, OnBad
 from tidegauge.sources.formats.records import (
     BLOCK_BYTES,

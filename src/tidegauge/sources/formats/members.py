@@ -23,7 +23,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from tidegauge.sources.formats.decimals import beyond
+from tidegauge.sources.formats.convert import beyond
 
 __all__ = ["may_be_spared", "only_columns", "too_big"]
 

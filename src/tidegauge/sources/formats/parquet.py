@@ -27,8 +27,8 @@ import pyarrow.parquet as pq
 
 from tidegauge.errors.sources import AmbiguousHeader, ColumnTypeMismatch, CorruptFile
 from tidegauge.sources.ddl import as_schema, to_ddl
-from tidegauge.sources.formats.lossless import nearest_type, widens
-from tidegauge.sources.formats.names import as_table
+from tidegauge.sources.formats.fitted import nearest_type, widens
+from tidegauge.sources.formats.infer import as_table
 from tidegauge.sources.formats.protocol import Decoded
 
 __all__ = ["Parquet"]

@@ -2,7 +2,7 @@ r"""Avro: each message is one value of a schema, which is given, or which the me
 
 Invariant: a message is a row iff its bytes are exactly one value of the schema that it was written with, and every
 column of that schema fits the table's. Which path of reading it went does not show: `vectors` reads many at once, and
-what it does not read, `careful` reads alone.
+what it does not read, `rows` reads alone.
 
 >>> format = Avro('{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}')
 >>> format.decode_messages([b"\x02", b"\x02\x00"], schema=format.schema, on_bad=print).rows.to_pylist()

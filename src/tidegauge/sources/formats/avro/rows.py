@@ -1,15 +1,24 @@
 r"""Values of an Avro schema become rows of a table: read, given their meaning, fitted to the columns.
 
-Invariant: each of these steps is total and goes value by value, so a message's fate is its own.
+A message that `vectors` cannot read with the others is read by itself: slowly, and with a word on its fault.
+
+Invariant: each of these steps is total and goes value by value, so a message's fate is its own. What `vectors` reads,
+`alone` reads with the same values. It accepts more in one case only: of equal keys of a map, the last counts.
 
 >>> writer = WriterSchema.of({"type": "bytes", "logicalType": "decimal", "precision": 3, "scale": 2}, [])
 >>> part = rows_of(writer, b"\x02\x7f" b"\x04\x7f\xff", np.array([0, 2]), np.array([2, 5]), writer.columns, {})
 >>> part.rows.to_pylist(), part.wrong
 ([{'value': Decimal('1.27')}], {1: ('TG-0323', 'column value: a value that is no decimal128(3, 2)')})
+>>> alone(node_of("string"), b"\x06abc")
+'abc'
+>>> alone(node_of("string"), b"\x08abc")
+Traceback (most recent call last):
+tidegauge.sources.formats.gather.Refused: a length of 4 where there are 3 bytes
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from tidegauge.errors.sources import UnreadableRecord
-from tidegauge.sources.formats.avro import careful, vectors
+from tidegauge.sources.formats.avro import vectors
 from tidegauge.sources.formats.avro.schema import VALUE, SchemaNode, columns_of, default_of, definitions, node_of
 from tidegauge.sources.formats.boundaries import Ints
 from tidegauge.sources.formats.convert import cast_each, converted
@@ -28,7 +37,7 @@ from tidegauge.sources.formats.gather import Refused
 from tidegauge.sources.formats.messages import Part, Problems
 from tidegauge.sources.formats.records import Mask
 
-__all__ = ["WriterSchema", "from_wire", "rows_of"]
+__all__ = ["WriterSchema", "alone", "from_wire", "rows_of"]
 
 pc: Any = pyarrow.compute
 
@@ -92,17 +101,17 @@ def _values(node: SchemaNode, data: bytes, begins: Ints, ends: Ints, wrong: Prob
     everyone = np.arange(len(begins))
     if not failed.any():
         return array, everyone
-    alone: dict[int, Any] = {}
+    single: dict[int, Any] = {}
     for i in np.flatnonzero(failed).tolist():
         try:
-            alone[i] = careful.value(node, data[begins[i] : ends[i]])
+            single[i] = alone(node, data[begins[i] : ends[i]])
         except Refused as refusal:
             wrong[i] = (UnreadableRecord.code, str(refusal))
-    kept = np.concatenate([everyone[~failed], np.array(list(alone), np.int64)])
+    kept = np.concatenate([everyone[~failed], np.array(list(single), np.int64)])
     order = np.argsort(kept)
     read = array.filter(pa.array(~failed))
-    found = pa.concat_arrays([read, pa.array(list(alone.values()), node.wire)]) if alone else read
-    return found.take(pa.array(order)) if alone else found, kept[order]
+    found = pa.concat_arrays([read, pa.array(list(single.values()), node.wire)]) if single else read
+    return found.take(pa.array(order)) if single else found, kept[order]
 
 
 def from_wire(array: Any, target: Any) -> tuple[Any, Mask]:
@@ -130,3 +139,93 @@ def _decimals(array: Any, target: Any) -> tuple[Any, Mask]:
     whole = pa.Array.from_buffers(target, len(numbers), [None, pa.py_buffer(values)])
     gone = pa.array(bad | array.is_null().to_numpy(zero_copy_only=False))
     return pc.if_else(gone, pa.scalar(None, target), whole), bad
+
+
+def alone(node: SchemaNode, message: bytes) -> Any:
+    """Return the value of a message as `pa.array` takes it for `node.wire`. Raises `Refused`."""
+    reader = _MessageReader(message)
+    found = reader.read(node)
+    if reader.at < len(message):
+        raise Refused(f"{len(message) - reader.at} bytes after the end of the value")
+    return found
+
+
+class _MessageReader:
+    def __init__(self, message: bytes) -> None:
+        self.message, self.at = message, 0
+
+    def read(self, node: SchemaNode) -> Any:
+        match node.kind:
+            case "null":
+                return None
+            case "boolean":
+                found = self.take(1)[0]
+                if found > 1:
+                    raise Refused(f"a boolean of {found}")
+                return found == 1
+            case "int" | "long":
+                return self.number(32 if node.kind == "int" else 64)
+            case "float":
+                return struct.unpack("<f", self.take(4))[0]
+            case "double":
+                return struct.unpack("<d", self.take(8))[0]
+            case "fixed":
+                return self.take(node.size)
+            case "bytes":
+                return self.take(self.number(64))
+            case "string":
+                return self.text()
+            case "enum":
+                return node.names[self.index(len(node.names), "symbol")]
+            case "union":
+                branch = self.index(2 if node.null >= 0 else 1, "branch")
+                return None if branch == node.null else self.read(node.inner[0])
+            case "record":
+                return {name: self.read(field) for name, field in zip(node.names, node.inner, strict=True)}
+            case "map":
+                return list({self.text(): self.read(node.inner[0]) for _ in self.items()}.items())
+        return [self.read(node.inner[0]) for _ in self.items()]
+
+    def take(self, size: int) -> bytes:
+        there = len(self.message) - self.at
+        if not 0 <= size <= there:
+            raise Refused(f"a length of {size} where there are {there} bytes")
+        self.at += size
+        return self.message[self.at - size : self.at]
+
+    def number(self, bits: int) -> int:
+        found = shift = 0
+        while True:
+            byte = self.take(1)[0]
+            found |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                break
+            if shift > 63:
+                raise Refused("a number of more than ten bytes")
+        found = (found >> 1) ^ -(found & 1)
+        if not -(1 << (bits - 1)) <= found < 1 << (bits - 1):
+            raise Refused(f"a number that has no {bits} bits")
+        return found
+
+    def index(self, count: int, what: str) -> int:
+        found = self.number(64)
+        if not 0 <= found < count:
+            raise Refused(f"{what} {found} where there are {count}")
+        return found
+
+    def text(self) -> str:
+        try:
+            return self.take(self.number(64)).decode()
+        except UnicodeDecodeError:
+            raise Refused("a text that is not valid UTF-8") from None
+
+    def items(self) -> Any:
+        """Yield once for each item; the caller's loop reads it."""
+        while count := self.number(64):
+            if count < 0:
+                count = -count
+                self.number(64)
+            if count > len(self.message) - self.at:
+                raise Refused(f"{count} items where there are {len(self.message) - self.at} bytes")
+            yield from range(count)

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from tidegauge.errors.formats import InvalidMessageSchema, SchemaWithoutColumns
 from tidegauge.errors.sources import UnsupportedType
-from tidegauge.sources.formats.names import as_table
+from tidegauge.sources.formats.infer import as_table
 
 __all__ = ["VALUE", "SchemaNode", "columns_of", "default_of", "definitions", "node_of", "parsed"]
 

@@ -6,7 +6,7 @@ Items of arrays and maps are read in rounds, the `k`-th item of all messages in 
 
 Invariant: a message that is read is exactly one value of the schema. Positions only grow (a length below zero fails),
 so where a position ends at the end of its message, all that was read lay inside it. A message that fails is left to
-`careful`, which reads it alone and says why.
+`rows`, which reads it alone and says why.
 
 >>> from tidegauge.sources.formats.avro.schema import node_of
 >>> data = b"\x02\x06abc" + b"\x04\x02"
@@ -26,8 +26,8 @@ import pyarrow as pa
 
 from tidegauge.sources.formats.avro.schema import SchemaNode
 from tidegauge.sources.formats.boundaries import Ints
+from tidegauge.sources.formats.gather import PADDING, as_text, sliced
 from tidegauge.sources.formats.records import Mask
-from tidegauge.sources.formats.views import PADDING, as_text, sliced
 
 __all__ = ["read"]
 

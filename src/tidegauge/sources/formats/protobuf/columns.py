@@ -1,36 +1,101 @@
-r"""Parsed Protobuf messages become arrays, field by field.
+r"""What a Protobuf message type looks like as columns: the arrays of its fields, and their shapes on the wire.
 
 Definition: a field that can be absent (`optional`, a message, one of several) is null when it is; any other has its
 value or its default. Repeated fields are lists, maps are maps in the order of their keys, messages structs, enums
 their names (a number without a name is its digits), unsigned integers the next wider type. `Timestamp` is a
 timestamp, `Duration` a number of microseconds, a wrapper the value in it.
 
-Invariant: an array is built from the messages' own values in their order, so equal messages give equal rows.
+Invariant: an array is built from the messages' own values in their order, so equal messages give equal rows. The
+shapes of a message type, which `vectors` goes by, are its fields in the order of its columns, and each has that
+column's type.
 
 >>> from google.protobuf.timestamp_pb2 import Timestamp
 >>> columns = columns_of(Timestamp.DESCRIPTOR)
 >>> {name: build([Timestamp(seconds=5)]).to_pylist() for name, build in columns.builds.items()}
 {'seconds': [5], 'nanos': [0]}
+>>> shapes = shapes_of(Timestamp.DESCRIPTOR, [pa.int64(), pa.int32()])
+>>> [(shape.number, shape.role, str(shape.of)) for shape in shapes]
+[(1, 'number', 'int64'), (2, 'number', 'int32')]
+
+A field may be called like what a message has anyway: in our classes such a field is spelled otherwise. In Python the
+fields of a message are attributes beside its methods, and which of two with one name is found depends on who wrote
+it: a field `HasField` hides the method, or the method hides the field. Names are not on the wire, so `respell` gives
+those fields other ones before a class is made. `spelled` never gives the name of a method, and
+`unspelled(spelled(name)) == name` for every name: a name that looks spelled already is spelled once more. Columns
+have the name that the schema has.
+
+>>> spelled("amount"), spelled("HasField"), spelled("HasField_field"), unspelled("HasField_field_field")
+('amount', 'HasField_field', 'HasField_field_field', 'HasField_field')
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import chain
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
 
 import numpy as np
 import pyarrow as pa
 
 from tidegauge.errors.formats import SchemaWithoutColumns
-from tidegauge.sources.formats.protobuf.spelling import unspelled
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-__all__ = ["Build", "Columns", "columns_of", "is_time", "is_wrapper"]
+__all__ = [
+    "FIXED",
+    "LENGTH",
+    "VARINT",
+    "Build",
+    "Columns",
+    "FieldShape",
+    "columns_of",
+    "is_time",
+    "is_wrapper",
+    "respell",
+    "shapes_of",
+    "spelled",
+    "unspelled",
+]
+
+_MARK: Final = "_field"
+
+
+def spelled(name: str) -> str:
+    """Return the name of a field's attribute."""
+    return name + _MARK if _is_marked(name) else name
+
+
+def unspelled(name: str) -> str:
+    """Return the name of the field that an attribute is of."""
+    return name.removesuffix(_MARK) if _is_marked(name) else name
+
+
+def respell(message: Any) -> None:
+    """Spell the fields of a `DescriptorProto`, and of those inside it."""
+    for each in message.field:
+        each.name = spelled(each.name)
+    for inner in message.nested_type:
+        respell(inner)
+
+
+def _is_marked(name: str) -> bool:
+    stem = name
+    while stem.endswith(_MARK):
+        stem = stem.removesuffix(_MARK)
+    return stem in _attributes()
+
+
+@lru_cache(maxsize=1)
+def _attributes() -> frozenset[str]:
+    """Return what every message has, by the example of one without fields."""
+    from google.protobuf.empty_pb2 import Empty
+
+    return frozenset(dir(Empty))
+
 
 MAX_DEPTH: Final = 32
 MAX_FIELDS: Final = 10_000
@@ -94,13 +159,13 @@ class _ColumnBuilder:
         if not found.fields:
             _refuse(path or found.full_name, "a message without fields")
         names, types, builds = [], [], []
-        for field in found.fields:
+        for each in found.fields:
             self._fields += 1
             if self._fields > MAX_FIELDS or len(above) > MAX_DEPTH:
                 _refuse(path, f"more than {MAX_FIELDS} fields, or nested more than {MAX_DEPTH} deep")
-            self.required |= field.is_required
-            name = unspelled(field.name)
-            of, build = self.field(field, (*above, found.full_name), f"{path}{name}")
+            self.required |= each.is_required
+            name = unspelled(each.name)
+            of, build = self.field(each, (*above, found.full_name), f"{path}{name}")
             names.append(name)
             types.append(of)
             builds.append(build)
@@ -195,3 +260,80 @@ def _offsets(lists: list[Any]) -> Any:
 
 def _refuse(path: str, detail: str) -> NoReturn:
     raise SchemaWithoutColumns(path=path.removesuffix(".") or "the top level", kind="Protobuf", detail=detail)
+
+
+VARINT: Final = 0
+LENGTH: Final = 2
+FIXED: Final[Mapping[int, int]] = {1: 8, 5: 4}
+"""The wire types of numbers with a fixed size, and the sizes."""
+
+_WIRES: Final[Mapping[int, int]] = {
+    **dict.fromkeys((3, 4, 5, 8, 13, 14, 17, 18), VARINT),
+    **dict.fromkeys((1, 6, 16), 1),
+    **dict.fromkeys((2, 7, 15), 5),
+    **dict.fromkeys((9, 11, 12), LENGTH),
+    10: 3,
+}
+"""By the number of the type in descriptor.proto."""
+_SPANS: Final = (9, 12)
+
+Role = Literal["number", "span", "enum", "struct", "time", "boxed"]
+
+
+@dataclass(frozen=True, slots=True)
+class FieldShape:
+    """A field. `of` is the type of one value; `inner` are the fields of a message, `symbols` the names of an enum."""
+
+    number: int
+    kind: int
+    wire: int
+    role: Role
+    of: Any
+    many: bool = False
+    map: Any = None
+    presence: bool = False
+    required: bool = False
+    group: str = ""
+    inner: tuple[FieldShape, ...] = ()
+    symbols: Mapping[int, str] = field(default_factory=dict)
+
+    def default(self) -> Any:
+        """Return the value of a field without presence that is not there, as an array of one."""
+        if self.role == "span":
+            return pa.array([b""]).cast(self.of)
+        return pa.array([self.symbols.get(0)], self.of) if self.role == "enum" else pa.array([0]).cast(self.of)
+
+
+def shapes_of(found: Descriptor, types: Iterable[Any]) -> tuple[FieldShape, ...]:
+    """Return the shapes of a message type whose columns have these types."""
+    return tuple(_shape(field, of) for field, of in zip(found.fields, types, strict=True))
+
+
+def _shape(field: FieldDescriptor, of: Any) -> FieldShape:
+    inner = field.message_type
+    if inner is not None and inner.GetOptions().map_entry:
+        key = _shape(inner.fields_by_name["key"], of.key_type)
+        value = _shape(inner.fields_by_name["value"], of.item_type)
+        # Where the value is not there it is an empty message, which is rare.
+        value = replace(value, presence=False, required=bool(value.inner))
+        key = replace(key, presence=False)
+        return FieldShape(field.number, field.type, LENGTH, "struct", of, many=True, map=of, inner=(key, value))
+    value_type = of.value_type if field.is_repeated else of
+    common: dict[str, Any] = {
+        "many": field.is_repeated,
+        "presence": field.has_presence and not field.is_repeated,
+        "required": field.is_required,
+        "group": field.containing_oneof.name if field.containing_oneof is not None else "",
+    }
+    place = (field.number, field.type, _WIRES[field.type])
+    if inner is None:
+        if field.enum_type is not None:
+            symbols = {number: value.name for number, value in field.enum_type.values_by_number.items()}
+            return FieldShape(*place, "enum", value_type, symbols=symbols, **common)
+        return FieldShape(*place, "span" if field.type in _SPANS else "number", value_type, **common)
+    if is_time(inner):
+        return FieldShape(*place, "time", value_type, inner=shapes_of(inner, (pa.int64(), pa.int32())), **common)
+    if is_wrapper(inner):
+        return FieldShape(*place, "boxed", value_type, inner=shapes_of(inner, (value_type,)), **common)
+    inner_types = [each.type for each in value_type]
+    return FieldShape(*place, "struct", value_type, inner=shapes_of(inner, inner_types), **common)

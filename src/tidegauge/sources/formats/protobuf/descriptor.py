@@ -19,10 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import pyarrow as pa
 
 from tidegauge.errors.formats import FormatPackageMissing, InvalidMessageSchema
-from tidegauge.sources.formats.names import as_table
-from tidegauge.sources.formats.protobuf.columns import Build, columns_of
-from tidegauge.sources.formats.protobuf.shape import FieldShape, shapes_of
-from tidegauge.sources.formats.protobuf.spelling import respell
+from tidegauge.sources.formats.infer import as_table
+from tidegauge.sources.formats.protobuf.columns import Build, FieldShape, columns_of, respell, shapes_of
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FileDescriptor

@@ -8,7 +8,7 @@ Invariant: a message that is read has the values that Protobuf's own parser give
 and it is left to that parser.
 
 >>> from google.protobuf.timestamp_pb2 import Timestamp
->>> from tidegauge.sources.formats.protobuf.shape import shapes_of
+>>> from tidegauge.sources.formats.protobuf.columns import shapes_of
 >>> shapes = shapes_of(Timestamp.DESCRIPTOR, [pa.int64(), pa.int32()])
 >>> arrays, odd = read(shapes, b"\x08\x05" + b"\x08", np.array([0, 2]), np.array([2, 3]))
 >>> arrays[0].to_pylist()[0], odd.tolist()
@@ -25,10 +25,10 @@ import pyarrow as pa
 import pyarrow.compute
 
 from tidegauge.sources.formats.boundaries import Ints
-from tidegauge.sources.formats.protobuf.shape import FIXED, FieldShape
+from tidegauge.sources.formats.gather import as_text, sliced
+from tidegauge.sources.formats.protobuf.columns import FIXED, FieldShape
 from tidegauge.sources.formats.protobuf.wire import VARINT_BYTES, Wire, Words
 from tidegauge.sources.formats.records import Mask
-from tidegauge.sources.formats.views import as_text, sliced
 
 __all__ = ["read"]
 

@@ -8,7 +8,7 @@ Damage, groups, and a known number that is written another way make a message od
 
 >>> import pyarrow as pa
 >>> from google.protobuf.timestamp_pb2 import Timestamp
->>> from tidegauge.sources.formats.protobuf.shape import shapes_of
+>>> from tidegauge.sources.formats.protobuf.columns import shapes_of
 >>> shapes = shapes_of(Timestamp.DESCRIPTOR, [pa.int64(), pa.int32()])
 >>> wire = Wire(b"\x08\x05" + b"\x08", 2)
 >>> found = wire.scan(shapes, np.array([0, 2]), np.array([2, 3]), np.arange(2), alone=False)
@@ -26,9 +26,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tidegauge.sources.formats.boundaries import Ints
-from tidegauge.sources.formats.protobuf.shape import FIXED, LENGTH, VARINT, FieldShape
+from tidegauge.sources.formats.gather import PADDING
+from tidegauge.sources.formats.protobuf.columns import FIXED, LENGTH, VARINT, FieldShape
 from tidegauge.sources.formats.records import Mask
-from tidegauge.sources.formats.views import PADDING
 
 __all__ = ["VARINT_BYTES", "Occurrences", "Wire", "Words"]
 
