@@ -21,7 +21,7 @@ from benchmarks.figures import Figure
 from benchmarks.room import Room
 from tidegauge.sinks import DeltaSink, OutputId, StagedFile
 from tidegauge.sinks.delta.entry import appending
-from tidegauge.sinks.delta.volume import holding
+from tidegauge.sinks.delta.view import holding
 from tidegauge.sinks.protocol import Volume
 
 __all__ = ["measure"]

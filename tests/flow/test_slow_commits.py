@@ -20,7 +20,7 @@ from tidegauge.errors.dataflow import OperatorFailed
 from tidegauge.flow.runner import Runner
 from tidegauge.sinks import backlog
 from tidegauge.sinks.delta.log import DeltaLog
-from tidegauge.sinks.parquet.sink import ParquetChain
+from tidegauge.sinks.parquet.chain import ParquetChain
 from tidegauge.sinks.protocol import OutputId
 
 SCHEMA = pa.schema([("k", pa.int64()), ("_epoch", pa.int64())])

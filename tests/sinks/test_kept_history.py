@@ -13,8 +13,8 @@ from tests.sinks.conftest import SCHEMA
 
 from tidegauge.errors.history import DamagedHistory, HistoriesDiffer
 from tidegauge.remap.history import NO_HISTORY, History, Link, Moves, agree, follow, origin
+from tidegauge.sinks.commits import LIMIT
 from tidegauge.sinks.delta import checkpoints as deltacheckpoints
-from tidegauge.sinks.keeping import LIMIT
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 MANY = 2000

@@ -23,7 +23,7 @@ from tidegauge.errors.sinks import (
 )
 from tidegauge.sinks import OutputId
 from tidegauge.sinks.location import writing
-from tidegauge.sinks.parquet import sink as module
+from tidegauge.sinks.parquet import chain as module
 
 OUTPUT = OutputId("shop", "orders", "a" * 32)
 SCHEMA = pa.schema([("user", pa.string()), ("amount", pa.float64()), ("_epoch", pa.int64())])
@@ -178,7 +178,7 @@ def test_a_full_disk_goes_through_and_puts_the_staged_files_back(
 ) -> None:
     import errno
 
-    from tidegauge.sinks.parquet import gathering as module
+    from tidegauge.sinks.parquet import manifest as module
 
     table = parquet.open()
     parquet.commit(table, 0, 1)

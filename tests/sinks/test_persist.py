@@ -18,11 +18,10 @@ from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.sinks import UnsupportedTable
 from tidegauge.flow.runner import at_once
 from tidegauge.remap.history import NO_HISTORY
-from tidegauge.sinks import DeltaSink, spans
-from tidegauge.sinks.backlog import Backlog
+from tidegauge.sinks import DeltaSink, backlog
+from tidegauge.sinks.backlog import Backlog, StagedSpan, merged
 from tidegauge.sinks.persist import Committed, PersistSetup, persist
 from tidegauge.sinks.protocol import StagedFile, Table
-from tidegauge.sinks.spans import StagedSpan, merged
 
 
 class Log:
@@ -148,7 +147,7 @@ def test_spans_that_are_merged_are_the_same_epochs_and_files_in_their_order(part
         waiting.append(StagedSpan(lower, lower + length, str(number), columns, staged, len(staged)))
         lower += length
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spans, "FILES", files)
+        patch.setattr(backlog, "COMMIT_FILES", files)
         count, whole = merged(waiting)
     taken = waiting[:count]
     assert (whole.lower, whole.upper) == (0, taken[-1].upper)

@@ -35,8 +35,7 @@ from tidegauge.remap.requests import Requests
 from tidegauge.sinks.backlog import Backlog
 from tidegauge.sinks.persist import Committed, PersistSetup, persist
 from tidegauge.sinks.protocol import StagedFile
-from tidegauge.sinks.publish import publish
-from tidegauge.sinks.resumption import resumption
+from tidegauge.sinks.publish import publish, resumption
 from tidegauge.sources.reader import reader
 from tidegauge.sources.sweep import SweepSetup, backoff, sweep
 

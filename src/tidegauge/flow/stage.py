@@ -42,9 +42,8 @@ from tidegauge.reclock.slices import span
 from tidegauge.remap.binding import Bound, Slice
 from tidegauge.remap.round import Failure
 from tidegauge.remap.timeline import Timeline
-from tidegauge.sinks.backlog import Backlog
+from tidegauge.sinks.backlog import Backlog, StagedSpan
 from tidegauge.sinks.protocol import StagedFile
-from tidegauge.sinks.spans import StagedSpan
 
 __all__ = ["ATTEMPTS", "JOB_LIMITS", "StageSetup", "Staging", "stage"]
 

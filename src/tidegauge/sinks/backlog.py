@@ -1,12 +1,23 @@
-"""The backlog: the staged rows of each output that wait for their commit.
+"""The backlog: the staged rows of each output that wait for their commit, and which are committed together.
 
-Commits run beside the worker, and staging goes on meanwhile. A sink that takes longer to commit than tasks take to
-stage would have all that upstream holds lie staged on the disk, in as many pieces as there were jobs, and to stop
-would take as long as to commit them; so who stages looks here first. An output that is full is left out of the next
-jobs. What it lacks by then is staged as one span.
+Commits run beside the worker, and staging goes on meanwhile. A table whose commits take longer than jobs do would
+have one commit for each of many small spans before it; so those that wait while a commit is under way become one,
+as large as a commit may be (`merged`, a pure decision). And all that upstream holds would lie staged on the disk,
+and a stop would take as long as to commit it; so the stage asks here first (`Backlog`). An output that is full is
+left out of the next jobs. What it lacks by then is staged as one span.
 
-Invariant: what waits of an output is less than `BYTES`, fewer than `PIECES`, and none but the first waits longer than
-`SECONDS`, when one more job is begun for it.
+Invariants. Spans are committed in their order, each whole, and nothing between them is left out that is not
+vacuous: a merged span goes from the lower of its first to the upper of its last and has all their files. What waits
+of an output is less than `BYTES`, fewer than `PIECES`, and none but the first waits longer than `SECONDS`, when one
+more job is begun for it.
+
+>>> none = pa.schema([])
+>>> waiting = [StagedSpan(0, 1, "a", none, rows=1), StagedSpan(1, 5), StagedSpan(5, 6, "b", none, rows=2)]
+>>> count, whole = merged(waiting)
+>>> count, whole.lower, whole.upper, whole.rows, whole.job
+(3, 0, 6, 3, 'b')
+>>> merged(waiting, at_most=1) == (1, waiting[0])
+True
 
 >>> clock = [0.0]
 >>> backlog = Backlog(lambda: clock[0])
@@ -25,11 +36,68 @@ frozenset({'topic'})
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["BYTES", "PIECES", "SECONDS", "Backlog"]
+import pyarrow as pa
+
+from tidegauge.sinks.protocol import StagedFile
+
+__all__ = ["BYTES", "PIECES", "SECONDS", "Backlog", "StagedSpan", "merged"]
+
+COMMIT_FILES: Final = 1_000
+COMMIT_BYTES: Final = 1 << 28
+COMMIT_ROWS: Final = 1_000_000
+"""How much of the waiting rows is committed together. A topic's commit is a transaction, which has to end in time: a
+million rows take some seconds. A single span may be larger: it is never split."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagedSpan:
+    """The staged rows of one output for the epochs `[lower, upper)`. Without a `schema` the span is vacuous."""
+
+    lower: int
+    upper: int
+    job: str = ""
+    schema: pa.Schema | None = None
+    files: tuple[StagedFile, ...] = ()
+    rows: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes were staged."""
+        return sum(file.bytes for file in self.files)
+
+
+def merged(waiting: Sequence[StagedSpan], *, at_most: int | None = None) -> tuple[int, StagedSpan]:
+    """Return how many of the first of what waits are committed together, and what they are as one.
+
+    The first one is not vacuous. The last one is not either: vacuous epochs at the end need no commit. at_most: the
+    largest number of spans.
+    """
+    first = waiting[0]
+    files, size, rows = len(first.files), first.bytes, first.rows
+    count = 1
+    for at, span in enumerate(waiting[1:at_most], start=2):
+        if span.schema is None:
+            continue
+        files, size, rows = files + len(span.files), size + span.bytes, rows + span.rows
+        if span.schema != first.schema or files > COMMIT_FILES or size > COMMIT_BYTES or rows > COMMIT_ROWS:
+            break
+        count = at
+    if count == 1:
+        return 1, first
+    last, parts = waiting[count - 1], waiting[:count]
+    return count, StagedSpan(
+        first.lower,
+        last.upper,
+        last.job,
+        first.schema,
+        tuple(file for part in parts for file in part.files),
+        sum(part.rows for part in parts),
+    )
+
 
 BYTES: Final = 1 << 30
 PIECES: Final = 32

@@ -39,9 +39,8 @@ from tidegauge.errors.patience import waited_out
 from tidegauge.errors.running import OutputNotWritable, SpanConflict
 from tidegauge.errors.sinks import CommitSilent
 from tidegauge.remap.history import History
-from tidegauge.sinks.backlog import Backlog
+from tidegauge.sinks.backlog import Backlog, StagedSpan, merged
 from tidegauge.sinks.protocol import Table
-from tidegauge.sinks.spans import StagedSpan, merged
 
 __all__ = [
     "ATTEMPTS",

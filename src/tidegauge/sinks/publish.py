@@ -1,24 +1,41 @@
-"""Publish: an epoch is published when every output that follows live holds it.
+"""Publish and resumption: what follows from the outputs' uppers, in the store and upstream.
 
-The operator listens to frontiers alone. Its input is the outputs' streams joined; the frontier of the join is the
-least upper over the outputs, because each persist sink holds its capability until its commit is durable. An output
-that failed for good has dropped its capability, on purpose, and is not waited for.
+*Publish.* An epoch is published when every output that follows live holds it. The operator listens to frontiers
+alone. Its input is the outputs' streams joined; the frontier of the join is the least upper over the outputs,
+because each persist sink holds its capability until its commit is durable. An output that failed for good has
+dropped its capability, on purpose, and is not waited for.
 
-Invariant: `published` never passes what some live output lacks, and moves by compare-and-append.
+*Resumption.* What every output holds, turned back into the frontier that each source may forget. If every output of
+a source has an upper of at least `e + 1`, everything of the source in epochs `0 .. e` is held, and those records
+are exactly the ones not beyond `F(e) = inverse(e + 1)`. An output that has failed keeps its upper, and so holds
+back the source it reads.
+
+Invariants. `published` never passes what some live output lacks, and moves by compare-and-append. Upstream's
+acknowledged position never passes the position that every output holds durably, translated through the durable
+bindings (law 4); and nothing is acknowledged before it is published.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tidegauge.dataflow import OperatorBuilder, OperatorContext, OperatorInput, OperatorOutput, Stream
+from tidegauge import reclock
+from tidegauge.dataflow import (
+    InputCapability,
+    OperatorBuilder,
+    OperatorContext,
+    OperatorInput,
+    OperatorOutput,
+    Stream,
+)
 from tidegauge.env import Env
+from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.store import Lease, Store
 from tidegauge.remap.timeline import Timeline
 from tidegauge.sinks.persist import Committed
 
-__all__ = ["Published", "publish"]
+__all__ = ["Published", "publish", "resumption"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +82,60 @@ def publish(
 
     builder.build(build)
     return output
+
+
+def resumption(
+    published: Stream[Published],
+    committed: Stream[Committed],
+    *,
+    timeline: Timeline,
+    readers: Mapping[str, str],
+    uppers: Mapping[str, int],
+    since: int,
+) -> Mapping[str, Stream[Frontier]]:
+    """Build the operator: for each source a stream of frontiers to acknowledge; one that did not move is not sent.
+
+    readers: the source that each output reads. uppers: the outputs' uppers at the start. since: the epochs before it
+    were published by then.
+    """
+    builder = OperatorBuilder(published.scope, "resumption")
+    builder.input(published)
+    builder.input(committed)
+    sources = sorted(set(readers.values()))
+    outputs: dict[str, Stream[Frontier]] = {source: builder.output() for source in sources}
+
+    def build(context: OperatorContext) -> Callable[[list[OperatorInput], list[OperatorOutput]], None]:
+        for capability in context.capabilities:
+            capability.drop()
+        held, upto = dict(uppers), since
+        told: dict[str, Frontier] = {}
+
+        def durable(source: str) -> Frontier:
+            mine = {output: upper for output, upper in held.items() if readers[output] == source}
+            mine[""] = upto  # no output has an empty name
+            return reclock.resumption({source: timeline.tables[source]}, mine)[source]
+
+        begun = {source: durable(source) for source in sources}
+
+        def step(inputs: list[OperatorInput], handles: list[OperatorOutput]) -> None:
+            nonlocal upto
+            moved: InputCapability | None = None
+            anew = False
+            for capability, commits in inputs[1].drain():  # of one that lagged, perhaps: then nothing is published
+                moved = capability
+                held.update({done.output: done.upper for done in commits})
+            for capability, publications in inputs[0].drain():
+                moved, upto, anew = capability, publications[-1].upper, True
+            if moved is None:
+                return
+            for port, source in enumerate(sources):
+                # Whether upstream was told what was held at the start is not known: it is, with what is published.
+                known = told.get(source, None if anew else begun[source])
+                if known != (frontier := durable(source)):
+                    told[source] = frontier
+                    handles[port].give(moved, [frontier])
+
+        return step
+
+    builder.build(build)
+    return outputs

@@ -14,8 +14,6 @@ durable; no two stagers ever write one file, not even two attempts of one task.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, cast
@@ -23,12 +21,10 @@ from typing import Any, Final, cast
 import pyarrow as pa
 import pyarrow.types as pt
 
-from tidegauge.errors.flow import InvalidArgument
-from tidegauge.errors.sinks import MisplacedRows, StagedFileMissing
 from tidegauge.lazy import library
 from tidegauge.sinks.attempt import AttemptFiles, Waiting, fitting, stem_of
 from tidegauge.sinks.columns import EPOCH, rows_schema
-from tidegauge.sinks.location import inside, synchronise, writing
+from tidegauge.sinks.location import synchronise, writing
 from tidegauge.sinks.protocol import StagedFile
 from tidegauge.sinks.statistics import FileStatistics, footed
 
@@ -37,8 +33,6 @@ __all__ = [
     "GROUP_BYTES",
     "GROUP_ROWS",
     "ParquetStager",
-    "check_span",
-    "staged_status",
 ]
 
 GROUP_ROWS: Final = 128 * 1024
@@ -170,25 +164,3 @@ def _repetitive(group: pa.Table) -> Any:
     some = [rows.take(pa.array(range(0, rows.num_rows, step))) for rows in group.to_batches()]
     sample = pa.Table.from_batches(some)
     return [name for name in group.schema.names if 2 * pc.count_distinct(sample.column(name)).as_py() <= len(sample)]
-
-
-def check_span(lower: int, upper: int, files: Sequence[StagedFile]) -> None:
-    """Raise unless `[lower, upper)` is a span of epochs and every row of the files belongs to it."""
-    if not 0 <= lower < upper:
-        raise InvalidArgument(parameter="the span", value=[lower, upper], expected="0 <= lower < upper")
-    for file in files:
-        if not lower <= file.first_epoch <= file.last_epoch < upper:
-            found = f"of the epochs {file.first_epoch} to {file.last_epoch}"
-            raise MisplacedRows(found=found, expected=f"the epochs [{lower}, {upper}) of the commit")
-
-
-def staged_status(table: str, file: StagedFile) -> os.stat_result:
-    """Return the status of a staged file, or raise `StagedFileMissing` when it is not as it was staged."""
-    try:
-        status = inside(table, file.path).stat()
-    except FileNotFoundError as error:
-        raise StagedFileMissing(path=file.path, table=table, problem="is not there") from error
-    if status.st_size != file.bytes:
-        problem = f"has {status.st_size} bytes, of {file.bytes} that were staged"
-        raise StagedFileMissing(path=file.path, table=table, problem=problem)
-    return status

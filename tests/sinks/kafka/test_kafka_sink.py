@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from tests.sinks.kafka.conftest import OUTPUT, SCHEMA, Bench, write_id
 
 import tidegauge.sinks.kafka.output as output_module
-import tidegauge.sinks.kafka.scan as scan_module
+import tidegauge.sinks.kafka.topics as topics_module
 import tidegauge.sinks.kafka.writer as writer_module
 from tidegauge.env import Env
 from tidegauge.errors.base import Definite, TidegaugeError, Transient
@@ -42,7 +42,7 @@ from tidegauge.errors.sinks import TableUpperMismatch
 from tidegauge.kafka import Settings
 from tidegauge.kafka.clients import kafka
 from tidegauge.sinks.kafka.progress import ProgressRecord, key_of
-from tidegauge.sinks.kafka.scan import scan
+from tidegauge.sinks.kafka.topics import scan
 from tidegauge.testing import Endpoint
 
 Maker = Callable[..., Bench]
@@ -599,4 +599,4 @@ def test_the_progress_record_is_documented_json(bench: Bench) -> None:
         "size": 2 * len(b'{"user":"ada","amount":1.5}'),
     }
     assert ProgressRecord.decode(record.value or b"", topic="p", offset=0).upper == 3
-    assert scan_module.PATIENCE > 10
+    assert topics_module.SCAN_PATIENCE > 10

@@ -5,7 +5,7 @@ the last one, at a hundred times the cost of a file in it. So it is made when th
 the files: a reader spends about as much on either, and a commit's share of the checkpoints is the same at any age.
 
 Invariant: no commit waits for a checkpoint, and none fails with one; at most one of a table is under way, and it ends
-before the run does. Before entries of the log are removed, their links are kept elsewhere (`deltachain`).
+before the run does. Before entries of the log are removed, their links are kept elsewhere (`delta.history`).
 
 >>> due(99, files=10), due(100, files=10), due(999, files=100_000), due(1_000, files=100_000)
 (False, True, False, True)
@@ -20,9 +20,9 @@ from typing import Final
 
 from deltalake import DeltaTable
 
-from tidegauge.sinks.delta.chain import move_links
 from tidegauge.sinks.delta.files import files_of
 from tidegauge.sinks.delta.head import hinted
+from tidegauge.sinks.delta.history import move_links
 from tidegauge.sinks.protocol import OutputId, Volume
 
 __all__ = ["Checkpoints", "due"]

@@ -21,10 +21,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidegauge.sinks.commits import staged_status
 from tidegauge.sinks.delta.head import actions_of, entry
 from tidegauge.sinks.location import synchronise, write_durably
 from tidegauge.sinks.protocol import StagedFile
-from tidegauge.sinks.staging import staged_status
 from tidegauge.sinks.statistics import suited
 
 __all__ = ["appending", "described", "made", "put", "replacing", "was_written_by"]

@@ -4,8 +4,8 @@ The log of a Delta table keeps, for each application id, the last version that t
 are ours, the first two at the last epoch in the table (upper - 1):
 
 - `flow:output` says how far the output is; it is believed when nobody else has added or taken rows since
-  (`deltaaccount`);
-- `flow:output#digest` says with which history (`deltachain`);
+  (`delta.owner`);
+- `flow:output#digest` says with which history (`delta.history`);
 - `flow:output@incarnation` says with which store. When the first is there and the second does not equal it, the
   epochs in the table are those of another timeline, and going on would skip or repeat: the table is refused.
 
@@ -15,7 +15,7 @@ fails whole, and the comparison is made again with the head after theirs. So wha
 properties) is seen before each commit, and what this one cannot honour is refused.
 
 The first commit and checkpoints are delta-rs's. It replays all files of a table at each commit, so other entries are
-written here (`deltahead`, `deltaentry`).
+written here (`delta.head`, `delta.entry`).
 
 Transactions are written without a time, so that they never expire.
 """
@@ -41,20 +41,16 @@ from tidegauge.errors.sinks import (
 )
 from tidegauge.remap.history import NO_HISTORY, History, Link
 from tidegauge.sinks.columns import EPOCH, rows_schema
-from tidegauge.sinks.delta.account import CLEAR, Mine
-from tidegauge.sinks.delta.chain import carried, kept_links, number, text_of
+from tidegauge.sinks.commits import check_span, expect
 from tidegauge.sinks.delta.checkpoints import Checkpoints
 from tidegauge.sinks.delta.entry import appending, described, made, was_written_by
 from tidegauge.sinks.delta.files import files_of, log_read, paths_of, remove_unnamed
 from tidegauge.sinks.delta.head import DeltaHead, entry
-from tidegauge.sinks.delta.history import version_of
-from tidegauge.sinks.delta.owner import check_columns, columns_of, digest_in, life_id, marks, own_upper
-from tidegauge.sinks.delta.view import LogView
-from tidegauge.sinks.delta.volume import holding
-from tidegauge.sinks.keeping import expect
+from tidegauge.sinks.delta.history import carried, kept_links, number, text_of, version_of
+from tidegauge.sinks.delta.owner import CLEAR, Mine, check_columns, columns_of, digest_in, life_id, marks, own_upper
+from tidegauge.sinks.delta.view import LogView, holding
 from tidegauge.sinks.location import gone, inside, make_folder, synchronise, writing
 from tidegauge.sinks.protocol import OutputId, StagedFile, Volume
-from tidegauge.sinks.staging import check_span
 
 __all__ = ["DeltaLog"]
 

@@ -29,13 +29,12 @@ from tidegauge.errors.sinks import (
 )
 from tidegauge.remap.history import Link
 from tidegauge.sinks.columns import EPOCH, rows_schema
-from tidegauge.sinks.delta.account import Mine, since_ours
-from tidegauge.sinks.delta.chain import carried, kept_links
 from tidegauge.sinks.delta.entry import described, made, replacing, was_written_by
 from tidegauge.sinks.delta.files import LiveFile, epochs_in, live, log_read, remove_unnamed
 from tidegauge.sinks.delta.head import DeltaHead, actions_of, entry, newest
-from tidegauge.sinks.delta.owner import check_columns, digest_in, marks, own_upper
-from tidegauge.sinks.delta.volume import holding
+from tidegauge.sinks.delta.history import carried, kept_links
+from tidegauge.sinks.delta.owner import Mine, check_columns, digest_in, marks, own_upper, since_ours
+from tidegauge.sinks.delta.view import holding
 from tidegauge.sinks.location import inside, writing
 from tidegauge.sinks.mending import HistoryOf, Ranges, TableDamage, apart, joined, within
 from tidegauge.sinks.protocol import OutputId, StagedFile, Volume

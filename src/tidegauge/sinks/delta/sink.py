@@ -64,7 +64,7 @@ class DeltaSink:
 
     def incarnation(self, flow: str, output: str) -> str | None:
         """Return the incarnation that the table's transactions name, None where there is none."""
-        from tidegauge.sinks.delta.chain import incarnation_in
+        from tidegauge.sinks.delta.history import incarnation_in
 
         return incarnation_in(self.path, f"{flow}:{output}")
 

@@ -51,18 +51,16 @@ from tidegauge.kafka import Settings
 from tidegauge.kafka.clients import admin
 from tidegauge.kafka.cluster import Topic, described
 from tidegauge.remap.history import NO_HISTORY, History, Link
+from tidegauge.sinks.attempt import sweep
 from tidegauge.sinks.columns import rows_schema
+from tidegauge.sinks.commits import check_span, expect, staged_status
 from tidegauge.sinks.kafka.messages import MESSAGES, ORDER, MessageLayout, lasts
 from tidegauge.sinks.kafka.progress import ProgressRecord, key_of, resumed
-from tidegauge.sinks.kafka.scan import scan
 from tidegauge.sinks.kafka.staging import STAGED, merged
-from tidegauge.sinks.kafka.topics import check_progress_topic, made
+from tidegauge.sinks.kafka.topics import check_progress_topic, made, scan
 from tidegauge.sinks.kafka.writer import TransactionalProducer
-from tidegauge.sinks.keeping import expect
-from tidegauge.sinks.litter import sweep
 from tidegauge.sinks.location import inside, writing
 from tidegauge.sinks.protocol import OutputId, StagedFile, Volume, job_mark
-from tidegauge.sinks.staging import check_span, staged_status
 
 __all__ = ["TopicOutput", "transactional_id"]
 

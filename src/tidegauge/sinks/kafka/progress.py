@@ -32,7 +32,7 @@ from typing import Any, Final
 from tidegauge.errors.kafkasink import DamagedProgress, ProgressRegressed
 from tidegauge.errors.sinks import TableOfAnotherIncarnation
 from tidegauge.remap.history import History, Link, fold
-from tidegauge.sinks.keeping import in_line
+from tidegauge.sinks.commits import in_line
 from tidegauge.sinks.protocol import OutputId
 
 __all__ = ["LEAST", "LONGEST", "ProgressRecord", "Record", "key_of", "resumed", "starts", "step"]

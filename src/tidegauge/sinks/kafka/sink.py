@@ -35,8 +35,8 @@ from tidegauge.sinks.columns import rows_schema
 from tidegauge.sinks.kafka.messages import Envelope, MessageLayout
 from tidegauge.sinks.kafka.output import TopicOutput, transactional_id
 from tidegauge.sinks.kafka.progress import key_of
-from tidegauge.sinks.kafka.scan import scan
 from tidegauge.sinks.kafka.staging import MessageStager
+from tidegauge.sinks.kafka.topics import scan
 from tidegauge.sinks.location import local_folder
 from tidegauge.sinks.protocol import OutputId
 

@@ -29,10 +29,14 @@ from tidegauge.errors.sinks import (
 )
 from tidegauge.remap.history import Link
 from tidegauge.sinks.columns import differences, rows_schema
+from tidegauge.sinks.commits import staged_status
 from tidegauge.sinks.location import inside, synchronise, writing
 from tidegauge.sinks.mending import HistoryOf, Ranges, TableDamage, joined, within
-from tidegauge.sinks.parquet.gathering import (
+from tidegauge.sinks.parquet.manifest import (
+    MANIFEST,
+    Manifest,
     commits_in,
+    folder_name,
     gathered,
     links_of,
     placed,
@@ -40,9 +44,7 @@ from tidegauge.sinks.parquet.gathering import (
     take_away,
     write_of,
 )
-from tidegauge.sinks.parquet.manifest import MANIFEST, Manifest, folder_name
 from tidegauge.sinks.protocol import OutputId, StagedFile, job_mark
-from tidegauge.sinks.staging import staged_status
 
 __all__ = ["ParquetMending"]
 
