@@ -19,7 +19,7 @@ PARTS = {
     "05": "Engines and running",
     "06": "The command line and reading back",
     "07": "The timely core",
-    "08": "Kafka",
+    "08": "Kafka, secrets and lost records",
 }
 HEAD = """# Errors
 

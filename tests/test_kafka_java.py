@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tidegauge.errors.kafka import SecretUnavailable, SettingNotShared
+from tidegauge.errors.kafka import SettingNotShared
+from tidegauge.errors.secrets import SecretUnavailable
 from tidegauge.kafka.java import check_secrets, java
 from tidegauge.kafka.settings import Settings, Value
 

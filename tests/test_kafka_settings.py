@@ -9,7 +9,8 @@ import pytest
 
 from tidegauge import secrets
 from tidegauge.errors.flow import InvalidArgument
-from tidegauge.errors.kafka import SecretInClear, SecretUnavailable, SettingTaken
+from tidegauge.errors.kafka import SettingTaken
+from tidegauge.errors.secrets import SecretInClear, SecretUnavailable
 from tidegauge.kafka import Settings
 
 

@@ -12,7 +12,7 @@ Invariant: a setting whose name says that it is secret passes `check` only as a 
 ('flood', 'tide')
 >>> check("sasl.password", "flood")
 Traceback (most recent call last):
-tidegauge.errors.kafka.SecretInClear: TG-0801: the setting 'sasl.password' is a secret, and was given in the clear
+tidegauge.errors.secrets.SecretInClear: TG-0801: the setting 'sasl.password' is a secret, and was given in the clear
 ...
 """
 
@@ -23,7 +23,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from tidegauge.errors.kafka import SecretInClear, SecretUnavailable
+from tidegauge.errors.secrets import SecretInClear, SecretUnavailable
 
 __all__ = ["check", "is_reference", "is_secret", "resolve"]
 

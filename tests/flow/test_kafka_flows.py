@@ -16,8 +16,9 @@ from tests.waiting import eventually
 
 import tidegauge as tg
 from tidegauge.errors.engine import RecordUnparsable
-from tidegauge.errors.kafka import BrokerUnreachable, RecordsLost, TopicDeleted
+from tidegauge.errors.kafka import BrokerUnreachable, TopicDeleted
 from tidegauge.errors.running import NothingToResume, UpstreamRecreated
+from tidegauge.errors.sources import RecordsLost
 from tidegauge.flow import stage
 from tidegauge.flow.runner import Runner, at_once, threads
 from tidegauge.testing import Endpoint, KafkaBroker
@@ -337,7 +338,7 @@ def test_t47_a_loss_fails_the_source_for_good_and_gap_goes_on_with_a_row_of_gaps
     write(kafka_broker, topic, numbers(range(5, 10)))
     forget(kafka_broker, topic, 8)
     for _restart in range(2):
-        with pytest.raises(RecordsLost, match=f"records of {topic}-0 from offset 5 to before 8"):
+        with pytest.raises(RecordsLost, match=f"records of {topic}-0 from 5 to before 8"):
             run(flow)
         assert [one.state for one in tg.status(flow).sources] == ["failed"]
     assert found(flow) == [0, 1, 2, 3, 4]

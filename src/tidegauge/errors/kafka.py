@@ -1,4 +1,4 @@
-"""TG-080x to TG-083x: Kafka, and the secrets that a connection needs."""
+"""TG-0803 to TG-083x: Kafka."""
 
 from __future__ import annotations
 
@@ -18,10 +18,6 @@ __all__ = [
     "MessageTooLarge",
     "NoTopicMatches",
     "NothingToInfer",
-    "RangeOvertaken",
-    "RecordsLost",
-    "SecretInClear",
-    "SecretUnavailable",
     "SettingInvalid",
     "SettingNotShared",
     "SettingTaken",
@@ -29,26 +25,6 @@ __all__ = [
     "TopicRecreated",
     "TopicUnknown",
 ]
-
-
-class SecretInClear(TidegaugeError):
-    """A secret that was written into a configuration. The secret itself is not shown."""
-
-    code = "TG-0801"
-    what = "the setting {setting!r} is a secret, and was given in the clear"
-    cause = "a password or a key in the program, from where it gets into repositories, logs and plans"
-    remedy = (
-        "put it into an environment variable or a file and refer to it: {setting!r}: 'env:NAME' or 'file:/path/to/it'"
-    )
-
-
-class SecretUnavailable(Transient):
-    """A reference to a secret that does not exist."""
-
-    code = "TG-0802"
-    what = "the setting {setting!r} refers to {reference!r}, and {problem}"
-    cause = "the variable or the file does not exist on this machine, or the process may not read it"
-    remedy = "set it for the driver and for the tasks, which may run on other machines"
 
 
 class KafkaMissing(TidegaugeError):
@@ -145,21 +121,6 @@ class TopicDeleted(Definite):
     )
 
 
-class RecordsLost(Definite):
-    """Retention was faster than we: records that were due are gone."""
-
-    code = "TG-0812"
-    what = (
-        "the records of {partition} from offset {asked} to before {there} are lost to source {source!r}: it asked "
-        "for those from {asked} on, and the broker has those from {there} to before {end}"
-    )
-    cause = "retention (or somebody) deleted them before they were read"
-    remedy = (
-        "published epochs stay readable. To go on without them, with a row in the view gaps for each range: "
-        "on_data_loss='gap', then tidegauge resume FLOW {source}"
-    )
-
-
 class TopicRecreated(Definite):
     """Some of a source's topics were recreated, and others were not."""
 
@@ -201,17 +162,6 @@ class KafkaFailed(Transient):
     what = "Kafka at {servers} failed to {doing}: {detail}"
     cause = "a broker that is starting, stopping or overloaded"
     remedy = "a running flow tries again by itself; if the error stays, look into the broker's log"
-
-
-class RangeOvertaken(Transient):
-    """Retention has overtaken a task whose source goes on without lost records."""
-
-    code = "TG-0817"
-    what = (
-        "the records of {partition} from offset {asked} to before {there} disappeared before a task could read them"
-    )
-    cause = "retention (or somebody) deleted them after the task was planned"
-    remedy = "the task is planned again by itself, without them: they are then a row of the view gaps"
 
 
 class NothingToInfer(Transient):

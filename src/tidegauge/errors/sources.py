@@ -1,4 +1,4 @@
-"""TG-03xx: sources and formats."""
+"""TG-03xx: sources and formats; and what any source says of bound records that it has lost: TG-0812, TG-0817."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ __all__ = [
     "FileRewritten",
     "FolderAway",
     "HeaderMismatch",
+    "RangeOvertaken",
+    "RecordsLost",
     "ShortRead",
     "SuspiciousCompression",
     "TruncatedFile",
@@ -104,6 +106,47 @@ class WrongEncoding(Definite):
     remedy = "write it as UTF-8, like 'iconv -f {encoding} -t UTF-8 FILE > NEW'"
 
 
+# Losses, of any source.
+
+
+class EndTakenBack(Definite):
+    """An upstream that had shown unbound records, and now has fewer."""
+
+    code = "TG-0340"
+    what = (
+        "{place} reached to {seen} when it was last looked at, and ends at {end} now: the records in between are gone"
+    )
+    cause = "its end was cut off or rewritten, or a cluster lost records, before they were read"
+    remedy = (
+        "bring it back, and 'tidegauge resume' the source; or go on without, and with a row of the view gaps: "
+        "on_data_loss=\"gap\" of the source, and 'tidegauge resume'"
+    )
+
+
+class RecordsLost(Definite):
+    """Records that upstream deleted before they were read."""
+
+    code = "TG-0812"
+    what = (
+        "the records of {partition} from {asked} to before {there} are lost to source {source!r}: upstream has those "
+        "from {there} to before {end}"
+    )
+    cause = "upstream deleted them before they were read: it kept them for too short a time, or somebody removed them"
+    remedy = (
+        "published epochs stay readable. To go on without them, with a row in the view gaps for each range: "
+        "on_data_loss='gap', then tidegauge resume FLOW {source}"
+    )
+
+
+class RangeOvertaken(Transient):
+    """Records that disappeared between the planning of their range and the reading. The range is planned again."""
+
+    code = "TG-0817"
+    what = "the records of {partition} from {asked} to before {there} disappeared before a task could read them"
+    cause = "upstream deleted them after the task was planned, and its source goes on without lost records"
+    remedy = "the task is planned again by itself, without them: they are then a row of the view gaps"
+
+
 # Files: TG-0320 to TG-0329, TG-0340 to TG-0349.
 
 
@@ -175,20 +218,6 @@ class UnknownColumns(Definite):
     what = "no columns can be inferred from the first {size} bytes of {path}"
     cause = "a record longer than that, or a file of another format"
     remedy = "declare the columns in the format, like format=Json('id long, user string')"
-
-
-class EndTakenBack(Definite):
-    """An upstream that had shown unbound records, and now has fewer."""
-
-    code = "TG-0340"
-    what = (
-        "{place} reached to {seen} when it was last looked at, and ends at {end} now: the records in between are gone"
-    )
-    cause = "its end was cut off or rewritten, or a cluster lost records, before they were read"
-    remedy = (
-        "bring it back, and 'tidegauge resume' the source; or go on without, and with a row of the view gaps: "
-        "on_data_loss=\"gap\" of the source, and 'tidegauge resume'"
-    )
 
 
 class FolderAway(Transient):

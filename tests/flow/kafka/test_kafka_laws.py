@@ -38,8 +38,8 @@ from tests.waiting import eventually
 import tidegauge as tg
 from tidegauge.env import EFFECTS, Effect
 from tidegauge.errors.command import NotPublished
-from tidegauge.errors.kafka import RecordsLost
 from tidegauge.errors.running import LossNotAccepted, UpstreamRecreated
+from tidegauge.errors.sources import RecordsLost
 from tidegauge.flow.seen import table_of
 from tidegauge.kafka.cluster import partition as named
 from tidegauge.kafka.cluster import split

@@ -15,8 +15,9 @@ import pytest
 
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.flow import InvalidArgument
-from tidegauge.errors.kafka import SecretInClear, SettingTaken
+from tidegauge.errors.kafka import SettingTaken
 from tidegauge.errors.kafkasink import ColumnUnfit, KeyMissing, TimeUnfit
+from tidegauge.errors.secrets import SecretInClear
 from tidegauge.errors.sinks import EpochColumnMissing, UnsupportedLocation
 from tidegauge.sinks import KafkaSink, Sink
 from tidegauge.sinks.kafka.messages import MessageLayout

@@ -24,7 +24,7 @@ import tidegauge as tg
 from tidegauge.errors import Transient
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.formats import InvalidMessageSchema, RegistryFailed, RegistryUnreachable, UnknownSchemaId
-from tidegauge.errors.kafka import SecretInClear, SecretUnavailable
+from tidegauge.errors.secrets import SecretInClear, SecretUnavailable
 from tidegauge.sources.formats import registry as client
 
 ORDER = {

@@ -25,8 +25,9 @@ from tests.sources.kafka.writing import (
 from tests.waiting import eventually
 
 import tidegauge as tg
-from tidegauge.errors.kafka import RecordsLost, TopicDeleted, TopicRecreated
+from tidegauge.errors.kafka import TopicDeleted, TopicRecreated
 from tidegauge.errors.running import UpstreamRecreated
+from tidegauge.errors.sources import RecordsLost
 from tidegauge.kafka import clients
 from tidegauge.remap.binding import Bound, Slice
 from tidegauge.remap.frontier import Frontier
@@ -78,9 +79,9 @@ def test_t42_records_that_were_bound_or_due_and_are_gone_are_a_definite_loss(
     bound, slices = bind(Bound(), it.probe(Bound(), now=NOW), it)
     write(kafka_broker, topic, numbers(range(50)))
     forget(kafka_broker, topic, 100)
-    with pytest.raises(RecordsLost, match=f"records of {topic}-0 from offset 50 to before 100 are lost"):
+    with pytest.raises(RecordsLost, match=f"records of {topic}-0 from 50 to before 100 are lost"):
         it.probe(bound, now=NOW)
-    with pytest.raises(RecordsLost, match=f"records of {topic}-0 from offset 0 to before 100 are lost"):
+    with pytest.raises(RecordsLost, match=f"records of {topic}-0 from 0 to before 100 are lost"):
         it.plan(slices, bound)
 
 
@@ -90,7 +91,7 @@ def test_t42_a_task_that_retention_overtakes_says_what_is_lost(kafka_broker: End
     bound, slices = bind(Bound(), it.probe(Bound(), now=NOW), it)
     [split] = it.plan(slices, bound)
     forget(kafka_broker, topic, 20)
-    with pytest.raises(RecordsLost, match=f"records of {topic}-0 from offset 0 to before 20 are lost"):
+    with pytest.raises(RecordsLost, match=f"records of {topic}-0 from 0 to before 20 are lost"):
         read(it, split, lambda _record: None)
 
 
@@ -280,5 +281,5 @@ def test_a_new_partition_of_which_records_are_gone_is_a_loss(kafka_broker: Endpo
     write(kafka_broker, topic, numbers(range(5)), partition=1)
     forget(kafka_broker, topic, 3, partition=1)
     assert low(kafka_broker, topic, 1) == 3
-    with pytest.raises(RecordsLost, match=f"records of {topic}-1 from offset 0 to before 3 are lost"):
+    with pytest.raises(RecordsLost, match=f"records of {topic}-1 from 0 to before 3 are lost"):
         it.probe(bound, now=NOW)

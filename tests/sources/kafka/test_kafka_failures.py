@@ -22,10 +22,10 @@ from tidegauge.errors.kafka import (
     KafkaMissing,
     NothingToInfer,
     NoTopicMatches,
-    SecretUnavailable,
     SettingInvalid,
     TopicUnknown,
 )
+from tidegauge.errors.secrets import SecretUnavailable
 from tidegauge.kafka import clients
 from tidegauge.remap.binding import Bound
 from tidegauge.sources import KafkaSource

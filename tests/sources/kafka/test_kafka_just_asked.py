@@ -12,8 +12,8 @@ from tests.sources.kafka.writing import NOW, bind, forget, numbers, read, recrea
 
 import tidegauge as tg
 from tidegauge.errors.base import Transient
-from tidegauge.errors.kafka import RangeOvertaken, RecordsLost
 from tidegauge.errors.running import UpstreamRecreated
+from tidegauge.errors.sources import RangeOvertaken, RecordsLost
 from tidegauge.job.perform import GOOD_FOR, recent
 from tidegauge.kafka.settings import Settings
 from tidegauge.remap.binding import Bound, Observation, Slice
@@ -50,7 +50,7 @@ def test_what_it_has_not_seen_or_saw_gone_is_asked_for(kafka_broker: Endpoint, t
     write(kafka_broker, topic, numbers(range(3)))
     forget(kafka_broker, topic, 1)
     late = it.probe(replace(bound, last=None), now=NOW)
-    with pytest.raises(RecordsLost, match="offset 0 to before 1"):
+    with pytest.raises(RecordsLost, match="from 0 to before 1"):
         it.plan(slices, replace(bound, last=late))
     nobody = source(replace(kafka_broker, servers=NOBODY), topic)
     with pytest.raises(Transient):

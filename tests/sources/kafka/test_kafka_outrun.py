@@ -12,8 +12,9 @@ from tests.sources.kafka.writing import NOW, bind, forget, numbers, read, recrea
 
 import tidegauge as tg
 from tidegauge.errors.base import TidegaugeError
-from tidegauge.errors.kafka import RangeOvertaken, RecordsLost, TopicRecreated
+from tidegauge.errors.kafka import TopicRecreated
 from tidegauge.errors.running import UpstreamRecreated
+from tidegauge.errors.sources import RangeOvertaken, RecordsLost
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources import KafkaSource

@@ -19,7 +19,8 @@ from tests.sources.kafka.writing import NOW, all_rows, bind, numbers, read, rows
 import tidegauge as tg
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.flow import InvalidArgument, ReservedColumn
-from tidegauge.errors.kafka import KeyAndValueClash, SecretInClear
+from tidegauge.errors.kafka import KeyAndValueClash
+from tidegauge.errors.secrets import SecretInClear
 from tidegauge.errors.sources import EndTakenBack
 from tidegauge.errors.store import SchemaChanged
 from tidegauge.kafka.clients import SHELF

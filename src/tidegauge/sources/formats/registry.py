@@ -25,7 +25,7 @@ import numpy as np
 from tidegauge import secrets
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.formats import FormatPackageMissing, RegistryFailed, RegistryUnreachable, UnknownSchemaId
-from tidegauge.errors.kafka import SecretInClear
+from tidegauge.errors.secrets import SecretInClear
 from tidegauge.sources.formats.boundaries import Ints
 from tidegauge.sources.formats.records import Mask
 

@@ -41,13 +41,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from tidegauge.errors.kafka import (
-    RangeOvertaken,
-    RecordsLost,
-    TopicDeleted,
-    TopicRecreated,
-)
+from tidegauge.errors.kafka import TopicDeleted, TopicRecreated
 from tidegauge.errors.running import UpstreamRecreated
+from tidegauge.errors.sources import RangeOvertaken, RecordsLost
 from tidegauge.kafka import cluster
 from tidegauge.kafka.clients import Client
 from tidegauge.remap.binding import Bound, Slice

@@ -40,9 +40,9 @@ from datetime import datetime
 from typing import Final
 
 from tidegauge.errors.base import Definite
-from tidegauge.errors.kafka import NoTopicMatches, RecordsLost, TopicDeleted, TopicRecreated, TopicUnknown
+from tidegauge.errors.kafka import NoTopicMatches, TopicDeleted, TopicRecreated, TopicUnknown
 from tidegauge.errors.running import UpstreamRecreated
-from tidegauge.errors.sources import EndTakenBack
+from tidegauge.errors.sources import EndTakenBack, RecordsLost
 from tidegauge.kafka import cluster
 from tidegauge.kafka.clients import Client
 from tidegauge.remap.binding import Bound, Detail

@@ -27,7 +27,8 @@ import pyarrow as pa
 
 from tidegauge.errors.base import TidegaugeError, Transient
 from tidegauge.errors.flow import InvalidArgument
-from tidegauge.errors.kafka import NothingToInfer, RecordsLost
+from tidegauge.errors.kafka import NothingToInfer
+from tidegauge.errors.sources import RecordsLost
 from tidegauge.kafka.clients import admin, consumer, kafka
 from tidegauge.kafka.java import java
 from tidegauge.kafka.settings import Settings, Value
