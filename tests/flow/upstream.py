@@ -37,15 +37,12 @@ def _as_it_is(probe: Observation, _bound: Bound) -> Observation:
 
 @dataclass(frozen=True)
 class Topic:
-    """Numbers in partitions. `says` may change what it says of itself."""
+    """Numbers in partitions. `says` may change what it says of itself. `unit`: see `Source.unit`."""
 
     folder: Path
     says: Callable[[Observation, Bound], Observation] = _as_it_is
     from_time: FromTime = PARTITIONS
-
-    @property
-    def unit(self) -> str:
-        return "records"
+    unit: str = "records"
 
     @property
     def schema(self) -> pa.Schema:

@@ -45,15 +45,23 @@ from tidegauge.remap.timeline import Timeline
 from tidegauge.sinks.backlog import Backlog, StagedSpan
 from tidegauge.sinks.protocol import StagedFile
 
-__all__ = ["ATTEMPTS", "JOB_LIMITS", "StageSetup", "Staging", "stage"]
+__all__ = ["ATTEMPTS", "JOB_LIMITS", "StageSetup", "Staging", "job_limit", "stage"]
 
 ATTEMPTS: Final = 6
 """How often a group may fail in a row, for reasons that are not waited out, before the flow stops."""
 
 JOB_LIMITS: Final[Mapping[str, int]] = {"bytes": 1 << 30, "records": 10_000_000}
-"""How many positions of a source, by its unit, one job coalesces. A single epoch may be larger: it is never split."""
+"""How many positions of a source, by what they count, one job coalesces."""
 
 _EPOCH: Final = attrgetter("epoch")
+
+
+def job_limit(unit: str) -> int:
+    """Return how many positions of a source one job coalesces. A single epoch may be larger: it is never split.
+
+    Positions that do not count bytes have the limit of records.
+    """
+    return JOB_LIMITS["bytes" if unit == "bytes" else "records"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +205,7 @@ class _Stage:
         held = {source: between(self.slices.get(source, ()), need.lower, need.upper) for source in wanted}
         upper = need.upper
         for source, pieces in held.items():
-            upper = span(pieces, upper, limit=1 if trying else JOB_LIMITS[self.setup.units[source]])
+            upper = span(pieces, upper, limit=1 if trying else job_limit(self.setup.units[source]))
         need = Need(need.outputs, need.lower, upper)
         pinned = PinnedNeed(
             need,

@@ -16,7 +16,7 @@ from tidegauge.errors.base import Definite, brief
 from tidegauge.errors.engine import RecordUnparsable
 from tidegauge.errors.repair import EpochsCompacted, EpochsGone, listed
 from tidegauge.flow.spec import FlowSpec
-from tidegauge.flow.stage import JOB_LIMITS, between
+from tidegauge.flow.stage import between, job_limit
 from tidegauge.job.durable import passed, without
 from tidegauge.job.groups import Need
 from tidegauge.job.perform import Performed, PinnedNeed, output_schema, performer
@@ -88,7 +88,7 @@ class Rereading:
         rows = 0
         for pieces in planned:
             while pieces:
-                upto = span(pieces, pieces[-1].epoch + 1, limit=JOB_LIMITS[self._source.unit])
+                upto = span(pieces, pieces[-1].epoch + 1, limit=job_limit(self._source.unit))
                 some = list(between(pieces, pieces[0].epoch, upto))
                 need = Need((self._output,), some[0].epoch, upto)
                 done = self._perform(PinnedNeed(need, {self._name: some}, {self._name: self._found.bound}))
