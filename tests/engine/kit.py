@@ -112,6 +112,11 @@ class FileStager:
 @dataclass(frozen=True)
 class FileSink:
     path: str
+    shared = False
+
+    @property
+    def identity(self) -> str:
+        return self.path
 
     def describe(self) -> Mapping[str, Any]:
         return {"kind": "files", "path": self.path}

@@ -43,13 +43,24 @@ def test_two_sources_or_two_sinks_of_one_name_are_refused(tmp_path: Path) -> Non
         flow.source("orders", tg.FileSource("x", format=tg.Json()))
 
 
-@pytest.mark.parametrize("second", ["lake/orders", "lake/../lake/orders/", "{root}/lake/orders"])
+@pytest.mark.parametrize(
+    "second",
+    ["lake/orders", "lake/../lake/orders/", "{root}/lake/orders", "pond/orders", "file://{root}/lake/orders"],
+)
 def test_two_outputs_into_one_table_are_refused(tmp_path: Path, second: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    Path("pond").symlink_to("lake")
     flow, orders = flow_of(tmp_path)
     flow.sink("orders", orders, tg.DeltaSink("lake/orders"))
     with pytest.raises(TableTaken, match=r"output 'more' would write to .*lake/orders, where output 'orders' writes"):
         flow.sink("more", orders, tg.ParquetSink(second.format(root=tmp_path)))
+
+
+def test_outputs_of_one_flow_may_share_a_topic_which_keeps_the_progress_of_each(tmp_path: Path) -> None:
+    flow, orders = flow_of(tmp_path)
+    for name in ("orders", "more"):
+        flow.sink(name, orders, tg.KafkaSink("localhost:9092", topic="orders"))
+    assert {plan.sink.identity for plan in flow.outputs.values()} == {"kafka:localhost:9092/orders"}
 
 
 def test_a_stream_of_another_flow_is_refused(tmp_path: Path) -> None:

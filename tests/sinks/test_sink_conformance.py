@@ -21,7 +21,7 @@ from tidegauge.errors.sinks import (
     TableUpperMismatch,
     UnsupportedLocation,
 )
-from tidegauge.sinks import DeltaSink, OutputId, ParquetSink, Sink, StagedFile
+from tidegauge.sinks import DeltaSink, KafkaSink, OutputId, ParquetSink, Sink, StagedFile
 
 OUTPUT = OutputId("shop", "orders", "a" * 32)
 SCHEMA = pa.schema([("user", pa.string()), ("amount", pa.float64()), ("_epoch", pa.int64())])
@@ -37,9 +37,25 @@ def test_a_sink_is_a_picklable_value_that_describes_itself(bench: Any) -> None:
     assert bench.sink.describe() == {"kind": bench.kind.name, "path": bench.path}
 
 
-def checked_by_the_type_checkers(delta: DeltaSink, parquet: ParquetSink) -> list[Sink]:
+def test_the_identity_of_a_sink_is_its_place_by_whatever_way_it_is_reached(bench: Any, tmp_path: Path) -> None:
+    make = type(bench.sink)
+    (tmp_path / "lake").mkdir(exist_ok=True)
+    (tmp_path / "pond").symlink_to("lake")
+    ways = [f"{tmp_path}/pond/orders", f"{bench.path}/", f"file://{bench.path}", f"{bench.path}/../orders"]
+    assert {make(way).identity for way in ways} == {bench.sink.identity}
+    assert make(f"{tmp_path}/lake/clicks").identity != bench.sink.identity
+    assert not bench.sink.shared
+
+
+def test_the_identity_of_a_topic_is_the_same_in_whatever_order_its_brokers_are_given() -> None:
+    one = KafkaSink("b:9092,A:9092", topic="orders", key="id")
+    assert one.identity == KafkaSink("a:9092,b:9092", topic="orders").identity == "kafka:a:9092,b:9092/orders"
+    assert one.identity != KafkaSink("a:9092,b:9092", topic="clicks").identity
+
+
+def checked_by_the_type_checkers(delta: DeltaSink, parquet: ParquetSink, kafka: KafkaSink) -> list[Sink]:
     """The seam in full, tables and stagers included: a member that a sink lacks is a type error here."""
-    return [delta, parquet]
+    return [delta, parquet, kafka]
 
 
 def test_the_columns_of_a_table_are_known_from_its_first_commit_on(bench: Any) -> None:

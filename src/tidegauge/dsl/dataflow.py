@@ -13,7 +13,6 @@ Dataflow('shop': orders -> large_orders)
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -49,12 +48,6 @@ def _named(kind: str, name: str) -> str:
     if not isinstance(name, str) or _NAME.fullmatch(name) is None:
         raise InvalidName(kind=kind, name=str(name))
     return name
-
-
-def _place(sink: Sink) -> str:
-    """Return the folder that a sink writes to, "" for one that has none."""
-    path = sink.describe().get("path")
-    return os.path.realpath(path) if isinstance(path, str) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,8 +204,8 @@ class Dataflow:
             raise ForeignStream(stream=repr(stream), owner=stream.flow.name, flow=self.name)
         if not isinstance(sink, Sink):
             raise InvalidArgument(parameter="sink", value=sink, expected="a sink such as tg.DeltaSink(...)")
-        if (path := _place(sink)) and (other := self._places.setdefault(path, name)) != name:
-            raise TableTaken(output=name, path=path, other=other)
+        if not sink.shared and (other := self._places.setdefault(sink.identity, name)) != name:
+            raise TableTaken(output=name, path=sink.identity, other=other)
         self._outputs[name] = OutputPlan(name, stream.source, stream.channel, stream.steps, sink)
 
     def run(

@@ -27,7 +27,7 @@ from tidegauge.dataflow import OperatorBuilder, Scope, Stream
 from tidegauge.env import Env, Spawn
 from tidegauge.errors.base import TidegaugeError, Transient
 from tidegauge.errors.sinks import TableWentBack
-from tidegauge.flow.seen import place_of, whole
+from tidegauge.flow.seen import whole
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.remap.store import Lease
 from tidegauge.sinks.persist import Committed
@@ -148,8 +148,9 @@ class Absent:
         output = OutputId(self._flow.name, name, self._lease.incarnation)
         table = outputs[name].sink.open(output)
         whole(table, output, outputs[name].sink, held=self._held.get(name, 0), least=self.least.get(name, 0))
-        places = [place_of(plan.sink) for plan in outputs.values()]
-        if isinstance(table, Sweeping) and places.count(place_of(outputs[name].sink)) == 1:
+        # Others may stage beside it; a sweep would take what they are about to commit, and comes with the opening.
+        beside = outputs[name].sink.shared and sum(plan.sink.shared for plan in outputs.values()) > 1
+        if isinstance(table, Sweeping) and not beside:
             table.sweep(self._lease.renew)
 
 

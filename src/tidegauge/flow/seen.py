@@ -20,7 +20,7 @@ from tidegauge.flow.spec import FlowSpec
 from tidegauge.remap.store import Lease, Loaded, Store
 from tidegauge.sinks.protocol import OutputId, Sink, Table
 
-__all__ = ["Measured", "SeenTables", "note_seen", "place_of", "table_of", "whole"]
+__all__ = ["Measured", "SeenTables", "note_seen", "table_of", "whole"]
 
 
 class SeenTables:
@@ -68,10 +68,4 @@ def whole(table: Measured, output: OutputId, sink: Sink, *, held: int, least: in
     on from there. least: how far it was in this run.
     """
     if table.upper < least or (held and not table.upper):
-        raise TableWentBack(table=place_of(sink), output=str(output), expected=max(least, held), actual=table.upper)
-
-
-def place_of(sink: Sink) -> object:
-    """Return what two sinks have in common that may stage into one place."""
-    told = sink.describe()
-    return told.get("topic", told.get("path"))
+        raise TableWentBack(table=sink.identity, output=str(output), expected=max(least, held), actual=table.upper)

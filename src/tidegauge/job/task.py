@@ -348,7 +348,7 @@ class OutputWriter:
         """Return what an exception of the sink means: trouble of the storage, or of the sink itself."""
         if not isinstance(error, OSError):
             return SinkBroke(output=self.plan.name, detail=said(error))
-        path = error.filename or self.plan.sink.describe().get("path") or "its table"
+        path = error.filename or self.plan.sink.identity
         return StorageFailed(output=self.plan.name, path=str(path), detail=said(error))
 
     def _fail(self, epoch: int, error: TidegaugeError) -> None:

@@ -8,10 +8,9 @@ Invariant: whatever a name, a path or an error of somebody else holds is text in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from html import escape
-from typing import Any
 
 from tidegauge.flow.spec import FlowSpec
 
@@ -41,8 +40,7 @@ def of_flow(flow: FlowSpec) -> str:
     """Return what a flow was told: each output with its source, its steps and its sink."""
     rows = []
     for plan in flow.outputs.values():
-        said: Mapping[str, Any] = plan.sink.describe()
         steps = " | ".join(type(step).__name__.lower() for step in plan.steps)
         source = plan.source if plan.channel == "rows" else f"{plan.source}.errors"
-        rows.append((plan.name, source, steps, type(plan.sink).__name__, said.get("path", said.get("topic", ""))))
+        rows.append((plan.name, source, steps, type(plan.sink).__name__, plan.sink.identity))
     return table(f"flow {flow.name}", ["output", "source", "steps", "sink", "where"], rows)

@@ -184,8 +184,7 @@ def _output(
         check(store, flow, name, table, bound=bound)
         volume = table.volume()
     except OSError as away:
-        place = str(plan.sink.describe().get("path"))
-        error = TableUnavailable(table=place, detail=str(away))
+        error = TableUnavailable(table=plan.sink.identity, detail=str(away))
         return OutputReport(name, plan.source, "stalled", 0, loaded.flow.upper, 0, 0, 0, error)
     except TidegaugeError as refused:
         state: OutputCondition = "stalled" if isinstance(refused, Transient) else "failed"

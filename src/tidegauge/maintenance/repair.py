@@ -177,4 +177,4 @@ def _files(files: Mapping[str, str]) -> str:
 
 
 def _place(flow: FlowSpec, output: str) -> str:
-    return str(flow.outputs[output].sink.describe().get("path", output))
+    return flow.outputs[output].sink.identity

@@ -243,6 +243,23 @@ class Recoverable(Protocol):
 class Sink(Protocol):
     """Where an output's rows go."""
 
+    @property
+    def identity(self) -> str:
+        """What it writes to, for comparison and for people: `/lake/orders`, `kafka:broker:9092/orders`.
+
+        Two sinks with one identity write to one place, whatever else they were told. So it follows symbolic links,
+        and names nothing that may change while the place stays the same. It holds no secrets.
+        """
+        ...
+
+    @property
+    def shared(self) -> bool:
+        """Whether several outputs may write to one place, each with an upper of its own there.
+
+        False for a table: it belongs to one output, and a second one is `TableTaken`.
+        """
+        ...
+
     def describe(self) -> Mapping[str, Any]:
         """Return the configuration as JSON without secrets, for the store and for people."""
         ...

@@ -18,6 +18,7 @@ is safe to repeat and to abandon, and the commit is the one entry in the log.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -53,6 +54,16 @@ class DeltaSink:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", local_folder(self.path, sink="DeltaSink"))
+
+    @property
+    def identity(self) -> str:
+        """The folder, without symbolic links."""
+        return os.path.realpath(self.path)
+
+    @property
+    def shared(self) -> bool:
+        """False: the table belongs to one output."""
+        return False
 
     def describe(self) -> Mapping[str, Any]:
         """Return the configuration as JSON."""

@@ -133,6 +133,17 @@ class KafkaSink:
         own: Any = {name: getattr(self, name) for name in _COLUMNS}
         return MessageLayout(self.topic, **own)
 
+    @property
+    def identity(self) -> str:
+        """The topic, at these brokers in any order. Whether other brokers are of the same cluster nobody asks."""
+        servers = sorted(self.servers.lower().split(","))
+        return f"kafka:{','.join(servers)}/{self.topic}"
+
+    @property
+    def shared(self) -> bool:
+        """True: each output has a progress record, and transactions, of its own."""
+        return True
+
     def describe(self) -> Mapping[str, Any]:
         """Return the configuration as JSON, with references in place of secrets, and without default values."""
         usual = {found.name: found.default for found in fields(self)}

@@ -25,6 +25,7 @@ at a time, because they skip names that begin with "_". They see a partition col
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +60,16 @@ class ParquetSink:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", local_folder(self.path, sink="ParquetSink"))
+
+    @property
+    def identity(self) -> str:
+        """The folder, without symbolic links."""
+        return os.path.realpath(self.path)
+
+    @property
+    def shared(self) -> bool:
+        """False: the table belongs to one output."""
+        return False
 
     def describe(self) -> Mapping[str, Any]:
         """Return the configuration as JSON."""
