@@ -29,10 +29,9 @@ from benchmarks.figures import Figure, Goal
 from benchmarks.room import Room
 from tidegauge.flow.runner import Runner, at_once
 from tidegauge.remap.binding import Bound, Observation
-from tidegauge.remap.checked import checked_observation
 from tidegauge.remap.fromtime.partitioned import PARTITIONS
 from tidegauge.remap.frontier import Frontier
-from tidegauge.remap.mint import mint
+from tidegauge.remap.mint import checked_observation, mint
 from tidegauge.remap.store import Lease, LeaseHolder, SourceSpec, Store
 from tidegauge.remap.timeline import Timeline
 

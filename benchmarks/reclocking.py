@@ -22,8 +22,7 @@ from tidegauge.reclock.places import ArrowRows
 from tidegauge.reclock.pushed import PartitionedRecords
 from tidegauge.reclock.room import Room as Waiting
 from tidegauge.reclock.stream import reclock_stream
-from tidegauge.remap.frontier import Frontier
-from tidegauge.remap.gauge import GAUGE
+from tidegauge.remap.frontier import GAUGE, Frontier
 
 __all__ = ["measure"]
 

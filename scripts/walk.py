@@ -30,7 +30,7 @@ from tidegauge.flow.runner import Runner, threads
 from tidegauge.job import functions
 from tidegauge.kafka.clients import kafka
 from tidegauge.kafka.settings import Settings
-from tidegauge.remap.fromtime import canonical
+from tidegauge.remap.fromtime import encoding
 from tidegauge.remap.store import Store, lease
 from tidegauge.remap.store.connect import Database
 from tidegauge.sinks import columns as stored
@@ -46,7 +46,7 @@ STEPS: Final[Mapping[str, tuple[Callable[..., object], ...]]] = {
     "question for losses to tell": (Store.untold,),
     "renewal of the lease": (lease.Lease.renew,),
     "look at the lease": (lease.guard, lease.Lease.confirm),
-    "canonical.dump": (canonical.dump,),
+    "canonical.dump": (encoding.dump,),
     "Settings.of": (Settings.of,),
     "Start.of": (inquiry.Start.of,),
     "named": (inquiry.named,),

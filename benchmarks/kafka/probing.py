@@ -12,9 +12,8 @@ from benchmarks.data import COLUMNS
 from benchmarks.figures import Figure, Goal
 from benchmarks.kafka.topics import producer
 from benchmarks.room import Room
-from tidegauge.remap.checked import checked_observation
 from tidegauge.remap.fromtime.partitioned import PARTITIONS
-from tidegauge.remap.mint import mint
+from tidegauge.remap.mint import checked_observation, mint
 from tidegauge.remap.store import LeaseHolder, SourceSpec, Store
 from tidegauge.remap.timeline import Timeline
 from tidegauge.testing import Endpoint

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tidegauge.env import Env as Env
     from tidegauge.errors.base import TidegaugeError as TidegaugeError
     from tidegauge.looking.bindings import bindings as bindings
-    from tidegauge.looking.epoch_column import reclock_column as reclock_column
+    from tidegauge.looking.bindings import reclock_column as reclock_column
     from tidegauge.looking.inspect import epochs as epochs
     from tidegauge.looking.inspect import explain as explain
     from tidegauge.looking.inspect import status as status
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from tidegauge.looking.read import read as read
     from tidegauge.looking.read import read_arrow as read_arrow
     from tidegauge.looking.verify import verify as verify
-    from tidegauge.maintenance.backup import backup as backup
     from tidegauge.maintenance.compact import compact as compact
     from tidegauge.maintenance.compact import hold as hold
     from tidegauge.maintenance.compact import release as release
     from tidegauge.maintenance.recover import recover as recover
     from tidegauge.maintenance.repair import repair as repair
     from tidegauge.maintenance.resume import resume as resume
-    from tidegauge.maintenance.skip import skip as skip
+    from tidegauge.maintenance.resume import skip as skip
+    from tidegauge.maintenance.store import backup as backup
     from tidegauge.remap.policy import Every as Every
     from tidegauge.remap.policy import Manual as Manual
     from tidegauge.sinks.delta.sink import DeltaSink as DeltaSink
@@ -63,8 +63,8 @@ else:
         {
             "env": "Env",
             "errors.base": "TidegaugeError",
-            "maintenance.backup": "backup",
-            "looking.bindings": "bindings",
+            "maintenance.store": "backup",
+            "looking.bindings": "bindings reclock_column",
             "maintenance.compact": "compact hold release",
             "engine.local": "LocalEngine",
             "engine.spark.engine": "SparkEngine",
@@ -72,11 +72,9 @@ else:
             "looking.inspect": "epochs explain status",
             "looking.locate": "locate origin",
             "looking.read": "read read_arrow",
-            "looking.epoch_column": "reclock_column",
             "maintenance.recover": "recover",
             "maintenance.repair": "repair",
-            "maintenance.resume": "resume",
-            "maintenance.skip": "skip",
+            "maintenance.resume": "resume skip",
             "looking.verify": "verify",
             "remap.policy": "Every Manual",
             "sinks.delta.sink": "DeltaSink",

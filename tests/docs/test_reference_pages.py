@@ -20,8 +20,8 @@ from tidegauge.cli.app import app
 from tidegauge.env import EFFECTS
 from tidegauge.errors import CODES
 from tidegauge.flow.board import OutputCondition, SourceCondition
+from tidegauge.remap.store.opening import VIEWS
 from tidegauge.remap.store.schema import metadata
-from tidegauge.remap.store.views import VIEWS
 
 REFERENCE = ROOT / "docs" / "reference"
 STORE = REFERENCE / "store.md"

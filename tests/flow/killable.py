@@ -23,7 +23,7 @@ from tests.warm import load
 
 import tidegauge as tg
 from tidegauge.errors.running import UpstreamRecreated
-from tidegauge.flow.seen import table_of
+from tidegauge.flow.belonging import table_of
 from tidegauge.remap.store import Gap, LeaseHolder, Store
 
 Scene = Literal["whole", "bad line", "bad function", "new upstream"]

@@ -16,7 +16,7 @@ from tests.flow.minting import Asked, flow, rows
 import tidegauge as tg
 from tidegauge.errors.running import CannotTick, UpstreamRecreated
 from tidegauge.flow.runner import Outcome
-from tidegauge.remap.requests import Requests
+from tidegauge.remap.round import Requests
 
 
 @contextmanager

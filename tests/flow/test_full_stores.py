@@ -21,8 +21,8 @@ from tests.waiting import eventually
 
 import tidegauge as tg
 from tidegauge.errors.store import LeaseLost, StoreFull, StoreUnreachable
+from tidegauge.flow.away import QUIET
 from tidegauge.flow.board import Board
-from tidegauge.flow.outage import QUIET
 from tidegauge.remap.store import EXPIRY, LeaseHolder, Store
 
 

@@ -10,8 +10,7 @@ from tests.sinks.kafka.conftest import consumed
 from tests.sources.kafka.writing import delete
 
 import tidegauge as tg
-from tidegauge.errors.history import StoreBehindTable
-from tidegauge.errors.repair import OnlyAppended
+from tidegauge.errors.history import OnlyAppended, StoreBehindTable
 from tidegauge.errors.sinks import TableWentBack
 from tidegauge.errors.store import EpochBelowSince
 from tidegauge.testing import Endpoint

@@ -29,7 +29,7 @@ from tidegauge.errors.command import (
 from tidegauge.errors.flow import InvalidArgument, UnknownName
 from tidegauge.errors.store import EpochBelowSince, NotYetBound
 from tidegauge.looking.locate import Place, looking
-from tidegauge.looking.trace import trace
+from tidegauge.looking.read import trace
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import ORIGIN, Frontier
 from tidegauge.remap.store import Lease, LeaseHolder, SourceSpec, Store

@@ -12,7 +12,7 @@ import pytest
 import tidegauge as tg
 from tidegauge.errors.command import IncomparableValue, NotPublished
 from tidegauge.errors.flow import UnknownColumn, UnknownName
-from tidegauge.looking.trace import trace, typed
+from tidegauge.looking.read import trace, typed
 
 ENGINE = tg.LocalEngine(threads=0)
 COLUMNS = (

@@ -16,14 +16,14 @@ from deltalake import DeltaTable, write_deltalake
 from tests.maintenance.rolledback import Shop
 
 import tidegauge as tg
-from tidegauge.errors.history import StoreBehindTable
-from tidegauge.errors.repair import (
+from tidegauge.errors.history import (
     EpochsCompacted,
     EpochsGone,
     EpochsUnknown,
     ForeignRows,
     HistoriesPart,
     OnlyAppended,
+    StoreBehindTable,
 )
 from tidegauge.errors.sinks import TableChangedByOthers, UnsupportedTable
 from tidegauge.errors.store import FlowAlreadyRunning

@@ -15,8 +15,7 @@ from tidegauge.reclock.places import Layout, Pairs
 from tidegauge.reclock.pushed import PartitionedRecords
 from tidegauge.reclock.room import Room
 from tidegauge.reclock.stream import reclock_stream
-from tidegauge.remap.frontier import ORIGIN, Frontier
-from tidegauge.remap.gauge import GAUGE
+from tidegauge.remap.frontier import GAUGE, ORIGIN, Frontier
 from tidegauge.remap.table import RemapTable
 
 Place: TypeAlias = tuple[str, int]

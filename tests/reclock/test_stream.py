@@ -16,8 +16,7 @@ from tidegauge.reclock.pushed import PartitionedRecords
 from tidegauge.reclock.room import Room
 from tidegauge.reclock.stream import reclock_stream
 from tidegauge.remap.binding import Proposal
-from tidegauge.remap.frontier import Frontier
-from tidegauge.remap.gauge import GAUGE
+from tidegauge.remap.frontier import GAUGE, Frontier
 from tidegauge.remap.operator import Span
 from tidegauge.remap.table import RemapTable
 from tidegauge.remap.timeline import Timeline

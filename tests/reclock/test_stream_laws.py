@@ -45,8 +45,7 @@ from tidegauge.reclock.places import ArrowRows, Pairs
 from tidegauge.reclock.pushed import PartitionedRecords
 from tidegauge.reclock.room import Room
 from tidegauge.reclock.stream import reclock_stream
-from tidegauge.remap.frontier import Frontier
-from tidegauge.remap.gauge import GAUGE
+from tidegauge.remap.frontier import GAUGE, Frontier
 
 ORDERS: list[Order[Any]] = [GAUGE, PARTITIONED]
 SIZES = (0, 1, 2, 3, 6, 15)

@@ -19,8 +19,7 @@ from tidegauge.reclock.places import ArrowRows, Ints, Layout, Pairs
 from tidegauge.reclock.pushed import PartitionedRecords
 from tidegauge.reclock.room import Room
 from tidegauge.reclock.stream import reclock_stream
-from tidegauge.remap.frontier import Frontier
-from tidegauge.remap.gauge import GAUGE
+from tidegauge.remap.frontier import GAUGE, Frontier
 from tidegauge.remap.table import LARGEST
 
 Reader = Callable[[OperatorContext], Callable[[OperatorOutput], None]]

@@ -16,8 +16,7 @@ from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.store import FrontierRegressed
 from tidegauge.reclock import tracks as tracks_module
 from tidegauge.reclock.tracks import UNBOUND, Tracks, lows_of_gauge, lows_of_intervals
-from tidegauge.remap.frontier import Frontier
-from tidegauge.remap.gauge import GAUGE
+from tidegauge.remap.frontier import GAUGE, Frontier
 
 positions = st.dictionaries(st.sampled_from(PARTITIONS), st.integers(0, END), max_size=3)
 

@@ -14,10 +14,9 @@ from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.fromtime import InvalidPlace
 from tidegauge.errors.store import WatermarkRegressed
 from tidegauge.remap.binding import Bound, Observation, Proposal
-from tidegauge.remap.checked import checked_observation
 from tidegauge.remap.fromtime import GTID, LSN, NUMBERED, PARTITIONS, SEQUENCE, FromTime, SourceState
 from tidegauge.remap.frontier import ORIGIN, Frontier
-from tidegauge.remap.mint import mint
+from tidegauge.remap.mint import checked_observation, mint
 from tidegauge.remap.table import RemapTable
 from tidegauge.remap.timeline import Timeline
 

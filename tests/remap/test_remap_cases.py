@@ -6,8 +6,7 @@ import pytest
 
 from tidegauge.dataflow import Antichain
 from tidegauge.errors.store import NotYetBound
-from tidegauge.remap.frontier import ORIGIN, Frontier
-from tidegauge.remap.gauge import GAUGE
+from tidegauge.remap.frontier import GAUGE, ORIGIN, Frontier
 from tidegauge.remap.table import RemapTable
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegauge.errors.flow import InvalidArgument
-from tidegauge.remap.ticker import Ticker
+from tidegauge.remap.policy import Ticker
 
 intervals = st.integers(1, 2000)
 instants = st.integers(0, 100_000)

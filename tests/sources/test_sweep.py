@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegauge.remap.binding import Bound, Observation
-from tidegauge.remap.fromtime.state import SourceState
+from tidegauge.remap.fromtime.polled import SourceState
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.mint import mint
 from tidegauge.sources.sweep import LAPSE, SLOW, more, news

@@ -191,11 +191,11 @@ def break_lease(
     debug: Debug = False,
 ) -> None:
     """Take the lease of a flow from a driver that is gone, and say who had it. A driver that lives stops by it."""
-    from tidegauge.maintenance import clocks
+    from tidegauge.maintenance import store
 
     with errors_said(debug=debug, as_json=as_json):
         flow = load_flow(target)
-        holder = clocks.break_lease(flow, force=force)
+        holder = store.break_lease(flow, force=force)
         if as_json:
             print_json({"flow": flow.name, "holder": holder})
         else:
@@ -205,11 +205,11 @@ def break_lease(
 @app.command()
 def retime(target: Target, *, as_json: AsJson = False, debug: Debug = False) -> None:
     """Take the times of epochs back to now that a clock which was ahead has put into the future."""
-    from tidegauge.maintenance import clocks
+    from tidegauge.maintenance import store
 
     with errors_said(debug=debug, as_json=as_json):
         flow = load_flow(target)
-        count = clocks.retime(flow)
+        count = store.retime(flow)
         if as_json:
             print_json({"flow": flow.name, "epochs": count})
         else:
@@ -272,11 +272,11 @@ def trace(
     debug: Debug = False,
 ) -> None:
     """Show where rows come from: their epoch, and the record upstream; at most 20 of those with the values."""
-    from tidegauge.looking import trace as tracing
+    from tidegauge.looking.read import trace as find
 
     asked = places.conditions(values)
     with errors_said(debug=debug, as_json=as_json):
-        found = tracing.trace(load_flow(target), output, asked, limit=TRACED)
+        found = find(load_flow(target), output, asked, limit=TRACED)
         if as_json:
             print_json(places.trace_json(found))
         else:

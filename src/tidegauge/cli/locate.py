@@ -21,8 +21,8 @@ from tidegauge.cli.show import clock, error_json, errors_view, grid, iso
 
 if TYPE_CHECKING:
     from tidegauge.looking.locate import Holding, Origin, Place
+    from tidegauge.looking.read import Trace, TracedRow
     from tidegauge.looking.reports import SliceReport
-    from tidegauge.looking.trace import Trace, TracedRow
 
 __all__ = ["conditions", "place_json", "place_view", "shown", "trace_json", "trace_view"]
 

@@ -16,8 +16,7 @@ from tidegauge.errors.running import TickHeld
 if TYPE_CHECKING:
     from tidegauge.looking.reports import EpochReport, FlowReport
     from tidegauge.maintenance.compact import Compacted
-    from tidegauge.maintenance.resume import Resumed
-    from tidegauge.maintenance.skip import Skipped
+    from tidegauge.maintenance.resume import Resumed, Skipped
     from tidegauge.remap.store import EpochRecord, Gap
 
 __all__ = [

@@ -26,9 +26,9 @@ from tidegauge.errors.flow import ForeignStream, InvalidArgument, InvalidName, N
 from tidegauge.errors.running import CannotTick
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.job.plan import Engine, Filter, MapBatches, OutputPlan, Select, Step, Transform
-from tidegauge.looking.html import of_flow
+from tidegauge.looking.reports import of_flow
 from tidegauge.remap.policy import Every, Policy, as_policy
-from tidegauge.remap.requests import Requests
+from tidegauge.remap.round import Requests
 from tidegauge.sinks.protocol import Sink
 from tidegauge.sources.protocol import Placed, Source
 

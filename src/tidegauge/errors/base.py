@@ -11,12 +11,14 @@ TG-0001: the tide went out
 'TG-0001'
 
 Errors cross process boundaries (from a task to the driver, from the driver to the store) as plain JSON data,
-never as pickles: `encode` and `decode` are that form.
+never as pickles: `encode` and `decode` are that form. Some are of surroundings that come back, and are `waited_out`.
 """
 
 from __future__ import annotations
 
 import difflib
+import errno
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final
 
@@ -31,10 +33,21 @@ __all__ = [
     "cause_of",
     "nearest",
     "quoted",
+    "waited_out",
 ]
 
 CODES: Final[dict[str, type[TidegaugeError]]] = {}
 """Every error class by its code."""
+
+_PASSING: Final = frozenset(
+    {
+        *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENXIO, errno.ENODEV, errno.EROFS),
+        *(errno.ESTALE, errno.ENOTCONN, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ETIMEDOUT),
+    }
+)
+_NUMBER: Final = re.compile(r"(?i)\b(?:errno|os error)\s+(\d+)")
+_TEXT: Final = re.compile("No space left on device|Disk quota exceeded|Read-only file system")
+"""How the JVM says it."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
@@ -185,3 +198,24 @@ class Unexpected(TidegaugeError):
     what = "{message}"
     cause = "a bug, or trouble of this machine that has no code yet"
     remedy = "run again with --debug and report what it prints; starting again is safe"
+
+
+def waited_out(error: BaseException) -> bool:
+    """Whether an error is waited for as long as it takes, and not counted: its surroundings come back.
+
+    A disk that is full or turned read-only, a mount that is away: a flow that has stopped does not go on by itself
+    once there is room again. What somebody has to put right in the flow, or in permissions, is not among them.
+
+    What comes from another process, or another language, has its number in its text alone.
+
+    >>> waited_out(OSError(28, "No space left on device")), waited_out(PermissionError(13, "Permission denied"))
+    (True, False)
+    """
+    if isinstance(error, TidegaugeError):
+        text = str(error.evidence.get("detail", ""))
+        return bool(getattr(error, "patient", False)) or _passes(text)
+    return (isinstance(error, OSError) and error.errno in _PASSING) or _passes(str(error))
+
+
+def _passes(text: str) -> bool:
+    return any(int(number) in _PASSING for number in _NUMBER.findall(text)) or bool(_TEXT.search(text))

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from tidegauge.errors.base import Transient
 from tidegauge.errors.engine import RecordUnparsable
 from tidegauge.errors.store import OutputBelowSince
-from tidegauge.flow.belonging import bound_at, check
-from tidegauge.flow.seen import note_seen, whole
+from tidegauge.flow.belonging import bound_at, check, note_seen, whole
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.job.durable import passed
 from tidegauge.job.plan import OutputPlan

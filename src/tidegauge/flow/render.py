@@ -20,18 +20,17 @@ from functools import partial
 from tidegauge.dataflow import INT, EventQueue, Stream, Worker
 from tidegauge.env import Env, Spawn
 from tidegauge.flow.away import waited_for
+from tidegauge.flow.belonging import SeenTables
 from tidegauge.flow.board import Board
-from tidegauge.flow.once import OncePerSpan
 from tidegauge.flow.opening import Opened
-from tidegauge.flow.seen import SeenTables
 from tidegauge.flow.stage import StageSetup, stage
-from tidegauge.flow.telling import TellingCommits
+from tidegauge.flow.telling import OncePerSpan, TellingCommits
 from tidegauge.job.durable import Losses, OutputFailures
 from tidegauge.job.perform import Performer
 from tidegauge.reclock.operator import reclock
-from tidegauge.remap.gauge import GAUGE
+from tidegauge.remap.frontier import GAUGE
 from tidegauge.remap.operator import RemapSetup, remap
-from tidegauge.remap.requests import Requests
+from tidegauge.remap.round import Requests
 from tidegauge.sinks.backlog import Backlog
 from tidegauge.sinks.persist import Committed, PersistSetup, persist
 from tidegauge.sinks.protocol import StagedFile

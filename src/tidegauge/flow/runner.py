@@ -20,19 +20,17 @@ from tidegauge.errors.flow import EmptyFlow, InvalidArgument
 from tidegauge.errors.redaction import Redaction
 from tidegauge.errors.running import SpanConflict
 from tidegauge.errors.sinks import TableUpperMismatch, TableWentBack
-from tidegauge.flow.away import Absent
+from tidegauge.flow.away import WAITED_FOR, Absent, Outage
+from tidegauge.flow.beside import interruptible, renewing
 from tidegauge.flow.board import Board
-from tidegauge.flow.interrupts import interruptible
 from tidegauge.flow.opening import opened, register
-from tidegauge.flow.outage import WAITED_FOR, Outage
 from tidegauge.flow.render import render
-from tidegauge.flow.renewing import renewing
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.flow.stalls import Stalls
 from tidegauge.job.perform import output_schema, performer
 from tidegauge.job.plan import Engine
 from tidegauge.remap.policy import in_batch
-from tidegauge.remap.requests import Requests
+from tidegauge.remap.round import Requests
 from tidegauge.remap.store import Lease, LeaseHolder, Store, secrets
 from tidegauge.sinks.protocol import Finishing, Table, job_mark
 

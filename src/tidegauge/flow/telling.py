@@ -3,19 +3,50 @@
 A loss is noted after its epoch was bound, and often after the epoch was committed. So it goes with the next commit of
 each output, and a store that is recovered from the tables knows it again (law 9).
 
-Invariant: everything recorded as told is in the table. Carrying a loss twice does no harm: it is the same one.
+Invariants. Everything recorded as told is in the table; carrying a loss twice does no harm, it is the same one. The
+history of a span does not change while a flow runs, as bindings do not: so the store is asked for it once, however
+many outputs commit it, and concurrent callers wait for the first one.
+
+>>> asked = []
+>>> tell = OncePerSpan(lambda lower, upper, *, whole: asked.append((lower, upper, whole)) or History((), "d"))
+>>> [tell(0, 3, whole=False).before for _ in range(50)] == 50 * ["d"], asked
+(True, [(0, 3, False)])
 """
 
 from __future__ import annotations
 
+import threading
 from typing import Final
 
 from tidegauge.remap.history import History
 from tidegauge.remap.store import Lease, Store
-from tidegauge.remap.store.telling import Untold
+from tidegauge.remap.store.losses import Untold
 from tidegauge.sinks.persist import HistoryTeller
 
-__all__ = ["TellingCommits"]
+__all__ = ["OncePerSpan", "TellingCommits"]
+
+KEPT: Final = 8
+"""The spans whose answers are kept: outputs that follow each other closely commit the same few."""
+
+
+class OncePerSpan:
+    """Tells the history of a span, and remembers what it told last."""
+
+    def __init__(self, ask: HistoryTeller) -> None:
+        self._ask: Final = ask
+        self._told: Final[dict[tuple[int, int, bool], History]] = {}
+        self._lock: Final = threading.Lock()
+
+    def __call__(self, lower: int, upper: int, *, whole: bool) -> History:
+        """Return the history of the epochs `[lower, upper)`; see `Store.history`."""
+        with self._lock:
+            key = (lower, upper, whole)
+            if key not in self._told:
+                found = self._ask(lower, upper, whole=whole)
+                while len(self._told) >= KEPT:
+                    del self._told[next(iter(self._told))]
+                self._told[key] = found
+            return self._told[key]
 
 
 class TellingCommits:

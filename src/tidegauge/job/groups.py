@@ -66,8 +66,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from tidegauge.errors.base import TidegaugeError, Transient
-from tidegauge.errors.patience import waited_out
+from tidegauge.errors.base import TidegaugeError, Transient, waited_out
 from tidegauge.job.plan import JobResult
 from tidegauge.remap.round import Failure
 from tidegauge.sources.sweep import backoff

@@ -1,7 +1,9 @@
 """Looking at a flow from outside, whether it runs or not: its state, its timeline, the content of an epoch.
 
-Everything here comes from durable state (the store, the tables) and from asking the sources themselves; nothing is
-changed. States and words are those of the running flow.
+Everything here comes from durable state (the store, the tables) and from asking the sources themselves.
+
+Invariants. Nothing is changed. States and words are those of the running flow. Rows are counted by the epochs that
+they carry, wherever others have moved them within the table.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from tidegauge.env import Env
 from tidegauge.errors.base import Definite, TidegaugeError, Transient
@@ -17,15 +19,14 @@ from tidegauge.errors.command import EpochNotBound, FlowNeverRan
 from tidegauge.errors.kafkasink import OutputIsNoTable
 from tidegauge.errors.running import SourceUnreachable
 from tidegauge.errors.sinks import TableUnavailable
-from tidegauge.flow.belonging import bound_at, check
-from tidegauge.flow.seen import table_of
+from tidegauge.flow.belonging import bound_at, check, table_of
 from tidegauge.flow.spec import Flow, FlowSpec
-from tidegauge.looking.holding import rows_of
+from tidegauge.lazy import library
 from tidegauge.looking.reports import EpochReport, Epochs, FlowReport, OutputReport, SliceReport, SourceReport
 from tidegauge.reclock.slices import begins, held
 from tidegauge.remap.binding import Slice
-from tidegauge.remap.checked import checked_observation
 from tidegauge.remap.frontier import Frontier
+from tidegauge.remap.mint import checked_observation
 from tidegauge.remap.store import Gap, Loaded, LoadedSource, Stall, Store, shown
 from tidegauge.sinks.protocol import Table
 from tidegauge.sources.protocol import Acknowledged, Source, from_time_of
@@ -33,10 +34,28 @@ from tidegauge.sources.protocol import Acknowledged, Source, from_time_of
 if TYPE_CHECKING:
     from tidegauge.flow.board import OutputCondition, SourceCondition
 
-__all__ = ["epochs", "explain", "holds", "opened", "slice_report", "status"]
+__all__ = ["epochs", "explain", "holds", "opened", "rows_of", "slice_report", "status"]
 
+pc: Final = library("pyarrow.compute")
+pq: Final = library("pyarrow.parquet")
 
 Reported = TypeVar("Reported", SourceReport, OutputReport)
+
+
+def rows_of(table: Table, epoch: int, *, since: int = 0) -> int:
+    """Return how many rows of an epoch a table holds; those of all epochs up to `since` count as of that one.
+
+    Reads the column `_epoch` of the files that hold some of them and some of others.
+    """
+    count, first = 0, 0 if epoch == since else epoch
+    for file in table.files():
+        if first <= file.first_epoch and file.last_epoch <= epoch:
+            count += file.rows
+        elif file.first_epoch <= epoch and first <= file.last_epoch:
+            column = pq.read_table(table.uris([file])[0], columns=["_epoch"], partitioning=None).column("_epoch")
+            there = pc.and_(pc.greater_equal(column, first), pc.less_equal(column, epoch))
+            count += pc.sum(there).as_py() or 0
+    return count
 
 
 @contextmanager

@@ -41,10 +41,9 @@ from tidegauge.errors.base import TidegaugeError, brief
 from tidegauge.errors.command import AmbiguousPath, PastTheEnd, RowOfAnotherLife, RowsUnreadable, UnknownPartition
 from tidegauge.errors.flow import InvalidArgument, UnknownName
 from tidegauge.errors.store import EpochBelowSince, NotYetBound
-from tidegauge.flow.seen import table_of
+from tidegauge.flow.belonging import table_of
 from tidegauge.flow.spec import Flow, FlowSpec
-from tidegauge.looking.holding import rows_of
-from tidegauge.looking.inspect import holds, opened, slice_report
+from tidegauge.looking.inspect import holds, opened, rows_of, slice_report
 from tidegauge.looking.reports import SliceReport
 from tidegauge.remap.fromtime.protocol import excerpt
 from tidegauge.remap.store import Loaded, LoadedSource, Store

@@ -15,8 +15,7 @@ from datetime import datetime
 
 from tidegauge.env import Env
 from tidegauge.errors.flow import InvalidArgument
-from tidegauge.flow.belonging import check_all
-from tidegauge.flow.seen import table_of
+from tidegauge.flow.belonging import check_all, table_of
 from tidegauge.flow.spec import Flow, FlowSpec
 from tidegauge.looking.inspect import holds, opened
 from tidegauge.looking.read import instant

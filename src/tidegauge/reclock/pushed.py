@@ -35,8 +35,7 @@ import numpy as np
 from tidegauge.dataflow import Order
 from tidegauge.reclock.places import B, Ints, Layout, Numbers, Places, narrow
 from tidegauge.reclock.tracks import UNBOUND, Tracks
-from tidegauge.remap.frontier import Frontier
-from tidegauge.remap.gauge import GAUGE
+from tidegauge.remap.frontier import GAUGE, Frontier
 
 __all__ = ["PartitionedRecords", "Stamped"]
 

@@ -34,7 +34,7 @@ passed. The limit pushes back where the reader asks for room; one that does not 
 >>> from tidegauge.reclock.places import Pairs
 >>> from tidegauge.reclock.pushed import PartitionedRecords
 >>> from tidegauge.remap.frontier import Frontier
->>> from tidegauge.remap.gauge import GAUGE
+>>> from tidegauge.remap.frontier import GAUGE
 >>> worker = Worker(monotonic=lambda: 0.0)
 >>> with worker.dataflow("orders", order=GAUGE) as scope:
 ...     reader, stream = scope.input("reader")

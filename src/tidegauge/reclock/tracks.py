@@ -35,8 +35,7 @@ from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.reclock import RecordBehindFrontier
 from tidegauge.errors.store import FrontierRegressed
 from tidegauge.reclock.places import Ints
-from tidegauge.remap.frontier import Frontier
-from tidegauge.remap.gauge import GAUGE
+from tidegauge.remap.frontier import GAUGE, Frontier
 from tidegauge.remap.table import LARGEST
 
 __all__ = ["UNBOUND", "Tracks", "lows_of_gauge", "lows_of_intervals"]

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from tidegauge.remap.fromtime.state import SourceState
+from tidegauge.remap.fromtime.polled import SourceState
 from tidegauge.remap.frontier import ORIGIN, Frontier
 
 __all__ = ["NO_DETAILS", "Bound", "Detail", "Observation", "Proposal", "Slice"]

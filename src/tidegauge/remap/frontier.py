@@ -5,6 +5,7 @@ at its origin, 0, whether it exists yet or not; so a frontier is a total functio
 
 As an order, `a <= b` iff every position of `a` is at most that of `b`. A *sealed* frontier is the end (law 5):
 nothing more will ever come; it is the top of the order and keeps its positions only to say where the source ended.
+In a source's own scope frontiers are the times, and `GAUGE` is their order.
 
 >>> a, b = Frontier({"p0": 5}), Frontier({"p0": 5, "p1": 2})
 >>> a.less_equal(b), b.less_equal(a), Frontier({"p0": 0}) == Frontier()
@@ -24,7 +25,7 @@ from weakref import ref
 
 from tidegauge.errors.flow import InvalidArgument
 
-__all__ = ["ORIGIN", "Frontier"]
+__all__ = ["GAUGE", "ORIGIN", "Frontier", "Gauge"]
 
 _STRETCH: Final = 256
 
@@ -225,3 +226,38 @@ def _frontier(positions: dict[str, int], sealed: bool) -> Frontier:  # noqa: FBT
 
 ORIGIN: Final = Frontier()
 """Nothing is in yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """The pointwise order on frontiers. It has no summaries: a source's scope has no loops.
+
+    A time is a reading of the source's gauge, which names the next position of every partition at once. The order is
+    the product of all partitions' orders, those not seen yet included: they read 0. So a reader needs a single
+    capability, however many partitions it has, and a new partition needs no bookkeeping.
+
+    >>> GAUGE.less_equal(Frontier({"p0": 5}), Frontier({"p1": 9}))
+    False
+    """
+
+    @property
+    def minimum(self) -> Frontier:
+        """The reading before anything was read."""
+        return ORIGIN
+
+    @property
+    def total(self) -> bool:
+        """Readings of several partitions may cross."""
+        return False
+
+    def less_equal(self, a: Frontier, b: Frontier, /) -> bool:
+        """Whether no partition is further in `a` than in `b`."""
+        return a.less_equal(b)
+
+    def sort_key(self, time: Frontier, /) -> int:
+        """Return the sum of all positions: if `a < b`, some position is larger and none smaller, so the sum is."""
+        return sum(time.values())
+
+
+GAUGE: Final = Gauge()
+"""The one instance that is needed."""

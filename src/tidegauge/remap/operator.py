@@ -41,8 +41,7 @@ from tidegauge.errors.sources import EndTakenBack
 from tidegauge.remap.binding import Observation
 from tidegauge.remap.mint import mint
 from tidegauge.remap.policy import LOOK, SECOND, Due, Manual, Pace, Policy, enough
-from tidegauge.remap.requests import Requests
-from tidegauge.remap.round import Answer, Asking, Failure, Round
+from tidegauge.remap.round import Answer, Asking, Failure, Requests, Round
 from tidegauge.remap.store import Gap, Lease, Store
 from tidegauge.remap.timeline import Timeline
 

@@ -25,22 +25,71 @@ source is a tick, and so is every look of a run that ends when it has caught up 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from enum import Enum
 from typing import Final, TypeAlias
 
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.remap.binding import Observation
 from tidegauge.remap.frontier import Frontier
-from tidegauge.remap.ticker import Ticker
 
-__all__ = ["LOOK", "SECOND", "Due", "Every", "Manual", "Pace", "Policy", "as_policy", "enough", "in_batch"]
+__all__ = ["LOOK", "SECOND", "Due", "Every", "Manual", "Pace", "Policy", "Ticker", "as_policy", "enough", "in_batch"]
 
 LOOK: Final = 0.5
 """Seconds between two looks where the policy does not say."""
 
 SECOND: Final = 1_000_000
 """A pace counts microseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ticker:
+    """Ticks at the multiples of `interval`, in any whole unit of time, whatever the wall clock does meanwhile.
+
+    last: the time of the last tick, None before the first.
+
+    Definition. Let `i` be the interval and `floor(t)` the greatest multiple of `i` that is not beyond `t`. The first
+    tick is due at once. After a tick at `now`, with `last = floor(now)`, the target is `floor(last + i)`, and a tick
+    is due at every instant outside of `[last, target)`. Multiples that were slept through are skipped, not made up
+    for. Only a clock that was put back is before `last`: it ticks at once, and goes on from there. An interval that
+    is changed counts from the next target on: `last` stays a multiple of the old one.
+
+    Invariant: `last < target <= last + i`. So whatever the clock did before, once it runs forward the next tick is
+    due within one interval; and while it runs forward, the times of the ticks grow.
+
+    >>> ticker = Ticker(1000)
+    >>> for now in (1125, 1999, 2000, 3999, 500):
+    ...     ticker, at = ticker.step(now)
+    ...     print(now, at, ticker.wait(now))
+    1125 1000 875
+    1999 None 1
+    2000 2000 1000
+    3999 3000 1
+    500 0 500
+    """
+
+    interval: int
+    last: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.interval < 1:
+            raise InvalidArgument(parameter="interval", value=self.interval, expected="at least one unit of time")
+
+    def wait(self, now: int) -> int:
+        """Return how long it is until the next tick, at most one interval; 0 when it is due."""
+        if self.last is None or now < self.last:
+            return 0
+        return max(0, self._floor(self.last + self.interval) - now)
+
+    def step(self, now: int) -> tuple[Ticker, int | None]:
+        """Return the ticker afterwards, and the time of the tick if one is due: a multiple of the interval."""
+        if self.wait(now):
+            return self, None
+        at = self._floor(now)
+        return replace(self, last=at), at
+
+    def _floor(self, time: int) -> int:
+        return time - time % self.interval
 
 
 @dataclass(frozen=True, slots=True)

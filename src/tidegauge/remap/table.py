@@ -67,9 +67,7 @@ from tidegauge.errors.store import DamagedStore, EpochBelowSince, EpochNotMinted
 from tidegauge.remap.binding import Slice
 from tidegauge.remap.frontier import ORIGIN, Frontier
 from tidegauge.remap.index import NOWHERE, Vector
-from tidegauge.remap.log import ChangeLog
-from tidegauge.remap.lookup import Lookup
-from tidegauge.remap.rows import columns_of_rows, log_of_rows
+from tidegauge.remap.log import ChangeLog, Lookup, columns_of_rows, log_of_rows
 
 __all__ = ["LARGEST", "RemapTable"]
 

@@ -34,8 +34,7 @@ import pyarrow as pa
 
 from tidegauge.dataflow import Capability, OperatorBuilder, OperatorContext, OperatorInput, OperatorOutput, Stream
 from tidegauge.env import Env, Spawn
-from tidegauge.errors.base import Definite, TidegaugeError, Transient, brief, cause_of
-from tidegauge.errors.patience import waited_out
+from tidegauge.errors.base import Definite, TidegaugeError, Transient, brief, cause_of, waited_out
 from tidegauge.errors.running import OutputNotWritable, SpanConflict
 from tidegauge.errors.sinks import CommitSilent
 from tidegauge.remap.history import History

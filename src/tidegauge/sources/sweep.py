@@ -43,8 +43,8 @@ from tidegauge.env import Env, Spawn
 from tidegauge.errors.base import Definite, TidegaugeError
 from tidegauge.errors.running import SourceUnreachable
 from tidegauge.remap.binding import Bound, Observation
-from tidegauge.remap.checked import checked_observation
 from tidegauge.remap.fromtime import FromTime
+from tidegauge.remap.mint import checked_observation
 from tidegauge.remap.round import Answer, Asking
 from tidegauge.sources.protocol import Source, from_time_of
 

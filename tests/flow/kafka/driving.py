@@ -29,8 +29,8 @@ from tests.killed import killing, live_and_end
 
 import tidegauge as tg
 from tidegauge.errors.base import TidegaugeError
+from tidegauge.flow.belonging import table_of
 from tidegauge.flow.board import Board
-from tidegauge.flow.seen import table_of
 from tidegauge.looking.inspect import holds
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.store import Store

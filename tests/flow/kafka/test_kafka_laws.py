@@ -40,7 +40,7 @@ from tidegauge.env import EFFECTS, Effect
 from tidegauge.errors.command import NotPublished
 from tidegauge.errors.running import LossNotAccepted, UpstreamRecreated
 from tidegauge.errors.sources import RecordsLost
-from tidegauge.flow.seen import table_of
+from tidegauge.flow.belonging import table_of
 from tidegauge.kafka.cluster import partition as named
 from tidegauge.kafka.cluster import split
 from tidegauge.looking.inspect import holds

@@ -12,7 +12,7 @@ from tidegauge.dataflow import Antichain
 from tidegauge.dataflow.order import ALL, FIRST, LAST, PARTITIONED, Interval, after, before, only
 from tidegauge.errors.fromtime import InexpressibleTimes, InvalidPlace
 from tidegauge.remap.fromtime import NUMBERED, PARTITIONS, Partitions
-from tidegauge.remap.fromtime.intervals import WIDEST
+from tidegauge.remap.fromtime.partitioned import WIDEST
 from tidegauge.remap.frontier import ORIGIN, Frontier
 
 below, above = Interval(FIRST, before(10)), Interval(after(10), LAST)

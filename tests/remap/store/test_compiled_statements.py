@@ -13,7 +13,7 @@ from tidegauge.env import Env
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.store import LeaseHolder, SourceSpec, Store
-from tidegauge.remap.store.compiled import COMPILED, ROOM, CompiledStatements
+from tidegauge.remap.store.sending import COMPILED, ROOM, CompiledStatements
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 

@@ -17,7 +17,7 @@ from tidegauge.errors.flow import InvalidArgument, UnknownName
 from tidegauge.errors.store import FrontierRegressed, NotYetBound, SinceTooFar, UpperMismatch
 from tidegauge.remap.binding import Detail, Proposal
 from tidegauge.remap.frontier import ORIGIN, Frontier
-from tidegauge.remap.store import Lease, LeaseHolder, SourceSpec, Store, views
+from tidegauge.remap.store import Lease, LeaseHolder, SourceSpec, Store, opening
 from tidegauge.remap.table import RemapTable
 
 Bind = Callable[[int, dict[str, int]], int]
@@ -299,5 +299,5 @@ def test_a_flow_that_was_never_run_is_not_there(store: Store, lease: Lease) -> N
 def test_the_documented_query_finds_the_epoch_of_a_position(bind: Bind, store: Store, url: str) -> None:
     bind(0, {"p0": 1000})
     bind(1, {"p0": 2000})
-    query = str(views.__doc__).partition("orders:\n")[2]
+    query = str(opening.__doc__).partition("orders:\n")[2]
     assert sql(url, query) == [(table(store).epoch_of("p0", 1234),)]

@@ -16,7 +16,7 @@ from tidegauge.errors.engine import ExpressionFailed
 from tidegauge.errors.flow import BatchFunctionFailed, NameTaken
 from tidegauge.errors.redaction import Redaction
 from tidegauge.remap.store import Lease, LoadedOutput, OutputSpec, Store
-from tidegauge.remap.store.failures import LONGEST, kept
+from tidegauge.remap.store.register import LONGEST, kept
 
 
 def failed(name: str) -> TidegaugeError:

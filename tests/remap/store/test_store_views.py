@@ -14,7 +14,7 @@ from tidegauge.errors.store import NotAStore
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.store import Lease, LeaseHolder, SourceSpec, Store
-from tidegauge.remap.store.views import VIEWS
+from tidegauge.remap.store.opening import VIEWS
 
 Bind = Callable[[int, dict[str, int]], int]
 AT = "2026-11-20T17:00:00.000000Z"

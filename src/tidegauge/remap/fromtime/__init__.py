@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from tidegauge.remap.fromtime.partitioned import NUMBERED as NUMBERED
     from tidegauge.remap.fromtime.partitioned import PARTITIONS as PARTITIONS
     from tidegauge.remap.fromtime.partitioned import Partitions as Partitions
+    from tidegauge.remap.fromtime.polled import LARGEST_STATE as LARGEST_STATE
+    from tidegauge.remap.fromtime.polled import POLLS as POLLS
+    from tidegauge.remap.fromtime.polled import SEQUENCE as SEQUENCE
+    from tidegauge.remap.fromtime.polled import Sequence as Sequence
+    from tidegauge.remap.fromtime.polled import SourceState as SourceState
     from tidegauge.remap.fromtime.protocol import FromTime as FromTime
     from tidegauge.remap.fromtime.protocol import checked as checked
-    from tidegauge.remap.fromtime.sequence import POLLS as POLLS
-    from tidegauge.remap.fromtime.sequence import SEQUENCE as SEQUENCE
-    from tidegauge.remap.fromtime.sequence import Sequence as Sequence
-    from tidegauge.remap.fromtime.state import LARGEST_STATE as LARGEST_STATE
-    from tidegauge.remap.fromtime.state import SourceState as SourceState
 else:
     __getattr__, __dir__, __all__ = names(
         __name__,
@@ -41,8 +41,7 @@ else:
             "kinds": "FROM_TIMES FromTimes",
             "lsn": "LSN Lsn LsnTime WAL",
             "partitioned": "NUMBERED PARTITIONS Partitions",
+            "polled": "LARGEST_STATE POLLS SEQUENCE Sequence SourceState",
             "protocol": "FromTime checked",
-            "sequence": "POLLS SEQUENCE Sequence",
-            "state": "LARGEST_STATE SourceState",
         },
     )

@@ -29,8 +29,8 @@ from tidegauge.errors.fromtime import FromTimeTaken, UnknownFromTime
 from tidegauge.remap.fromtime.gtid import GTID
 from tidegauge.remap.fromtime.lsn import LSN
 from tidegauge.remap.fromtime.partitioned import NUMBERED, PARTITIONS
+from tidegauge.remap.fromtime.polled import SEQUENCE
 from tidegauge.remap.fromtime.protocol import FromTime, excerpt
-from tidegauge.remap.fromtime.sequence import SEQUENCE
 
 __all__ = ["FROM_TIMES", "FromTimes"]
 

@@ -1,10 +1,17 @@
 """Sources of many partitions, each with its own count: Kafka's topic-partitions, files, shards.
 
 A frontier is written `partition@next`, separated by commas. A partition that is not written is at 0, one that appears
-tomorrow included. Names with anything in them that separates are written as JSON writes texts.
+tomorrow included. Names with anything in them that separates are written as JSON writes texts. Partitions are texts,
+or integers in decimal without leading zeros, which sort as numbers.
 
-Partitions are texts, or integers. Integers are written in decimal without leading zeros, one text for each, and sort
-as numbers. Invariant: `key` and `name` are inverse to each other on the partitions of the kind.
+In the order `PARTITIONED` a time is an interval of partitions and a position: a key by itself stands where it is, and
+the intervals between the known keys are all partitions that may still appear, at 0. Not all antichains are frontiers.
+Endlessly many partitions at another position than 0 are not, nor are some at their end while others go on; both are
+refused. A bounded interval of integers is its partitions, each where it is.
+
+Invariants. `key` and `name` are inverse to each other on the partitions of the kind. For a frontier `F` that is not
+sealed, with the times `A`: `positions_of(A) == F`, and `F.less_equal(G)` iff each time of G is at or beyond some time
+of F. A sealed frontier has no times: nothing more will come.
 
 >>> PARTITIONS.parse('tea@5, "salt, fine"@2')
 Frontier({'tea': 5, 'salt, fine': 2})
@@ -12,27 +19,102 @@ Frontier({'tea': 5, 'salt, fine': 2})
 '9@5, 10@7'
 >>> NUMBERED.times(Frontier({"9": 5}))
 (((..9), 0), ({9}, 5), ((9..), 0))
+>>> positions_of(_, int)
+{9: 5}
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from tidegauge.dataflow.order import PartitionedTime
+from tidegauge.dataflow.order import FIRST, LAST, PARTITIONED, Cut, Interval, PartitionedTime, before
+from tidegauge.dataflow.order.partitioned import Key
 from tidegauge.errors.fromtime import InexpressibleTimes, InvalidNotation, InvalidPlace
-from tidegauge.remap.fromtime.intervals import positions_of, times_of
 from tidegauge.remap.fromtime.protocol import LARGEST, check_place, checked, excerpt, readable
 from tidegauge.remap.frontier import Frontier
 
-__all__ = ["NUMBERED", "PARTITIONS", "Partitions"]
+__all__ = ["NUMBERED", "PARTITIONS", "WIDEST", "Partitions", "positions_of", "times_of"]
+
+WIDEST: Final = 2**16
+"""Partitions that one interval of integers may stand for."""
 
 _PLAIN: Final = r'[^\s@,"]+'
 _ELEMENT: Final = re.compile(rf'\s*("(?:[^"\\]|\\.)*"|{_PLAIN})@(0|[1-9][0-9]{{0,18}})\s*(,|\Z)', re.DOTALL)
 _INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
+
+
+def times_of(positions: Mapping[Key, int]) -> tuple[PartitionedTime, ...]:
+    """Return the antichain of a frontier that is not sealed, in sort order.
+
+    Between two neighbouring integers there is nothing that could appear: that interval is left out.
+
+    >>> times_of({3: 5, 4: 2})
+    (((..3), 0), ({3}, 5), ({4}, 2), ((4..), 0))
+    """
+    return tuple(time for time in PARTITIONED.frontier(positions) if _holds_any(time[0]))
+
+
+def positions_of(times: Iterable[PartitionedTime], key: type[str] | type[int]) -> dict[Any, int]:
+    """Return the positions above 0 of an antichain that is not empty. Raises ValueError, which says why it is none.
+
+    The intervals must cover all partitions, each once, with keys of the type `key`.
+    """
+    found: dict[Any, int] = {}
+    reached = FIRST
+    for interval, position in _sorted(times, key):
+        if interval.lower < reached:
+            raise ValueError(f"{interval!r} overlaps with the interval before it")
+        _pass_over(reached, interval.lower)
+        reached = interval.upper
+        if position:
+            found.update(dict.fromkeys(_keys(interval), position))
+    _pass_over(reached, LAST)
+    return found
+
+
+def _sorted(times: Iterable[PartitionedTime], key: type) -> list[PartitionedTime]:
+    """Return times in the order of their intervals, with one cut for all at the same place, and no empty ones."""
+    found: list[PartitionedTime] = []
+    for time in times:
+        if not PARTITIONED.has(time) or any(len(cut) == 3 and type(cut[1]) is not key for cut in time[0]):
+            raise ValueError(f"{time!r} is no interval of partitions of type {key.__name__} with a position")
+        if _holds_any(time[0]):
+            found.append((Interval(_cut(time[0].lower), _cut(time[0].upper)), time[1]))
+    return sorted(found, key=lambda time: time[0])
+
+
+def _cut(cut: Cut) -> Cut:
+    """Return the one cut that stands for all between the same two integers: the one before the second of them.
+
+    >>> _cut((1, 3, 1)), _cut((1, 3, 0)), _cut((1, "tea", 1))
+    ((1, 4, 0), (1, 3, 0), (1, 'tea', 1))
+    """
+    return before(cut[1] + 1) if len(cut) == 3 and isinstance(cut[1], int) and cut[2] else cut
+
+
+def _holds_any(interval: Interval) -> bool:
+    return bool(_cut(interval.lower) < _cut(interval.upper))
+
+
+def _pass_over(lower: Cut, upper: Cut) -> None:
+    if lower < upper:
+        raise ValueError(f"the partitions {Interval(lower, upper)!r} have ended, and others go on")
+
+
+def _keys(interval: Interval) -> Iterable[Key]:
+    """Return the keys of an interval that are all of them known."""
+    if interval.single:
+        return (interval.lower[1],)
+    if not all(len(cut) == 3 and isinstance(cut[1], int) for cut in interval):
+        raise ValueError(f"the partitions {interval!r} are not all known, and so must be at 0")
+    first, end = interval.lower[1], interval.upper[1]
+    if end - first > WIDEST:
+        raise ValueError(f"{interval!r} has more than {WIDEST} partitions")
+    return range(first, end)
 
 
 @dataclass(frozen=True, slots=True)

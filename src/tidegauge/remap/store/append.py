@@ -19,17 +19,16 @@ from sqlalchemy import Connection, bindparam, func, insert, select, update
 from tidegauge.errors.flow import InvalidArgument, UnknownName
 from tidegauge.errors.store import ClockBehind, FrontierRegressed, StoreReplaced, UpperMismatch
 from tidegauge.remap.binding import Detail, Proposal
-from tidegauge.remap.fromtime.state import SourceState
+from tidegauge.remap.fromtime.polled import SourceState
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.history import Beginning, Link, Moves, follow
-from tidegauge.remap.store import states
 from tidegauge.remap.store.chain import beginning_of, digest_before
-from tidegauge.remap.store.clocks import judge, shown
-from tidegauge.remap.store.incarnations import identify, newest, read
+from tidegauge.remap.store.incarnations import identify, newest, read, state_at, write_state
 from tidegauge.remap.store.lease import Lease, guard
 from tidegauge.remap.store.schema import as_json, changes, flows, partitions, seals, sources, timeline
 from tidegauge.remap.store.sending import send
 from tidegauge.remap.table import LARGEST
+from tidegauge.remap.timeline import judge, shown
 
 __all__ = ["Head", "append", "publish", "recognise", "retime"]
 
@@ -211,7 +210,7 @@ def _bind(
     ends = after.sealed and not before.sealed
     if ends:
         connection.execute(insert(seals).values(source_id=source.id, epoch=epoch))
-    state = states.write(connection, name, source.id, epoch, before=source.state, after=proposal.state)
+    state = write_state(connection, name, source.id, epoch, before=source.state, after=proposal.state)
     moves = Moves(
         positions={partition: position for partition, (_, position) in moved.items()},
         incarnation=source.incarnation,
@@ -280,7 +279,7 @@ def _read_head(connection: Connection, lease: Lease, upper: int) -> Head:
             select(partitions.c.key, partitions.c.id, latest).where(partitions.c.source_id == source.id)
         ).all()
         positions = {key: position for key, _, position in rows if position is not None}
-        state = states.read(connection, source.id, first=first, last=upper - 1)
+        state = state_at(connection, source.id, first=first, last=upper - 1)
         begun = read(connection, source.id) if number and first == upper else ()
         found[source.name] = _Newest(
             id=source.id,

@@ -14,10 +14,9 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, func, select, update
 
 from tidegauge.remap.binding import Detail
-from tidegauge.remap.fromtime.state import SourceState
+from tidegauge.remap.fromtime.polled import SourceState
 from tidegauge.remap.history import Beginning, Link, Moves, origin, rest
-from tidegauge.remap.store import states
-from tidegauge.remap.store.incarnations import read
+from tidegauge.remap.store.incarnations import read, state_at
 from tidegauge.remap.store.schema import (
     changes,
     count,
@@ -167,7 +166,7 @@ def _standing(connection: Connection, flow: FlowRecord, epoch: int) -> dict[str,
         last = connection.scalar(
             select(func.max(changes.c.epoch)).where(changes.c.source_id == source.id, changes.c.epoch <= epoch)
         )
-        state: SourceState | None = states.read(connection, source.id, first=began, last=epoch)
+        state: SourceState | None = state_at(connection, source.id, first=began, last=epoch)
         found[source.name] = Moves(
             positions={row.key: row.position for row in rows if row.position is not None},
             incarnation=lives[-1].number if lives else 0,

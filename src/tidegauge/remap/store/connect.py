@@ -36,10 +36,9 @@ from tidegauge.errors.base import TidegaugeError, Transient
 from tidegauge.errors.redaction import Redaction
 from tidegauge.errors.store import StoreAway, StoreBusy, StoreFull, StoreUnreachable
 from tidegauge.remap.store.address import File, Server, parse
-from tidegauge.remap.store.compiled import COMPILED
 from tidegauge.remap.store.postgres import Postgres
 from tidegauge.remap.store.schema import Unreadable
-from tidegauge.remap.store.sending import SENDER, Parcel, Sender
+from tidegauge.remap.store.sending import COMPILED, SENDER, Parcel, Sender
 from tidegauge.remap.store.sqlite import Sqlite
 
 __all__ = ["PAUSES", "Backend", "Database"]

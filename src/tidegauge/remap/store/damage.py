@@ -26,8 +26,8 @@ from typing import Final
 
 from sqlalchemy import Table
 
+from tidegauge.remap.store.copies import untouched, waits, wal_of
 from tidegauge.remap.store.schema import metadata, store_layout
-from tidegauge.remap.store.untouched import untouched, waits, wal_of
 
 __all__ = ["Damage", "Look", "beheaded", "examine", "look"]
 

@@ -1,39 +1,43 @@
-"""Incarnations: the lives of a source's upstream under one name, one after the other (law 8).
+"""Incarnations: the lives of a source's upstream under one name, one after the other (law 8), and its states in them.
 
 Definition. Incarnation 0 of a source begins at epoch 0. Each later one begins at the upper that the flow has then;
 from that epoch on, its positions count from 0 again. So an epoch belongs to one incarnation of each source, and a
-record is named by its incarnation, partition and position.
+record is named by its incarnation, partition and position. At an epoch the state of a source is the last one written
+at it or before it, in the same incarnation.
 
-Invariants. What was bound to an earlier incarnation stays bound and can be looked at; it is never read again, because
-nobody has it. What some output lacked of it is a row of `gaps`, written in the transaction that begins the new one
-(law 9).
+Invariants. The bindings of an earlier incarnation stay and can be looked at; their records are never read again,
+because nobody has them. Those that some output lacked are rows of `losses`, written in the transaction that begins
+the new one (law 9). A new incarnation begins without a state; a state is written in the transaction of its binding,
+only when it is another than the newest, and its watermark never goes back within an incarnation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from itertools import groupby
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
-from tidegauge.errors.redaction import Redaction
-from tidegauge.remap.store.failures import kept
+from tidegauge.errors.fromtime import NotCanonical
+from tidegauge.remap.fromtime.polled import SourceState
+from tidegauge.remap.mint import check_watermark
 from tidegauge.remap.store.lease import Lease, guard
-from tidegauge.remap.store.register import get
+from tidegauge.remap.store.losses import write_gaps
+from tidegauge.remap.store.register import get, kept
 from tidegauge.remap.store.schema import (
+    Unreadable,
     count,
-    flows,
     incarnations,
-    losses,
     partitions,
     seals,
+    source_states,
     sources,
 )
 from tidegauge.remap.store.values import Gap, Incarnation
 
-__all__ = ["begin", "identify", "newest", "pass_over", "read", "read_all", "read_gaps", "record_gap"]
+__all__ = ["begin", "decoded", "identify", "newest", "newest_states", "read", "read_all", "state_at", "write_state"]
 
 
 def begin(
@@ -71,7 +75,7 @@ def begin(
     connection.execute(delete(seals).where(seals.c.source_id == known.id))
     told = (partitions.c.source_id == known.id) & partitions.c.detail.is_not(None)
     connection.execute(update(partitions).where(told).values(detail=None))
-    _record(connection, known.id, gaps, lease.redaction)
+    write_gaps(connection, known.id, gaps, lease.redaction)
     return number
 
 
@@ -124,48 +128,51 @@ def _incarnation(row: Row[Any]) -> Incarnation:
     return Incarnation(count(row.number), count(row.began_at), row.identity or "", row.at, row.reason)
 
 
-def record_gap(connection: Connection, lease: Lease, gap: Gap) -> None:
-    """Keep what is lost; see `Store.record_gap`."""
-    guard(connection, lease)
-    _record(connection, get(connection, sources, lease, gap.source).id, [gap], lease.redaction)
+def write_state(
+    connection: Connection,
+    name: str,
+    source_id: int,
+    epoch: int,
+    *,
+    before: SourceState | None,
+    after: SourceState | None,
+) -> SourceState | None:
+    """Keep a state that is another than the newest one, and return the newest then.
+
+    Raises `WatermarkRegressed`.
+    """
+    if after is None or after == before:
+        return before
+    check_watermark(name, before, after)
+    connection.execute(insert(source_states).values(source_id=source_id, epoch=epoch, state=after.encode()))
+    return after
 
 
-def pass_over(connection: Connection, lease: Lease, source: str, gaps: Sequence[Gap], *, lift: bool) -> None:
-    """Keep what is passed over by hand, and forget the failure that stood there; see `Store.pass_over`."""
-    guard(connection, lease)
-    number = get(connection, sources, lease, source).id
-    _record(connection, number, gaps, lease.redaction)
-    if lift:
-        connection.execute(update(sources).where(sources.c.id == number).values(failed_at=None, failure=None))
-
-
-def read_gaps(connection: Connection, flow_name: str) -> list[Gap]:
-    """Return what is lost, sorted by source, epoch, partition and position."""
-    found = connection.execute(
-        select(sources.c.name, losses)
-        .join(sources, sources.c.id == losses.c.source_id)
-        .join(flows, flows.c.id == sources.c.flow_id)
-        .where(flows.c.name == flow_name)
+def state_at(connection: Connection, source_id: int, *, first: int, last: int) -> SourceState | None:
+    """Return the last state written in the epochs from `first` to `last`, both included."""
+    there = (source_states.c.source_id == source_id) & source_states.c.epoch.between(first, last)
+    found = connection.scalar(
+        select(source_states.c.state).where(there).order_by(source_states.c.epoch.desc()).limit(1)
     )
-    gaps = [Gap(r.name, r.epoch, r.partition, r.lower, r.upper, r.at, r.code, r.reason) for r in found]
-    return sorted(gaps, key=lambda gap: (gap.source, gap.epoch, gap.partition, gap.lower))
+    return None if found is None else decoded(found)
 
 
-def _record(connection: Connection, source_id: int, gaps: Iterable[Gap], redaction: Redaction) -> None:
-    """Write the gaps that are not there yet."""
-    where = (losses.c.epoch, losses.c.partition, losses.c.lower, losses.c.upper)
-    there = {tuple(row) for row in connection.execute(select(*where).where(losses.c.source_id == source_id))}
-    new = {(gap.epoch, gap.partition, gap.lower, gap.upper): gap for gap in gaps}
-    rows = [
-        {
-            "source_id": source_id,
-            **dict(zip(("epoch", "partition", "lower", "upper"), place, strict=True)),
-            "at": gap.at,
-            "code": gap.code,
-            "reason": kept(gap.reason, redaction),
-        }
-        for place, gap in new.items()
-        if place not in there
-    ]
-    if rows:
-        connection.execute(insert(losses), rows)
+def newest_states(connection: Connection, flow_id: int) -> dict[int, tuple[int, str]]:
+    """Return the last state of each source of a flow that has one, encoded, with its epoch; by source."""
+    mine = source_states.c.source_id == sources.c.id
+    last = select(source_states.c.epoch).where(mine).order_by(source_states.c.epoch.desc()).limit(1)
+    found = connection.execute(
+        select(source_states)
+        .join(sources, mine)
+        .where(sources.c.flow_id == flow_id)
+        .where(source_states.c.epoch == last.correlate(sources).scalar_subquery())
+    )
+    return {row.source_id: (row.epoch, row.state) for row in found}
+
+
+def decoded(state: str) -> SourceState:
+    """Return a state that is stored. Raises `Unreadable`."""
+    try:
+        return SourceState.decode(state)
+    except NotCanonical as error:
+        raise Unreadable(error.summary) from error

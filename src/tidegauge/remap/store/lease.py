@@ -35,10 +35,10 @@ from sqlalchemy import Connection, Executable, Row, bindparam, delete, insert, s
 from tidegauge.env import Env
 from tidegauge.errors.redaction import Redaction
 from tidegauge.errors.store import ClocksApart, FlowAlreadyRunning, LeaseHeld, LeaseLost, NothingHeld
-from tidegauge.remap.store.clocks import judge, shown
 from tidegauge.remap.store.connect import Database
 from tidegauge.remap.store.schema import flows, leases, store_layout
 from tidegauge.remap.store.sending import send
+from tidegauge.remap.timeline import judge, shown
 
 __all__ = [
     "EXPIRY",

@@ -1,20 +1,210 @@
-"""How the database of a store is opened: brought to the layout of this version, or as a copy where it cannot be
-written."""
+"""How the database of a store is opened: its layout is made, brought forward or refused; or a copy is opened, where
+the file cannot be written.
+
+Invariant: nothing is written to a store whose layout is not ours; making or changing the layout is all or nothing.
+
+A driver of an older version that has the store open goes on undisturbed by a step as long as the step leaves alone
+what is written while a flow runs. The step to layout 3 does not: it gives the names of two tables to views. Such a
+driver's next binding or publishing fails (`StoreFailed`), in whole, because nobody can insert into these views; it
+stops, what was bound and published stays, and the next run, of this version, goes on from there.
+
+Views are the timeline for people, with names in place of numbers, the same on every database. Each row comes from the
+indexes: asked for one epoch or one partition, a view costs what its answer does, however much is bound. A row looks
+for the change before it in `changes_by_partition`; a window function over the changes would compute all of them
+first. Which epoch holds record 1234 of partition p0 of the source orders:
+
+    SELECT min(epoch) FROM bindings
+    WHERE flow = 'shop' AND source = 'orders' AND partition = 'p0' AND lower <= 1234 AND position > 1234;
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Final
+
+from sqlalchemy import Connection, insert, inspect, select, update
 
 from tidegauge.env import Env
 from tidegauge.errors.base import TidegaugeError
-from tidegauge.remap.store import untouched
-from tidegauge.remap.store.address import File, Server
+from tidegauge.errors.store import NotAStore, StoreAway, StoreTooNew
+from tidegauge.remap.store.address import File, Server, parse
+from tidegauge.remap.store.chain import begin
 from tidegauge.remap.store.connect import Database
-from tidegauge.remap.store.migrate import migrate
+from tidegauge.remap.store.copies import copy
+from tidegauge.remap.store.damage import beheaded
+from tidegauge.remap.store.schema import LAYOUT, metadata, store_layout
 
-__all__ = ["copied", "opened"]
+__all__ = ["VIEWS", "copied", "create_views", "exists", "migrate", "opened"]
+
+VIEWS: Final[Mapping[str, str]] = {
+    "epochs": """
+        SELECT f.name AS flow, t.epoch AS epoch, t.minted_at AS minted_at, t.published_at AS published_at,
+               t.epoch < f.published AS published
+        FROM flows f
+        JOIN timeline t ON t.flow_id = f.id
+    """,
+    "bindings": """
+        SELECT f.name AS flow, s.name AS source, coalesce(i.number, 0) AS incarnation, c.epoch AS epoch,
+               p.key AS partition,
+               coalesce((SELECT e.position FROM changes e
+                         WHERE e.source_id = c.source_id AND e.partition_id = c.partition_id
+                               AND e.epoch < c.epoch AND e.epoch >= coalesce(i.began_at, 0)
+                         ORDER BY e.epoch DESC LIMIT 1), 0) AS lower,
+               c.position AS position
+        FROM flows f
+        JOIN sources s ON s.flow_id = f.id
+        JOIN partitions p ON p.source_id = s.id
+        JOIN changes c ON c.source_id = s.id AND c.partition_id = p.id
+        LEFT JOIN incarnations i ON i.source_id = c.source_id AND i.number = (
+            SELECT max(n.number) FROM incarnations n WHERE n.source_id = c.source_id AND n.began_at <= c.epoch)
+    """,
+    "progress": """
+        SELECT f.name AS flow, s.name AS source, coalesce(i.number, 0) AS incarnation, p.key AS partition,
+               c.position AS position, c.epoch AS epoch,
+               coalesce((SELECT e.position FROM changes e
+                         WHERE e.source_id = s.id AND e.partition_id = p.id
+                               AND e.epoch < f.published AND e.epoch >= coalesce(i.began_at, 0)
+                         ORDER BY e.epoch DESC LIMIT 1), 0) AS published_position,
+               x.source_id IS NOT NULL AS sealed
+        FROM flows f
+        JOIN sources s ON s.flow_id = f.id
+        JOIN partitions p ON p.source_id = s.id
+        LEFT JOIN incarnations i ON i.source_id = s.id AND i.number = (
+            SELECT max(n.number) FROM incarnations n WHERE n.source_id = s.id)
+        JOIN changes c ON c.source_id = s.id AND c.partition_id = p.id AND c.epoch = (
+            SELECT max(e.epoch) FROM changes e
+            WHERE e.source_id = s.id AND e.partition_id = p.id AND e.epoch >= coalesce(i.began_at, 0))
+        LEFT JOIN seals x ON x.source_id = s.id
+    """,
+    "gaps": """
+        SELECT f.name AS flow, s.name AS source, l.epoch AS epoch, l.partition AS partition, l.lower AS lower,
+               l.upper AS upper, l.at AS at, l.code AS code, l.reason AS reason
+        FROM flows f
+        JOIN sources s ON s.flow_id = f.id
+        JOIN losses l ON l.source_id = s.id
+    """,
+}
+"""The views by name, each as what it selects. docs/reference/store.md says what their columns mean."""
+
+_STEPS: Final[Mapping[int, tuple[str, ...]]] = {
+    1: (  # copies of what the outputs' tables say, which nobody read, gave way to the failures of outputs
+        "ALTER TABLE outputs DROP COLUMN schema",
+        "ALTER TABLE outputs DROP COLUMN upper",
+        "ALTER TABLE outputs DROP COLUMN rows",
+        "ALTER TABLE outputs DROP COLUMN bytes",
+        "ALTER TABLE outputs ADD COLUMN failed_at BIGINT",
+        "ALTER TABLE outputs ADD COLUMN failure TEXT",
+    ),
+    2: (  # the names `epochs` and `bindings` went to views; incarnations, states, holds and losses came
+        "ALTER TABLE epochs RENAME TO timeline",
+        "DROP INDEX epochs_by_time",
+        "CREATE INDEX timeline_by_time ON timeline (flow_id, minted_at)",
+        "ALTER TABLE bindings RENAME TO changes",
+        "DROP INDEX bindings_by_position",
+        "CREATE INDEX changes_by_partition ON changes (source_id, partition_id, epoch, position)",
+        "ALTER TABLE sources ADD COLUMN clock TEXT",
+        "ALTER TABLE sources ADD COLUMN folded BIGINT",
+        """CREATE TABLE incarnations (
+            source_id {ref} NOT NULL REFERENCES sources (id), number BIGINT NOT NULL, began_at BIGINT NOT NULL,
+            identity TEXT, at VARCHAR(27) NOT NULL, reason TEXT NOT NULL,
+            PRIMARY KEY (source_id, number)) {rowless}""",
+        """CREATE TABLE source_states (
+            source_id {ref} NOT NULL REFERENCES sources (id), epoch BIGINT NOT NULL, state TEXT NOT NULL,
+            PRIMARY KEY (source_id, epoch)) {rowless}""",
+        """CREATE TABLE holds (
+            flow_id {ref} NOT NULL REFERENCES flows (id), owner TEXT NOT NULL, epoch BIGINT NOT NULL,
+            at VARCHAR(27) NOT NULL, PRIMARY KEY (flow_id, owner)) {rowless}""",
+        """CREATE TABLE losses (
+            id {id} NOT NULL PRIMARY KEY, source_id {ref} NOT NULL REFERENCES sources (id), epoch BIGINT NOT NULL,
+            partition TEXT NOT NULL, lower BIGINT NOT NULL, upper BIGINT NOT NULL, at VARCHAR(27) NOT NULL,
+            code VARCHAR(16) NOT NULL, reason TEXT NOT NULL)""",
+    ),
+    3: ("ALTER TABLE timeline ADD COLUMN digest VARCHAR(32)",),  # each epoch has the digest of the history up to it
+    4: (  # what a driver waits for can be seen by others
+        """CREATE TABLE stalls (
+            flow_id {ref} NOT NULL REFERENCES flows (id), kind VARCHAR(6) NOT NULL, name TEXT NOT NULL,
+            since VARCHAR(27) NOT NULL, error TEXT NOT NULL, PRIMARY KEY (flow_id, kind, name)) {rowless}""",
+    ),
+    5: (  # a table that is away is told from one that is yet to be made; commits carry what was lost
+        "ALTER TABLE outputs ADD COLUMN held BIGINT",
+        "ALTER TABLE outputs ADD COLUMN told BIGINT",
+    ),
+}
+"""What leads from each layout to the next one. `{id}` is the type of a table's own numbers, `{ref}` of another's;
+`{rowless}` is said of a table that is its key's index."""
+
+_WITHOUT_VIEWS: Final = 2
+_WITHOUT_DIGESTS: Final = 3
+"""The last layouts that had none."""
+
+_WORDS: Final[Mapping[str, Mapping[str, str]]] = {
+    "sqlite": {"id": "INTEGER", "ref": "INTEGER", "rowless": "WITHOUT ROWID"},
+    "postgresql": {"id": "BIGSERIAL", "ref": "BIGINT", "rowless": ""},
+}
+
+
+def create_views(connection: Connection) -> None:
+    """Make the views."""
+    for name, query in VIEWS.items():
+        connection.exec_driver_sql(f"CREATE VIEW {name} AS {query.strip()}")
+
+
+def migrate(database: Database, env: Env) -> None:
+    """Bring the database to the layout of this version. Raises `StoreTooNew` or `NotAStore` and changes nothing."""
+    with database.reading() as connection:
+        if _layout(connection, database.url) == LAYOUT:
+            return
+    with database.writing(alone=True) as connection:
+        found = _layout(connection, database.url)
+        if found is None:
+            metadata.create_all(connection, checkfirst=False)
+            create_views(connection)
+            connection.execute(insert(store_layout).values(version=LAYOUT, created_at=env.now()))
+        elif found < LAYOUT:  # otherwise another process was first
+            for version in range(found, LAYOUT):
+                for statement in _STEPS[version]:
+                    connection.exec_driver_sql(statement.format(**_WORDS[connection.dialect.name]))
+            if found <= _WITHOUT_DIGESTS:
+                begin(connection)
+            if found <= _WITHOUT_VIEWS:
+                create_views(connection)
+            connection.execute(update(store_layout).values(version=LAYOUT))
+
+
+def exists(url: str) -> bool:
+    """Whether there is a store at an address. Looking makes nothing. Raises as `Database` does."""
+    address = parse(url)
+    if isinstance(address, File):
+        try:
+            return address.path.exists() or beheaded(address.path)
+        except OSError as error:
+            raise StoreAway(url=address.shown, detail=str(error), moved=False) from None
+    database = Database(url)
+    try:
+        with database.reading() as connection:
+            return inspect(connection).has_table(store_layout.name)
+    finally:
+        database.close()
+
+
+def _layout(connection: Connection, url: str) -> int | None:
+    """Return the version of the layout, None when nothing of it is there."""
+    look = inspect(connection)
+    there = {*look.get_table_names(), *look.get_view_names()}
+    if store_layout.name not in there:
+        taken = sorted(there & {*metadata.tables, *VIEWS})
+        if taken:
+            raise NotAStore(url=url, detail=f"it has tables of our names ({', '.join(taken)}), and they are not ours")
+        return None
+    found = connection.scalar(select(store_layout.c.version))
+    if found is None or found < 1:
+        raise NotAStore(url=url, detail=f"its layout is {found}")
+    if found > LAYOUT:
+        raise StoreTooNew(url=url, found=found, known=LAYOUT)
+    return int(found)
 
 
 def opened(address: File | Server, env: Env) -> Database:
@@ -39,7 +229,7 @@ def copied(address: File, env: Env, refused: TidegaugeError) -> tuple[Database, 
         raise refused from None
     try:
         path = Path(folder.name) / address.path.name
-        untouched.copy(address.path, path)
+        copy(address.path, path)
         database = opened(replace(address, path=path, url=address.url.set(database=str(path))), env)
     except BaseException:
         folder.cleanup()

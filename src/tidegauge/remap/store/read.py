@@ -18,9 +18,9 @@ from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.flow import UnknownName
 from tidegauge.errors.store import DamagedStore, EpochBelowSince, EpochNotMinted
 from tidegauge.remap.binding import Detail
-from tidegauge.remap.fromtime.state import SourceState
-from tidegauge.remap.rows import columns_of_rows
-from tidegauge.remap.store import incarnations, states
+from tidegauge.remap.fromtime.polled import SourceState
+from tidegauge.remap.log import columns_of_rows
+from tidegauge.remap.store import incarnations
 from tidegauge.remap.store.columns import decode_schema
 from tidegauge.remap.store.schema import (
     Unreadable,
@@ -36,7 +36,7 @@ from tidegauge.remap.store.schema import (
 )
 from tidegauge.remap.store.values import EpochRecord, FlowRecord, Incarnation, Loaded, LoadedOutput, LoadedSource
 from tidegauge.remap.table import LARGEST, RemapTable
-from tidegauge.remap.times import EpochTimes
+from tidegauge.remap.timeline import EpochTimes
 
 __all__ = ["find_flow", "load", "read_epoch_at", "read_epochs", "read_flow", "read_state", "read_times"]
 
@@ -72,7 +72,7 @@ def load(connection: Connection, name: str) -> Loaded:
     sealed: dict[int, int] = {row.source_id: row.epoch for row in connection.execute(select(seals))}
     found_sources = connection.execute(select(sources).where(sources.c.flow_id == flow.id).order_by(sources.c.name))
     partitions_of = _partitions(connection, flow.id)
-    later, last = incarnations.read_all(connection, flow.id), states.newest(connection, flow.id)
+    later, last = incarnations.read_all(connection, flow.id), incarnations.newest_states(connection, flow.id)
     found_outputs = connection.execute(select(outputs).where(outputs.c.flow_id == flow.id).order_by(outputs.c.name))
     return Loaded(
         flow=flow,
@@ -131,7 +131,7 @@ def _source(
         config=from_json(row.config),
         identity=row.identity or "",
         folded=None if row.folded is None else count(row.folded),
-        state=None if last is None or last[0] < began else states.decoded(last[1]),
+        state=None if last is None or last[0] < began else incarnations.decoded(last[1]),
         incarnations=later,
         past=tuple(past),
     )
@@ -199,7 +199,7 @@ def read_state(connection: Connection, name: str, source: str, epoch: int) -> So
     if epoch >= flow.upper:
         raise EpochNotMinted(source=source, epoch=epoch, upper=flow.upper)
     began = [one.began_at for one in incarnations.read(connection, known[source]) if one.began_at <= epoch]
-    return states.read(connection, known[source], first=max(began, default=0), last=epoch)
+    return incarnations.state_at(connection, known[source], first=max(began, default=0), last=epoch)
 
 
 def read_epochs(

@@ -20,6 +20,7 @@ from tidegauge.env import Env
 from tidegauge.remap.history import Beginning, Link, Missed, Moves
 from tidegauge.remap.rebuilding import Way
 from tidegauge.remap.store.lease import Lease, guard
+from tidegauge.remap.store.losses import bring_back
 from tidegauge.remap.store.register import record_held
 from tidegauge.remap.store.schema import (
     as_json,
@@ -35,7 +36,6 @@ from tidegauge.remap.store.schema import (
     sources,
     timeline,
 )
-from tidegauge.remap.store.telling import bring_back
 
 __all__ = ["Rebuilt", "restore"]
 

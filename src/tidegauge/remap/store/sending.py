@@ -1,10 +1,13 @@
-"""The way past SQLAlchemy for the statements of a tick: compiled once, and given to the driver as they are.
+"""Statements are compiled once: those of all stores of a kind, and those of a tick, given to the driver as they are.
 
-To execute a statement takes SQLAlchemy longer than it takes SQLite. So what every epoch needs goes in two parcels:
-the question whether the lease holds, and what is written.
+SQLAlchemy keeps what it has compiled for as long as an engine lives. A flow opens its store for each run and for each
+look at it; compiling the same statements each time took longer than running them. And executing a statement takes
+SQLAlchemy longer than it takes SQLite. So what every epoch needs goes past it in two parcels: the question whether
+the lease holds, and what is written.
 
-Invariant: a parcel does what its statements would do one by one, in the same transaction, and fails with the same
-errors. Only its last statement answers.
+Invariants. A compiled statement depends on the statement and on the class of the dialect alone: all engines of a
+class are made in one place, with the same options, so they would compile it alike. A parcel does what its statements
+would do one by one, in the same transaction, and fails with the same errors; only its last statement answers.
 
 >>> import tempfile
 >>> from sqlalchemy import bindparam, literal, select
@@ -25,7 +28,10 @@ from typing import Any, Final, TypeAlias
 from sqlalchemy import Connection, Dialect, Executable
 from sqlalchemy.sql.compiler import SQLCompiler
 
-__all__ = ["SENDER", "Command", "Deliver", "Parcel", "Sender", "send"]
+__all__ = ["COMPILED", "ROOM", "SENDER", "Command", "CompiledStatements", "Deliver", "Parcel", "Sender", "send"]
+
+ROOM: Final = 1000
+"""Statements that are kept: several times as many as the store has."""
 
 Command: TypeAlias = tuple[Executable, Sequence[Mapping[str, Any]]]
 """A statement, and at least one set of its parameters. All sets of a command have the same names."""
@@ -38,6 +44,34 @@ Deliver: TypeAlias = Callable[[Connection, Parcel], Sequence[tuple[Any, ...]]]
 
 SENDER: Final = "tidegauge_sender"
 """The execution option that has a connection's `Sender`."""
+
+
+class CompiledStatements(dict[Any, Any]):
+    """What SQLAlchemy takes for the cache of one engine, and asks by `get`; it is that of many.
+
+    >>> from sqlalchemy.dialects import sqlite
+    >>> known = CompiledStatements()
+    >>> known[sqlite.dialect(), "SELECT"] = "compiled"
+    >>> known.get((sqlite.dialect(), "SELECT"))
+    'compiled'
+    """
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """Return the compiled statement, by whichever engine of the kind."""
+        return super().get(_shared(key), default)
+
+    def __setitem__(self, key: Any, compiled: Any) -> None:
+        if len(self) >= ROOM:
+            self.clear()
+        super().__setitem__(_shared(key), compiled)
+
+
+COMPILED: Final = CompiledStatements()
+
+
+def _shared(key: Any) -> tuple[Any, ...]:
+    """Return a key with the class of the dialect in place of the dialect, which is one engine's own."""
+    return tuple(type(part) if isinstance(part, Dialect) else part for part in key)
 
 
 def send(connection: Connection, *commands: Command) -> Sequence[tuple[Any, ...]]:

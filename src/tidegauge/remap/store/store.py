@@ -35,17 +35,16 @@ from tidegauge.env import Effect, Env
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.store import StoreFull, StoreNotWritable
 from tidegauge.remap.binding import Proposal
-from tidegauge.remap.fromtime.state import SourceState
+from tidegauge.remap.fromtime.polled import SourceState
 from tidegauge.remap.history import NO_HISTORY, History, Missed
 from tidegauge.remap.store import append as timeline
-from tidegauge.remap.store import chain, compaction, failures, incarnations, read, register, telling
+from tidegauge.remap.store import chain, compaction, incarnations, losses, read, register
 from tidegauge.remap.store.address import File, parse
 from tidegauge.remap.store.connect import Database
-from tidegauge.remap.store.failures import read_stalls, record_stalls
 from tidegauge.remap.store.history import read_bindings
 from tidegauge.remap.store.lease import Lease, LeaseHolder, acquire, break_lease, holding, silent
-from tidegauge.remap.store.migrate import exists
-from tidegauge.remap.store.opening import copied, opened
+from tidegauge.remap.store.opening import copied, exists, opened
+from tidegauge.remap.store.register import read_stalls, record_stalls
 from tidegauge.remap.store.restore import Rebuilt, restore
 from tidegauge.remap.store.schema import outputs as output_rows
 from tidegauge.remap.store.schema import sources as source_rows
@@ -59,7 +58,7 @@ from tidegauge.remap.store.values import (
     SourceSpec,
     Stall,
 )
-from tidegauge.remap.times import EpochTimes
+from tidegauge.remap.timeline import EpochTimes
 
 __all__ = ["Store"]
 
@@ -200,7 +199,7 @@ class Store:
     def gaps(self, flow_name: str) -> list[Gap]:
         """Return the losses, sorted by source, epoch and partition."""
         with self._database.reading() as connection:
-            return incarnations.read_gaps(connection, flow_name)
+            return losses.read_gaps(connection, flow_name)
 
     def epoch_at(self, flow_name: str, time: datetime) -> int | None:
         """Return the last published epoch that was minted at or before a time (with its timezone), or None."""
@@ -315,12 +314,12 @@ class Store:
         Of several, the one at the least epoch counts; of those, the first.
         """
         self._write(
-            "record failure", lambda connection: failures.record_source(connection, lease, source, epoch, error)
+            "record failure", lambda connection: register.record_source(connection, lease, source, epoch, error)
         )
 
     def clear_failure(self, lease: Lease, source: str) -> None:
         """Forget the failure of a source, because its cause is gone."""
-        self._write("record failure", lambda connection: failures.clear(connection, lease, source_rows, source))
+        self._write("record failure", lambda connection: register.clear(connection, lease, source_rows, source))
 
     def begin_incarnation(
         self, lease: Lease, source: str, *, at: datetime, reason: str, identity: str = "", gaps: Sequence[Gap] = ()
@@ -350,36 +349,34 @@ class Store:
 
     def record_gap(self, lease: Lease, gap: Gap) -> None:
         """Note that records are lost, once for each range of an epoch."""
-        self._write("record gap", lambda connection: incarnations.record_gap(connection, lease, gap))
+        self._write("record gap", lambda connection: losses.record_gap(connection, lease, gap))
         self.noted += 1
 
-    def untold(self, flow_name: str, output: str, *, before: int) -> telling.Untold:
+    def untold(self, flow_name: str, output: str, *, before: int) -> losses.Untold:
         """Return the losses that a commit of an output, of the epochs before one, is to carry. In any thread."""
         with self._database.reading() as connection:
-            return telling.untold(connection, read.read_flow(connection, flow_name).id, output, before=before)
+            return losses.untold(connection, read.read_flow(connection, flow_name).id, output, before=before)
 
     def record_told(self, lease: Lease, output: str, upto: int) -> None:
         """Note that the commits of an output carry the losses up to this id; 0 for none."""
-        self._write("record told", lambda connection: telling.record_told(connection, lease, output, upto))
+        self._write("record told", lambda connection: losses.record_told(connection, lease, output, upto))
 
     def bring_back(self, lease: Lease, gaps: Mapping[str, Sequence[Missed]]) -> int:
         """Note losses, by source, that a table has told and that are not there; return how many those were."""
-        return self._database.write(lambda connection: telling.bring_back(connection, lease, gaps))
+        return self._database.write(lambda connection: losses.bring_back(connection, lease, gaps))
 
     def pass_over(self, lease: Lease, source: str, gaps: Sequence[Gap], *, lift: bool) -> None:
         """Note that records are passed over by hand, once for each range of an epoch.
 
         lift: whether the failure of the source stood there, and is over by it.
         """
-        self._write(
-            "record gap", lambda connection: incarnations.pass_over(connection, lease, source, gaps, lift=lift)
-        )
+        self._write("record gap", lambda connection: losses.pass_over(connection, lease, source, gaps, lift=lift))
 
     def record_output_failure(self, lease: Lease, output: str, epoch: int, error: TidegaugeError) -> None:
         """Note that an output has failed at an epoch, for a reason of its own. The last failure counts."""
         self._write(
             "record output failure",
-            lambda connection: failures.record_output(connection, lease, output, epoch, error),
+            lambda connection: register.record_output(connection, lease, output, epoch, error),
         )
 
     def record_held(self, lease: Lease, uppers: Mapping[str, int | None]) -> None:
@@ -389,7 +386,7 @@ class Store:
     def clear_output_failure(self, lease: Lease, output: str) -> None:
         """Forget the failure of an output, because its table holds the epoch at which it had failed."""
         self._write(
-            "record output failure", lambda connection: failures.clear(connection, lease, output_rows, output)
+            "record output failure", lambda connection: register.clear(connection, lease, output_rows, output)
         )
 
     def _write(self, effect: Effect, work: Callable[[Connection], None]) -> None:

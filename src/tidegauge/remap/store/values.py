@@ -15,7 +15,7 @@ import pyarrow as pa
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.remap.binding import Bound, Detail, Slice
 from tidegauge.remap.fromtime.partitioned import PARTITIONS
-from tidegauge.remap.fromtime.state import SourceState
+from tidegauge.remap.fromtime.polled import SourceState
 from tidegauge.remap.table import RemapTable
 
 __all__ = [

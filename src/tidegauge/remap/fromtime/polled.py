@@ -1,13 +1,18 @@
-"""What a polled source has to know at its next poll, as a value that is kept with the binding: an ETag, a cursor.
+"""Sources that can only be polled: positions count the polls that brought something, and a state says how to go on.
 
-The value is opaque: nothing but its source reads it. It is bytes, or plain JSON without floats. A state holds the
-canonical text of its value and nothing that could change, so it is frozen all the way down, and two states are equal
-iff their texts are, byte for byte. It is kept as this text, never as a pickle. No error and no `repr` shows its
-value.
+Upstream has no position that sorts: an ETag, a cursor, a page. So each poll that changed anything gets the next
+number, and what upstream needs to hear at the next poll is kept beside the binding, as a `SourceState`. A frontier is
+written as its number alone: how many polls are in.
+
+The value of a state is opaque: nothing but its source reads it. It is bytes, or plain JSON without floats. A state
+holds the canonical text of its value and nothing that could change, so it is frozen all the way down, and two states
+are equal iff their texts are, byte for byte. It is kept as this text, never as a pickle. No error and no `repr` shows
+its value.
 
 Invariant: `SourceState.decode(state.encode()) == state`.
 
->>> from datetime import UTC, datetime
+>>> SEQUENCE.parse("17"), SEQUENCE.render(Frontier())
+(Frontier({'polls': 17}), '0')
 >>> state = SourceState(kind="http/etag", source_id="https://example.org/rates", value={"etag": "B", "page": 3})
 >>> state.encode()
 '{"kind":"http/etag","source_id":"https://example.org/rates","value":{"json":{"etag":"B","page":3}},"watermark":null}'
@@ -19,20 +24,60 @@ Invariant: `SourceState.decode(state.encode()) == state`.
 from __future__ import annotations
 
 import base64
+import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from tidegauge.errors.fromtime import InvalidState, NotCanonical, StateTooLarge
-from tidegauge.remap.fromtime.canonical import JsonValue, dump, load
-from tidegauge.remap.fromtime.protocol import LONGEST_NAME, excerpt
+from tidegauge.errors.fromtime import InvalidNotation, InvalidPlace, InvalidState, NotCanonical, StateTooLarge
+from tidegauge.remap.fromtime.encoding import JsonValue, dump, load
+from tidegauge.remap.fromtime.protocol import LONGEST_NAME, check_place, checked, excerpt, readable
+from tidegauge.remap.frontier import Frontier
 
-__all__ = ["LARGEST_STATE", "SourceState"]
+__all__ = ["LARGEST_STATE", "POLLS", "SEQUENCE", "Sequence", "SourceState"]
+
+POLLS: Final = "polls"
+"""The one partition."""
+
+_KIND: Final = "sequence"
+_NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,18}")
 
 LARGEST_STATE: Final = 2**20
 """Bytes of an encoded state. One is kept with every binding at which it changed."""
 
 _INSTANT: Final = "%Y-%m-%dT%H:%M:%S.%fZ"
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """The clock that is made by counting polls."""
+
+    @property
+    def kind(self) -> str:
+        """The name of the kind."""
+        return _KIND
+
+    def check(self, partition: str, position: int, /) -> None:
+        """Raise `InvalidPlace` for another partition than `POLLS`."""
+        if partition != POLLS:
+            problem = f"its only partition is {POLLS!r}"
+            raise InvalidPlace(kind=_KIND, partition=excerpt(partition), position=position, problem=problem)
+
+    def parse(self, text: str, /) -> Frontier:
+        """Return the frontier of a number of polls."""
+        if not _NUMBER.fullmatch(readable(_KIND, text)):
+            raise InvalidNotation(kind=_KIND, text=excerpt(text), problem="a number of polls is expected")
+        polls = int(text)
+        check_place(_KIND, POLLS, polls)
+        return Frontier({POLLS: polls})
+
+    def render(self, frontier: Frontier, /) -> str:
+        """Return the number of polls that are in."""
+        return str(checked(self, frontier)[POLLS])
+
+
+SEQUENCE: Final = Sequence()
+"""The one instance that is needed."""
 
 
 @dataclass(frozen=True, slots=True, init=False)

@@ -1,11 +1,12 @@
-"""A look into a SQLite file that changes nothing, neither the file nor anything beside it.
+"""A SQLite store as it is at one instant, to look into or to keep; the file and its companions stay untouched.
 
 SQLite itself writes when it only reads: opening a file repairs what a user that died left behind, and the last one to
 close moves the contents of the -wal into the file. So a file that stands alone is opened as one that nobody changes,
 and one with something in its -wal is copied, and the copy is opened.
 
-Invariant: nothing is written beside the file, and no lock that this process has on it is let go: the file is read by
-SQLite alone, because closing our own descriptor lets go of all.
+Invariants. Nothing is written beside the file, and no lock that this process has on it is let go: the file is read by
+SQLite alone, because closing our own descriptor lets go of all. A backup is whole and on the disk when its name is
+there, and nothing that had the name is lost; a driver may be writing meanwhile.
 
 >>> import tempfile
 >>> folder = tempfile.TemporaryDirectory()
@@ -20,6 +21,7 @@ SQLite alone, because closing our own descriptor lets go of all.
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -27,8 +29,12 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeAlias
+from uuid import uuid4
 
-__all__ = ["copy", "untouched", "waits", "wal_of"]
+from tidegauge.errors.history import BackupExists, BackupFailed, ServerBacksUp
+from tidegauge.remap.store.address import File, parse
+
+__all__ = ["backup", "copy", "untouched", "waits", "wal_of"]
 
 _Stamps: TypeAlias = list[tuple[int, int, int] | None]
 
@@ -94,3 +100,54 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def backup(url: str, target: Path) -> int:
+    """Copy the store at an address into a new file, and return the copy's size in bytes.
+
+    Raises `BackupExists`, `BackupFailed`, `ServerBacksUp` for a store on a server, and what `parse` raises.
+    """
+    address = parse(url)
+    if not isinstance(address, File):
+        raise ServerBacksUp(store=address.shown)
+    if target.exists():
+        raise BackupExists(target=str(target))
+    draft = target.with_name(f".{target.name}-{uuid4().hex}")
+    try:
+        if not target.parent.is_dir():
+            target.parent.mkdir(parents=True)
+        _backed_up(address.path, draft)
+        size = draft.stat().st_size
+        target.hardlink_to(draft)  # unlike a rename, it replaces nothing
+        _synchronise(target.parent)
+    except (sqlite3.Error, OSError) as error:
+        if isinstance(error, FileExistsError) and draft.exists():
+            raise BackupExists(target=str(target)) from None
+        raise BackupFailed(store=address.shown, target=str(target), detail=str(error)) from error
+    finally:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+    return size
+
+
+def _backed_up(path: Path, draft: Path) -> None:
+    with (
+        closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as store,
+        closing(sqlite3.connect(draft)) as copy,
+    ):
+        store.backup(copy)  # in one step: all of it as of one instant
+        with copy:
+            copy.execute("DELETE FROM leases")  # nobody drives the copy
+        copy.execute("PRAGMA journal_mode=DELETE").fetchall()  # so that the copy is one file
+        found = [str(row[0]) for row in copy.execute("PRAGMA quick_check(1)")]
+        if found != ["ok"]:
+            raise sqlite3.DatabaseError(f"the copy is damaged, as the store is: {found[0]}")
+    _synchronise(draft)
+
+
+def _synchronise(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
