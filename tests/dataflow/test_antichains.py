@@ -243,9 +243,9 @@ def test_a_view_says_that_all_is_possible_until_it_is_shown_something() -> None:
     view = FrontierView(INT)
     assert view.less_equal(0)
     assert not view.is_empty()
-    view.show(())
+    view.shown = ()
     assert view.is_empty()
-    view.show((3,))
+    view.shown = (3,)
     assert (view.elements(), view.antichain(), view.less_than(3)) == ((3,), Antichain([3]), False)
 
 

@@ -254,7 +254,7 @@ def test_a_worker_that_was_interrupted_itself_does_not_go_on(worker: Worker, mon
         raise KeyboardInterrupt
 
     monkeypatch.setattr(graph.tracker, "propagate", interrupted)
-    graph.tracker.update(0, 0, 1)
+    graph.tracker.update([(0, 0, 1)])
     with pytest.raises(KeyboardInterrupt):
         worker.step()
     with pytest.raises(WorkerBroken, match="KeyboardInterrupt"):

@@ -105,7 +105,7 @@ def test_no_reader_sees_a_frontier_that_is_beyond_a_later_one(
 
 def test_what_a_view_has_shown_does_not_change() -> None:
     view = FrontierView(INT)
-    view.show((3,))
+    view.shown = (3,)
     seen = view.elements()
-    view.show(())
+    view.shown = ()
     assert (seen, view.elements()) == ((3,), ())

@@ -32,10 +32,10 @@ def test_c19_a_time_goes_round_a_ring() -> None:
     tracker = Tracker(ring(0, 0, 1))
     graph = tracker.graph
     first, second, third = (graph.target(node, 0) for node in (1, 2, 3))
-    tracker.update(graph.source(1, 0), 17, 1)
+    tracker.update([(graph.source(1, 0), 17, 1)])
     moved, _ = tracker.propagate()
     assert {at: dict(moved[at]) for at in (first, second, third)} == {first: {18: 1}, second: {17: 1}, third: {17: 1}}
-    tracker.update(graph.source(1, 0), 17, -1)
+    tracker.update([(graph.source(1, 0), 17, -1)])
     moved, _ = tracker.propagate()
     assert {at: dict(moved[at]) for at in (first, second, third)} == {
         first: {18: -1},
@@ -91,7 +91,7 @@ def test_c22_a_loop_of_product_times() -> None:
 
     def play(*updates: tuple[str, Any, int]) -> tuple[dict[str, dict[Any, int]], dict[Any, int]]:
         for name, time, delta in updates:
-            tracker.update(names[name], time, delta)
+            tracker.update([(names[name], time, delta)])
         moved, outputs = tracker.propagate()
         seen = {name: dict(moved[at]) for name, at in names.items() if moved.get(at)}
         return seen, dict(outputs[0].drain())
@@ -163,7 +163,7 @@ def test_a_time_that_cannot_cross_a_path_implies_nothing_behind_it() -> None:
     first, second = topology.add(step(2)), topology.add(step(0))
     topology.connect((first, 0), (second, 0))
     tracker = Tracker(topology.compile())
-    tracker.update(tracker.graph.target(first, 0), 2, 1)
+    tracker.update([(tracker.graph.target(first, 0), 2, 1)])
     tracker.propagate()
     assert tracker.implications[tracker.graph.target(second, 0)].is_empty()
 
@@ -213,7 +213,7 @@ def test_implied_frontiers_are_what_paths_say(data: st.DataObject) -> None:
             at, time = data.draw(st.integers(0, len(graph) - 1)), data.draw(times)
             delta = data.draw(st.sampled_from([1, 1, -1]))
             counts[at, time] = counts.get((at, time), 0) + delta
-            tracker.update(at, time, delta)
+            tracker.update([(at, time, delta)])
         before = [set(seen.elements()) for seen in tracker.implications]
         moved, _ = tracker.propagate()
         expected = implied(graph, counts, limit=30)

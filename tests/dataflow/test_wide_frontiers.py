@@ -107,7 +107,7 @@ def test_a_wide_frontier_answers_as_its_elements_do(case: tuple[Order[Any], list
     order, times = case
     least = minimal(order, times)
     view, antichain = FrontierView(order), Antichain(times, order)
-    view.show(least)
+    view.shown = least
     assert view.antichain() == antichain == Antichain(reversed(times), order)
     for time in {*times, *(data.draw(st.sampled_from(times)) for _ in times[:1])}:
         for frontier in (view, antichain):
@@ -207,7 +207,7 @@ def released(order: Order[Any], partitions: int, limit: Callable[[FrontierView],
     for partition in range(partitions):
         time = ((only(partition), 1), 0)
         stash.at(time, lambda time=time: Capability.initial(account).delayed(time))  # type: ignore[misc]
-    view.show(minimal(order, [(time, 0) for time in PARTITIONED.frontier(dict.fromkeys(range(partitions), 2))]))
+    view.shown = minimal(order, [(time, 0) for time in PARTITIONED.frontier(dict.fromkeys(range(partitions), 2))])
     return counted(lambda: list(stash.ready([limit(view)])))
 
 
@@ -289,7 +289,7 @@ def test_what_is_implied_in_a_loop_is_what_follows_from_what_is_there(rounds: li
     for batch in rounds:
         for (location, time), delta in batch.items():
             counts[location, time] = counts.get((location, time), 0) + delta
-            tracker.update(location, time, delta)
+            tracker.update([(location, time, delta)])
         for location, moves in tracker.propagate()[0].items():
             for time, delta in moves:
                 assert (time in told[location]) == (delta < 0)

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from tidegauge.dataflow.capability import Capability
@@ -131,8 +132,7 @@ class OperatorBuilder:
 
         def install(context: OperatorContext, operator: Operator) -> Callable[[], bool | None]:
             step = build(context)
-            inputs, outputs = list(operator.inputs), list(operator.outputs)
-            return lambda: step(inputs, outputs)
+            return partial(step, list(operator.inputs), list(operator.outputs))
 
         self.install(install, notify=notify)
 

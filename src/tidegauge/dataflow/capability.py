@@ -150,8 +150,7 @@ class Capability:
         """Go on to `time`, giving up all times not at or beyond it. Raises NotBeyond, ForeignTime, CapabilityGone."""
         self._reach(time, "downgrade")
         if time != self._time:
-            self.account.changes.add(time, 1)
-            self.account.changes.add(self._time, -1)
+            self.account.changes.extend(((time, 1), (self._time, -1)))
             self._time = time
             if self._wake is not None:
                 self._wake()
@@ -187,7 +186,8 @@ class Capability:
                 other=self.account.port,
                 owner=self.account.path,
             )
-        self.require()
+        if not self._held:
+            self.require()
         return (self._time,)
 
     def __repr__(self) -> str:

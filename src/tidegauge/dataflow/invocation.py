@@ -195,8 +195,8 @@ class Operator:
         if self.fault is not None:
             return []
         try:
-            result = self.logic()
-            if not isinstance(result, bool):
+            result: object = self.logic()
+            if result is not None and not isinstance(result, bool):
                 has_run(result, path=self.path, role="its step")
             self.incomplete = result is True
             if self.validate:
@@ -213,11 +213,13 @@ class Operator:
         self.invocation.serial += 1
         for inlet, target in zip(self.inputs, self._targets, strict=True):
             if inlet.consumed:
-                changes.extend((target, time, -count) for time, count in inlet.consumed.items())
+                for time, count in inlet.consumed.items():
+                    changes.append((target, time, -count))
                 inlet.consumed.clear()
         for output, source, fed in zip(self.outputs, self._sources, self._edges, strict=True):
             if output.account.changes:
-                changes.extend((source, time, delta) for time, delta in output.account.changes.items())
+                for time, delta in output.account.changes.items():
+                    changes.append((source, time, delta))
                 if self.validate:
                     self._held[output.account.port].extend(output.account.changes.items())
                 output.account.changes.clear()
@@ -228,7 +230,9 @@ class Operator:
                     push(message)
                     for time in message[0]:
                         sent[time] = sent.get(time, 0) + 1
-                changes.extend((target, time, count) for target in fed for time, count in sent.items())
+                for target in fed:
+                    for time, count in sent.items():
+                        changes.append((target, time, count))
                 output.outbox.clear()
         return changes
 

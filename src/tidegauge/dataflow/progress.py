@@ -27,7 +27,7 @@ scope counts them itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import Any, Final
@@ -141,11 +141,10 @@ class Subgraph:
                 edges=tuple(graph.targets_of(number, port) for port in range(outputs)),
             )
             copies = self.runtime.peers if isinstance(child, Operator) else 1
-            for location, time, count in child.initial():
-                self.tracker.update(location, time, count * copies)
+            self.tracker.update([(location, time, count * copies) for location, time, count in child.initial()])
             self._unfinished.add(number)
             self._mark(number)
-        self._initial = self._propagate()
+        self._initial = self._propagate(())
 
     def begin(self) -> None:
         """Take in what the scopes around imply, then let operators and probes see the frontiers, here and within.
@@ -153,7 +152,7 @@ class Subgraph:
         Before this they are told that all is possible: a nested scope alone would seem to be complete.
         """
         self._take_arrived()
-        self._propagate()
+        self._propagate(())
         graph = self.tracker.graph
         for output, view in self.watched:
             self._views.setdefault(graph.source(*output), []).append(view)
@@ -163,15 +162,9 @@ class Subgraph:
             elif isinstance(child, Operator):
                 for port, inlet in enumerate(child.inputs):
                     self._views[graph.target(number, port)] = [inlet.frontier]
-        for location in self._views:
-            self._show(location)
-
-    def _show(self, location: int) -> None:
-        """Let those who look at a location see its frontier: the whole of it, at one instant."""
-        if (views := self._views.get(location)) is not None:
-            frontier = self.tracker.implications[location].elements()
+        for location, views in self._views.items():
             for view in views:
-                view.show(frontier)
+                view.shown = self.tracker.implications[location].minimal
 
     def attach(
         self, *, targets: tuple[int, ...], sources: tuple[int, ...], edges: tuple[tuple[int, ...], ...]
@@ -212,11 +205,10 @@ class Subgraph:
             log.applies(self.path, self._told(received))
         self._harvest()
         upward = self._apply(received)
-        upward.extend((self._sources[port], time, delta) for port, time, delta in self._propagate())
         self._run_active()
         self._release_surplus()
         if self._published or self._heap or self.tracker.buffered:
-            self.runtime.activations.soon(self.place)
+            self.place.mark()
         if self._outgoing:
             for peer in self._others:
                 self.runtime.post(peer, self.address, self._outgoing)
@@ -225,9 +217,9 @@ class Subgraph:
         return upward
 
     def _take_arrived(self) -> None:
-        for port, time, delta in self._arrived:
-            self.tracker.update(self._entering[port], time, delta)
-        self._arrived.clear()
+        if self._arrived:
+            self.tracker.update([(self._entering[port], time, delta) for port, time, delta in self._arrived])
+            self._arrived.clear()
 
     def _harvest(self) -> None:
         """Count what entered: one more at the inputs within, one less on its way in."""
@@ -239,36 +231,45 @@ class Subgraph:
             entrance.entered.clear()
 
     def _apply(self, received: list[Change]) -> list[Change]:
-        """Hand published changes to the tracker, and up those that concern the outside: the locations of node 0."""
+        """Hand published changes to the tracker and propagate. Return those that concern the outside (the locations
+        of node 0) and how the capabilities of the scope's outputs changed, in the locations of the scope around.
+        """
         exits = len(self.exits)
         boundary = exits + len(self.entrances)
         upward: list[Change] = []
-        update = self.tracker.update
-        for location, time, delta in received:
+        within: list[Change] = []
+        for change in received:
+            location, time, delta = change
             if location >= boundary:
-                update(location, time, delta)
+                within.append(change)
             elif location >= exits:
                 upward.append((self._targets[location - exits], self.refinement.to_outer(time), delta))
             else:
                 outer = self.refinement.to_outer(time)
                 upward.extend((to, outer, delta) for to in self._onward[location])
+        upward.extend((self._sources[port], time, delta) for port, time, delta in self._propagate(within))
         return upward
 
-    def _propagate(self) -> list[tuple[int, Time, int]]:
-        """Propagate, tell the nodes whose frontiers changed, return how the outputs' capabilities changed."""
-        if not self.tracker.buffered:
+    def _propagate(self, changes: Sequence[Change]) -> list[tuple[int, Time, int]]:
+        """Apply changes, tell the nodes whose frontiers moved, return how the outputs' capabilities changed."""
+        tracker, graph = self.tracker, self.tracker.graph
+        if changes:
+            tracker.update(changes)
+        elif not tracker.buffered:
             return []
-        graph = self.tracker.graph
-        moved, outputs = self.tracker.propagate()
-        for location, changes in moved.items():
-            self._show(location)
+        moved, outputs = tracker.propagate()
+        for location, moves in moved.items():
+            if (views := self._views.get(location)) is not None:
+                frontier = tracker.implications[location].minimal  # the whole of it: all views change at one instant
+                for view in views:
+                    view.shown = frontier
             if not graph.is_target[location]:
                 continue
             number = graph.node[location]
             child = self.children[number]
             if isinstance(child, Subgraph):
                 port = graph.describe(location)[2]
-                for time, delta in changes:
+                for time, delta in moves:
                     child.accept(port, time, delta)
                 self._mark(number)
             elif isinstance(child, Operator) and child.notify:
@@ -289,12 +290,10 @@ class Subgraph:
             child = self.children[number]
             if child is None:
                 continue
-            if isinstance(child, Subgraph):
-                self._keep(child.run())
-            elif log is None:
-                self.publish(child.run())
-            else:
-                self.publish(self._logged(child, log))
+            nested = isinstance(child, Subgraph)
+            changes = child.run() if nested or log is None else self._logged(child, log)
+            if changes:
+                self.publish(changes, tell=not nested)  # a peer's copy of a nested scope publishes the same by itself
             if child.incomplete:
                 self._unfinished.add(number)
                 if isinstance(child, Operator) and child.fault is not None and number not in self.keeper.why:
@@ -367,16 +366,13 @@ class Subgraph:
         held = None if self._others else self.tracker.pointstamps.get(self.tracker.graph.source(number, port))
         return {*child.untaken(port), *(() if held is None else held.elements())}
 
-    def publish(self, changes: list[Change]) -> None:
-        """Take the whole of what one invocation did here: for the peers as well."""
-        if self._others:
-            self._outgoing.extend(changes)
-        self._keep(changes)
+    def publish(self, changes: list[Change], *, tell: bool = True) -> None:
+        """Take the whole of one update, to be applied in the next turn; have those run that something was sent to.
 
-    def _keep(self, changes: list[Change]) -> None:
-        """Take changes to apply, and have those run that something was sent to."""
-        if not changes:
-            return
+        tell: it goes to the peers as well.
+        """
+        if tell and self._others:
+            self._outgoing.extend(changes)
         self._published.extend(changes)
         graph = self.tracker.graph
         for location, _, delta in changes:

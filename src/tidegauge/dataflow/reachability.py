@@ -23,7 +23,7 @@ orders.) Times that do not compare can be taken at once.
 >>> for here, there in zip(nodes, nodes[1:] + nodes[:1]):
 ...     ring.connect((here, 0), (there, 0))
 >>> tracker = Tracker(ring.compile())
->>> tracker.update(tracker.graph.source(1, 0), 17, 1)
+>>> tracker.update([(tracker.graph.source(1, 0), 17, 1)])
 >>> moved, _ = tracker.propagate()
 >>> [dict(moved[tracker.graph.target(node, 0)]) for node in nodes]
 [{18: 1}, {17: 1}, {17: 1}]
@@ -31,7 +31,7 @@ orders.) Times that do not compare can be taken at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import count
@@ -53,7 +53,8 @@ Moved: TypeAlias = dict[int, list[tuple[Time, int]]]
 class Tracker:
     """The dynamic state of one scope's progress.
 
-    total: the sizes of all pointstamp frontiers together, 0 when nothing is outstanding.
+    total: the sizes of all pointstamp frontiers together, 0 when nothing is outstanding. buffered: the counts by
+    location that the next `propagate` applies, for others to see whether there are any.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -62,22 +63,19 @@ class Tracker:
         self.pointstamps: dict[int, Outstanding[Time]] = {}  # most inputs never have one at all
         self.implications: list[Outstanding[Time]] = [mutable_antichain(order) for _ in graph.node]
         self.total = 0
-        self._buffered: dict[int, list[tuple[Time, int]]] = {}
+        self.buffered: dict[int, dict[Time, int]] = {}
         self._outputs: list[ChangeBatch[Time]] = [ChangeBatch() for _ in range(graph.shapes[0].inputs)]
         self._spread: Callable[[Moved], Moved] = self._by_time if graph.cyclic else self._by_rank
 
-    def update(self, location: int, time: Time, delta: int) -> None:
-        """Note that the count of `time` at `location` changes; it takes effect with the next `propagate`."""
-        changes = self._buffered.get(location)
-        if changes is None:
-            self._buffered[location] = [(time, delta)]
-        else:
-            changes.append((time, delta))
-
-    @property
-    def buffered(self) -> bool:
-        """Whether there is anything to propagate."""
-        return bool(self._buffered)
+    def update(self, changes: Iterable[Change]) -> None:
+        """Note that counts change; that takes effect with the next `propagate`."""
+        buffered = self.buffered
+        for location, time, delta in changes:
+            counts = buffered.get(location)
+            if counts is None:
+                buffered[location] = {time: delta}
+            else:
+                counts[time] = counts.get(time, 0) + delta
 
     def propagate(self) -> tuple[Moved, list[ChangeBatch[Time]]]:
         """Apply the noted changes. Return how the implied frontier of each location changed, and the times that
@@ -85,21 +83,24 @@ class Tracker:
         """
         graph, order = self.graph, self.graph.order
         seeds: Moved = {}
-        for location, updates in self._buffered.items():
+        for location, counts in self.buffered.items():
+            if not any(counts.values()):
+                continue  # what was sent there was taken in the same turn
             times = self.pointstamps.get(location)
             if times is None:
                 times = self.pointstamps[location] = mutable_antichain(order)
-            changes = times.update(updates)
+            changes = times.update(counts.items())
             if not changes:
                 continue
             seeds[location] = changes
-            self.total += sum(delta for _, delta in changes)
+            for _, delta in changes:
+                self.total += delta
             for output, summary in graph.to_outputs[location]:
                 for time, delta in changes:
                     result = advance(order, time, summary)
                     if result is not None:
                         self._outputs[output].add(result, delta)
-        self._buffered.clear()
+        self.buffered.clear()
         return (self._spread(seeds) if seeds else {}), self._outputs
 
     def _by_rank(self, pending: Moved) -> Moved:
@@ -253,10 +254,10 @@ class Keeper:
     >>> _ = topology.add(identity_shape(0, 1)); topology.connect((1, 0), (0, 0))
     >>> tracker = Tracker(topology.compile())
     >>> output = tracker.graph.source(1, 0)
-    >>> tracker.update(output, 3, 1); _ = tracker.propagate()
+    >>> tracker.update([(output, 3, 1)]); _ = tracker.propagate()
     >>> Keeper(tracker, same(INT)).keep(FailedNode(1, {0: (3,)}, "it raised"), staying=lambda port: set())
     {0: {3}}
-    >>> tracker.update(output, 3, -1); _ = tracker.propagate()
+    >>> tracker.update([(output, 3, -1)]); _ = tracker.propagate()
     >>> tracker.implications[output].elements()
     (3,)
     """
@@ -285,7 +286,7 @@ class Keeper:
             at = self.at.setdefault(location, set())
             for time in still - at - staying(port):
                 at.add(time)
-                tracker.update(location, time, 1)
+                tracker.update([(location, time, 1)])
             for time in times:
                 for output, summary in graph.to_outputs[location]:
                     if (result := advance(graph.order, time, summary)) is not None:

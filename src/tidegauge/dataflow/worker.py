@@ -20,18 +20,17 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, Final
 
 from tidegauge.dataflow.looking.draw import Drawing, draw
 from tidegauge.dataflow.looking.explain import Holder, holders
 from tidegauge.dataflow.looking.log import Log, LogEvent
-from tidegauge.dataflow.order import INT, Order, Time, same
+from tidegauge.dataflow.order import INT, Order, same
 from tidegauge.dataflow.progress import Subgraph
-from tidegauge.dataflow.schedule import Activations, Runtime
+from tidegauge.dataflow.schedule import Activations, Runtime, WorkerPlace
 from tidegauge.dataflow.scope import Scope
 from tidegauge.dataflow.workers.mailbox import Address, Doors, Mail
 from tidegauge.errors.dataflow import (
@@ -45,23 +44,6 @@ from tidegauge.errors.dataflow import (
 )
 
 __all__ = ["Worker"]
-
-
-@dataclass(slots=True, eq=False)
-class _Place:
-    """The place of a dataflow in its worker. gone: whether nothing in it runs any more."""
-
-    active: set[str]
-    name: str
-    gone: bool = False
-
-    def mark(self) -> None:
-        """Run the dataflow in this step."""
-        if not self.gone:
-            self.active.add(self.name)
-
-    def keep(self, outputs: Mapping[int, Collection[Time]], why: str, *, tell: bool) -> None:
-        """A dataflow has no outputs."""
 
 
 class Worker:
@@ -99,7 +81,7 @@ class Worker:
             None if log is None else Log(log, index, monotonic),
         )
         self._dataflows: dict[str, Subgraph] = {}
-        self._places: dict[str, _Place] = {}
+        self._places: dict[str, WorkerPlace] = {}
         self._active: set[str] = set()
         self._generations: dict[str, int] = {}
         self._turn: Final = threading.Lock()
@@ -116,7 +98,7 @@ class Worker:
         if self._turn.locked():
             raise Reentrant(action="dataflow()")
         self._free(name)
-        place = _Place(self._active, name)
+        place = WorkerPlace(self._active, name)
         return Scope(
             name,
             (name, self._generations.get(name, 0), ()),
@@ -136,7 +118,7 @@ class Worker:
                 advice="choose another name, or drop the first one",
             )
 
-    def _install(self, name: str, graph: Subgraph, place: _Place) -> None:
+    def _install(self, name: str, graph: Subgraph, place: WorkerPlace) -> None:
         self._free(name)
         self._generations[name] = self._generations.get(name, 0) + 1
         graph.begin()
@@ -174,11 +156,11 @@ class Worker:
             if name not in self._dataflows:
                 raise UnknownDataflow(name=name, known=list(self._dataflows))
             self._forget(name)
-            self._active.discard(name)
 
     def _forget(self, name: str) -> None:
         graph = self._dataflows.pop(name)
         self._places.pop(name).gone = True
+        self._active.discard(name)  # its last turn may have marked it
         self._activations.forget()
         if self._doors is not None:
             self._doors.close(graph.doors)
@@ -229,12 +211,12 @@ class Worker:
 
     def _run(self) -> None:
         active = set(self._active)
-        self._active.clear()
-        for name in [name for name in self._dataflows if name in active]:
-            graph = self._dataflows[name]
-            graph.run()
-            if not graph.incomplete:
-                self._forget(name)
+        self._active.clear()  # before any runs: one that marks itself again runs in the next step
+        for name, graph in tuple(self._dataflows.items()):
+            if name in active:
+                graph.run()
+                if not graph.incomplete:
+                    self._forget(name)
 
     @contextmanager
     def _exclusive(self, action: str) -> Iterator[None]:

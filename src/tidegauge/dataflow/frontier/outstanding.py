@@ -89,6 +89,11 @@ FEW: Final = 4
 class Outstanding(Protocol[T]):
     """What both mutable antichains can do."""
 
+    @property
+    def minimal(self) -> tuple[T, ...]:
+        """The frontier in sort order, for the runtime: what `elements` returns, without a call."""
+        ...
+
     def update(self, changes: Iterable[tuple[T, int]]) -> list[tuple[T, int]]:
         """Add counts; return the change of the frontier as `(time, +1 or -1)` in sort order."""
         ...
@@ -125,16 +130,16 @@ class MutableAntichain(Generic[T]):
     ([(0, 1)], [(0, -1), (5, 1)], [(3, 1), (5, -1)])
     """
 
-    __slots__ = ("_counts", "_elements", "_order")
+    __slots__ = ("_counts", "_order", "minimal")
 
     def __init__(self, order: Order[Any]) -> None:
         self._order = order
         self._counts: dict[T, int] = {}
-        self._elements: tuple[T, ...] = ()
+        self.minimal: tuple[T, ...] = ()
 
     def update(self, changes: Iterable[tuple[T, int]]) -> list[tuple[T, int]]:
         """Add counts; return the change of the frontier as `(time, +1 or -1)` in sort order."""
-        counts, elements = self._counts, self._elements
+        counts, elements = self._counts, self.minimal
         if len(elements) >= WIDE:
             return self._update_wide(changes)
         gained: list[T] = []
@@ -154,7 +159,7 @@ class MutableAntichain(Generic[T]):
         if fallen and len(counts) == len(elements) == 1:  # the usual step: the only time gives way to the next one
             [(old, new)] = zip(elements, counts, strict=True)
             if new != old and counts[new] > 0:
-                self._elements = (new,)
+                self.minimal = (new,)
                 key = self._order.sort_key
                 return [(old, -1), (new, 1)] if key(old) < key(new) else [(new, 1), (old, -1)]
         lost = [time for time in elements if counts.get(time, 0) <= 0] if fallen else []
@@ -170,7 +175,7 @@ class MutableAntichain(Generic[T]):
         """
         less_equal, key, counts = self._order.less_equal, self._order.sort_key, self._counts
         coming = [time for time in gained if counts.get(time, 0) > 0]
-        now = list(self._elements)
+        now = list(self.minimal)
         for time in lost:
             now.remove(time)
         if lost and len(counts) > len(now) + len(coming):  # some are hidden
@@ -189,14 +194,14 @@ class MutableAntichain(Generic[T]):
                     changed += [(x, -1) for x in hidden]
             insort(now, time, key=key)
             changed.append((time, 1))
-        self._elements = tuple(now)
+        self.minimal = tuple(now)
         if len(changed) > 1:
             changed.sort(key=lambda change: key(change[0]))
         return changed
 
     def _update_wide(self, changes: Iterable[tuple[T, int]]) -> list[tuple[T, int]]:
         """Do the same where comparing each change with each element would cost too much."""
-        counts, elements = self._counts, self._elements
+        counts, elements = self._counts, self.minimal
         before: dict[T, int] = {}
         for time, delta in changes:
             count = counts.get(time, 0)
@@ -216,14 +221,14 @@ class MutableAntichain(Generic[T]):
     def _settle_anew(self, gained: list[T], lost: list[T]) -> list[tuple[T, int]]:
         """Recompute the frontier from the times that stay on it, those gained, and those that `lost` may have been
         hiding."""
-        counts, key, elements = self._counts, self._order.sort_key, self._elements
+        counts, key, elements = self._counts, self._order.sort_key, self.minimal
         gone = set(lost)
         staying = [time for time in elements if time not in gone] if lost else list(elements)
         coming = gained
         if lost and len(counts) > len(staying) + len(gained):  # some are hidden
             known = set(staying)
             coming = [time for time, count in counts.items() if count > 0 and time not in known]
-        self._elements = now = minimal(self._order, staying + coming)  # sorted pieces: quick to sort
+        self.minimal = now = minimal(self._order, staying + coming)  # sorted pieces: quick to sort
         if len(now) == len(staying) + len(coming):
             changed = [(time, -1) for time in lost] + [(time, 1) for time in coming]
         else:
@@ -235,11 +240,11 @@ class MutableAntichain(Generic[T]):
 
     def elements(self) -> tuple[T, ...]:
         """Return the frontier in sort order."""
-        return self._elements
+        return self.minimal
 
     def less_equal(self, time: T) -> bool:
         """Whether some element of the frontier is at or before `time`."""
-        less_equal, elements = self._order.less_equal, self._elements
+        less_equal, elements = self._order.less_equal, self.minimal
         if len(elements) == 1:  # a generator would cost more than the comparison
             return less_equal(elements[0], time)
         return any(less_equal(x, time) for x in elements)
@@ -247,11 +252,11 @@ class MutableAntichain(Generic[T]):
     def less_than(self, time: T) -> bool:
         """Whether some element of the frontier is strictly before `time`."""
         less_equal = self._order.less_equal
-        return any(x != time and less_equal(x, time) for x in self._elements)
+        return any(x != time and less_equal(x, time) for x in self.minimal)
 
     def is_empty(self) -> bool:
         """Whether the frontier is empty."""
-        return not self._elements
+        return not self.minimal
 
     def count_for(self, time: T) -> int:
         """Return the sum of counts at exactly `time`."""
@@ -272,12 +277,13 @@ class TotalMutableAntichain(Generic[T]):
     ([(0, 1)], [(0, -1), (5, 1)], [(3, 1), (5, -1)])
     """
 
-    __slots__ = ("_counts", "_heap", "_least")
+    __slots__ = ("_counts", "_heap", "_least", "minimal")
 
     def __init__(self) -> None:
         self._counts: dict[T, int] = {}
         self._heap: list[Any] = []
         self._least: Any = None
+        self.minimal: tuple[T, ...] = ()
 
     def update(self, changes: Iterable[tuple[T, int]]) -> list[tuple[T, int]]:
         """Add counts; return the change of the frontier as `(time, +1 or -1)` in sort order."""
@@ -301,6 +307,7 @@ class TotalMutableAntichain(Generic[T]):
         if new == least:
             return []
         self._least = new
+        self.minimal = () if new is None else (new,)
         if least is None:
             return [(new, 1)]
         if new is None:
@@ -309,7 +316,7 @@ class TotalMutableAntichain(Generic[T]):
 
     def elements(self) -> tuple[T, ...]:
         """Return the frontier: one time or none."""
-        return () if self._least is None else (self._least,)
+        return self.minimal
 
     def less_equal(self, time: T) -> bool:
         """Whether the least time is at or before `time`."""

@@ -24,50 +24,49 @@ __all__ = ["FrontierView", "Probe"]
 
 
 class FrontierView:
-    """The frontier of one input or output."""
+    """The frontier of one input or output.
 
-    __slots__ = ("_kept", "_order", "_shown")
+    shown: its elements, none of which is at or before another, in sort order. Its scope assigns them, nobody else.
+    """
+
+    __slots__ = ("_kept", "_order", "shown")
 
     def __init__(self, order: Order[Any]) -> None:
         self._order = order
-        self._shown: tuple[Any, ...] = (order.minimum,)
+        self.shown: tuple[Any, ...] = (order.minimum,)
         self._kept: Antichain[Any] | None = None
-
-    def show(self, frontier: tuple[Any, ...]) -> None:
-        """Show these elements, none of which is at or before another, in sort order, from now on."""
-        self._shown = frontier
 
     def less_equal(self, time: Any) -> bool:
         """Whether something at `time` may still come: completeness of `time` is `not less_equal(time)`."""
-        less_equal, shown = self._order.less_equal, self._shown
+        less_equal, shown = self._order.less_equal, self.shown
         if len(shown) == 1:  # a generator would cost more than the comparison
             return less_equal(shown[0], time)
         return any(less_equal(x, time) for x in shown) if len(shown) < WIDE else self.antichain().less_equal(time)
 
     def less_than(self, time: Any) -> bool:
         """Whether something strictly before `time` may still come."""
-        less_equal, shown = self._order.less_equal, self._shown
+        less_equal, shown = self._order.less_equal, self.shown
         if len(shown) >= WIDE:
             return self.antichain().less_than(time)
         return any(x != time and less_equal(x, time) for x in shown)
 
     def is_empty(self) -> bool:
         """Whether nothing more will ever come."""
-        return not self._shown
+        return not self.shown
 
     def elements(self) -> tuple[Any, ...]:
         """Return the frontier's elements in sort order."""
-        return self._shown
+        return self.shown
 
     def antichain(self) -> Antichain[Any]:
         """Return the frontier as an immutable value; the same one while this is shown."""
-        shown, kept = self._shown, self._kept
+        shown, kept = self.shown, self._kept
         if kept is None or kept.minimal is not shown:
             kept = self._kept = Antichain.of_minimal(shown, self._order)
         return kept
 
     def __repr__(self) -> str:
-        return f"FrontierView({list(self._shown)!r})"
+        return f"FrontierView({list(self.shown)!r})"
 
 
 class Probe:

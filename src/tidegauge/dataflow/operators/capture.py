@@ -120,8 +120,8 @@ class EventQueue:
 
     def drain(self) -> Iterator[Event]:
         """Take all events that are there."""
-        while (event := self.popleft()) is not None:
-            yield event
+        while self._events:  # nobody else takes any
+            yield self._events.popleft()
 
     def attach(self, reader: SyncActivator) -> None:
         """Wake `reader` for each event from now on, and now for those that are there. Raises InvalidGraph the second
@@ -163,7 +163,7 @@ def capture(stream: Stream[Any], queue: S, name: str) -> S:
 
         def step() -> None:
             nonlocal told
-            now = inlet.frontier.elements()
+            now = inlet.frontier.shown
             if now != told:
                 changes = ChangeBatch([*((time, -1) for time in told), *((time, 1) for time in now)])
                 told = now

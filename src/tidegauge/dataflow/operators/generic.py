@@ -28,6 +28,7 @@ The latter keep nothing and, but to be inspected, never ask for frontiers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidegauge.dataflow.build import OperatorBuilder, OperatorContext, Step
@@ -48,11 +49,7 @@ def source(
     builder = OperatorBuilder(scope, name)
     stream = builder.output()
 
-    def whole(context: OperatorContext) -> Step:
-        step = build(context)
-        return lambda _inputs, outputs: step(outputs[0])
-
-    builder.build(whole)
+    builder.install(lambda context, operator: partial(build(context), operator.outputs[0]), notify=False)
     return stream
 
 
@@ -63,11 +60,7 @@ def sink(
     builder = OperatorBuilder(stream.scope, name)
     builder.input(stream)
 
-    def whole(context: OperatorContext) -> Step:
-        step = build(context)
-        return lambda inputs, _outputs: step(inputs[0])
-
-    builder.build(whole)
+    builder.install(lambda context, operator: partial(build(context), operator.inputs[0]), notify=True)
 
 
 def unary(
@@ -82,11 +75,9 @@ def unary(
     builder.input(stream)
     result = builder.output()
 
-    def whole(context: OperatorContext) -> Step:
-        step = build(context)
-        return lambda inputs, outputs: step(inputs[0], outputs[0])
-
-    builder.build(whole, notify=notify)
+    builder.install(
+        lambda context, operator: partial(build(context), operator.inputs[0], operator.outputs[0]), notify=notify
+    )
     return result
 
 
@@ -104,11 +95,12 @@ def binary(
     builder.input(other)
     result = builder.output()
 
-    def whole(context: OperatorContext) -> Step:
-        step = build(context)
-        return lambda inputs, outputs: step(inputs[0], inputs[1], outputs[0])
-
-    builder.build(whole, notify=notify)
+    builder.install(
+        lambda context, operator: partial(
+            build(context), operator.inputs[0], operator.inputs[1], operator.outputs[0]
+        ),
+        notify=notify,
+    )
     return result
 
 
