@@ -99,7 +99,8 @@ class Absent:
         self._lease: Final = lease
         self._env: Final = env
         self._spawn: Final = spawn
-        self._away: dict[str, Away] = {}
+        self.away: Final[dict[str, Away]] = {}
+        """The outputs that cannot be opened at present."""
         self._attempts: dict[str, Future[None]] = {}
         self._held: Mapping[str, int] = {}
         self.least: Final[dict[str, int]] = {}
@@ -108,7 +109,7 @@ class Absent:
     @property
     def errors(self) -> dict[str, Exception]:
         """Why each output is away."""
-        return {name: away.error for name, away in self._away.items()}
+        return {name: away.error for name, away in self.away.items()}
 
     def missing(self, board: Board) -> TidegaugeError | None:
         """Return why a table is not there, or less of it than there was, once the others hold all that they are to.
@@ -117,11 +118,11 @@ class Absent:
         table is not brought back by waiting alone, as a broker is. It was tried twice at least: what another driver
         has left open in a progress topic hides a topic's progress until it is shut out.
         """
-        tried = (away.error for away in self._away.values() if away.attempt > 1)
+        tried = (away.error for away in self.away.values() if away.attempt > 1)
         error = next((error for error in tried if isinstance(error, TableWentBack)), None)
         if board.stopping or board.store.error is not None or board.reached is None or board.jobs:
             return None
-        there = [o for o in board.outputs.values() if o.state != "failed" and o.name not in self._away]
+        there = [o for o in board.outputs.values() if o.state != "failed" and o.name not in self.away]
         return error if all(o.upper >= board.reached for o in there) else None
 
     def note(self, found: Mapping[str, Exception], held: Mapping[str, int], tell: Told) -> None:
@@ -130,9 +131,9 @@ class Absent:
         held: how far tables were seen to be in earlier runs.
         """
         now, self._held = self._env.monotonic(), held
-        for name in found.keys() - self._away.keys():
-            self._away[name] = Away.first(found[name], now=now)
-        for name, away in self._away.items():
+        for name in found.keys() - self.away.keys():
+            self.away[name] = Away.first(found[name], now=now)
+        for name, away in self.away.items():
             tell(name, away.error, away.attempt)
 
     def seen(self, tables: Mapping[str, Table]) -> None:
@@ -143,7 +144,7 @@ class Absent:
     def vanished(self, name: str, error: TableWentBack) -> None:
         """Take note of a table that is not there any more, or not as it was."""
         self.least[name] = max(error.evidence["expected"], self.least.get(name, 0))
-        self._away[name] = Away.first(error, now=self._env.monotonic())
+        self.away[name] = Away.first(error, now=self._env.monotonic())
 
     def back(self, tell: Told) -> bool:
         """Retry outputs that are due, take in the results of earlier retries, and say whether an output is back.
@@ -151,7 +152,7 @@ class Absent:
         Raises what an attempt raised that does not pass by itself.
         """
         now, there = self._env.monotonic(), False
-        for name, away in list(self._away.items()):
+        for name, away in list(self.away.items()):
             if (attempt := self._attempts.get(name)) is None:
                 if away.due(now):
                     self._attempts[name] = self._spawn(partial(self._reopen, name))
@@ -159,10 +160,10 @@ class Absent:
                 del self._attempts[name]
                 error = attempt.exception()
                 if error is None:
-                    del self._away[name]
+                    del self.away[name]
                     there = True
                 elif isinstance(error, OSError | Transient):
-                    self._away[name] = away.again(error, now=now)
+                    self.away[name] = away.again(error, now=now)
                     tell(name, error, away.attempt + 1)
                 else:
                     raise error

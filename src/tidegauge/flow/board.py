@@ -157,6 +157,8 @@ class Board:
         for output in self.outputs.values():
             self._place(output, held(timeline.tables[output.source], uppers[output.name]))
             output.state = "catching_up" if output.upper < published or output.name in retried else "live"
+        self.changes = 0
+        """How often anything changed. While it stays the same, so does every answer of the board."""
         self._changed = changed
         for source in self.sources.values():
             source.bound = source.end = timeline.tables[source.name].frontier
@@ -208,6 +210,10 @@ class Board:
         upper = self.published if status.failed_at is None else min(self.published, status.failed_at)
         return self.timeline.tables[status.name].inverse(upper)
 
+    def _tell(self) -> None:
+        self.changes += 1
+        self._changed(self)
+
     # What the operators tell.
 
     def answered(self, answer: Answer) -> None:
@@ -228,7 +234,7 @@ class Board:
         elif status.state != "failed":
             self._stall(status, None if answer.error is None else self.redaction.error(answer.error), answer.attempt)
         self._refresh(status)
-        self._changed(self)
+        self._tell()
 
     def minted(self) -> None:
         """An epoch has been bound."""
@@ -238,12 +244,12 @@ class Board:
                 status.state = "sealed"
         for output in self.outputs.values():
             self._place(output, output.upper)
-        self._changed(self)
+        self._tell()
 
     def failed(self, failure: Failure) -> None:
         """A source has failed for good."""
         self._fail(failure)
-        self._changed(self)
+        self._tell()
 
     def settled(self, *, caught_up: bool, awaited: tuple[str, ...]) -> None:
         """A tick is over."""
@@ -252,33 +258,34 @@ class Board:
             caught_up or all(s.arrived or s.state in ("sealed", "failed") for s in self.sources.values())
         ):
             self.reached = self.upper
-        self._changed(self)
+        self._tell()
 
     def store_away(self, error: Exception, *, since: datetime | None, attempt: int) -> None:
         """The store cannot be written at present."""
         if attempt != self.store.attempt:
             self.store = StoreStatus(self.redaction.error(error), since, attempt)
-            self._changed(self)
+            self._tell()
 
     def store_back(self) -> None:
         """The store is as it should be."""
         if self.store.error is not None:
             self.store = StoreStatus()
-            self._changed(self)
+            self._tell()
 
     def stop(self) -> None:
         """The runner was asked to stop: it finishes its current work."""
         self.stopping = True
-        self._changed(self)
+        self._tell()
 
     def staging(self, need: Need) -> None:
         """A job has begun."""
         self.jobs.add(need)
-        self._changed(self)
+        self._tell()
 
     def ended(self, need: Need) -> None:
         """A job has ended, well or not."""
         self.jobs.discard(need)
+        self.changes += 1
 
     def staged(self, need: Need, performed: Performed) -> None:
         """These outputs have what a job staged for them."""
@@ -290,7 +297,7 @@ class Board:
                 status.state = "running" if status.state == "stalled" else status.state
                 status.error, status.since, status.attempt = None, None, 0
             status.unread = None
-        self._changed(self)
+        self._tell()
 
     def retrying(self, outputs: Sequence[str], source: str | None, error: BaseException, attempt: int) -> None:
         """Outputs will be tried again, because of a source that cannot be read at present or of something else."""
@@ -298,6 +305,7 @@ class Board:
         if source is not None and isinstance(error, TidegaugeError):
             status = self.sources[source]
             status.unread = self.redaction.error(error)
+            self.changes += 1
             if status.state not in ("failed", "sealed"):
                 self._stall(status, status.unread, attempt)
         for name in outputs:
@@ -307,7 +315,7 @@ class Board:
         """An output has failed for good, for a reason of its own."""
         status = self.outputs[output]
         status.state, status.error = "failed", self.redaction.error(error)
-        self._changed(self)
+        self._tell()
 
     def stalled(self, output: str, error: Exception, attempt: int) -> None:
         """An output cannot be written at present."""
@@ -316,7 +324,7 @@ class Board:
             status.since = status.since if status.state == "stalled" else self.env.now()
             status.state, status.attempt = "stalled", attempt
             status.error = self.redaction.error(error)
-        self._changed(self)
+        self._tell()
 
     def committed(self, committed: Committed) -> None:
         """An output holds more epochs."""
@@ -328,7 +336,7 @@ class Board:
         if status.state != "failed":
             status.state = "catching_up" if status.upper < self.published else "live"
             status.error, status.since, status.attempt = None, None, 0
-        self._changed(self)
+        self._tell()
 
     def publish(self, upper: int) -> None:
         """Epochs have been published."""
@@ -338,7 +346,7 @@ class Board:
             self._refresh(status)
         for output in self.outputs.values():
             self._place(output, output.upper)
-        self._changed(self)
+        self._tell()
 
     def _refresh(self, status: SourceStatus) -> None:
         while status.looks and status.looks[0][1].less_equal(status.published):

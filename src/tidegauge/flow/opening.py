@@ -22,7 +22,7 @@ from tidegauge.job.plan import OutputPlan
 from tidegauge.reclock.slices import as_of, begins
 from tidegauge.remap.binding import Slice
 from tidegauge.remap.round import Failure
-from tidegauge.remap.store import Lease, Loaded, OutputSpec, SourceSpec, Store
+from tidegauge.remap.store import Lease, Loaded, OutputSpec, SourceSpec, Stall, Store
 from tidegauge.remap.timeline import Timeline
 from tidegauge.sinks.protocol import OutputId, Sweeping, Table
 from tidegauge.sources.protocol import from_time_of
@@ -36,9 +36,9 @@ class Opened:
 
     tables: of the outputs that are open. away: the others, each with why. failed: sources that have failed.
     outstanding: outputs that failed for their own reasons and are retried, with the epochs. passed: ranges that
-    nobody reads any more, by source. uppers: the first epoch that each open output gets. held: how far tables were
-    seen to be in earlier runs. since: the epochs before it count as one. resume: the epoch as of which the flow is
-    read again.
+    nobody reads any more, by source. stalls: the waits that the store knows of. uppers: the first epoch that each
+    open output gets. held: how far tables were seen to be in earlier runs. since: the epochs before it count as one.
+    resume: the epoch as of which the flow is read again.
     """
 
     spec: FlowSpec
@@ -53,6 +53,7 @@ class Opened:
     failed: Mapping[str, Failure]
     outstanding: Mapping[str, int]
     passed: Mapping[str, Sequence[Slice]]
+    stalls: Sequence[Stall]
     store: Store
     lease: Lease
 
@@ -105,7 +106,7 @@ def opened(
         spec=flow,
         tables=tables,
         away=away,
-        timeline=_timeline(flow, loaded, store),
+        timeline=_timeline(flow, loaded),
         uppers=uppers,
         held={name: loaded.outputs[name].held for name in flow.outputs},
         since=loaded.flow.since,
@@ -113,7 +114,8 @@ def opened(
         published=loaded.flow.published,
         failed=failed,
         outstanding=outstanding,
-        passed=passed(loaded, store.gaps(flow.name)),
+        passed=passed(loaded),
+        stalls=loaded.stalls,
         store=store,
         lease=lease,
     )
@@ -156,7 +158,7 @@ def _failed(flow: FlowSpec, loaded: Loaded, store: Store, lease: Lease) -> dict[
     return failed
 
 
-def _timeline(flow: FlowSpec, loaded: Loaded, store: Store) -> Timeline:
+def _timeline(flow: FlowSpec, loaded: Loaded) -> Timeline:
     return Timeline(
         {name: loaded.sources[name].table for name in flow.sources},
         upper=loaded.flow.upper,
@@ -165,7 +167,6 @@ def _timeline(flow: FlowSpec, loaded: Loaded, store: Store) -> Timeline:
         identities={name: loaded.sources[name].identity for name in flow.sources},
         states={name: loaded.sources[name].state for name in flow.sources},
         incarnations={name: loaded.sources[name].incarnation for name in flow.sources},
-        times=store.times(flow.name),
     )
 
 

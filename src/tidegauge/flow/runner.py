@@ -102,6 +102,8 @@ class Runner:
         self._watch = watch or _unwatched
         self._overtaken: set[str] = set()
         self._anew = False
+        self._weighed: object = None
+        """What the board said when it was last weighed: that the run goes on."""
         self._tables: Mapping[str, Table] = {}
         self._commits: list[Future[Any]] = []
         self._resources = ExitStack()
@@ -114,7 +116,6 @@ class Runner:
             self._resources.callback(self._end_tables)
             register(self.flow, self._store, self.lease)
             self._absent = Absent(self.flow, self.lease, env=env, spawn=spawn)
-            self._stalls = Stalls(self._store, self.lease, env=env)
             self._outage = Outage(lambda: self._store.recognise(self.lease), env=env, spawn=spawn)
             self._begin()
         except BaseException:
@@ -132,6 +133,7 @@ class Runner:
         self._absent.seen(self._tables)
         found = opened(flow, self._store, self.lease, known=self._absent.errors, least=self._absent.least)
         self._tables = found.tables
+        self._stalls = Stalls(found.stalls, self._store, self.lease, env=env)
         mark = job_mark(self.lease.incarnation)
         self.board = Board(
             found.timeline,
@@ -188,7 +190,7 @@ class Runner:
                 self._anew = False
                 self._begin()
             return
-        if not self.stopping and self._absent.back(self.board.stalled):
+        if self._absent.away and not self.stopping and self._absent.back(self.board.stalled):
             self._anew = True
             return
         try:
@@ -205,7 +207,8 @@ class Runner:
             else:
                 raise
         else:
-            self._stalls.tell(self.board)
+            if self.env.monotonic() >= self._stalls.due:
+                self._stalls.tell(self.board)
             if self._outage.away is not None and not self._outage.lasts(at=self._reached):
                 self._show_outage()
 
@@ -265,8 +268,17 @@ class Runner:
         board = self.board
         if self._outage.waiting:
             return "stopped" if self.stopping else None
-        if self._absent.errors and not self.stopping:
+        if self._absent.away and not self.stopping:
             return None
+        weighed = until, self.stopping, board, board.changes
+        if weighed == self._weighed:
+            return None
+        self._weighed = weighed
+        return self._why(until)
+
+    def _why(self, until: Literal["caught-up"] | None) -> Literal["caught up", "sealed", "stopped"] | None:
+        """Weigh what the board says now."""
+        board = self.board
         outputs = [o for o in board.outputs.values() if o.state != "failed"]
         held = min([board.upper, *(o.upper for o in outputs)])
         if self.stopping:
@@ -292,7 +304,7 @@ class Runner:
                     self._outage.begin(error, at=self._reached)  # there may be nothing to bind, to run into it
                 if self.stopping and not self.board.stopping:
                     self.board.stop()
-                if until and (missing := self._absent.missing(self.board)) is not None:
+                if until and self._absent.away and (missing := self._absent.missing(self.board)) is not None:
                     raise missing
                 self.step(park=0.2)
             if self.stopping and not all(commit.done() for commit in self._commits):

@@ -44,20 +44,19 @@ def told(known: Sequence[Stall], found: Iterable[Stall], *, now: datetime) -> tu
 
 
 class Stalls:
-    """What the store says that a run waits for; at first what an earlier run has left."""
+    """Tells the store what a run waits for. known: what it has of an earlier run."""
 
-    def __init__(self, store: Store, lease: Lease, *, env: Env) -> None:
+    def __init__(self, known: Sequence[Stall], store: Store, lease: Lease, *, env: Env) -> None:
         self._store: Final = store
         self._lease: Final = lease
         self._env: Final = env
-        self._known: tuple[Stall, ...] = tuple(store.stalls(lease.flow))
-        self._due = float("-inf")
+        self._known: tuple[Stall, ...] = tuple(known)
+        self.due = float("-inf")
+        """When stalls are looked at next."""
 
     def tell(self, board: Board) -> None:
         """Tell the store which stalls have begun or ended, if any."""
-        if (moment := self._env.monotonic()) < self._due:
-            return
-        self._due = moment + LOOKS
+        self.due = self._env.monotonic() + LOOKS
         found = told(self._known, _found(board), now=self._env.now())
         if found != self._known:
             self._store.record_stalls(self._lease, found)

@@ -52,13 +52,13 @@ def without(slices: Iterable[Slice], lost: Iterable[Slice]) -> list[Slice]:
     return left
 
 
-def passed(loaded: Loaded, gaps: Iterable[Gap]) -> dict[str, list[Slice]]:
+def passed(loaded: Loaded) -> dict[str, list[Slice]]:
     """Return the ranges that nobody reads any more, by source, of the epochs by which they are planned now.
 
     What upstream had taken back before it was bound is in no epoch; other records may have come to stand there.
     """
     found: dict[str, list[Slice]] = {}
-    for gap in gaps:
+    for gap in loaded.gaps:
         if gap.epoch >= loaded.sources[gap.source].began_at and gap.code != EndTakenBack.code:
             epoch = max(gap.epoch, loaded.flow.since)
             found.setdefault(gap.source, []).append(Slice(gap.source, epoch, gap.partition, gap.lower, gap.upper))

@@ -8,7 +8,7 @@ they carry, wherever others have moved them within the table.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -27,7 +27,7 @@ from tidegauge.reclock.slices import begins, held
 from tidegauge.remap.binding import Slice
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.mint import checked_observation
-from tidegauge.remap.store import Gap, Loaded, LoadedSource, Stall, Store, shown
+from tidegauge.remap.store import Loaded, LoadedSource, Stall, Store, shown
 from tidegauge.sinks.protocol import Table
 from tidegauge.sources.protocol import Acknowledged, Source, from_time_of
 
@@ -91,10 +91,9 @@ def status(flow: Flow, *, env: Env | None = None) -> FlowReport:
     with opened(spec, env) as store:
         loaded = store.load(spec.name)
         holder, silent = store.holder(spec.name), store.silent(spec.name)
-        waits = {(s.kind, s.name): s for s in store.stalls(spec.name)} if holder or silent else {}
+        waits = {(s.kind, s.name): s for s in loaded.stalls} if holder or silent else {}
         holds = tuple(store.holds(spec.name))
         newest = store.epochs(spec.name, limit=1)
-        gaps = store.gaps(spec.name)
         tables = {name: _table(spec, name, loaded) for name in spec.outputs}
         there = [table for table in tables.values() if table is not None and not isinstance(table, Exception)]
         bound = bound_at(store, spec.name, there)  # after opening: an epoch is bound before a table holds it
@@ -110,7 +109,7 @@ def status(flow: Flow, *, env: Env | None = None) -> FlowReport:
         published=loaded.flow.published,
         minted_at=newest[0].minted_at if newest else None,
         sources=tuple(
-            _stalled(_source(spec, name, loaded, gaps, env, driven=bool(holder)), waits.get(("source", name)))
+            _stalled(_source(spec, name, loaded, env, driven=bool(holder)), waits.get(("source", name)))
             for name in spec.sources
         ),
         outputs=outputs,
@@ -127,9 +126,7 @@ def _stalled(report: Reported, stall: Stall | None) -> Reported:
     return replace(report, state="stalled", error=report.error or stall.error, since=stall.since)
 
 
-def _source(
-    flow: FlowSpec, name: str, loaded: Loaded, gaps: Sequence[Gap], env: Env, *, driven: bool
-) -> SourceReport:
+def _source(flow: FlowSpec, name: str, loaded: Loaded, env: Env, *, driven: bool) -> SourceReport:
     source = flow.sources[name]
     if name not in loaded.sources:  # new in the flow, which has not run since
         return SourceReport(name, "starting", source.unit, 0, 0, 0, 0, "", None)
@@ -166,7 +163,7 @@ def _source(
         error=error,
         required=name in flow.required,
         incarnation=found.incarnation,
-        lost=sum(gap.size for gap in gaps if gap.source == name),
+        lost=sum(gap.size for gap in loaded.gaps if gap.source == name),
     )
 
 
@@ -252,7 +249,6 @@ def explain(flow: Flow, epoch: int) -> EpochReport:
     with opened(spec, Env()) as store:
         loaded = store.load(spec.name)
         records = store.epochs(spec.name, first=epoch, last=epoch)
-        gaps = store.gaps(spec.name)
     if not records:
         raise EpochNotBound(epoch=epoch, flow=spec.name, upper=loaded.flow.upper)
     slices = [
@@ -261,7 +257,7 @@ def explain(flow: Flow, epoch: int) -> EpochReport:
         for piece in source.slices(epoch, epoch + 1)
     ]
     since = loaded.flow.since
-    lost = tuple(gap for gap in gaps if max(gap.epoch, since) == epoch)
+    lost = tuple(gap for gap in loaded.gaps if max(gap.epoch, since) == epoch)
     rows = {}
     for name in spec.outputs:
         with suppress(OutputIsNoTable):  # it does not know which rows it was given

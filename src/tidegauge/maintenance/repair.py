@@ -75,9 +75,7 @@ def told_apart(epochs: range, *, since: int, folded: int | None) -> int | None:
 class Rereading:
     """Reads epochs of one output once more, and stages their rows."""
 
-    def __init__(
-        self, flow: FlowSpec, output: str, table: Mending, store: Store, loaded: Loaded, engine: Engine, env: Env
-    ) -> None:
+    def __init__(self, flow: FlowSpec, output: str, table: Mending, loaded: Loaded, engine: Engine, env: Env) -> None:
         plan = flow.outputs[output]
         self.mark: Final = job_mark(loaded.flow.incarnation)
         self._output: Final = output
@@ -85,8 +83,8 @@ class Rereading:
         self._source: Final = flow.sources[plan.source]
         self._found: Final = loaded.sources[plan.source]
         self._since: Final = loaded.flow.since
-        self._gaps: Final = store.gaps(flow.name)
-        self._passed: Final = passed(loaded, self._gaps)
+        self._gaps: Final = loaded.gaps
+        self._passed: Final = passed(loaded)
         self.schema: Final = output_schema(plan, self._found.bound.schema, engine)
         self._perform: Final = performer(
             flow.outputs, flow.sources, engine, env, mark=self.mark, passed=self._passed, tables={output: table}
@@ -227,7 +225,7 @@ def repair(
         removed = tuple(sorted(damage.foreign))
         if not epochs and not removed:
             return Repaired(spec.name, output, (), 0, (), upper, changed=False)
-        rereading = Rereading(spec, output, table, store, loaded, picked, env)
+        rereading = Rereading(spec, output, table, loaded, picked, env)
         plan = rereading.plan(epochs, upper)
         files: list[StagedFile] = []
         try:

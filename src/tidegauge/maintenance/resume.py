@@ -183,7 +183,7 @@ def skip(flow: Flow, source: str, partition: str, lower: int, upper: int, *, env
         cut = [replace(piece, lower=max(lower, piece.lower), upper=min(upper, piece.upper)) for piece in whole]
         _check_records(upstream, loaded, whole, (lower, upper))
         outputs = {(piece.epoch, piece.partition): names for piece, names in lacking(spec, loaded, source)}
-        known = passed(loaded, store.gaps(spec.name)).get(source, [])
+        known = passed(loaded).get(source, [])
         gaps = []
         for hole in without(cut, known):
             what = PassedOver(source=source, partition=key, lower=hole.lower, upper=hole.upper)

@@ -285,7 +285,7 @@ class RemapTable:
         Of an epoch in the past its positions are laid out at the first look.
         """
         head = self._head
-        self._check(epoch, head.upper - 1)
+        self._check(_integer("epoch", epoch), head.upper - 1)
         length = min(self._log.until(epoch + 1), head.length)
         sealed = head.sealed_at is not None and head.sealed_at <= epoch
         if length == head.length and sealed == head.frontier.sealed:
@@ -306,7 +306,8 @@ class RemapTable:
 
         Raises `EpochBelowSince` or `EpochNotMinted` when the epochs are not all there.
         """
-        if _integer("lower", lower) > _integer("upper", upper):
+        lower, upper = _integer("lower", lower), _integer("upper", upper)
+        if lower > upper:
             raise InvalidArgument(parameter="upper", value=upper, expected=f"at least lower, {lower}")
         head, names = self._head, self._log.names
         self._check(lower, head.upper)
@@ -363,7 +364,7 @@ class RemapTable:
         self._head = _Head(epoch + 1, log.length, last, sealed_at, frontier)
 
     def _check(self, epoch: int, last: int) -> None:
-        if _integer("epoch", epoch) < self._since:
+        if epoch < self._since:
             raise EpochBelowSince(source=self.source, epoch=epoch, since=self._since)
         if epoch > last:
             raise EpochNotMinted(source=self.source, epoch=epoch, upper=self._head.upper)

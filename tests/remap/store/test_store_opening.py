@@ -109,7 +109,7 @@ def test_a_store_of_any_layout_is_brought_forward_and_keeps_what_it_holds(
         failure = loaded.outputs["clicks"].failure
         assert failure is not None
         assert (failure[0], clicks.identity) == (1, "topic 7")
-    assert [(s.name, s.error.code) for s in store.stalls("shop")] == [("raw", "TG-0435")] * (version >= 5)
+    assert [(s.name, s.error.code) for s in store.load("shop").stalls] == [("raw", "TG-0435")] * (version >= 5)
     assert [(r.epoch, r.published_at is None) for r in store.epochs("shop")] == [(0, False), (1, True)]
     assert sql(url, "SELECT version FROM store_layout") == [(LAYOUT,)]
 

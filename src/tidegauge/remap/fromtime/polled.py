@@ -93,6 +93,7 @@ class SourceState:
     source_id: str
     watermark: datetime | None
     _value: str = field(repr=False)
+    _text: str = field(repr=False, compare=False)
 
     def __init__(
         self, *, kind: str, source_id: str, value: JsonValue | bytes, watermark: datetime | None = None
@@ -107,9 +108,12 @@ class SourceState:
             raise InvalidState(
                 kind=excerpt(str(kind)), source_id=excerpt(str(source_id)), problem=str(error)
             ) from error
-        for name, found in (("kind", kind), ("source_id", source_id), ("watermark", moment), ("_value", written)):
+        said = "null" if moment is None else dump(_instant(moment))
+        text = f'{{"kind":{dump(kind)},"source_id":{dump(source_id)},"value":{written},"watermark":{said}}}'
+        values = {"kind": kind, "source_id": source_id, "watermark": moment, "_value": written, "_text": text}
+        for name, found in values.items():
             object.__setattr__(self, name, found)
-        if (size := len(self.encode().encode())) > LARGEST_STATE:
+        if (size := len(text.encode())) > LARGEST_STATE:
             raise StateTooLarge(kind=excerpt(kind), source_id=excerpt(source_id), size=size, limit=LARGEST_STATE)
 
     @property
@@ -119,11 +123,7 @@ class SourceState:
 
     def encode(self) -> str:
         """Return the canonical text."""
-        moment = "null" if self.watermark is None else dump(_instant(self.watermark))
-        return (
-            f'{{"kind":{dump(self.kind)},"source_id":{dump(self.source_id)},'
-            f'"value":{self._value},"watermark":{moment}}}'
-        )
+        return self._text
 
     @staticmethod
     def decode(text: str) -> SourceState:

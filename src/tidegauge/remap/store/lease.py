@@ -27,6 +27,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -310,7 +311,7 @@ def guard(connection: Connection, lease: Lease) -> Held:
 def _held(connection: Connection, lease: Lease, *statements: Executable) -> Held:
     """Return what the last statement finds of the lease's flow. Raises `LeaseLost` unless the lease is still ours."""
     mine = [{"flow": lease.flow_id, "life": lease.incarnation}]
-    found = [Held(*row) for row in send(connection, *((statement, mine) for statement in statements))]
+    found = [Held(*row) for row in send(connection, *zip(statements, repeat(mine)))]
     if not found:
         raise LeaseLost(flow=lease.flow, now="the flow was removed from the store")
     if found[0].token != lease.token:

@@ -22,6 +22,8 @@ from tidegauge.remap.fromtime.polled import SourceState
 from tidegauge.remap.log import columns_of_rows
 from tidegauge.remap.store import incarnations
 from tidegauge.remap.store.columns import decode_schema
+from tidegauge.remap.store.losses import read_gaps
+from tidegauge.remap.store.register import read_stalls
 from tidegauge.remap.store.schema import (
     Unreadable,
     changes,
@@ -97,6 +99,8 @@ def load(connection: Connection, name: str) -> Loaded:
             )
             for row in found_outputs
         },
+        gaps=read_gaps(connection, name),
+        stalls=read_stalls(connection, flow.id),
     )
 
 

@@ -71,7 +71,7 @@ COMPILED: Final = CompiledStatements()
 
 def _shared(key: Any) -> tuple[Any, ...]:
     """Return a key with the class of the dialect in place of the dialect, which is one engine's own."""
-    return tuple(type(part) if isinstance(part, Dialect) else part for part in key)
+    return tuple([type(part) if isinstance(part, Dialect) else part for part in key])
 
 
 def send(connection: Connection, *commands: Command) -> Sequence[tuple[Any, ...]]:

@@ -44,7 +44,7 @@ from tidegauge.remap.store.connect import Database
 from tidegauge.remap.store.history import read_bindings
 from tidegauge.remap.store.lease import Lease, LeaseHolder, acquire, break_lease, holding, silent
 from tidegauge.remap.store.opening import copied, exists, opened
-from tidegauge.remap.store.register import read_stalls, record_stalls
+from tidegauge.remap.store.register import record_stalls
 from tidegauge.remap.store.restore import Rebuilt, restore
 from tidegauge.remap.store.schema import outputs as output_rows
 from tidegauge.remap.store.schema import sources as source_rows
@@ -337,11 +337,6 @@ class Store:
             number = self._database.write(begin)
         self._heads.pop(lease.flow_id, None)
         return number
-
-    def stalls(self, flow_name: str) -> list[Stall]:
-        """Return what the flow's driver said last that it waits for. Raises `UnknownName`."""
-        with self._database.reading() as connection:
-            return read_stalls(connection, read.read_flow(connection, flow_name).id)
 
     def record_stalls(self, lease: Lease, stalls: Sequence[Stall]) -> None:
         """Say what the driver waits for at present. For people, and no effect of a run."""

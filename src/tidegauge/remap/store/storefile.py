@@ -34,6 +34,7 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import closing, suppress
+from operator import le
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -54,9 +55,7 @@ _PATIENCE: Final = 10.0
 def follows(earlier: _Flows, later: _Flows) -> bool:
     """Whether this state of the flows may have become `later`: none is gone or recreated, none went back."""
     return all(
-        flow in later
-        and later[flow][0] == said[0]
-        and all(a <= b for a, b in zip(said[1:], later[flow][1:], strict=True))
+        flow in later and later[flow][0] == said[0] and all(map(le, said[1:], later[flow][1:]))
         for flow, said in earlier.items()
     )
 
@@ -129,7 +128,7 @@ class StoreFile:
         if connection.given_up:
             raise self._mounted_anew()
         seen = _flows(connection) if writes else self._seen
-        beside = tuple(_identity(path) for path in self._beside)
+        beside = tuple(map(_identity, self._beside))
         if beside != self._companions:
             self._same_file()  # all of it may have gone away since
             if any(known not in (None, found) for known, found in zip(self._companions, beside, strict=True)):

@@ -5,7 +5,7 @@ Invariant: a value read from the store is a copy; changing the store does not ch
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -179,11 +179,16 @@ class LoadedOutput:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """All that the store holds of a flow, as of one instant."""
+    """All that the store holds of a flow, as of one instant.
+
+    gaps: the losses, sorted by source, epoch and partition. stalls: what its driver said last that it waits for.
+    """
 
     flow: FlowRecord
     sources: Mapping[str, LoadedSource]
     outputs: Mapping[str, LoadedOutput]
+    gaps: Sequence[Gap]
+    stalls: Sequence[Stall]
 
 
 @dataclass(frozen=True, slots=True)
