@@ -20,7 +20,7 @@ from deltalake import DeltaTable, write_deltalake
 from benchmarks.figures import Figure
 from benchmarks.room import Room
 from tidegauge.sinks import DeltaSink, OutputId, StagedFile
-from tidegauge.sinks.delta.entry import appending
+from tidegauge.sinks.delta.entry import changing
 from tidegauge.sinks.delta.view import holding
 from tidegauge.sinks.protocol import Volume
 
@@ -52,7 +52,7 @@ def _grown(path: str, epochs: int) -> None:
         volume += Volume.of([file])
         about = {"flow": "bench", "output": "orders", "lower": epoch, "upper": epoch + 1, "write": str(epoch)}
         about |= holding(volume)
-        text = appending([(file, 0, said)], dict.fromkeys(owners, epoch), about, milliseconds=0)
+        text = changing([(file, 0, said)], [], dict.fromkeys(owners, epoch), about, milliseconds=0)
         Path(path, "_delta_log", f"{epoch:020d}.json").write_text(text)
     DeltaTable(path).create_checkpoint()
 

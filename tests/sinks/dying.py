@@ -109,3 +109,26 @@ def race(kind: str, path: str, name: str, gate: Any, results: Any) -> None:
             table.discard(files)
         gate.wait()
     results.put(None)
+
+
+def replace(kind: str, path: str, instant: str) -> None:
+    """Put the rows of all files into one, and die before or after the commit."""
+    sink = SINKS[kind](path)
+    table = sink.open(OUTPUT)
+    old = table.files()
+    stager = sink.stage(SCHEMA, job="a" * 16 + "d" * 16, task=0)
+    columns = {"user": ["ada"] * 3, "amount": [1.5] * 3, "_epoch": [0, 1, 2]}
+    stager.write(pa.RecordBatch.from_pydict(columns, schema=SCHEMA))
+    files = stager.close()
+
+    def at_rename(side: str, _source: object, target: Any) -> None:
+        if instant == f"{side} commit" and "from_epoch=" in Path(target).name:
+            die()
+
+    def at_link(side: str, *_: object) -> None:
+        if instant == f"{side} commit":
+            die()
+
+    around(os, "link", at_link)
+    around(Path, "rename", at_rename)
+    table.commit(3, 3, SCHEMA, files, remove=old, write="a" * 16 + "d" * 16)

@@ -98,7 +98,7 @@ def test_a_folder_that_overlaps_the_chain_is_not_taken_for_a_part_of_it(three: A
 @pytest.mark.parametrize(
     "change",
     [
-        lambda data: data | {"format": 2},
+        lambda data: data | {"format": 3},
         lambda data: data | {"upper": 2},
         lambda data: data | {"lower": 0},
         lambda data: data | {"files": [data["files"][0] | {"path": "../../etc/passwd"}]},

@@ -17,10 +17,14 @@ __all__ = [
     "DamagedManifest",
     "DeletedRows",
     "EpochColumnMissing",
+    "EpochReplaced",
+    "FileNotHeld",
     "FilesChangedByOthers",
     "ForeignTable",
     "InvalidColumnName",
     "MisplacedRows",
+    "NothingTakenOut",
+    "RowsTakenOut",
     "StagedFileMissing",
     "StagingElsewhere",
     "TableBusy",
@@ -271,3 +275,41 @@ class FilesChangedByOthers(Definite):
         "--remove-foreign; or bring the missing files back and move the others away. Nothing is read or written here "
         "until then"
     )
+
+
+class FileNotHeld(TidegaugeError):
+    """A commit would take a file out that the table does not hold: nothing was changed."""
+
+    code = "TG-0437"
+    what = "a commit would take the file {path} out of the table {table}, which does not hold it"
+    cause = "another program rewrote or removed the file since the table was looked at, as OPTIMIZE does"
+    remedy = "look at the files of the table again, and make the commit anew of what they hold now"
+
+
+class NothingTakenOut(Definite):
+    """A commit would take files out of a place that only takes rows in: nothing was changed."""
+
+    code = "TG-0438"
+    what = "a commit would take {files} files out of {table}, which takes rows in and gives none back"
+    cause = "messages in a topic cannot be replaced"
+    remedy = "write the output to a table, or send the change as a message: KafkaSink(..., envelope='upsert')"
+
+
+class EpochReplaced(TidegaugeError):
+    """An earlier state of a table that it cannot show any more."""
+
+    code = "TG-0439"
+    what = "the table {table} cannot be read as of epoch {epoch}: a later commit has taken out rows that it held then"
+    cause = (
+        "that commit covers the epoch and later ones together, or the table's log no longer has the entries from then"
+    )
+    remedy = "read it as of a later epoch; the newest is always there"
+
+
+class RowsTakenOut(Definite):
+    """A table whose epochs cannot be put in again one by one."""
+
+    code = "TG-0440"
+    what = "the table {table} cannot be mended from epoch {epoch} on: commits of {output!r} have taken rows out since"
+    cause = "the rows of an epoch that is read again would include those that later commits took out"
+    remedy = "write the output to another path, which gets all epochs anew as far as upstream has their records"

@@ -161,7 +161,7 @@ def view_of(flow: FlowSpec, output: str, as_of: AsOf) -> View:
     _check_held(loaded, output, source, table.upper, epoch)
     schema = table.schema or _columns(flow, output, loaded)
     with reading(output):  # a file that another program has rewritten is asked for its epochs
-        files = [file for file in table.files() if file.first_epoch <= epoch]
+        files = [file for file in table.files(as_of=epoch) if file.first_epoch <= epoch]
     return View(epoch, table.uris(files), schema)
 
 

@@ -1,10 +1,14 @@
 """What every table asks before it takes a commit: that the span, the staged files and the flow's history are right.
 
-Invariant: a commit has rows of its own epochs alone, of files that are as they were staged, and is added only to a
-table whose digest is that of the history before it. A table without one, written by a version without digests, is
-accepted, and has one from then on.
+Invariant: a commit has rows of its own epochs alone, and of those whose files it takes out; its files are as they
+were staged; one that moves no upper changes no rows, as far as their number tells. It is added only to a table whose
+digest is that of the history before it. A table without one, written by a version without digests, is accepted, and
+has one from then on.
 
->>> check_span(3, 5, [StagedFile("part-0.parquet", rows=1, bytes=90, first_epoch=3, last_epoch=4)])
+>>> old = StagedFile("part-0.parquet", rows=1, bytes=90, first_epoch=3, last_epoch=4)
+>>> new = StagedFile("part-1.parquet", rows=1, bytes=80, first_epoch=3, last_epoch=4)
+>>> check_span(3, 5, [old])
+>>> check_span(5, 5, [new], remove=[old])
 >>> in_line(History())
 True
 """
@@ -12,17 +16,17 @@ True
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Final
 
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.history import HistoriesDiffer, other_way
-from tidegauge.errors.sinks import MisplacedRows, StagedFileMissing
+from tidegauge.errors.sinks import FileNotHeld, MisplacedRows, StagedFileMissing
 from tidegauge.remap.history import History, agree
 from tidegauge.sinks.location import inside
 from tidegauge.sinks.protocol import OutputId, StagedFile, Table
 
-__all__ = ["LIMIT", "check_span", "expect", "in_line", "staged_status"]
+__all__ = ["LIMIT", "check_span", "expect", "in_line", "staged_status", "still_to_do"]
 
 LIMIT: Final = 64 * 1024
 """Characters of links that a commit carries itself; more of them go into a file beside it."""
@@ -45,14 +49,44 @@ def expect(table: Table, output: OutputId, history: History, *, mendable: bool =
         raise HistoriesDiffer(flow=output.flow, output=output.output, store=at, table=at, parted="EPOCH", other=other)
 
 
-def check_span(lower: int, upper: int, files: Sequence[StagedFile]) -> None:
-    """Raise unless `[lower, upper)` is a span of epochs and every row of the files belongs to it."""
-    if not 0 <= lower < upper:
-        raise InvalidArgument(parameter="the span", value=[lower, upper], expected="0 <= lower < upper")
+def check_span(lower: int, upper: int, files: Sequence[StagedFile], *, remove: Sequence[StagedFile] = ()) -> None:
+    """Raise unless `[lower, upper)` is a span of epochs and every row of the files belongs to it.
+
+    Rows of the epochs of removed files belong to it too. A commit that removes files may have no epochs of its own.
+    """
+    if not (0 <= lower < upper or (remove and 0 < lower == upper)):
+        expected = "0 <= lower < upper, or lower == upper and files to remove"
+        raise InvalidArgument(parameter="the span", value=[lower, upper], expected=expected)
+    if len({file.path for file in remove}) < len(remove):
+        paths = [file.path for file in remove]
+        raise InvalidArgument(parameter="remove", value=paths, expected="each file once")
+    first = min([lower, *(file.first_epoch for file in remove)])
     for file in files:
-        if not lower <= file.first_epoch <= file.last_epoch < upper:
+        if not first <= file.first_epoch <= file.last_epoch < upper:
             found = f"of the epochs {file.first_epoch} to {file.last_epoch}"
-            raise MisplacedRows(found=found, expected=f"the epochs [{lower}, {upper}) of the commit")
+            raise MisplacedRows(found=found, expected=f"the epochs [{first}, {upper}) of the commit")
+        if file.partition:
+            raise InvalidArgument(parameter="files", value=file.partition, expected="files without partition values")
+    put, taken = sum(file.rows for file in files), sum(file.rows for file in remove)
+    if lower == upper and put != taken:
+        expected = f"{taken} rows, as many as it takes out: a commit that moves no upper changes none"
+        raise InvalidArgument(parameter="files", value=put, expected=expected)
+
+
+def still_to_do(
+    files: Sequence[str], remove: Sequence[StagedFile], held: Container[str], *, table: str, replaces: bool
+) -> bool:
+    """Return whether a table that holds these paths is still to be changed: False if a replacement was made already.
+
+    files: the paths of the new files as the table would have them. replaces: whether the commit moves no upper.
+    Raises `FileNotHeld` for a file to remove that the table does not hold.
+    """
+    missing = [file.path for file in remove if file.path not in held]
+    if not missing:
+        return True
+    if replaces and files and len(missing) == len(remove) and all(path in held for path in files):
+        return False
+    raise FileNotHeld(table=table, path=missing[0])
 
 
 def staged_status(table: str, file: StagedFile) -> os.stat_result:

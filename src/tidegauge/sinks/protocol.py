@@ -54,6 +54,8 @@ class StagedFile:
     """A data file: its path relative to the table, what it holds, and the first and last epoch of its rows.
 
     statistics: what readers skip files by, as the text that the table's log carries; "" where the sink keeps none.
+    partition: the values of the table's partition columns that all its rows have, in the table's order, as the text
+    that the table's log carries; empty for a table without partitions.
     """
 
     path: str
@@ -62,10 +64,11 @@ class StagedFile:
     first_epoch: int
     last_epoch: int
     statistics: str = ""
+    partition: tuple[tuple[str, str | None], ...] = ()
 
     def encode(self) -> dict[str, Any]:
         """Return the file as JSON data."""
-        return {name: value for name, value in asdict(self).items() if value != ""}
+        return {name: value for name, value in asdict(self).items() if value not in ("", ())}
 
     @staticmethod
     def decode(data: Mapping[str, Any]) -> StagedFile:
@@ -77,6 +80,7 @@ class StagedFile:
             first_epoch=int(data["first_epoch"]),
             last_epoch=int(data["last_epoch"]),
             statistics=str(data.get("statistics", "")),
+            partition=tuple((str(name), value) for name, value in data.get("partition", [])),
         )
 
 
@@ -90,6 +94,9 @@ class Volume:
 
     def __add__(self, other: Volume) -> Volume:
         return Volume(self.files + other.files, self.rows + other.rows, self.bytes + other.bytes)
+
+    def __sub__(self, other: Volume) -> Volume:
+        return Volume(self.files - other.files, self.rows - other.rows, self.bytes - other.bytes)
 
     @staticmethod
     def of(files: Sequence[StagedFile]) -> Volume:
@@ -145,14 +152,21 @@ class Table(Protocol):
         schema: pa.Schema,
         files: Sequence[StagedFile],
         *,
+        remove: Sequence[StagedFile] = (),
         write: str,
         history: History = NO_HISTORY,
     ) -> None:
-        """Append `files` as the epochs `[lower, upper)`, atomically, or raise `UpperMismatch` and change nothing.
+        """Append `files` as the epochs `[lower, upper)`, in whole, or raise `TableUpperMismatch` and change nothing.
 
         The comparison is with the table as it is now, not as it was opened. Creates the table with `schema`
         (which has `_epoch`) at its first commit; later, a `schema` that the table does not have is
         `TableSchemaChanged`. No files is a commit too: it moves the upper. `write` names the attempt.
+
+        remove: committed files that the same commit takes out, as `files` told them; `files` may then have rows of
+        their epochs too. With `lower == upper` the commit replaces files and moves no upper: it puts in as many rows
+        as it takes out, and if the table shows that this was done already, it is done. A file that the table does not
+        hold now is `FileNotHeld`. Files taken out stay readable by `files(as_of=...)` until somebody clears them
+        away. A sink that can take nothing out raises `NothingTakenOut`.
 
         history: of these epochs, as far as it is known. The commit keeps its digest, and its links in a place where
         nothing that keeps the table short or tidy removes them. Raises `HistoriesDiffer`, and changes nothing, when
@@ -164,8 +178,13 @@ class Table(Protocol):
         """Remove staged files that will never be committed. Files already gone are not an error."""
         ...
 
-    def files(self) -> list[StagedFile]:
-        """Return the committed data files of this output, in commit order."""
+    def files(self, *, as_of: int | None = None) -> list[StagedFile]:
+        """Return the committed data files of this output, in commit order.
+
+        as_of: an epoch that the table holds; the files then have all rows that the table held when this was its last
+        epoch, perhaps among rows of later epochs. Raises `EpochReplaced` where commits have taken some of them out
+        and it cannot be told which.
+        """
         ...
 
     def volume(self) -> Volume:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,47 +27,24 @@ from tidegauge.sinks.location import synchronise, write_durably
 from tidegauge.sinks.protocol import StagedFile
 from tidegauge.sinks.statistics import suited
 
-__all__ = ["appending", "described", "made", "put", "replacing", "was_written_by"]
+__all__ = ["changing", "described", "made", "put", "was_written_by"]
 
 
-def appending(
+def changing(
     files: Iterable[tuple[StagedFile, int, str]],
+    gone: Sequence[StagedFile],
     transactions: Mapping[str, int],
     said: Mapping[str, Any],
     *,
     milliseconds: int,
+    rows: bool = True,
 ) -> str:
-    """Return an entry that appends files, each with the time of its last change and its statistics.
+    """Return an entry that takes files out and puts others in, each with when it was written and its statistics.
 
-    said: what `commitInfo` has for people and for us. milliseconds: the time of the commit.
+    said: what `commitInfo` has for people and for us. milliseconds: the time of the commit. rows: whether it changes
+    any; readers that follow a table's rows pass over an entry that does not.
     """
-    return _text(_actions(files, transactions, said, mode="Append", milliseconds=milliseconds))
-
-
-def replacing(
-    gone: Mapping[str, int],
-    files: Iterable[tuple[StagedFile, int, str]],
-    transactions: Mapping[str, int],
-    said: Mapping[str, Any],
-    *,
-    milliseconds: int,
-) -> str:
-    """Return an entry that takes files out, each given by its path with its size, and appends others."""
-    about = {"dataChange": True, "deletionTimestamp": milliseconds, "extendedFileMetadata": True}
-    removed = [
-        {"remove": {"path": path, **about, "partitionValues": {}, "size": size}} for path, size in gone.items()
-    ]
-    return _text([*_actions(files, transactions, said, mode="Overwrite", milliseconds=milliseconds), *removed])
-
-
-def _actions(
-    files: Iterable[tuple[StagedFile, int, str]],
-    transactions: Mapping[str, int],
-    said: Mapping[str, Any],
-    *,
-    mode: str,
-    milliseconds: int,
-) -> list[dict[str, Any]]:
+    mode = "Overwrite" if gone else "Append"
     about = {"timestamp": milliseconds, "operation": "WRITE", "operationParameters": {"mode": mode}}
     actions: list[dict[str, Any]] = [{"commitInfo": {**about, "engineInfo": "Tidegauge", **said}}]
     actions += [{"txn": {"appId": owner, "version": version}} for owner, version in transactions.items()]
@@ -75,16 +52,29 @@ def _actions(
         {
             "add": {
                 "path": file.path,
-                "partitionValues": {},
+                "partitionValues": dict(file.partition),
                 "size": file.bytes,
                 "modificationTime": changed,
-                "dataChange": True,
+                "dataChange": rows,
                 "stats": statistics,
             }
         }
         for file, changed, statistics in files
     ]
-    return actions
+    actions += [
+        {
+            "remove": {
+                "path": file.path,
+                "deletionTimestamp": milliseconds,
+                "dataChange": rows,
+                "extendedFileMetadata": True,
+                "partitionValues": dict(file.partition),
+                "size": file.bytes,
+            }
+        }
+        for file in gone
+    ]
+    return _text(actions)
 
 
 def _text(actions: Iterable[Mapping[str, Any]]) -> str:

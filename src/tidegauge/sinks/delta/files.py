@@ -21,7 +21,7 @@ from tidegauge.sinks.columns import EPOCH
 from tidegauge.sinks.location import inside, writing
 from tidegauge.sinks.protocol import StagedFile
 
-__all__ = ["LiveFile", "epochs_in", "files_of", "live", "log_read", "paths_of", "remove_unnamed"]
+__all__ = ["LiveFile", "epochs_in", "files_of", "live", "log_read", "named", "paths_of", "remove_unnamed"]
 
 pc: Final = library("pyarrow.compute")
 pq: Final = library("pyarrow.parquet")
@@ -92,6 +92,14 @@ def remove_unnamed(folder: str, files: Sequence[StagedFile]) -> None:
         for file in files:
             if file.path not in named:
                 inside(folder, file.path).unlink(missing_ok=True)
+
+
+def named(folder: str, version: int) -> set[str]:
+    """Return the paths of the files that a version of a table names. Raises `DeletedRows` for deletion vectors."""
+    table = DeltaTable(folder, version=version)
+    if _has_deletion_vectors(table):
+        raise DeletedRows(table=folder)
+    return paths_of(table)
 
 
 def paths_of(table: DeltaTable) -> set[str]:

@@ -38,6 +38,7 @@ from tidegauge.sinks.protocol import OutputId
 
 __all__ = [
     "FOLDER",
+    "before_change",
     "carried",
     "digest_id",
     "incarnation_in",
@@ -212,10 +213,38 @@ def version_of(log: Path, output: OutputId, life: str, epoch: int, *, newest: in
     return None
 
 
-def _span(entry: Path, output: OutputId, life: str) -> tuple[int, int] | None:
-    """Return the epochs `[lower, upper)` that the output committed with an entry, None when that is not its own."""
+def before_change(log: Path, output: OutputId, life: str, epoch: int, *, newest: int) -> int | None:
+    """Return the last version that has all rows which the table held as of an epoch, None where none is known to.
+
+    It is the one before the first commit after the epoch that took rows out. None where that commit holds the epoch
+    itself, or the log no longer has its entries back to the epoch's. Raises `OSError`.
+    """
+    found = newest
+    for version in range(newest, -1, -1):
+        path = log / f"{version:020d}.json"
+        if not path.exists():
+            return None
+        span = _span(path, output, life)
+        if span is None:
+            continue
+        lower, upper, takes_out = span
+        if upper - 1 <= epoch:
+            break
+        if takes_out:
+            if lower <= epoch:
+                return None
+            found = version - 1
+    return found
+
+
+def _span(entry: Path, output: OutputId, life: str) -> tuple[int, int, bool] | None:
+    """Return the epochs `[lower, upper)` that the output committed with an entry, and whether it took files out.
+
+    None when it is not its own, or only replaces files.
+    """
     span: tuple[int, int] | None = None
     last: int | None = None
+    takes_out = False
     with suppress(FileNotFoundError, ValueError, RecursionError):  # cleaned up meanwhile, or nothing that we wrote
         for line in entry.read_text(encoding="utf-8").splitlines():
             action = json.loads(line)
@@ -224,4 +253,6 @@ def _span(entry: Path, output: OutputId, life: str) -> tuple[int, int] | None:
                     span = action["commitInfo"]["lower"], action["commitInfo"]["upper"]
                 case {"txn": {"appId": str() as owner, "version": int() as version}} if owner == life:
                     last = version
-    return span if span is not None and last == span[1] - 1 and span[0] < span[1] else None
+                case {"remove": _}:
+                    takes_out = True
+    return (*span, takes_out) if span is not None and last == span[1] - 1 and span[0] < span[1] else None

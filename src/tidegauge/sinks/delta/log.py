@@ -33,6 +33,8 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from tidegauge.errors.sinks import (
+    EpochReplaced,
+    FileNotHeld,
     ForeignTable,
     TableBusy,
     TableChangedByOthers,
@@ -41,13 +43,24 @@ from tidegauge.errors.sinks import (
 )
 from tidegauge.remap.history import NO_HISTORY, History, Link
 from tidegauge.sinks.columns import EPOCH, rows_schema
-from tidegauge.sinks.commits import check_span, expect
+from tidegauge.sinks.commits import check_span, expect, still_to_do
 from tidegauge.sinks.delta.checkpoints import Checkpoints
-from tidegauge.sinks.delta.entry import appending, described, made, was_written_by
-from tidegauge.sinks.delta.files import files_of, log_read, paths_of, remove_unnamed
+from tidegauge.sinks.delta.entry import changing, described, made, was_written_by
+from tidegauge.sinks.delta.files import files_of, log_read, named, paths_of, remove_unnamed
 from tidegauge.sinks.delta.head import DeltaHead, entry
-from tidegauge.sinks.delta.history import carried, kept_links, number, text_of, version_of
-from tidegauge.sinks.delta.owner import CLEAR, Mine, check_columns, columns_of, digest_in, life_id, marks, own_upper
+from tidegauge.sinks.delta.history import before_change, carried, kept_links, number, text_of, version_of
+from tidegauge.sinks.delta.owner import (
+    CLEAR,
+    Mine,
+    changed_id,
+    check_columns,
+    check_taking,
+    columns_of,
+    digest_in,
+    life_id,
+    marks,
+    own_upper,
+)
 from tidegauge.sinks.delta.view import LogView, holding
 from tidegauge.sinks.location import gone, inside, make_folder, synchronise, writing
 from tidegauge.sinks.protocol import OutputId, StagedFile, Volume
@@ -94,16 +107,19 @@ class DeltaLog:
         schema: pa.Schema,
         files: Sequence[StagedFile],
         *,
+        remove: Sequence[StagedFile] = (),
         write: str,
         history: History = NO_HISTORY,
     ) -> None:
         """Append `files` as the epochs `[lower, upper)`, or raise `TableUpperMismatch` and change nothing.
 
+        remove: files that the same entry takes out. Which files the table holds is asked of a snapshot then.
+
         Also raises `HistoriesDiffer`, `TableOfAnotherIncarnation`, `TableSchemaChanged`, `ForeignTable`,
-        `UnsupportedTable`, `StagedFileMissing`, `MisplacedRows`; `TableBusy` and `TableUnavailable` may pass by
-        themselves.
+        `UnsupportedTable`, `StagedFileMissing`, `MisplacedRows`, `FileNotHeld`, `DeletedRows`; `TableBusy` and
+        `TableUnavailable` may pass by themselves.
         """
-        check_span(lower, upper, files)
+        check_span(lower, upper, files, remove=remove)
         columns = rows_schema(schema)
         with writing(self._folder):  # before the commit, which may refer to a file of it
             chain = carried(self._folder, history, lower=lower, upper=upper, write=write)
@@ -120,12 +136,14 @@ class DeltaLog:
             expect(self, self._output, history)
             if self._upper:
                 self._view.keep()
-            volume = self._volume_with(files)
-            if self._attempt(
-                columns, files, marks(self._output, upper, chain), {**mine, **chain, **holding(volume)}, write
-            ):
+            if remove and not self._takes_out(files, remove, rows=lower < upper):
+                return
+            volume = self._volume_with(files, remove)
+            vouching = marks(self._output, upper, chain, changed=bool(remove) and lower < upper)
+            if self._attempt(columns, files, remove, vouching, {**mine, **chain, **holding(volume)}, write):
                 self._upper = upper
-                self._digest = text_of(number(history.digest)) if history.digest else None
+                if lower < upper:
+                    self._digest = text_of(number(history.digest)) if history.digest else None
                 self._checkpoints.after(0 if self._head is None else self._head.version + 1, volume)
                 return
         raise TableBusy(table=self._folder, attempts=_ATTEMPTS)
@@ -139,20 +157,24 @@ class DeltaLog:
         if (upper := self._upper) and gone(self._log):
             raise TableUpperMismatch(table=self._folder, output=str(self._output), expected=upper, actual=0)
 
-    def files(self) -> list[StagedFile]:
+    def files(self, *, as_of: int | None = None) -> list[StagedFile]:
         """Return the table's data files in the order of their epochs. Raises `DeletedRows` for deletion vectors.
+
+        as_of: where rows were taken out since this epoch, the files are those of the version before; `EpochReplaced`
+        where the log no longer tells it. VACUUM removes them from the disk.
 
         A file that others have rewritten (OPTIMIZE) may hold several commits; its epochs are still known from
         the log's statistics, or from the file's own.
         """
         with log_read(self._folder):
-            table = self._opened()
+            table = self._opened(as_of)
             if table is None or table.transaction_version(str(self._output)) is None:
                 return []
             return files_of(table, self._folder)
 
     def volume(self) -> Volume:
         """Return how much the table holds; its files are listed only where others have changed some of them."""
+        self._refresh()
         known = self._view.volume if self._upper else Volume()
         return Volume.of(self.files()) if known is None else known
 
@@ -193,12 +215,20 @@ class DeltaLog:
     def _head(self) -> DeltaHead | None:
         return self._view.head
 
-    def _opened(self) -> DeltaTable | None:
-        """Return a snapshot of the present table, None if there is none."""
+    def _opened(self, as_of: int | None = None) -> DeltaTable | None:
+        """Return a snapshot of the table, of now or of when it had all rows as of an epoch; None if there is none."""
         try:
-            return DeltaTable(self._folder)
+            table = DeltaTable(self._folder)
         except TableNotFoundError:
             return None
+        changed = table.transaction_version(changed_id(self._output))
+        if as_of is None or changed is None or as_of >= changed:
+            return table
+        newest = table.version()
+        version = before_change(self._log, self._output, life_id(self._output), as_of, newest=newest)
+        if version is None:
+            raise EpochReplaced(table=self._folder, epoch=as_of)
+        return table if version == newest else DeltaTable(self._folder, version=version)
 
     def _read_upper(self) -> int:
         """Return the upper that the head says, having checked that the table is ours."""
@@ -213,14 +243,27 @@ class DeltaLog:
             raise TableChangedByOthers(table=self._folder, output=str(self._output), detail=detail, upper=upper)
         return upper
 
-    def _volume_with(self, files: Sequence[StagedFile]) -> Volume | None:
-        """Return what the table will hold with the files, None where that is not known."""
+    def _takes_out(self, files: Sequence[StagedFile], remove: Sequence[StagedFile], *, rows: bool) -> bool:
+        """Return whether the commit is still to be made. rows: whether it changes any."""
+        if self._head is None:
+            raise FileNotHeld(table=self._folder, path=remove[0].path)
+        with log_read(self._folder):
+            held = named(self._folder, self._head.version)
+        paths = [file.path for file in files]
+        if not still_to_do(paths, remove, held, table=self._folder, replaces=not rows):
+            return False
+        if rows:
+            check_taking(self._folder, self._head)
+        return True
+
+    def _volume_with(self, files: Sequence[StagedFile], remove: Sequence[StagedFile]) -> Volume | None:
+        """Return what the table will hold after a commit, None where that is not known."""
         if self._head is None or not self._upper:
             return Volume.of(files)
         if self._view.volume is None and self._checkpoints.counted is not None:
             with log_read(self._folder):
                 self._view.count(*self._checkpoints.counted)
-        return None if self._view.volume is None else self._view.volume + Volume.of(files)
+        return None if self._view.volume is None else self._view.volume + Volume.of(files) - Volume.of(remove)
 
     def _expect(self, lower: int) -> None:
         self._upper, self._digest = self._read_upper(), digest_in(self._head, self._output)
@@ -251,6 +294,7 @@ class DeltaLog:
         self,
         columns: pa.Schema,
         files: Sequence[StagedFile],
+        remove: Sequence[StagedFile],
         vouching: Mapping[str, int],
         said: Mapping[str, Any],
         write: str,
@@ -270,7 +314,8 @@ class DeltaLog:
                     self._create(columns, adding, vouching, said)
                 else:
                     now = time.time_ns() // 1_000_000
-                    text = appending(adding, vouching, said, milliseconds=now)
+                    rows = said["lower"] < said["upper"]
+                    text = changing(adding, remove, vouching, said, milliseconds=now, rows=rows)
                     return made(self._log, version, text, write=write)
         except (DeltaError, OSError) as error:
             if not was_written_by(entry(self._log, version), write):

@@ -24,16 +24,17 @@ from deltalake import DeltaTable
 
 from tidegauge.errors.sinks import (
     ForeignTable,
+    RowsTakenOut,
     TableBusy,
     UnsupportedTable,
 )
 from tidegauge.remap.history import Link
 from tidegauge.sinks.columns import EPOCH, rows_schema
-from tidegauge.sinks.delta.entry import described, made, replacing, was_written_by
+from tidegauge.sinks.delta.entry import changing, described, made, was_written_by
 from tidegauge.sinks.delta.files import LiveFile, epochs_in, live, log_read, remove_unnamed
 from tidegauge.sinks.delta.head import DeltaHead, actions_of, entry, newest
 from tidegauge.sinks.delta.history import carried, kept_links
-from tidegauge.sinks.delta.owner import Mine, check_columns, digest_in, marks, own_upper, since_ours
+from tidegauge.sinks.delta.owner import Mine, changed_id, check_columns, digest_in, marks, own_upper, since_ours
 from tidegauge.sinks.delta.view import holding
 from tidegauge.sinks.location import inside, writing
 from tidegauge.sinks.mending import HistoryOf, Ranges, TableDamage, apart, joined, within
@@ -109,6 +110,8 @@ class DeltaMending:
             return
         if head.configuration.get("delta.appendOnly", "false").lower() == "true":
             raise UnsupportedTable(table=self._folder, feature="the property delta.appendOnly")
+        if epochs and epochs[0].start <= head.transactions.get(changed_id(self._output), -1):
+            raise RowsTakenOut(table=self._folder, output=str(self._output), epoch=epochs[0].start)
         columns = rows_schema(schema)
         check_columns(self._folder, self._output, head, columns)
         gone, cut = self._taken(epochs)
@@ -123,7 +126,9 @@ class DeltaMending:
             left = [file.known for path, file in self._files.items() if path not in gone and file.known is not None]
             held = holding(Volume.of([*left, *files, *rest]))
             now = time.time_ns() // 1_000_000
-            text = replacing(gone, adding, vouching, {**about, "replaced": again, **said, **held}, milliseconds=now)
+            text = changing(
+                adding, list(gone.values()), vouching, {**about, "replaced": again, **said, **held}, milliseconds=now
+            )
             done = self._put(head.version + 1, text, write)
         except BaseException:
             self.discard(rest)
@@ -174,16 +179,16 @@ class DeltaMending:
 
     # -- the replacement
 
-    def _taken(self, epochs: Ranges) -> tuple[dict[str, int], list[str]]:
-        """Return the files that are taken out with their sizes, and those of them that hold other epochs too."""
-        gone: dict[str, int] = {}
+    def _taken(self, epochs: Ranges) -> tuple[dict[str, StagedFile], list[str]]:
+        """Return the files that are taken out, and those of them that hold other epochs too."""
+        gone: dict[str, StagedFile] = {}
         cut: list[str] = []
         for path, file in self._files.items():
-            size = 0 if file.known is None else file.known.bytes
+            known = file.known or StagedFile(path, 0, 0, 0, 0)
             if file.epochs is None or path in self._damage.foreign:
-                gone[path] = size
+                gone[path] = known
             elif not apart(file.epochs, epochs):
-                gone[path] = size
+                gone[path] = known
                 if not within(file.epochs, epochs):
                     cut.append(path)
         return gone, cut

@@ -5,6 +5,7 @@ The first two are in the application transactions that an output's entries carry
     txn "flow:output"                  the last epoch that the table holds
     txn "flow:output@incarnation"      the same, of this store alone
     txn "flow:output#digest"           the digest of the history up to there (`delta.history`)
+    txn "flow:output#changed"          the last epoch of the last commit that took out rows of earlier ones
 
 A transaction outlives what others do: after a RESTORE it speaks of rows that are gone, after an append it is silent
 of some. So what others did since our last commit is looked at, entry by entry (`DeltaAccount`). A commit of ours is
@@ -46,7 +47,9 @@ __all__ = [
     "CLEAR",
     "DeltaAccount",
     "Mine",
+    "changed_id",
     "check_columns",
+    "check_taking",
     "columns_of",
     "digest_in",
     "life_id",
@@ -162,13 +165,20 @@ def life_id(output: OutputId) -> str:
     return f"{output}@{output.incarnation}"
 
 
-def marks(output: OutputId, upper: int, said: Mapping[str, str]) -> dict[str, int]:
+def changed_id(output: OutputId) -> str:
+    """Return the application id that tells the epoch before which the table may have held rows that are gone."""
+    return f"{output}#changed"
+
+
+def marks(output: OutputId, upper: int, said: Mapping[str, str], *, changed: bool = False) -> dict[str, int]:
     """Return the transactions of an entry after which the table holds the epochs before `upper`.
 
-    said: what the entry says of the history (`delta.history.carried`).
+    said: what the entry says of the history (`delta.history.carried`). changed: whether it takes out rows.
     """
     found = {str(output): upper - 1, life_id(output): upper - 1}
-    return {**found, digest_id(output): number(said["digest"])} if said else found
+    if said:
+        found[digest_id(output)] = number(said["digest"])
+    return {**found, changed_id(output): upper - 1} if changed else found
 
 
 def own_upper(head: DeltaHead, table: str, output: OutputId) -> int | None:
@@ -194,6 +204,13 @@ def digest_in(head: DeltaHead | None, output: OutputId) -> str | None:
 def columns_of(schema: str) -> pa.Schema:
     """Return columns that are given in Delta's JSON."""
     return stored(pa.schema(Schema.from_json(schema).to_arrow()))
+
+
+def check_taking(folder: str, head: DeltaHead) -> None:
+    """Raise `UnsupportedTable` where rows of a table may not be taken out, or not by files alone."""
+    for name in ("delta.appendOnly", "delta.enableChangeDataFeed"):
+        if head.configuration.get(name, "false").lower() == "true":
+            raise UnsupportedTable(table=folder, feature=f"the property {name}")
 
 
 def check_columns(folder: str, output: OutputId, head: DeltaHead, columns: pa.Schema) -> None:

@@ -46,7 +46,7 @@ from tidegauge.errors.kafkasink import (
     TopicMissing,
     WriterFenced,
 )
-from tidegauge.errors.sinks import StagedFileMissing, TableUpperMismatch
+from tidegauge.errors.sinks import NothingTakenOut, StagedFileMissing, TableUpperMismatch
 from tidegauge.kafka import Settings
 from tidegauge.kafka.clients import admin
 from tidegauge.kafka.cluster import Topic, described
@@ -129,16 +129,19 @@ class TopicOutput:
         schema: pa.Schema,
         files: Sequence[StagedFile],
         *,
+        remove: Sequence[StagedFile] = (),
         write: str,
         history: History = NO_HISTORY,
     ) -> None:
         """Send the messages of `files` as the epochs `[lower, upper)`, or raise and show nothing to anybody.
 
-        Raises `TableUpperMismatch`, `HistoriesDiffer`, `TableOfAnotherIncarnation`, `StagedMessagesMissing`,
-        `MisplacedRows`; the faults of a message (`OutputMessageTooLarge`, `MessageRefused`, `PartitionUnknown`,
-        `LastUndecided`); the errors that stop this driver (`WriterFenced`, `TransactionTooLong`,
-        `OutputTopicRecreated`); and errors that may pass.
+        Raises `NothingTakenOut` for files to remove; `TableUpperMismatch`, `HistoriesDiffer`,
+        `TableOfAnotherIncarnation`, `StagedMessagesMissing`, `MisplacedRows`; the faults of a message
+        (`OutputMessageTooLarge`, `MessageRefused`, `PartitionUnknown`, `LastUndecided`); the errors that stop this
+        driver (`WriterFenced`, `TransactionTooLong`, `OutputTopicRecreated`); and errors that may pass.
         """
+        if remove:
+            raise NothingTakenOut(files=len(remove), table=self._layout.topic)
         check_span(lower, upper, files)
         self._layout.check(rows_schema(schema))
         for file in files:
@@ -179,7 +182,7 @@ class TopicOutput:
         self._take()
         sweep(Path(self._folder, STAGED), job_mark(self._output.incarnation), confirm)
 
-    def files(self) -> list[StagedFile]:
+    def files(self, *, as_of: int | None = None) -> list[StagedFile]:  # noqa: ARG002 - a topic has no earlier state
         """Return the topic as one file: how many messages of this output it was given, and their bytes."""
         held = self._progress
         if not held.upper:

@@ -37,6 +37,7 @@ from tidegauge.sinks.protocol import OutputId, StagedFile
 __all__ = [
     "LINKS",
     "MANIFEST",
+    "REMOVED",
     "STAGED",
     "Manifest",
     "commits_in",
@@ -53,11 +54,17 @@ MANIFEST: Final = "_manifest.json"
 LINKS: Final = "_links.jsonl"
 """The links of a commit that has many, a line each."""
 _FORMAT: Final = 1
+_FORMAT_TAKING: Final = 2
+"""Of manifests that take files out, or add no epochs: a version that knows nothing of them must not read over it."""
 
 
-def folder_name(lower: int) -> str:
-    """Return the name of the folder of the commit that begins at this epoch."""
-    return f"from_epoch={lower:012d}"
+def folder_name(lower: int, place: int = 0) -> str:
+    """Return the name of the folder of the commit that begins at this epoch.
+
+    place: how many commits before it began at this epoch, and added none. The name gets longer by it, and the number
+    in it stays, which readers take for the value of a partition column.
+    """
+    return f"from_epoch={'0' * place}{lower:012d}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +72,8 @@ class Manifest:
     """One commit: the epochs `[lower, upper)`. `schema` is the table's, and is in its first manifest alone.
 
     digest: of the history up to `upper`, "" where it was not known. links: of the epochs, those that were found in
-    here, as JSON data: they are looked at only to recover a lost store.
+    here, as JSON data: they are looked at only to recover a lost store. removed: paths of files of earlier commits
+    that this one takes out. place: see `folder_name`.
     """
 
     output: OutputId
@@ -76,6 +84,18 @@ class Manifest:
     schema: pa.Schema | None
     digest: str = ""
     links: tuple[Any, ...] = ()
+    removed: tuple[str, ...] = ()
+    place: int = 0
+
+    @property
+    def folder(self) -> str:
+        """The name of its folder."""
+        return folder_name(self.lower, self.place)
+
+    @property
+    def changes(self) -> bool:
+        """Whether it takes out rows that the table held before, and does not put the same ones in again."""
+        return bool(self.removed) and self.lower < self.upper
 
     def encode(self, links: Sequence[str] = ()) -> bytes:
         """Return the manifest as JSON. The schema is there twice: for people, and as an Arrow IPC message.
@@ -83,7 +103,7 @@ class Manifest:
         links: the links of the epochs that are to be in it, each as JSON.
         """
         data: dict[str, Any] = {
-            "format": _FORMAT,
+            "format": _FORMAT_TAKING if self._takes else _FORMAT,
             "flow": self.output.flow,
             "output": self.output.output,
             "incarnation": self.output.incarnation,
@@ -93,6 +113,8 @@ class Manifest:
             "write": self.write,
             "files": [file.encode() for file in self.files],
         }
+        if self._takes:
+            data |= {"removed": list(self.removed), "place": self.place}
         if self.digest:
             data["digest"] = self.digest
         if self.schema is not None:
@@ -109,8 +131,8 @@ class Manifest:
         """Return the manifest that was read from `path`, or raise `DamagedManifest`."""
         try:
             data = json.loads(text)
-            if data["format"] != _FORMAT:
-                raise ValueError(f"its format is {data['format']}, this version knows {_FORMAT}")
+            if data["format"] not in (_FORMAT, _FORMAT_TAKING):
+                raise ValueError(f"its format is {data['format']}, this version knows those up to {_FORMAT_TAKING}")
             encoded = data.get("arrow_schema")
             found = Manifest(
                 output=OutputId(str(data["flow"]), str(data["output"]), str(data["incarnation"])),
@@ -121,6 +143,8 @@ class Manifest:
                 schema=None if encoded is None else pa.ipc.read_schema(pa.py_buffer(base64.b64decode(encoded))),
                 digest=str(data.get("digest", "")),
                 links=tuple(data.get("links", [])),
+                removed=tuple(map(str, data.get("removed", []))),
+                place=int(data.get("place", 0)),
             )
             found._check()
         except (ValueError, KeyError, TypeError, AttributeError, pa.ArrowException, OSError) as error:
@@ -134,10 +158,14 @@ class Manifest:
         if self.output.incarnation != output.incarnation:
             raise TableOfAnotherIncarnation(table=table, output=str(output), incarnation=output.incarnation)
 
+    @property
+    def _takes(self) -> bool:
+        return bool(self.removed) or self.place > 0
+
     def _check(self) -> None:
-        if not 0 <= self.lower < self.upper:
+        if not (0 <= self.lower < self.upper or (self.removed and 0 < self.lower == self.upper)):
             raise ValueError(f"[{self.lower}, {self.upper}) is not a span of epochs")
-        folder = folder_name(self.lower)
+        folder = self.folder
         for file in self.files:
             parent, _, name = file.path.rpartition("/")
             if parent != folder or name in {"", ".", ".."} or "\\" in name or "\0" in name:
@@ -145,6 +173,8 @@ class Manifest:
 
 
 STAGED: Final = "_staged"
+REMOVED: Final = "_removed"
+"""Where files go that a commit has taken out: no reader of the folder looks there, and reads of earlier epochs do."""
 
 
 @contextmanager
@@ -197,7 +227,7 @@ def write_of(write: str, lower: int) -> str:
 
 def links_of(table: str, manifest: Manifest) -> list[Link]:
     """Return the links that a commit has. Raises `DamagedHistory`."""
-    folder = Path(table, folder_name(manifest.lower))
+    folder = Path(table, manifest.folder)
     try:
         found = [Link.decode(link) for link in manifest.links]
         with suppress(FileNotFoundError):
@@ -207,9 +237,9 @@ def links_of(table: str, manifest: Manifest) -> list[Link]:
     return found
 
 
-def placed(file: StagedFile, lower: int) -> StagedFile:
-    """Return a staged file under its name in the commit."""
-    return replace(file, path=f"{folder_name(lower)}/{file.path.rpartition('/')[2]}")
+def placed(file: StagedFile, folder: str) -> StagedFile:
+    """Return a staged file under its name in the commit with this folder."""
+    return replace(file, path=f"{folder}/{file.path.rpartition('/')[2]}")
 
 
 def remove_empty(table: str, files: Sequence[StagedFile]) -> None:
@@ -234,4 +264,4 @@ def commits_in(table: str, output: OutputId) -> list[str]:
 def _is_commit(name: str) -> bool:
     """Whether it is the name of a commit's folder."""
     digits = name.removeprefix("from_epoch=")
-    return digits.isdecimal() and name == folder_name(int(digits))
+    return digits.isdecimal() and name.startswith("from_epoch=") and len(digits) >= len(f"{int(digits):012d}")

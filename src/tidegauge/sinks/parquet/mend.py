@@ -24,6 +24,7 @@ import pyarrow as pa
 from tidegauge.errors.sinks import (
     BrokenChain,
     DamagedManifest,
+    RowsTakenOut,
     TableBusy,
     TableSchemaChanged,
 )
@@ -129,7 +130,7 @@ class ParquetMending:
                         one.start,
                         stop,
                         write_of(write, one.start),
-                        tuple(placed(file, one.start) for file in mine),
+                        tuple(placed(file, folder_name(one.start)) for file in mine),
                         columns if one.start == 0 else None,
                         history.digest,
                     )
@@ -178,6 +179,8 @@ class ParquetMending:
         if manifest.lower != lower:
             raise DamagedManifest(path=str(path), detail=f"it says that it begins at {manifest.lower}")
         manifest.check_owner(self._folder, self._output)
+        if manifest.removed:  # the folders before it no longer hold their epochs, so none of them can be put in again
+            raise RowsTakenOut(table=self._folder, output=str(self._output), epoch=0)
         return manifest
 
     def _account(self, lower: int) -> None:
