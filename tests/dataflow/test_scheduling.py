@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tidegauge.dataflow import Activator, OperatorContext, SyncActivator, Worker
+from tidegauge.dataflow import Activator, Messages, OperatorContext, SyncActivator, Worker
 from tidegauge.dataflow.schedule import Activations
 from tidegauge.errors.dataflow import OperatorFailed, Reentrant, UnknownDataflow
 
@@ -225,6 +225,40 @@ def test_idle_operators_are_not_run(worker: Worker) -> None:
         while probe.less_than(r + 1):
             worker.step()
     assert runs == []
+
+
+@pytest.mark.parametrize(("progress", "woken"), [(True, 4), (False, 2)])
+def test_who_drains_batches_alone_is_not_woken_by_a_frontier(worker: Worker, progress: bool, woken: int) -> None:
+    runs: list[Any] = []
+    batches: list[Any] = []
+    with worker.dataflow("here") as scope:
+        feed, stream = scope.input("input")
+        queue = stream.capture(progress=progress)
+
+    def drain(context: OperatorContext) -> None:
+        batches.extend(event.batch for event in queue.drain() if isinstance(event, Messages))
+
+    def build(context: OperatorContext) -> Any:
+        queue.attach(context.sync_activator())
+        return counting(runs, drain)(context)
+
+    with worker.dataflow("there") as scope:
+        scope.source("drains", build)
+    worker.settle()
+    feed.send("batch")
+    worker.settle()
+    for time_ in (1, 2):
+        feed.advance_to(time_)
+        worker.settle()
+    assert (batches, len(runs)) == (["batch"], woken)
+
+
+@pytest.mark.parametrize("streams", [1, 2])
+def test_a_stream_alone_is_joined_with_nothing(worker: Worker, streams: int) -> None:
+    with worker.dataflow("flow") as scope:
+        joined = scope.concatenate([scope.empty() for _ in range(streams)])
+        _ = joined.inspect(print)
+    assert [box.name for box in worker.draw("flow").boxes].count("concat") == streams - 1
 
 
 def test_a_step_within_a_step_is_refused(worker: Worker) -> None:

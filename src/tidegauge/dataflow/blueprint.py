@@ -22,12 +22,11 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Final, Protocol
 
 from tidegauge.dataflow.order import Order, Refinement, Summary
 from tidegauge.dataflow.reachability import Change
-from tidegauge.dataflow.topology import Connection, Graph, Port, Shape, Topology, admit
+from tidegauge.dataflow.topology import Connection, Graph, NodePlace, Port, Shape, Topology, admit
 from tidegauge.errors.dataflow import InvalidGraph, ZeroCycle
 
 __all__ = ["Blueprint", "Node", "seen_from_outside"]
@@ -51,9 +50,7 @@ class Node(Protocol):
         """Its ports and their connections."""
         ...
 
-    def attach(
-        self, *, targets: tuple[int, ...], sources: tuple[int, ...], edges: tuple[tuple[int, ...], ...]
-    ) -> None:
+    def attach(self, place: NodePlace) -> None:
         """Take its locations in the scope."""
         ...
 
@@ -82,15 +79,9 @@ class Blueprint:
         self.names.append(name)
         return len(self.children) - 1
 
-    def connect(self, output: Port, inlet: Port) -> None:
-        """Let what `output` sends arrive at `input`."""
-        self.edges.append((output, inlet))
-
-    def nodes(self) -> Iterator[tuple[int, Node]]:
-        """Yield the number and the node of all that is in the scope."""
-        for number, child in enumerate(self.children):
-            if child is not None:
-                yield number, child
+    def nodes(self) -> list[tuple[int, Node]]:
+        """Return the number and the node of all that is in the scope."""
+        return [(number, child) for number, child in enumerate(self.children) if child is not None]
 
     def lay_out(self, inputs: int, outputs: int, *, zero_cycles: bool) -> Graph:
         """Return the graph of a scope with these numbers of inputs and outputs. Raises InvalidGraph, ZeroCycle."""

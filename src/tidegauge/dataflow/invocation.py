@@ -11,7 +11,7 @@ Invariant (law 10): no change is published without all others of its invocation.
 >>> from tidegauge.dataflow.topology import identity_shape
 >>> from tidegauge.dataflow.channel import Tee
 >>> operator = Operator("shop/double", INT, identity_shape(1, 1), [Queue(lambda: None)], [Tee()])
->>> operator.attach(targets=(0,), sources=(1,), edges=((2,),))
+>>> operator.attach(NodePlace(targets=(0,), sources=(1,), fed=((2,),)))
 >>> def step():
 ...     for capability, batch in operator.inputs[0].drain():
 ...         operator.outputs[0].session(capability).give([2 * x for x in batch])
@@ -31,7 +31,7 @@ from tidegauge.dataflow.channel import Message, Outlet, Queue, Stamp
 from tidegauge.dataflow.frontier import ChangeBatch, FrontierView
 from tidegauge.dataflow.order import Order, Time, advance
 from tidegauge.dataflow.reachability import Change
-from tidegauge.dataflow.topology import Shape
+from tidegauge.dataflow.topology import NodePlace, Shape
 from tidegauge.errors.dataflow import CapabilityGone, NotRun, ProgressViolation
 
 __all__ = ["Operator", "OperatorInput", "OperatorOutput", "Permit", "Session", "has_run"]
@@ -128,7 +128,7 @@ class Operator:
     logic: one invocation; True says that there is unfinished work that keeps the dataflow alive. notify: whether a
     change of an input's frontier is a reason to run. incomplete: until it has run once, while `logic` says so, and
     once faulted. validate: keep books of the capabilities, and check each invocation by them. remark: what people
-    should know when it holds a frontier back, or "".
+    should know when it holds a frontier back, or "". targets: the locations of its inputs.
     """
 
     def __init__(
@@ -160,16 +160,14 @@ class Operator:
         self.fault: BaseException | None = None
         self.report: Callable[[str, BaseException], None] = _nobody
         self.remark: Callable[[], str] = _silent
-        self._targets: tuple[int, ...] = ()
+        self.targets: tuple[int, ...] = ()
         self._sources: tuple[int, ...] = ()
         self._edges: tuple[tuple[int, ...], ...] = ()
         self._held = tuple(ChangeBatch([(order.minimum, 1)]) for _ in accounts) if validate else ()
 
-    def attach(
-        self, *, targets: tuple[int, ...], sources: tuple[int, ...], edges: tuple[tuple[int, ...], ...]
-    ) -> None:
-        """Take the locations of the inputs, of the outputs, and of the inputs that each output feeds."""
-        self._targets, self._sources, self._edges = targets, sources, edges
+    def attach(self, place: NodePlace) -> None:
+        """Take its locations in the scope."""
+        self.targets, self._sources, self._edges = place
 
     def initial(self) -> list[Change]:
         """Return the capabilities that it begins with: one for each output, at the minimum."""
@@ -211,7 +209,7 @@ class Operator:
     def _publish(self) -> list[Change]:
         changes: list[Change] = []
         self.invocation.serial += 1
-        for inlet, target in zip(self.inputs, self._targets, strict=True):
+        for inlet, target in zip(self.inputs, self.targets, strict=True):
             if inlet.consumed:
                 for time, count in inlet.consumed.items():
                     changes.append((target, time, -count))

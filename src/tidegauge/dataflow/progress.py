@@ -12,17 +12,15 @@ One turn of a scope (`run`) has these phases, in this order:
 Invariant (law 10): what an operator's invocation published is applied in one piece. It may wait, and be joined with
 other complete updates; nothing is ever taken from it.
 
-With several workers, each has a copy of the scope, and everyone's tracker hears of what everyone's operators did:
-what entered and what the operators published in one turn goes to all peers, as one letter, at the turn's end, and
-what came from them is applied like this worker's own. What a nested scope publishes stays here: it was everyone's
-before it was applied there, so every worker's copy publishes it too. An operator has a copy on every worker and so
-begins with as many capabilities as there are workers; a nested scope's are counted within it already.
+Several workers each have a copy of the scope, and every tracker counts what all operators did: all that entered, and
+all that the operators published in one turn, goes to the peers as one letter at the turn's end, and a peer's letter
+is applied like this worker's own changes. A nested scope's changes stay here: every worker's copy publishes them too.
+An operator has a copy on every worker and so begins with one capability for each; a nested scope counts its own.
 
 The outputs of an operator that raised are kept where they are (`kept`): on all workers, and so are the outputs of the
 scopes around it that they lead to, before anything else is applied.
 
-Batches on their way out are counted neither by the tracker here nor in the implications for the outputs: the outer
-scope counts them itself.
+The outer scope counts the batches on their way out; neither the tracker here nor the implications for outputs do.
 """
 
 from __future__ import annotations
@@ -40,11 +38,11 @@ from tidegauge.dataflow.looking.log import Log, Pointstamp
 from tidegauge.dataflow.order import Refinement, Time
 from tidegauge.dataflow.reachability import Change, FailedNode, Keeper, Tracker
 from tidegauge.dataflow.schedule import Runtime, ScopePlace
-from tidegauge.dataflow.topology import Port, Shape
+from tidegauge.dataflow.topology import NodePlace, Port, Shape
 from tidegauge.dataflow.workers.mailbox import Address
 from tidegauge.errors.base import brief
 
-__all__ = ["Slot", "Subgraph"]
+__all__ = ["Slot", "Subgraph", "WorkerPlace"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +64,23 @@ class Slot:
     def keep(self, outputs: Mapping[int, Collection[Time]], why: str, *, tell: bool) -> None:
         """Keep outputs of the node at these times. tell: at the peers as well."""
         self.graph.keep(self.number, outputs, why, tell=tell)
+
+
+@dataclass(slots=True, eq=False)
+class WorkerPlace:
+    """The place of a dataflow in its worker. gone: whether nothing in it runs any more."""
+
+    active: set[str]
+    name: str
+    gone: bool = False
+
+    def mark(self) -> None:
+        """Run the dataflow in this step."""
+        if not self.gone:
+            self.active.add(self.name)
+
+    def keep(self, outputs: Mapping[int, Collection[Time]], why: str, *, tell: bool) -> None:
+        """A dataflow has no outputs."""
 
 
 class Subgraph:
@@ -134,12 +149,7 @@ class Subgraph:
         self.tracker = Tracker(graph)
         self.keeper = Keeper(self.tracker, self.refinement)
         for number, child in self.blueprint.nodes():
-            inputs, outputs = child.shape.inputs, child.shape.outputs
-            child.attach(
-                targets=tuple(graph.target(number, port) for port in range(inputs)),
-                sources=tuple(graph.source(number, port) for port in range(outputs)),
-                edges=tuple(graph.targets_of(number, port) for port in range(outputs)),
-            )
+            child.attach(graph.place(number))
             copies = self.runtime.peers if isinstance(child, Operator) else 1
             self.tracker.update([(location, time, count * copies) for location, time, count in child.initial()])
             self._unfinished.add(number)
@@ -156,21 +166,19 @@ class Subgraph:
         graph = self.tracker.graph
         for output, view in self.watched:
             self._views.setdefault(graph.source(*output), []).append(view)
-        for number, child in self.blueprint.nodes():
+        for child in self.children:
             if isinstance(child, Subgraph):
                 child.begin()
             elif isinstance(child, Operator):
-                for port, inlet in enumerate(child.inputs):
-                    self._views[graph.target(number, port)] = [inlet.frontier]
+                for target, inlet in zip(child.targets, child.inputs, strict=True):
+                    self._views[target] = [inlet.frontier]
         for location, views in self._views.items():
             for view in views:
                 view.shown = self.tracker.implications[location].minimal
 
-    def attach(
-        self, *, targets: tuple[int, ...], sources: tuple[int, ...], edges: tuple[tuple[int, ...], ...]
-    ) -> None:
-        """Take the locations in the scope around: of inputs, of outputs, and of the inputs that each output feeds."""
-        self._targets, self._sources, self._onward = targets, sources, edges
+    def attach(self, place: NodePlace) -> None:
+        """Take the locations in the scope around."""
+        self._targets, self._sources, self._onward = place
 
     def initial(self) -> list[Change]:
         """Return what the operators within imply for its outputs at the beginning."""
@@ -198,15 +206,18 @@ class Subgraph:
 
     def run(self) -> list[Change]:
         """Take one turn. Return what the scope did, in the locations of the scope around."""
-        self._take_arrived()
+        if self._arrived:
+            self._take_arrived()
         received, self._published = self._published, []
         log = self.runtime.log
         if log is not None and received:
             log.applies(self.path, self._told(received))
-        self._harvest()
+        if self.entrances:
+            self._harvest()
         upward = self._apply(received)
         self._run_active()
-        self._release_surplus()
+        if self.exits:
+            self._release_surplus()
         if self._published or self._heap or self.tracker.buffered:
             self.place.mark()
         if self._outgoing:
@@ -217,9 +228,8 @@ class Subgraph:
         return upward
 
     def _take_arrived(self) -> None:
-        if self._arrived:
-            self.tracker.update([(self._entering[port], time, delta) for port, time, delta in self._arrived])
-            self._arrived.clear()
+        self.tracker.update([(self._entering[port], time, delta) for port, time, delta in self._arrived])
+        self._arrived.clear()
 
     def _harvest(self) -> None:
         """Count what entered: one more at the inputs within, one less on its way in."""
@@ -247,7 +257,8 @@ class Subgraph:
             else:
                 outer = self.refinement.to_outer(time)
                 upward.extend((to, outer, delta) for to in self._onward[location])
-        upward.extend((self._sources[port], time, delta) for port, time, delta in self._propagate(within))
+        for port, time, delta in self._propagate(within):
+            upward.append((self._sources[port], time, delta))
         return upward
 
     def _propagate(self, changes: Sequence[Change]) -> list[tuple[int, Time, int]]:

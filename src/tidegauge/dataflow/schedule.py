@@ -44,7 +44,6 @@ __all__ = [
     "Schedulable",
     "ScopePlace",
     "SyncActivator",
-    "WorkerPlace",
 ]
 
 TIMERS: Final = 32
@@ -73,23 +72,6 @@ class ScopePlace(Schedulable, Protocol):
     def keep(self, outputs: Mapping[int, Collection[Time]], why: str, *, tell: bool) -> None:
         """Keep outputs of the scope at these times. tell: at the peers as well."""
         ...
-
-
-@dataclass(slots=True, eq=False)
-class WorkerPlace:
-    """The place of a dataflow in its worker. gone: whether nothing in it runs any more."""
-
-    active: set[str]
-    name: str
-    gone: bool = False
-
-    def mark(self) -> None:
-        """Run the dataflow in this step."""
-        if not self.gone:
-            self.active.add(self.name)
-
-    def keep(self, outputs: Mapping[int, Collection[Time]], why: str, *, tell: bool) -> None:
-        """A dataflow has no outputs."""
 
 
 class Activations:

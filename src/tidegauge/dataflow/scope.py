@@ -212,7 +212,7 @@ class Scope:
         self.check_open()
         if stream.scope is not self:
             raise self._foreign(stream, "connect it where it belongs, or bring it here with enter, leave or replay")
-        self.graph.blueprint.connect(stream.port, input)
+        self.graph.blueprint.edges.append((stream.port, input))
         stream.tee.receivers.append(receiver)
 
     def take_in(self, stream: Stream[D]) -> Stream[D]:

@@ -165,18 +165,20 @@ class Stream(Generic[D]):
         return probe
 
     @overload
-    def capture(self, into: None = None, *, name: str = "capture") -> EventQueue: ...
+    def capture(self, into: None = None, *, progress: bool = True, name: str = "capture") -> EventQueue: ...
 
     @overload
-    def capture(self, into: S, *, name: str = "capture") -> S: ...
+    def capture(self, into: S, *, progress: bool = True, name: str = "capture") -> S: ...
 
-    def capture(self, into: EventSink | None = None, *, name: str = "capture") -> EventSink:
+    def capture(self, into: EventSink | None = None, *, progress: bool = True, name: str = "capture") -> EventSink:
         """Record batches and progress in a queue, which can be replayed or drained elsewhere.
 
         into: an empty queue that its reader has already, where two scopes capture from each other; or an EventWriter,
-        which puts them into a file or a socket. Raises InvalidGraph when it is for another order.
+        which puts them into a file or a socket. progress: False records the batches alone, for a reader that only
+        drains them: it is not woken when a frontier moves, and a replay would never come further. Raises InvalidGraph
+        when the queue is for another order.
         """
-        return capture(self, EventQueue(self.scope.order) if into is None else into, name)
+        return capture(self, EventQueue(self.scope.order) if into is None else into, name, progress=progress)
 
     def enter(self, inner: Scope) -> Stream[D]:
         """Return the stream, seen from a scope nested in this one. Raises InvalidGraph."""

@@ -23,11 +23,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from tidegauge.dataflow.order import NEVER, Order, Summary, compose, idle, summary_less_equal
 
-__all__ = ["IDENTITY", "Connection", "Graph", "Port", "Shape", "Topology", "admit", "identity_shape"]
+__all__ = ["IDENTITY", "Connection", "Graph", "NodePlace", "Port", "Shape", "Topology", "admit", "identity_shape"]
 
 Port: TypeAlias = tuple[int, int]
 """A node and one of its inputs or outputs."""
@@ -57,6 +57,14 @@ def identity_shape(inputs: int, outputs: int) -> Shape:
     """
     everywhere = tuple((output, IDENTITY) for output in range(outputs))
     return Shape(inputs, outputs, tuple(everywhere for _ in range(inputs)))
+
+
+class NodePlace(NamedTuple):
+    """The locations of a node: of its inputs, of its outputs, and of the inputs that each output feeds."""
+
+    targets: tuple[int, ...]
+    sources: tuple[int, ...]
+    fed: tuple[tuple[int, ...], ...]
 
 
 class Topology:
@@ -138,6 +146,13 @@ class Graph:
         """Return the location of an output."""
         return self._first[node] + self.shapes[node].inputs + port
 
+    def place(self, node: int) -> NodePlace:
+        """Return all locations of a node."""
+        first, shape = self._first[node], self.shapes[node]
+        between = first + shape.inputs
+        sources = tuple(range(between, between + shape.outputs))
+        return NodePlace(tuple(range(first, between)), sources, tuple(map(self._fed, sources)))
+
     def describe(self, location: int) -> tuple[int, str, int]:
         """Return node, "input" or "output", and port of a location."""
         node = self.node[location]
@@ -147,7 +162,10 @@ class Graph:
 
     def targets_of(self, node: int, port: int) -> tuple[int, ...]:
         """Return the inputs that an output feeds."""
-        return tuple(at for at, _ in self.following[self.source(node, port)])
+        return self._fed(self.source(node, port))
+
+    def _fed(self, source: int) -> tuple[int, ...]:
+        return tuple([at for at, _ in self.following[source]])
 
     def _summaries(self) -> dict[int, dict[int, list[Summary]]]:
         """Return the antichain of summaries from each location to each output of the scope, found backwards; what

@@ -29,8 +29,8 @@ from tidegauge.dataflow.looking.draw import Drawing, draw
 from tidegauge.dataflow.looking.explain import Holder, holders
 from tidegauge.dataflow.looking.log import Log, LogEvent
 from tidegauge.dataflow.order import INT, Order, same
-from tidegauge.dataflow.progress import Subgraph
-from tidegauge.dataflow.schedule import Activations, Runtime, WorkerPlace
+from tidegauge.dataflow.progress import Subgraph, WorkerPlace
+from tidegauge.dataflow.schedule import Activations, Runtime
 from tidegauge.dataflow.scope import Scope
 from tidegauge.dataflow.workers.mailbox import Address, Doors, Mail
 from tidegauge.errors.dataflow import (

@@ -151,8 +151,11 @@ def once(attached: SyncActivator | None, reader: SyncActivator) -> SyncActivator
     return reader
 
 
-def capture(stream: Stream[Any], queue: S, name: str) -> S:
-    """Record a stream: first how far its frontier has come, then what arrived. Raises InvalidGraph."""
+def capture(stream: Stream[Any], queue: S, name: str, *, progress: bool) -> S:
+    """Record a stream: with `progress`, first how far its frontier has come, then what arrived.
+
+    Raises InvalidGraph.
+    """
     builder = OperatorBuilder(stream.scope, name)
     _same_order(builder.path, stream.scope.order, queue.order, "recorded")
     builder.input(stream)
@@ -164,7 +167,7 @@ def capture(stream: Stream[Any], queue: S, name: str) -> S:
         def step() -> None:
             nonlocal told
             now = inlet.frontier.shown
-            if now != told:
+            if progress and now != told:
                 changes = ChangeBatch([*((time, -1) for time in told), *((time, 1) for time in now)])
                 told = now
                 queue.append(Progress(tuple(sorted(changes.items(), key=lambda change: key(change[0])))))
@@ -173,7 +176,7 @@ def capture(stream: Stream[Any], queue: S, name: str) -> S:
 
         return step
 
-    builder.install(make, notify=True)
+    builder.install(make, notify=progress)
     return queue
 
 

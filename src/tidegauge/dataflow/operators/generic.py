@@ -147,7 +147,9 @@ def inspect(
 
 
 def concatenate(scope: Scope, streams: Sequence[Stream[Any]]) -> Stream[Any]:
-    """Send what comes on all of the streams."""
+    """Send what comes on all of the streams. One alone is that stream already: no operator stands for it."""
+    if len(streams) == 1 and streams[0].scope is scope:
+        return streams[0]
     builder = OperatorBuilder(scope, "concat")
     for stream in streams:
         builder.input(stream)
