@@ -75,6 +75,7 @@ _SPACE: Final = b" \t\r\n"
 _OPEN, _CLOSE = ord("{"), ord("}")
 _NOT_AN_OBJECT: Final = "not one JSON object"
 _MESSAGE: Final = 300
+_KEPT: Final = 64
 _KIND: Final = re.compile(r"^Column\(/(?P<path>.*)\) changed from (?P<expected>\S+) to (?P<found>\S+)")
 _TWICE: Final = re.compile(r"^Column\(/(?P<path>.*)\) was specified twice")
 _ROW: Final = re.compile(r" in row (\d+)$")
@@ -132,7 +133,7 @@ class Json:
         self, values: Sequence[bytes | None], *, schema: pa.Schema, on_bad: OnBadMessage
     ) -> MessageRows:
         """Return the rows of messages, one object each, on one line or on many; an empty message is a bad one."""
-        reader = _LineReader(schema)
+        reader = _reader_of(schema)
 
         def decode(chunk: Sequence[bytes]) -> Part:
             records = _outline(records_of_messages(_on_one_line(chunk)), messages=True)
@@ -153,7 +154,7 @@ def decode_lines(
     limit: int = MAX_RECORD_BYTES,
 ) -> Iterator[Decoded]:
     """Decode in blocks of about `size` bytes; lines longer than `limit` are bad records."""
-    reader = _LineReader(schema)
+    reader = _reader_of(schema)
     for block in blocks(stream, _LINES, lower=lower, upper=upper, size=size, limit=limit):
         for part in records_of(block, limit=limit):
             records = _outline(part)
@@ -203,7 +204,7 @@ def _outline(records: Records, *, messages: bool = False) -> Records:
 
 
 class _LineReader:
-    """Reads lines as rows of a schema.
+    """Reads lines as rows of a schema. It keeps nothing of what it reads, so threads may share it.
 
     There are two ways. The quick one lets Arrow make everything it can; the careful one takes timestamps as strings
     and converts them, which accepts more and tells single values apart. What the quick way accepts, the careful way
@@ -300,6 +301,12 @@ class _LineReader:
                 )
         rows = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
         return Gathered(rows if kept.all() else rows.filter(pa.array(kept)), kept, problems)
+
+
+@lru_cache(maxsize=_KEPT)
+def _reader_of(schema: pa.Schema) -> _LineReader:
+    """Return the reader for a schema: a source has one schema and is read bulk by bulk."""
+    return _LineReader(schema)
 
 
 def _columns(text: memoryview, schema: pa.Schema, *, rows: int) -> dict[str, Any]:
