@@ -9,7 +9,8 @@
      └──────────── acknowledgements ──────────── resumption ◄── publish ◄── committed ───────┘
 ```
 
-What crosses between scopes is captured with its progress and drained on the other side.
+What crosses between scopes is captured, batches alone, and drained on the other side: nobody there asks how far the
+other scope has come.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def render(
                 acknowledgements=acknowledgements[name],
                 confirm=flow.lease.confirm,
                 env=env,
-            ).capture(answers)
+            ).capture(answers, progress=False)
 
     with worker.dataflow(spec.name, order=INT) as scope:
         bindings = remap(
@@ -136,7 +137,7 @@ def render(
                 board=board,
             ),
         )
-        staging.failures.capture(failures)
+        staging.failures.capture(failures, progress=False)
         tellers = {name: TellingCommits(name, history, flow.store, flow.lease) for name in staging.spans}
 
         def passed(output: str, upper: int) -> None:
@@ -187,4 +188,4 @@ def render(
         )
         for name, frontiers in told.items():
             if name in acknowledgements:
-                frontiers.capture(acknowledgements[name])
+                frontiers.capture(acknowledgements[name], progress=False)

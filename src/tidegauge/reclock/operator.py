@@ -37,5 +37,5 @@ def reclock(spans: Stream[Span], timeline: Timeline) -> Stream[SpanSlices]:
 
         return step
 
-    builder.build(build)
+    builder.build(build, notify=False)
     return output

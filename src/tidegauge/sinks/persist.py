@@ -120,7 +120,7 @@ def persist(spans: Stream[StagedSpan], setup: PersistSetup) -> Stream[Committed]
     builder = OperatorBuilder(spans.scope, f"persist {setup.output}")
     builder.input(spans)
     committed: Stream[Committed] = builder.output()
-    builder.build(lambda context: _Persist(context, setup).step)
+    builder.build(lambda context: _Persist(context, setup).step, notify=False)  # a commit wakes it, no frontier
     return committed
 
 

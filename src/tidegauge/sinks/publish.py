@@ -137,5 +137,5 @@ def resumption(
 
         return step
 
-    builder.build(build)
+    builder.build(build, notify=False)
     return outputs
