@@ -1,10 +1,53 @@
-"""A source: four small methods, one of which runs in a task.
+"""A source: what a flow reads, range by range. Four methods; one of them runs in tasks.
 
-Invariant (law 2): `read` yields exactly the records of its split, `[lower, upper)` of one partition, or raises; it
-never reads on to whatever is newest, and a short read is an error, never an empty result.
+On each look the driver asks how far upstream is (`probe`) and makes the answer durable: from then on each range
+belongs to an epoch. For each job it has bound ranges cut into pieces (`plan`), and tasks read these (`read`). Once
+every output holds a range, upstream may forget it (`acknowledge`).
 
-Errors are `Transient` (the source is stalled and tried again) or `Definite` (the source has failed for good). Any
-`OSError` that a source lets through counts as transient.
+Laws, which `tests/sources/test_source_conformance.py` checks for every source:
+
+1. A source is a value: configuration only. It can be pickled, and a copy does all that the original does.
+2. Positions only grow. `upper` is never before the bound frontier, and what can be read in a range never changes.
+3. `plan` covers its slices exactly, each once. `read` yields exactly the records of `[lower, upper)`, or raises. It
+   never reads on to whatever is newest, and a short read is an error, never an empty result.
+4. However slices and splits are cut, the rows of each partition are those of one read, in the same order.
+5. A record that cannot be decoded is handed over with its place and its bytes, and reading goes on behind it.
+6. Memory is bounded by a batch, whatever the size of a split.
+7. Another upstream under the same name is a `Definite` error, and nothing of it is read.
+
+How the methods are called:
+
+    method         when                                       where
+    describe       when a run opens its flow                  the thread that runs the flow
+    probe          at each look, and by `status`              a thread of the driver beside the worker
+    lost, plan     once a job, and again for each retry       a thread of the driver beside the worker
+    read           once a split, and again for each retry     a task: a thread, or a process elsewhere
+    acknowledge    after epochs were published                the worker's thread, where the whole flow runs
+
+Nobody interrupts a call. One that hangs holds up its source, and its process ends only with it, or with a second
+Ctrl-C. So give every request to upstream a time limit, and raise `Transient` or `OSError` when it is over.
+
+Errors. A `Transient` error, or any `OSError`, stalls the source: it is tried again after 0.2 seconds, then after
+growing delays of up to 30, while other sources go on. A `Definite` error is for good: the source has failed, durably,
+and a restart does not try it again until somebody resumes it.
+
+Loss and gaps. A *loss* is a range that was bound, or that upstream had shown, and that upstream no longer has. By
+default it is a `Definite` error. Where the user chose so (`on_data_loss="gap"`), the source goes on without it, and
+the range becomes a *gap*: a row of the view `gaps`, written before any output gets past it. From then on the epoch's
+content is its slices without its gaps.
+
+Incarnations. An upstream that was deleted and created again is another one, though it has the same name. `identity`
+tells them apart. If the user resumes the source with a new *incarnation*, it is bound from its beginning, with an
+empty frontier and no details; published rows of the old one stay.
+
+>>> from tidegauge.sources import GeneratorSource
+>>> source = GeneratorSource(columns="id long", rows=10)
+>>> def ids(*cuts):
+...     slices = [Slice("numbers", 0, "shard-0", *cut) for cut in cuts]
+...     splits = source.plan(slices, Bound())
+...     return [n for split in splits for batch in source.read(split, print) for n in batch["id"]]
+>>> ids((0, 4), (4, 9)) == ids((0, 9))
+True
 """
 
 from __future__ import annotations
@@ -89,49 +132,96 @@ class Split(Protocol):
 
 @runtime_checkable
 class Source(Protocol):
-    """A source that can be read by range. It is a picklable value: configuration only, no state, no connection."""
+    """A source that can be read by range. It is a picklable value: configuration, and what may be lost any time."""
 
     @property
     def unit(self) -> str:
-        """What one position counts, for people: "bytes", "records"."""
+        """What one position counts, for people: "bytes", "records", "rows". All but "bytes" count as records do.
+
+        Asked often, so a constant.
+        """
         ...
 
     @property
     def schema(self) -> pa.Schema | None:
-        """The declared columns, metadata columns included, or None when they are to be inferred once."""
+        """The declared columns, metadata columns included, or None when they are to be inferred once.
+
+        Asked often, also before upstream is there: it follows from the configuration alone. Columns that were bound
+        stay; declaring others under the same name is refused.
+        """
         ...
 
     def describe(self) -> Mapping[str, Any]:
-        """Return the configuration as JSON without secrets, for the store and for people."""
+        """Return the configuration as JSON without secrets, for the store and for people.
+
+        Called once when a run opens its flow. It must not block, nor ask upstream, and is equal for equal sources.
+        """
         ...
 
     def probe(self, bound: Bound, *, now: datetime) -> Observation:
-        """Ask upstream how far it is, given what is durably bound. Runs in the driver, on the flow's tick.
+        """Ask upstream how far it is, given all that is durably bound of it.
 
-        `Observation.upper` is never before `bound.frontier`, and at most one epoch's worth beyond it. Raises
-        `Definite` when bound data is gone or has changed.
+        `Observation.upper` is never before `bound.frontier`, and at most one epoch's worth beyond it. It lies between
+        two records: an epoch can be cut nowhere else. `bound.last` is the answer before this one, bound or not, so
+        that a source notices what upstream has taken back; it is None at a run's first look and for `status`. Columns
+        are to be inferred while `bound.schema` and `schema` are both None; nothing is bound before they are known.
+
+        A run calls it once a look, in one thread at a time, and takes the answer for the present look even if it
+        comes late. `status` may call it meanwhile, in another thread or process. It may block: other sources are not
+        held up. A look goes on without it after 30 seconds, unless the source is required. It changes nothing
+        upstream.
+
+        Raises `Definite` when bound data is gone, or has changed, or belongs to another upstream; then it is never
+        called again in this run. An `OSError` or any other `TidegaugeError` stalls the source. Another exception is a
+        bug: it ends the run.
         """
         ...
 
     def plan(self, slices: Sequence[Slice], bound: Bound) -> list[Split]:
-        """Cut slices into splits for tasks, at record boundaries. `bound.schema` is known by now.
+        """Cut slices into splits for tasks, at record boundaries.
 
-        `bound.last` is what `probe` said within the last second, None where that is longer ago: what it vouches for
-        need not be asked again.
+        slices: bound ranges, in the order of their epochs; they may be cut anywhere between two records, and there
+        may be none. `bound.schema` is known by now. `bound.last` is what `probe` said within the last second, or
+        None: you need not ask upstream again for what it vouches for.
 
-        Raises `Definite` when upstream is no longer the one of `bound.identity`: then the bound data is gone.
+        Called once a job, with all its slices of this source; again when the job is retried; and once for each epoch
+        after a `Definite` error, to find out which of them fail. Jobs of different outputs may call it at once, also
+        beside a `probe`. It may block: the outputs of its job wait.
+
+        Raises `Definite` when bound data is gone, or when upstream is no longer the one of `bound.identity`. The
+        epochs before the first that fails are still read. An `OSError` or `Transient` has the job tried again, at
+        most six times in a row unless the error is `patient`; then the run ends. Another exception ends the run.
         """
         ...
 
     def read(self, split: Any, on_bad_record: OnBadRecord) -> Iterator[pa.RecordBatch]:
-        """Yield the records of exactly this split as batches of the source's schema. Runs in a task.
+        """Yield the records of exactly this split, in order, as batches of the bound schema.
 
-        Memory is bounded by the batch size, whatever the size of the split.
+        Called in a task with a copy of the source, once a split and attempt. Two attempts at one split may run at
+        once, on different machines, and many splits do. The splits of a task come in the order of their epochs. A
+        generator that nobody needs any more is closed in the middle; release what it holds in `finally`. It may block
+        for as long as upstream is slow, and is asked for the next batch only when the last one is staged. So a batch
+        should have some ten thousand rows, or a few megabytes.
+
+        `on_bad_record` may raise; let that pass. Raises `Definite` when the range cannot be read any more, and
+        `Transient` when it has to be planned again first. Of errors with a code, all but `Transient` ones are taken
+        for definite. Any other exception, an `OSError` too, fails this attempt and has the job tried again, as after
+        an error of `plan`.
         """
         ...
 
     def acknowledge(self, frontier: Frontier) -> None:
-        """Tell upstream that everything before `frontier` is durable in every output. Idempotent."""
+        """Tell upstream that all before `frontier` is durable in every output, so that it may be forgotten.
+
+        Called after epochs were published, with the newest frontier only, right after the driver has made sure that
+        its lease is still its own. It may be told the same again, and less than an earlier driver has told: after a
+        restart, or since an output was added. Both change nothing.
+
+        It runs in the worker's thread, where nothing else goes on meanwhile: return within a few seconds. After an
+        `OSError` or `Transient` it is called again later; no harm is done. Any other error ends the run. It may never
+        be called at all, as when the driver dies; nor is it, in a later run, for a source that has failed or ended.
+        Do nothing if upstream keeps its data anyway.
+        """
         ...
 
 
@@ -139,13 +229,12 @@ class Source(Protocol):
 class Clocked(Protocol):
     """A source that says what kind of clock it goes by. Others go by `PARTITIONS`.
 
-    Its clock checks everything that is bound, and the kind of clock is kept: another one under the same name is
-    refused.
+    Its clock checks all that is bound, and its kind is kept: another one under the same name is refused.
     """
 
     @property
     def from_time(self) -> FromTime:
-        """The clock. It stays of one kind as long as the source has its name."""
+        """The clock, a constant. It stays of one kind as long as the source has its name."""
         ...
 
 
@@ -154,7 +243,7 @@ class Placed(Protocol):
     """A source that wants to know whose it is."""
 
     def placed(self, flow: str, name: str) -> Source:
-        """Return the source as the one of this name in this flow."""
+        """Return the source as the one of this name in this flow. Called once, by `Dataflow.source`."""
         ...
 
 
@@ -164,13 +253,14 @@ class GoingOn(Protocol):
 
     @property
     def loss(self) -> str:
-        """The code of the error that such a loss is without that choice, for `gaps`."""
+        """The code of the error that such a loss is without that choice, for `gaps`. A constant."""
         ...
 
     def lost(self, slices: Sequence[Slice], bound: Bound) -> Sequence[Slice]:
         """Return the parts of bound slices that upstream no longer has and that are given up; none without a choice.
 
-        They become rows of `gaps` before the rest is planned. Raises what `Source.plan` raises.
+        Called right before `plan`, with the same slices, in the same thread; `plan` gets the rest of them. The parts
+        become rows of `gaps` before any output gets past their epochs. Raises what `Source.plan` raises.
         """
         ...
 
@@ -182,7 +272,7 @@ class Acknowledged(Protocol):
     def unacknowledged(self, frontier: Frontier) -> str:
         """Return, for people, what upstream lacks of the acknowledgement of a frontier and why; "" for nothing.
 
-        Raises what `Source.probe` raises.
+        Called by `status` after a `probe` that went well. Raises what `Source.probe` raises.
         """
         ...
 
@@ -194,14 +284,18 @@ class Divided(Protocol):
     def record_at(self, piece: Slice, position: int, bound: Bound) -> tuple[int, int] | None:
         """Return the ends of the record that a position of a bound slice is inside of.
 
-        None when it is between two records, and when nobody can tell any more. Raises `OSError`.
+        None when it is between two records, and when nobody can tell any more. Called by `skip`, which refuses to cut
+        a record. Raises `OSError`.
         """
         ...
 
 
 @runtime_checkable
 class Framed(Protocol):
-    """A source whose raw records Spark can read by itself, with the same pinned ranges; it is `read` that decodes."""
+    """A source whose raw records Spark can read by itself, with the same pinned ranges; it is `read` that decodes.
+
+    Only the Spark engine asks for it. `frame` and `missing` are called in the driver, beside the worker.
+    """
 
     @property
     def framed(self) -> bool:
@@ -223,11 +317,10 @@ class Framed(Protocol):
         ...
 
     def missing(self, splits: Sequence[Any]) -> tuple[int, TidegaugeError] | None:
-        """Return the first epoch that Spark cannot have all records of, and the error, or None; asked when it failed.
+        """Return the first epoch that Spark cannot have all records of, and the error; or None.
 
-        Upstream lacks it, or it is one that Spark cannot hold.
-
-        Raises what `Source.probe` raises.
+        Called after Spark failed to read. Upstream lacks a record, or Spark cannot hold one. Raises what
+        `Source.probe` raises.
         """
         ...
 
