@@ -20,8 +20,9 @@ operator did is published in one piece or not at all.
 >>> probe.done()
 True
 
-Where to begin reading: `order`, `frontier`, `reachability` (what may arrive where), `invocation` and `progress` (the
-one rule that must not be broken), `capability`, then `worker` and `stream`.
+Where to begin reading: `order`, `frontier`, `capability`, `reachability` (what may arrive where), `invocation` and
+`progress` (the one rule that must not be broken), then `worker`, `stream` and `operators`. No flow enters the rooms
+`workers`, `capture` and `looking`; `docs/dataflow/index.md` walks you through all of it.
 """
 
 from typing import TYPE_CHECKING

@@ -6,6 +6,9 @@
     files, receiver    the ends: into a file or a socket, out of a file; out of a socket
     logged             a worker's event log as a captured stream
 
+Programs on the core use it to connect processes. A flow never enters it: its state is in its store, and the queues
+between its scopes (`operators.capture`) stay in the process.
+
 Invariant: an event that comes out is the one that went in, or an error does. Nothing is unpickled.
 """
 
