@@ -45,7 +45,7 @@ Effect = Literal[
     "record told",
     "release lease",
 ]
-"""The durable effects, in the order in which a flow performs them."""
+"""The durable effects, in the order that a flow performs them."""
 
 EFFECTS: Final[tuple[Effect, ...]] = get_args(Effect)
 POINTS: Final[tuple[str, ...]] = tuple(f"{side} {effect}" for effect in EFFECTS for side in ("before", "after"))

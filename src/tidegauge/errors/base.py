@@ -79,7 +79,7 @@ def quoted(names: Iterable[str]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON data: what is not is shown as its text."""
+    """Return a value as JSON data; anything else is shown as its text."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list | tuple | set | frozenset):

@@ -124,7 +124,7 @@ class OutputIsBehind(TidegaugeError):
 
 
 class UnknownPartition(TidegaugeError):
-    """A partition, or the path of a file, of which nothing is bound."""
+    """A partition, or the path of a file, that has no bindings."""
 
     code = "TG-0611"
     what = "{partition!r} is none of the {count} partitions that source {source!r} has bound"
@@ -189,9 +189,9 @@ class PassedOver(TidegaugeError):
     """Records that somebody chose to go on without. `gaps` shows it; it is never raised."""
 
     code = "TG-0640"
-    what = "the positions {lower} to {upper} of partition {partition!r} of source {source!r} were passed over by hand"
+    what = "the positions {lower} to {upper} of partition {partition!r} of source {source!r} were skipped by hand"
     cause = "a record that could not be read, or a range that was lost"
-    remedy = "nothing: whoever did it knew why"
+    remedy = "nothing: it was done on purpose"
 
 
 class RangeNotBound(TidegaugeError):

@@ -174,7 +174,7 @@ class EpochsGone(TidegaugeError):
     """Epochs that a table lacks and its source can no longer provide."""
 
     code = "TG-0423"
-    what = "output {output!r} lacks epochs of which source {source!r} no longer has all records: {epochs}; {detail}"
+    what = "output {output!r} lacks epochs whose records source {source!r} no longer has in full: {epochs}; {detail}"
     cause = "upstream forgot records that every output had held, as it may"
     remedy = (
         "bring the records back upstream, or RESTORE the table to a version that still holds these epochs; or let "

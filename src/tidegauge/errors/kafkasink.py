@@ -76,7 +76,7 @@ class OutputMessageTooLarge(Definite):
 
 
 class ProgressRegressed(Definite):
-    """A progress topic in which an output's progress goes back."""
+    """A progress topic that says that an output went back."""
 
     code = "TG-0864"
     what = (
@@ -228,7 +228,7 @@ class OutputTopicRecreated(TidegaugeError):
     """A topic that was deleted and recreated while the flow wrote to it."""
 
     code = "TG-0879"
-    what = "the topic {topic!r} was deleted and made anew while the flow wrote to it; it holds nothing of {output!r}"
+    what = "the topic {topic!r} was deleted and recreated while the flow wrote to it; it holds nothing of {output!r}"
     cause = "somebody recreated it, perhaps to empty it"
     remedy = "run again: the output is then written from its first epoch"
 

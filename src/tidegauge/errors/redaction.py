@@ -1,7 +1,7 @@
 """Redaction: what others say in their exceptions is shown and stored without the secrets that we know of.
 
-Invariant: no text that has passed holds a known secret, as it is or percent-encoded, nor a password that a URL or a
-setting within the text gives away. An error in which there is nothing to hide passes as the object that it is.
+Invariant: no text that has passed holds a known secret, plain or percent-encoded, nor a password that a URL or a
+setting within the text gives away. An error with nothing to hide passes as the same object.
 
 >>> hide = Redaction(["p@ss"])
 >>> hide.text("cannot reach db with p@ss, nor postgresql://ada:p%40ss@db/shop")

@@ -50,7 +50,7 @@ class SpanConflict(TidegaugeError):
     code = "TG-0553"
     what = "output {output!r} was to get the epochs {lower} to {last}, and its table already ends at {actual}"
     cause = "another driver of this flow committed other spans, after this one had lost its lease"
-    remedy = "stop the other driver, then start this one again: it goes on from what is in the table"
+    remedy = "stop the other driver, then start this one again: it goes on from the end of the table"
 
 
 class UpstreamRecreated(Definite):

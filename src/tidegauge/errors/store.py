@@ -141,7 +141,7 @@ class StoreBusy(Transient):
     code = "TG-0210"
     what = "the store {url} is locked by another process: {detail}"
     cause = "a long transaction, a backup or an open editor holds the database"
-    remedy = "close it; if the flow stopped, start it again: it goes on from what is durable"
+    remedy = "close it; if the flow stopped, start it again: it has lost nothing"
 
 
 class StoreNotWritable(TidegaugeError):
@@ -150,7 +150,7 @@ class StoreNotWritable(TidegaugeError):
     code = "TG-0211"
     what = "the store {url} cannot be written: {detail}"
     cause = "the folder is read-only or not a folder, or this user may not write to the database"
-    remedy = "choose a place that this user may write to; the flow goes on from what is durable"
+    remedy = "choose a place that this user may write to; the flow has lost nothing"
 
 
 class StoreFull(Transient):
@@ -223,7 +223,7 @@ class StoreFailed(Transient):
     code = "TG-0218"
     what = "the store {url} failed: {detail}"
     cause = "an error in the database itself, or in its disk"
-    remedy = "check the database and start again: the flow goes on from what is durable"
+    remedy = "check the database and start again: the flow has lost nothing"
 
 
 class OutputMoved(TidegaugeError):
@@ -350,7 +350,7 @@ class StoreAway(Transient):
 
 
 class ClockBehind(TidegaugeError):
-    """A clock by which the newest epoch was minted far in the future."""
+    """A clock that puts the newest epoch far into the future."""
 
     code = "TG-0251"
     what = (

@@ -38,7 +38,7 @@ class Opened:
     outstanding: outputs that failed for their own reasons and are retried, with the epochs. passed: ranges that
     nobody reads any more, by source. stalls: the waits that the store knows of. uppers: the first epoch that each
     open output gets. held: how far tables were seen to be in earlier runs. since: the epochs before it count as one.
-    resume: the epoch as of which the flow is read again.
+    resume: the epoch to read the flow again from.
     """
 
     spec: FlowSpec
@@ -93,7 +93,7 @@ def opened(
     bound = bound_at(store, flow.name, tables.values())
     for name, table in tables.items():
         check(store, flow, name, table, bound=bound)
-    note_seen(store, lease, loaded, tables)
+    note_seen(store, lease, loaded, tables)  # after the check: a table of another history is no witness
     uppers = {name: _begins(loaded, flow.outputs[name], table.upper) for name, table in tables.items()}
     resume = as_of([loaded.flow.published, *uppers.values()], since=loaded.flow.since)
     outstanding = {}

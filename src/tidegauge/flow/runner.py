@@ -130,7 +130,7 @@ class Runner:
         """
         flow, env = self.flow, self.env
         self._end_tables()
-        self._absent.seen(self._tables)
+        self._absent.seen(self._tables)  # before opening: a table that holds less by then is away
         found = opened(flow, self._store, self.lease, known=self._absent.errors, least=self._absent.least)
         self._tables = found.tables
         self._stalls = Stalls(found.stalls, self._store, self.lease, env=env)
@@ -224,7 +224,7 @@ class Runner:
             self.board.store_away(away.error, since=self._outage.since, attempt=away.attempt)
 
     def _commit(self, work: Callable[[], Any]) -> Future[Any]:
-        """Run a commit beside the worker, and know of it as long as it is under way."""
+        """Run a commit beside the worker, and know of it until it ends."""
         future = self._spawn(work)
         self._commits = [*(known for known in self._commits if not known.done()), future]
         return future

@@ -1,6 +1,6 @@
 """The timeline as data: every binding of a flow as a table, and the epoch of each row of a frame of your own.
 
-Invariants. A row of the table stands for the records `[lower, position)` of one partition of one source, all of which
+Invariants. A row of the table stands for the records `[lower, position)` of one partition of one source; they all
 belong to its `epoch` and to no other. The rows of a source are the remap tables of its incarnations, no more and no
 less. The end of a source is no row, for it moves no partition. The epoch of a frame's row is a function of the
 durable bindings and of the row's partition and position alone: so rows that another job landed from the same upstream

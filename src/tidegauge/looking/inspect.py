@@ -75,7 +75,7 @@ def opened(flow: FlowSpec, env: Env) -> Iterator[Store]:
 def holds(loaded: Loaded, source: str, upper: int) -> int:
     """Return the first epoch that an output lacks, given its table's upper and the source that it reads.
 
-    Epochs in which the source holds nothing are held without a commit. From the epoch at which its source has failed
+    Epochs without records of the source are held without a commit. From the epoch at which its source has failed
     on, an output holds nothing. Only an output that holds some epochs can lack compacted ones.
     """
     found = loaded.sources[source]

@@ -1,6 +1,6 @@
 """Verifying that a flow's store and its tables have one history, by everything that they keep of it.
 
-    the store     each epoch's digest follows from the one before it and from what is bound
+    the store     each epoch's digest follows from the one before it and from its bindings
     each table    its upper is bound, and its digest, which takes in all epochs before it, is the store's
     gaps          that the commits tell are in the store
     its files     are there, as large as they were committed, and hold epochs that the table has

@@ -7,7 +7,7 @@ keeper's for its input, so one that reads its input ends when somebody kills the
 
 A line of its input is a JSON list: `["run", *command]` runs a command to its end, `["start", *command]` starts the
 server, `["signal", number]` sends it a signal, `["end", number, seconds]` sends it one and waits so long before it
-kills it, `["alive"]` does nothing. Each is answered by one line: the exit code of what was run, or the number of the
+kills it, `["alive"]` does nothing. Each is answered by one line: the command's exit code, or the number of the
 server's process, or -1 where there is none.
 
 >>> import tempfile

@@ -59,8 +59,8 @@ class Bound:
 
     identity: upstream's identity when the source was first bound, "" if it has none. state: the newest bound one. All
     of it belongs to the present incarnation, whose number is `incarnation`. last: the last answer to the same driver,
-    bound or not; it is not durable, and None at a driver's first probe. `plan` gets it as long as it is good for that
-    (`perform`), otherwise None.
+    bound or not; it is not durable, and None at a driver's first probe. `plan` gets it while it is good enough for
+    that (`perform`), otherwise None.
     """
 
     frontier: Frontier = ORIGIN

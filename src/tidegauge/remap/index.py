@@ -42,7 +42,7 @@ _TOP: Final = 2**63 - 1
 _BUCKETS: Final = 4
 """How many buckets a change has, at most."""
 _BLOCK: Final = 1 << 15
-"""How many rows are taken at a time, so that what is computed in between stays in the processor's cache."""
+"""How many rows are taken at a time, so that intermediate columns stay in the processor's cache."""
 
 
 class Index:

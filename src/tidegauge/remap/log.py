@@ -151,7 +151,7 @@ def columns_of_rows(
 ) -> tuple[list[str], Vector, Vector, Vector]:
     """Return stored rows `(epoch, partition's id, position)`, given in pieces, as what `RemapTable.of_columns` takes.
 
-    `keys` has the partition of each id. Raises `DamagedStore` for what is no integer, and for an unknown id.
+    `keys` has the partition of each id. Raises `DamagedStore` for anything but integers, and for an unknown id.
 
     >>> columns_of_rows("s", {7: "a", 9: "b"}, [[(0, 9, 5)], [(1, 7, 2)]])
     (['a', 'b'], array([0, 1]), array([1, 0]), array([5, 2]))

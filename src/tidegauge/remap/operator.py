@@ -104,7 +104,7 @@ def recreated(source: str, known: str, found: str) -> UpstreamRecreated | None:
 class RemapSetup:
     """What the operator works with.
 
-    resume: the epoch as of which the flow is read again; it is announced first. live: the sources that can be asked.
+    resume: the epoch to read the flow again from; it is announced first. live: the sources that can be asked.
     answers: the answers of all of them. failures: of sources, from staging. published: the published upper.
     held: the first epoch that is not published and that some output of a source lacks. ticking: whether to look at
     the sources at all. policy: when to look, and when to bind. requests: additional ticks that somebody asks for.

@@ -4,7 +4,7 @@ A *look* asks the sources how far they are. A *tick* is a look whose answers are
 when to look and which looks are ticks by the clock; `enough` says which others are, by what they found.
 
     Every(seconds)                     every look is a tick
-    Every(records or bytes)            looks every `look` seconds, ticks when so much waits
+    Every(records or bytes)            looks every `look` seconds, ticks when that much waits
     Every(seconds, records or bytes)   the same, and a tick when the seconds are over
     Manual()                           no look unless asked for
 

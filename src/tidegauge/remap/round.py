@@ -33,7 +33,7 @@ __all__ = ["Answer", "Asking", "Failure", "Requests", "Round"]
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """Asks sources to probe, and tells them what is durably bound of each."""
+    """Asks sources to probe, and tells them the durable bindings of each."""
 
     number: int
     bounds: Mapping[str, Bound]

@@ -171,7 +171,7 @@ class EpochTimes:
     def at_time(self, when: datetime) -> int | None:
         """Return the greatest epoch minted at or before a time, None when there is none.
 
-        Raises `InvalidArgument` for what is no time, or a time without its zone: it names no instant.
+        Raises `InvalidArgument` for anything but a time with its zone: only that names an instant.
         """
         found = bisect_right(self._ticks, _tick(when))
         return found - 1 if found else None

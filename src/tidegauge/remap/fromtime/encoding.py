@@ -6,9 +6,9 @@ Keys are sorted, there is no whitespace, and numbers are integers and nothing el
 passes through a float comes out as another integer, in silence. Values are None, booleans, integers of 64 bits
 (signed or unsigned), Unicode texts, and lists and objects of these.
 
-Invariants. `load(dump(value)) == value`, `dump(load(text)) == text` and `decode(t, encode(t, f)) == f`: what is not
-in its canonical form is refused, so values and frontiers are equal iff their texts are. A decoded frontier has only
-places that its kind has, and is never read as one of another kind: 17 polls are not the LSN 0/11.
+Invariants. `load(dump(value)) == value`, `dump(load(text)) == text` and `decode(t, encode(t, f)) == f`: text that is
+not canonical is refused, so values and frontiers are equal iff their texts are. A decoded frontier has only places
+that its kind has, and is never read as one of another kind: 17 polls are not the LSN 0/11.
 
 >>> from tidegauge.remap.fromtime.lsn import LSN
 >>> encode(LSN, Frontier({"wal": 2**53 + 1}))

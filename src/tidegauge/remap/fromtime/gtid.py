@@ -1,8 +1,8 @@
 """MySQL's transactions: a partition for each server that ever committed, by its UUID, counted from 1.
 
-A GTID set names what is in: `u:1-3` are the transactions 1 to 3 of server u, so its next one, and the position, is 4.
-A server that is not named has nothing in; it is at 0, and so is every server that may still appear. No server is ever
-at 1, which would say the same as 0.
+A GTID set names the transactions that are in: `u:1-3` are the transactions 1 to 3 of server u, so its next one, and
+the position, is 4. A server that is not named has nothing in; it is at 0, and so is every server that may still
+appear. No server is ever at 1, which would say the same as 0.
 
 A frontier can say no more than how far each server came. So sets with gaps are refused, `u:1-3:5` and `u:2-3`, rather
 than read as something else; so are the tags of MySQL 8.3 (`u:tag:1-3`), which count apart from their server. Sets are
@@ -74,7 +74,7 @@ class GtidTime:
         return Frontier(found)
 
     def render(self, frontier: Frontier, /) -> str:
-        """Return the GTID set of what is in, as MySQL prints it: a line for each server, sorted."""
+        """Return the GTID set of all that is in, as MySQL prints it: a line for each server, sorted."""
         return ",\n".join(
             f"{uuid}:1" if following == 2 else f"{uuid}:1-{following - 1}"
             for uuid, following in sorted(checked(self, frontier).items())
@@ -84,7 +84,7 @@ class GtidTime:
         """Return the frontier once a server's transaction was read, the same one again included.
 
         Takes time in the number of servers. Raises `InvalidPlace`, and `GtidWentBack` where it would go back: then a
-        record would come that was said not to come any more.
+        record would come after the frontier had passed it.
         """
         uuid = uuid.lower()
         check_place(_KIND, uuid, number)

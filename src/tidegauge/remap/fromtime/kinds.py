@@ -1,8 +1,8 @@
 """The kinds of clocks that a program knows, by name: an immutable mapping that is passed on, not a place to write to.
 
 A running flow looks nothing up. Its sources are values that their user made and passed, as formats are, and each
-brings its FromTime along. Names are only needed to read a frontier back whose source is not at hand, and whoever
-reads passes the kinds that it knows. So a kind of your own is one argument away:
+brings its FromTime along. Names are only needed to read a frontier back whose source is not at hand; then you pass
+the kinds that you know. So a kind of your own is one argument away:
 
     mine = FROM_TIMES.register(Chapters())
 
@@ -43,7 +43,7 @@ class FromTimes(Mapping[str, FromTime]):
     __slots__ = ("_by_kind",)
 
     def __init__(self, *from_times: FromTime) -> None:
-        """Raises `FromTimeTaken` for two of one kind, `InvalidArgument` for what is no FromTime."""
+        """Raises `FromTimeTaken` for two of one kind, `InvalidArgument` for anything but a FromTime."""
         found: dict[str, FromTime] = {}
         for from_time in from_times:
             kind = _kind(from_time)

@@ -1,8 +1,8 @@
 """The store: one small transactional database that holds what must outlive the driver.
 
-It answers who may write (`lease`), what is bound to which epoch (`append`, `read`, `compaction`), and what a flow is
-made of (`register`). `schema` describes the tables, and `opening` the views that people ask; `address`, `sqlite` and
-`postgres` are all that differs between databases, behind `connect`. The methods are those of `Store`.
+It answers who may write (`lease`), which records belong to which epoch (`append`, `read`, `compaction`), and what a
+flow is made of (`register`). `schema` describes the tables, and `opening` the views that people ask; `address`,
+`sqlite` and `postgres` are all that differs between databases, behind `connect`. The methods are those of `Store`.
 """
 
 from tidegauge.remap.store.address import secrets, shown

@@ -65,7 +65,7 @@ class Server:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must not be shown: of the address, and of where PostgreSQL's client finds what is not in it."""
+        """The texts that must not be shown: of the address, and of the files that complete it."""
         given = [value for key, value in self.settings.items() if _secret(key)]
         passfile = self.settings.get("passfile") or os.environ.get("PGPASSFILE") or "~/.pgpass"
         services = os.environ.get("PGSERVICEFILE") or "~/.pg_service.conf"
@@ -142,7 +142,7 @@ def _server(rest: str) -> Server:
 
 
 def _text(path: str) -> str:
-    """Return what is in a file, "" when it cannot be read."""
+    """Return the text of a file, "" when it cannot be read."""
     try:
         return Path(path).expanduser().read_text(encoding="utf-8", errors="replace")
     except (OSError, ValueError, RuntimeError):

@@ -103,7 +103,7 @@ def beginning_of(life: Incarnation) -> Beginning:
 
 
 def _moved(connection: Connection, flow: FlowRecord, first: int, upper: int) -> dict[int, dict[str, Moves]]:
-    """Return what each of the epochs `[first, upper)` brought of which source."""
+    """Return the moves of each source in each of the epochs `[first, upper)`."""
     found: dict[int, dict[str, Moves]] = defaultdict(dict)
     for source in _sources(connection, flow):
         lives = read(connection, source.id)

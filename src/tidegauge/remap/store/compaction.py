@@ -1,6 +1,6 @@
 """Letting old epochs go, and holding them: how far back the epochs of a flow can be told apart.
 
-Definition. Below a flow's `since` epochs are indistinguishable: what was bound there counts as bound at `since`. Let
+Definition. Below a flow's `since` epochs are indistinguishable: positions bound there count as bound at `since`. Let
 `R` be a remap table and `C` the compacted one; then `C(e) = R(e)` for every `e >= since`. So of a partition's changes
 up to `since` the last one by epoch stays, moved to `since`, and of those the ones of an incarnation that had ended by
 then go too: in `R(since)` their partitions are at 0 again. States of sources are kept alike.
@@ -56,7 +56,7 @@ def advance_since(connection: Connection, lease: Lease, since: int) -> None:
 def _note_last_moves(connection: Connection, flow_id: int, before: int, since: int) -> None:
     """Keep for each source at which epoch up to `since` it moved last.
 
-    What is at the epoch `before`, which is the present `since`, may have been moved there: of that we know already.
+    Changes at the epoch `before`, which is the present `since`, may have been moved there: they are counted already.
     """
     last = (
         select(func.max(changes.c.epoch))
@@ -123,6 +123,6 @@ def read_holds(connection: Connection, name: str) -> list[HoldRecord]:
 
 
 def _locked(connection: Connection, name: str) -> FlowRecord:
-    """Lock a flow for this transaction and return it as it is then, in two statements as `guard` does."""
+    """Lock a flow for this transaction and return its state under the lock, in two statements as `guard` does."""
     connection.execute(select(flows.c.id).where(flows.c.name == name).with_for_update())
     return read_flow(connection, name)

@@ -1,13 +1,13 @@
 """Transactions on a store's database, and its exceptions as errors that say what to do.
 
 Invariants: a transaction that writes holds the lock of what it changes from its first statement, so what it reads is
-still true when it writes; what was committed survives a power cut; no password is shown, whatever goes wrong. What
-SQLite and PostgreSQL do each in their own way for it is in `sqlite` and `postgres`, and nowhere else.
+still true when it writes; a commit survives a power cut; no password is shown, whatever goes wrong. The code that is
+SQLite's or PostgreSQL's alone is in `sqlite` and `postgres`, and nowhere else.
 
 A transaction that cannot begin, because somebody holds the lock or the server does not answer, is begun again after
 growing pauses: nothing of it was done. One whose server goes away later may be done or not, when the answer to its
 commit was on the way; `write` tries it again, and tells it so. A database that gave no answer the last time is not
-waited for. Nor is one that has no room left, or whose disk is away: whoever needs it knows better how long to wait.
+waited for. Nor is one that has no room left, or whose disk is away: the caller knows better how long to wait.
 After an error of the disk every connection is replaced: the old ones may be of a mount that is dead, and would keep
 the disk from being mounted again.
 
@@ -84,7 +84,7 @@ class Database:
         self._engine.dispose()
 
     def now(self, connection: Connection, env: Env) -> datetime:
-        """Return the time by which leases run out: that of a server, which all drivers share, or of this machine."""
+        """Return the time that leases run out by: that of a server, which all drivers share, or of this machine."""
         return self._backend.now(connection) or env.now()
 
     def reading(self) -> AbstractContextManager[Connection]:

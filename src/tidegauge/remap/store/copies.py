@@ -1,4 +1,4 @@
-"""A SQLite store as it is at one instant, to look into or to keep; the file and its companions stay untouched.
+"""A SQLite store at one instant, to look into or to keep; the file and its companions stay untouched.
 
 SQLite itself writes when it only reads: opening a file repairs what a user that died left behind, and the last one to
 close moves the contents of the -wal into the file. So a file that stands alone is opened as one that nobody changes,

@@ -4,7 +4,7 @@ Invariant: one row for each change of a stored remap table, `position` being wha
 where it had been in the same incarnation; so the row stands for the records `[lower, position)`, all of them of
 `epoch`.
 
-What is asked for is found by the indexes: one epoch of a million is read like one of ten. Only integers are read for
+Each question is answered by the indexes: one epoch of a million is read like one of ten. Only integers are read for
 each row; names and times are read once each, and joined to them as columns.
 """
 

@@ -67,7 +67,7 @@ Started: TypeAlias = int | Literal["alive"] | None
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LeaseHolder:
-    """Who asks for a lease: a name for people, and the process. `boot` is "" where the kernel does not tell.
+    """The driver that takes a lease: a name for people, and the process. `boot` is "" where the kernel does not tell.
 
     `run` (32 hex digits) becomes the lease's token: a run that asks again gets its own lease.
     """
@@ -254,7 +254,7 @@ def silent(connection: Connection, now: datetime, env: Env, flow: str) -> str:
 
 
 def break_lease(connection: Connection, env: Env, flow: str, *, force: bool) -> str:
-    """Take a flow's lease away, and return who held it, for people. Whoever it was writes nothing more.
+    """Take a flow's lease away, and return who held it, for people. That driver writes nothing more.
 
     Raises `LeaseHeld` when the holder lives on this machine, unless it is forced, and `NothingHeld`.
     """
@@ -302,7 +302,7 @@ def guard(connection: Connection, lease: Lease) -> Held:
     """Lock the lease's flow for this transaction and return how far it is. Raises `LeaseLost`.
 
     Every writing transaction begins with it: what a driver without the lease wants to write is never written. The
-    lock and the look are two statements, because PostgreSQL lets a statement see what was committed before it began:
+    lock and the look are two statements, because PostgreSQL lets a statement see every commit from before it began:
     one that had to wait for the lock would see the lease as it was before somebody took it over.
     """
     return _held(connection, lease, _LOCK, _LOOK)

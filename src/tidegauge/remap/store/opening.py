@@ -4,9 +4,9 @@ the file cannot be written.
 Invariant: nothing is written to a store whose layout is not ours; making or changing the layout is all or nothing.
 
 A driver of an older version that has the store open goes on undisturbed by a step as long as the step leaves alone
-what is written while a flow runs. The step to layout 3 does not: it gives the names of two tables to views. Such a
+the tables that a run writes. The step to layout 3 does not: it gives the names of two tables to views. Such a
 driver's next binding or publishing fails (`StoreFailed`), in whole, because nobody can insert into these views; it
-stops, what was bound and published stays, and the next run, of this version, goes on from there.
+stops, its bindings and publications stay, and the next run, of this version, goes on from there.
 
 Views are the timeline for people, with names in place of numbers, the same on every database. Each row comes from the
 indexes: asked for one epoch or one partition, a view costs what its answer does, however much is bound. A row looks
@@ -134,7 +134,7 @@ _STEPS: Final[Mapping[int, tuple[str, ...]]] = {
     ),
 }
 """What leads from each layout to the next one. `{id}` is the type of a table's own numbers, `{ref}` of another's;
-`{rowless}` is said of a table that is its key's index."""
+`{rowless}` marks a table that is its key's index."""
 
 _WITHOUT_VIEWS: Final = 2
 _WITHOUT_DIGESTS: Final = 3

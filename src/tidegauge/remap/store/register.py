@@ -1,11 +1,11 @@
 """What a flow is made of, by name: its sources and outputs, their columns, their failures and what they wait for.
 
 Invariants. Names are identity (law 8), so registering is "make it so", as often as one likes; a source's columns are
-set once. What is kept of a failure is an epoch and an error as JSON: its code and its evidence, of which no text is
-long and none holds a secret (`Redaction`). A source's failure stays until it is cleared, and of several the one at
-the least epoch counts, because its records never change. An output's is that of the last attempt: the steps are code,
-and code is corrected between runs. What a driver waits for is all that it said last, in one transaction; nothing is
-decided by it.
+set once. A failure is kept as an epoch and an error in JSON: its code and its evidence, whose texts are cut and hold
+no secret (`Redaction`). A source's failure stays until it is cleared, and of several the one at the least epoch
+counts, because its records never change. An output's is that of the last attempt: the steps are code, and code is
+corrected between runs. What a driver waits for is all that it said last, in one transaction; nothing is decided by
+it.
 
 >>> kept({"error": "cannot reach postgresql://ada:hunter2@db/shop?sslpassword=hunter2", "epoch": 7}, Redaction())
 {'error': 'cannot reach postgresql://ada:***@db/shop?sslpassword=***', 'epoch': 7}
@@ -177,7 +177,7 @@ def _write(
 
 
 def record_stalls(connection: Connection, lease: Lease, found: Iterable[Stall]) -> None:
-    """Say what a flow waits for, in place of what was said before."""
+    """Say what a flow waits for; this replaces all that the store has of it."""
     guard(connection, lease)
     connection.execute(delete(stalls).where(stalls.c.flow_id == lease.flow_id))
     for stall in found:

@@ -1,9 +1,9 @@
-"""Writing a timeline that was rebuilt (`remap.rebuilding`) into the store, in place of what is there of the flow.
+"""Writing a timeline that was rebuilt (`remap.rebuilding`) into the store, in place of the flow's own.
 
 Invariant: one transaction. Before it the store is as it was; after it the flow's epochs are those of the way, the
 flow has the incarnation that its tables know, and nobody has its lease: who had the store open knows another flow.
 
-What was bound from the cut on, and what followed from that (failures, gaps), goes; so a store that went another way
+The bindings from the cut on, and all that followed from them (failures, gaps), go; so a store that went another way
 than its tables comes back to theirs.
 """
 
@@ -98,7 +98,7 @@ def restore(connection: Connection, lease: Lease, rebuilt: Rebuilt, *, at: datet
 
 
 def _cut(connection: Connection, flow_id: int, cut: int, *, lost: int) -> None:
-    """Remove what was bound from an epoch on, and what followed from it; of the gaps those from `lost` on."""
+    """Remove the bindings from an epoch on, and all that followed from them; of the gaps those from `lost` on."""
     mine = select(sources.c.id).where(sources.c.flow_id == flow_id).scalar_subquery()
     for table in (changes, source_states, seals):
         connection.execute(delete(table).where(table.c.source_id.in_(mine), table.c.epoch >= cut))

@@ -321,8 +321,8 @@ outputs: Final = Table(
 
 `failed_at` and `failure` (an error as JSON) say at which epoch the output failed in the last run that came to it, for
 a reason of its own. Once its table holds that epoch they are NULL again. `held`: the table at the place that `config`
-names was seen to hold the epochs before it, and may hold more by now; NULL while none was. So a table of which
-nothing is there is told from one that is yet to be made. `told`: its commits carry the losses up to this id, and
+names was seen to hold the epochs before it, and may hold more by now; NULL while none was. So a table that
+has vanished is told from one that is yet to be made. `told`: its commits carry the losses up to this id, and
 perhaps more; NULL while they carry none.
 """
 

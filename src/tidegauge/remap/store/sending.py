@@ -1,9 +1,9 @@
-"""Statements are compiled once: those of all stores of a kind, and those of a tick, given to the driver as they are.
+"""Statements are compiled once: those of all stores of a kind, and those of a tick, given straight to the driver.
 
 SQLAlchemy keeps what it has compiled for as long as an engine lives. A flow opens its store for each run and for each
 look at it; compiling the same statements each time took longer than running them. And executing a statement takes
 SQLAlchemy longer than it takes SQLite. So what every epoch needs goes past it in two parcels: the question whether
-the lease holds, and what is written.
+the lease holds, and the rows to write.
 
 Invariants. A compiled statement depends on the statement and on the class of the dialect alone: all engines of a
 class are made in one place, with the same options, so they would compile it alike. A parcel does what its statements

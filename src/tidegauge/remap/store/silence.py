@@ -1,7 +1,7 @@
 """A connection to PostgreSQL that does not wait for ever: a server that says nothing for too long is gone.
 
-Invariant: whoever waits for an answer gets one, or an error, however the network fails. The kernel finds out about a
-line that is cut; it does not about something in between that takes what is sent and passes nothing on.
+Invariant: a caller that waits for an answer gets one, or an error, however the network fails. The kernel finds out
+about a line that is cut; it does not about something in between that accepts every byte and passes nothing on.
 
 psycopg is imported here, so this module is imported when the first connection is made.
 

@@ -1,6 +1,6 @@
 """A store in a SQLite file: how it is opened, and what its errors mean.
 
-Invariant: a transaction that writes holds the file's write lock from its first statement; what was committed survives
+Invariant: a transaction that writes holds the file's write lock from its first statement; a commit survives
 a power cut (`synchronous=FULL`).
 """
 

@@ -162,7 +162,7 @@ class Store:
             return read.read_state(connection, flow_name, source, epoch)
 
     def history(self, flow_name: str, lower: int, upper: int, *, whole: bool) -> History:
-        """Return the history of the epochs `[lower, upper)`, as far as it is known and can be told apart.
+        """Return the history of the epochs `[lower, upper)`, as far as the store knows it and can tell it apart.
 
         whole: it is to say where every source stood before `lower`, so it begins with the epoch in front of that. Of
         more than `chain.LONGEST` epochs the last ones. May be asked in any thread. Raises `UnknownName`.
@@ -222,7 +222,7 @@ class Store:
         Raises `LeaseLost`, and `StoreReplaced` where the digests of the timeline differ."""
         with self._database.reading() as connection:
             timeline.recognise(connection, lease, self._heads.get(lease.flow_id), url=self.url)
-        lease.renew()
+        lease.renew()  # after it was recognised: nothing is written into a store that is not ours
 
     def break_lease(self, flow_name: str, *, force: bool = False) -> str:
         """Take the flow's lease away, and return who held it, for people. It is no effect of a run.
@@ -361,7 +361,7 @@ class Store:
         return self._database.write(lambda connection: losses.bring_back(connection, lease, gaps))
 
     def pass_over(self, lease: Lease, source: str, gaps: Sequence[Gap], *, lift: bool) -> None:
-        """Note that records are passed over by hand, once for each range of an epoch.
+        """Note that records are skipped by hand, once for each range of an epoch.
 
         lift: whether the failure of the source stood there, and is over by it.
         """

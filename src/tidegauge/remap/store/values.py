@@ -136,7 +136,7 @@ class LoadedSource:
 
     @property
     def bound(self) -> Bound:
-        """What is bound of it by now."""
+        """Its newest binding."""
         return Bound(
             frontier=self.table.frontier,
             details=self.details,
@@ -149,7 +149,7 @@ class LoadedSource:
     def slices(self, lower: int, upper: int) -> list[Slice]:
         """Return what the epochs `[lower, upper)` bind of any incarnation, sorted by epoch, then partition.
 
-        To look at: what is of an incarnation that is over cannot be read. Raises what `RemapTable.slices` raises.
+        To look at: the records of an incarnation that is over cannot be read. Raises what `RemapTable.slices` raises.
         """
         now = self.table.slices(lower, upper)
         parts = [(table, max(lower, table.since), min(upper, table.upper)) for table in self.past]
@@ -170,7 +170,7 @@ class LoadedOutput:
     held: int = 0
 
     def outstanding(self, table_upper: int) -> tuple[int, TidegaugeError] | None:
-        """Return the failure, unless the table has got past it: what is in the table is what counts.
+        """Return the failure, unless the table has got past it: the table decides.
 
         The failure is taken back in the store right after the commit that gets past it; a driver may die between.
         """
