@@ -320,7 +320,7 @@ def memory_is_bounded(bench: SourceBench, count: int) -> None:
         assert pa.total_allocated_bytes() - base <= 2 * LARGEST_BATCH
         del batch
     assert number == count
-    assert len(made) >= 2
+    assert len(made) > len(bound.frontier), "too few to tell"
 
 
 LAWS: Final[Mapping[str, Callable[[SourceBench], None]]] = {
