@@ -84,7 +84,7 @@ LARGE = [pytest.param(kind, marks=[pytest.mark.long] if kind == "kafka" else [])
 
 @pytest.mark.parametrize("kind", LARGE)
 def test_memory_is_bounded(kind: str, make: Maker) -> None:
-    memory_is_bounded(make(kind, 1 << 30), 200_000)
+    memory_is_bounded(make(kind, 1 << 30), 300_000)
 
 
 @dataclass
@@ -193,6 +193,6 @@ def held(law: str, bench: SourceBench) -> None:
         bench.add(9)
         cuts_change_nothing(bench, all_bound(bench), lambda positions: positions[1:3])
     elif law == "memory_is_bounded":
-        memory_is_bounded(bench, 200_000)
+        memory_is_bounded(bench, 300_000)
     else:
         LAWS[law](bench)
