@@ -35,6 +35,7 @@ LOCAL = [
     HOW_TO / "test-with-kafka.md",
     HOW_TO / "trace-a-row.md",
     HOW_TO / "when-something-fails.md",
+    HOW_TO / "write-a-sink.md",
     ROOT / "docs" / "reference" / "formats.md",
 ]
 ON_KAFKA = [HOW_TO / f"{name}.md" for name in ("move-from-a-spark-checkpoint", "read-from-kafka", "write-to-kafka")]

@@ -17,7 +17,6 @@ __all__ = [
     "LastUndecided",
     "MessageRefused",
     "NotInJson",
-    "OutputIsNoTable",
     "OutputMessageTooLarge",
     "OutputTopicRecreated",
     "PartitionUnknown",
@@ -124,15 +123,6 @@ class StagedMessagesMissing(TidegaugeError):
     what = "the staged messages {path} in the folder {staging} {problem}"
     cause = "tasks run on other machines than the driver, and do not all share the folder"
     remedy = "give KafkaSink(..., staging=...) a folder that driver and tasks share; the epoch was not committed"
-
-
-class OutputIsNoTable(TidegaugeError):
-    """An output that cannot be read as a table."""
-
-    code = "TG-0869"
-    what = "the output {output!r} is the Kafka topic {topic!r}, which cannot be read as a table"
-    cause = "a topic has no files; consumers read it"
-    remedy = "consume the topic with isolation.level=read_committed, or give the stream a table as a second output"
 
 
 class LastUndecided(Definite):

@@ -24,6 +24,7 @@ __all__ = [
     "InvalidColumnName",
     "MisplacedRows",
     "NothingTakenOut",
+    "OutputIsNoTable",
     "RowsTakenOut",
     "StagedFileMissing",
     "StagingElsewhere",
@@ -313,3 +314,15 @@ class RowsTakenOut(Definite):
     what = "the table {table} cannot be mended from epoch {epoch} on: commits of {output!r} have taken rows out since"
     cause = "the rows of an epoch that is read again would include those that later commits took out"
     remedy = "write the output to another path, which gets all epochs anew as far as upstream has their records"
+
+
+class OutputIsNoTable(TidegaugeError):
+    """An output that cannot be read as a table."""
+
+    code = "TG-0869"
+    what = "the output {output!r} is in {place}, which cannot be read as a table"
+    cause = "it has no Parquet files; a topic, for one, is read by consumers"
+    remedy = (
+        "read it with its own client (a topic with isolation.level=read_committed), or give the stream a table as a "
+        "second output"
+    )

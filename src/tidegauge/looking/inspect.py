@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from tidegauge.env import Env
 from tidegauge.errors.base import Definite, TidegaugeError, Transient
 from tidegauge.errors.command import EpochNotBound, FlowNeverRan
-from tidegauge.errors.kafkasink import OutputIsNoTable
 from tidegauge.errors.running import SourceUnreachable
-from tidegauge.errors.sinks import TableUnavailable
+from tidegauge.errors.sinks import OutputIsNoTable, TableUnavailable
 from tidegauge.flow.belonging import bound_at, check, table_of
 from tidegauge.flow.spec import Flow, FlowSpec
 from tidegauge.lazy import library

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tidegauge.env import Env
 from tidegauge.errors.base import TidegaugeError, brief
-from tidegauge.errors.kafkasink import OutputIsNoTable
+from tidegauge.errors.sinks import OutputIsNoTable
 from tidegauge.flow.belonging import check, table_of
 from tidegauge.flow.spec import Flow
 from tidegauge.looking.inspect import opened

@@ -5,6 +5,9 @@ compare-and-append on the table's upper, so two drivers can never both append on
 word, and there is no copy of the upper anywhere else.
 
 A sink is a picklable value, because its `stage` runs in tasks. `open` gives the driver's side of it, a `Table`.
+
+Errors mean the same everywhere: `Transient` and `OSError` may pass, and are tried again after growing delays;
+`Definite` fails the output and no other. `docs/how-to/write-a-sink.md` has a sink in full.
 """
 
 from __future__ import annotations
@@ -105,7 +108,11 @@ class Volume:
 
 
 class Stager(Protocol):
-    """Writes one task's rows of one output. Not closed means not staged: whatever was written is left as litter."""
+    """Writes one task's rows of one output. Not closed means not staged: whatever was written is left as litter.
+
+    In a task, all calls in one thread. Exceptions that are not ours are tried again too; those of ours that are not
+    `Transient` fail the output at that epoch.
+    """
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add rows; `_epoch` is one of the columns."""
@@ -123,8 +130,10 @@ class Stager(Protocol):
 class Table(Protocol):
     """The driver's side of an opened sink.
 
-    A commit may run in another thread than what comes before and after it. While it is under way nothing is called
-    but `discard`, of files that are no part of it.
+    A commit runs beside the driver's thread, which calls everything else. While it is under way nothing is called but
+    `discard`, of files that are no part of it. An error of ours that is neither `Transient` nor `Definite`, and any
+    other that is no `OSError`, ends the run; after `TableUpperMismatch` the run opens its tables anew, unless another
+    driver has taken over.
     """
 
     @property
@@ -284,13 +293,17 @@ class Sink(Protocol):
         ...
 
     def check(self, schema: pa.Schema) -> None:
-        """Raise when rows of this schema (which has `_epoch`) could not be written."""
+        """Raise when rows of this schema (which has `_epoch`) could not be written.
+
+        In the driver, beside its thread, before the first job of a run. An error of ours fails the output.
+        """
         ...
 
     def open(self, output: OutputId) -> Table:
-        """Return the table as it is now.
+        """Return the present table. Changes nothing: commands that only look open it as well.
 
-        Raises `TableOfAnotherIncarnation` when another life of the flow wrote it.
+        When a run begins, and beside it when an output that was away may be back. Raises `TableOfAnotherIncarnation`
+        when another life of the flow wrote it; an error that cannot pass ends the run.
         """
         ...
 

@@ -25,7 +25,6 @@ from tidegauge.errors.kafkasink import (
     DamagedProgress,
     LastUndecided,
     MessageRefused,
-    OutputIsNoTable,
     OutputMessageTooLarge,
     OutputTopicRecreated,
     PartitionUnknown,
@@ -38,7 +37,7 @@ from tidegauge.errors.kafkasink import (
     TransactionTimeoutRefused,
     WriterFenced,
 )
-from tidegauge.errors.sinks import TableUpperMismatch
+from tidegauge.errors.sinks import OutputIsNoTable, TableUpperMismatch
 from tidegauge.kafka import Settings
 from tidegauge.kafka.clients import kafka
 from tidegauge.sinks.kafka.progress import ProgressRecord, key_of

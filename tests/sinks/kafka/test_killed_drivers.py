@@ -13,7 +13,7 @@ from tests.sinks.kafka import killed_drivers
 from tests.sinks.kafka.conftest import consumed
 
 import tidegauge as tg
-from tidegauge.errors.kafkasink import OutputIsNoTable
+from tidegauge.errors.sinks import OutputIsNoTable
 from tidegauge.testing import Endpoint
 
 STRIKES = [

@@ -39,14 +39,13 @@ from tidegauge.env import Env
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.history import DamagedHistory
 from tidegauge.errors.kafkasink import (
-    OutputIsNoTable,
     OutputTopicRecreated,
     ProgressUnreadable,
     StagedMessagesMissing,
     TopicMissing,
     WriterFenced,
 )
-from tidegauge.errors.sinks import NothingTakenOut, StagedFileMissing, TableUpperMismatch
+from tidegauge.errors.sinks import NothingTakenOut, OutputIsNoTable, StagedFileMissing, TableUpperMismatch
 from tidegauge.kafka import Settings
 from tidegauge.kafka.clients import admin
 from tidegauge.kafka.cluster import Topic, described
@@ -195,7 +194,7 @@ class TopicOutput:
 
     def uris(self, files: Sequence[StagedFile]) -> list[str]:  # noqa: ARG002
         """Raise `OutputIsNoTable`."""
-        raise OutputIsNoTable(output=self._output.output, topic=self._layout.topic)
+        raise OutputIsNoTable(output=self._output.output, place=f"the Kafka topic {self._layout.topic!r}")
 
     def version_of(self, epoch: int) -> str | None:  # noqa: ARG002
         """Return None: the progress topic keeps the last commit alone."""
