@@ -1,8 +1,7 @@
 """A scope under construction: its nodes, the edges between them, and the facts that the scope around has to know.
 
-Nodes are numbered in the order in which they were begun, which is the order in which they run; node 0 is the world
-outside. A number is given out before its node exists, so that a loop or a nested scope built meanwhile can be
-connected to it.
+Each new node gets the next number, and nodes run in the sequence of their numbers; node 0 is the world outside. A
+number is given out before its node exists, so that a loop or a nested scope built meanwhile can be connected to it.
 
 Invariant: a blueprint is laid out once, when every number has its node. Nothing is added after that.
 

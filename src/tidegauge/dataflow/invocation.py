@@ -198,7 +198,7 @@ class Operator:
                 has_run(result, path=self.path, role="its step")
             self.incomplete = result is True
             if self.validate:
-                self._justify()
+                self._justify()  # while it is still to be undone: nothing has left
         except BaseException as error:  # noqa: BLE001 - whatever it is, this invocation must not be half published
             self.fault = error
             self.incomplete = True
@@ -208,7 +208,7 @@ class Operator:
 
     def _publish(self) -> list[Change]:
         changes: list[Change] = []
-        self.invocation.serial += 1
+        self.invocation.serial += 1  # before any batch leaves: the capabilities that came with messages end here
         for inlet, target in zip(self.inputs, self.targets, strict=True):
             if inlet.consumed:
                 for time, count in inlet.consumed.items():

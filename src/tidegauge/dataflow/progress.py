@@ -4,12 +4,12 @@ One turn of a scope (`run`) has these phases, in this order:
 
 1. *accept* what the outer scope said of the inputs' frontiers, in inner times;
 2. *harvest* what entered since the last turn: at the inner inputs one more each, at the scope's own input one less;
-3. *apply* what was published up to the last turn, and propagate. What concerns the outside goes up: batches that
-   entered are now taken, batches that left are now sent, and the pointstamps within imply the outputs' capabilities;
+3. *apply* all updates that were published up to the last turn, and propagate. Changes at the scope's own ports go up:
+   batches that entered are now taken, those that left are sent, pointstamps within imply capabilities of the outputs;
 4. *run* the active operators, each at most once, in the order of construction. An operator that is reached by a later
-   one waits for the next step; what it published waits for the next turn.
+   one waits for the next step; its updates wait for the next turn.
 
-Invariant (law 10): what an operator's invocation published is applied in one piece. It may wait, and be joined with
+Invariant (law 10): the update of an operator's invocation is applied in one piece. It may wait, and be joined with
 other complete updates; nothing is ever taken from it.
 
 Several workers each have a copy of the scope, and every tracker counts what all operators did: all that entered, and
@@ -208,19 +208,19 @@ class Subgraph:
         """Take one turn. Return what the scope did, in the locations of the scope around."""
         if self._arrived:
             self._take_arrived()
-        received, self._published = self._published, []
+        received, self._published = self._published, []  # from here on, updates are the next turn's
         log = self.runtime.log
         if log is not None and received:
             log.applies(self.path, self._told(received))
         if self.entrances:
-            self._harvest()
+            self._harvest()  # before any runs: a batch is counted in no later update than its taking
         upward = self._apply(received)
-        self._run_active()
+        self._run_active()  # after applying: operators see the frontiers of all updates before this turn
         if self.exits:
             self._release_surplus()
         if self._published or self._heap or self.tracker.buffered:
             self.place.mark()
-        if self._outgoing:
+        if self._outgoing:  # at the end, as one letter: no invocation is split between two (law 10)
             for peer in self._others:
                 self.runtime.post(peer, self.address, self._outgoing)
             self._outgoing = []
@@ -368,8 +368,8 @@ class Subgraph:
             self.place.keep(leading, node.why, tell=tell)
 
     def _staying(self, number: int, port: int) -> set[Time]:
-        """Return the times at which an output of a node that failed here is kept by what the node holds and has not
-        taken. Of what is held on an output, peers may give up their part.
+        """Return the times at which an output of a node that failed here is kept by the capabilities that the node
+        holds and the batches that it has not taken. Peers may give up their part of the capabilities.
         """
         child = self.children[number]
         if not isinstance(child, Operator) or child.fault is None:

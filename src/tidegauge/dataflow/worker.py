@@ -121,7 +121,7 @@ class Worker:
     def _install(self, name: str, graph: Subgraph, place: WorkerPlace) -> None:
         self._free(name)
         self._generations[name] = self._generations.get(name, 0) + 1
-        graph.begin()
+        graph.begin()  # before the doors open: letters that came early are handed in there
         self._dataflows[name] = graph
         self._places[name] = place
         if self._doors is not None:
@@ -159,7 +159,7 @@ class Worker:
 
     def _forget(self, name: str) -> None:
         graph = self._dataflows.pop(name)
-        self._places.pop(name).gone = True
+        self._places.pop(name).gone = True  # first: by that `forget` knows whose activations to drop
         self._active.discard(name)  # its last turn may have marked it
         self._activations.forget()
         if self._doors is not None:
@@ -193,6 +193,7 @@ class Worker:
             except BaseException as error:
                 self._broken = error
                 raise
+            # Decided after `listen`: an activation since then has rung the bell, and this sleep ends at once.
             if idle and self._dataflows and not self._faults and timeout != 0:
                 self._activations.park(timeout)
             if self._faults:

@@ -105,7 +105,7 @@ def test_a_writer_whose_column_does_not_fit_makes_bad_records_and_no_others(deco
     ]
     rows, bad = decode(tg.Avro(registry=registry.url), values, schema=pa.schema([("id", pa.int32())]))
     assert rows == [(1, {"id": 2})]
-    assert bad == [(0, "TG-0323", "column id: int64 is what was written, int32 is what is declared")]
+    assert bad == [(0, "TG-0323", "column id: int64 was written, int32 is declared")]
 
 
 def test_an_unknown_id_is_the_problem_of_its_messages(decode: Any, registry: Served) -> None:

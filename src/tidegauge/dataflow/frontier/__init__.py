@@ -1,10 +1,10 @@
 """A frontier is an antichain: the minimal times that may still come. The empty one means that nothing will.
 
 - `ChangeBatch`: times with counts, from which zeros vanish.
-- `Antichain`: an immutable set of times of which none is at or before another.
+- `Antichain`: an immutable set of times, none of them at or before another.
 - `MutableAntichain`: a multiset of times and, kept current, the minimal ones among those with a positive count.
 - `TotalMutableAntichain`: the same for total orders, where one time at most is minimal.
-- `FrontierView`: what operators and probes are shown of one.
+- `FrontierView`: a frontier as an operator or a `Probe` sees it.
 
 Invariant: nothing here uses Python's `<` to decide completeness, except for an order that promises to be `total`.
 

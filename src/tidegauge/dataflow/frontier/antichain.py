@@ -135,7 +135,7 @@ def advance_by(time: T, frontier: Antichain[T]) -> T:
     That is the meet over all `f` in the frontier of the join of `time` and `f`. For let `s` be beyond some `f`. If
     `time <= s`, then `s` is beyond the join with that `f`, and so beyond the meet; the converse holds since the meet
     is beyond `time`. It is the greatest: every join is beyond `time`, and so beyond whatever compares alike. With an
-    empty frontier there is nothing to compare with, and the time stays as it is.
+    empty frontier there is nothing to compare with, and the time does not move.
 
     >>> advance_by(3, Antichain([5])), advance_by(7, Antichain([5])), advance_by(3, Antichain())
     (5, 7, 3)

@@ -269,8 +269,8 @@ class MutableAntichain(Generic[T]):
 class TotalMutableAntichain(Generic[T]):
     """The same for a total order whose times Python sorts by itself: one least time, compared directly.
 
-    The least one is at the top of a heap in which every time lies that has a positive count. A time whose count falls
-    stays in the heap until it comes to the top, or until such times are the most of it.
+    A heap has every time with a positive count, the least one at its top. A time whose count falls stays in the heap
+    until it comes to the top, or until such times are the most of it.
 
     >>> times = TotalMutableAntichain()
     >>> times.update([(0, 1)]), times.update([(0, -1), (5, 1)]), times.update([(3, 1)])

@@ -26,7 +26,7 @@ __all__ = ["FrontierView", "Probe"]
 class FrontierView:
     """The frontier of one input or output.
 
-    shown: its elements, none of which is at or before another, in sort order. Its scope assigns them, nobody else.
+    shown: its elements in sort order, none at or before another. Its scope assigns them, nobody else does.
     """
 
     __slots__ = ("_kept", "_order", "shown")

@@ -107,7 +107,7 @@ class EventQueue:
 
     def append(self, event: Event) -> None:
         """Add an event and wake the reader."""
-        self._events.append(event)
+        self._events.append(event)  # first, so that a reader that wakes finds it
         if self._reader is not None:
             self._reader.activate()
 
@@ -127,7 +127,7 @@ class EventQueue:
         """Wake `reader` for each event from now on, and now for those that are there. Raises InvalidGraph the second
         time: two readers would each miss events.
         """
-        self._reader = once(self._reader, reader)
+        self._reader = once(self._reader, reader)  # first: an event that comes meanwhile wakes it, or is seen here
         if self._events:
             reader.activate()
 

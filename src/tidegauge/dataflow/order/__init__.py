@@ -5,7 +5,7 @@ Times are plain Python values; the scope owns the `Order`. An order needs four m
 - `minimum`, a time at or below every other;
 - `less_equal(a, b)`, a partial order: reflexive, antisymmetric, transitive, and consistent with `==`;
 - `sort_key(time)`, a value that sorts so that `a < b` in the order implies `sort_key(a) < sort_key(b)`: a *linear
-  extension*. It decides in which sequence things are looked at, never what is complete;
+  extension*. It decides the sequence of a search, never completeness;
 - `total`, which promises that every two times compare and that Python's own `<` is this order (it only buys speed).
 
 Take care: Python sorts the tuples of `Product` lexicographically. That is their sort order, not their order.

@@ -130,8 +130,9 @@ class Lex(Generic[A, B]):
     A summary `(s, u)` takes `(a, b)` to `(s(a), u(b))`. To be a summary it must keep pairs in order. Let `(a, b)` be
     before `(c, d)`. If `a` equals `c`, then `b <= d`, so `u(b) <= u(d)`. If `a` is strictly before `c`, nothing is
     known of `b` and `d`, so `s(a)` must be *strictly* before `s(c)`: `s` must not bring two times together. For the
-    same reason `u` must not stop `b` where it would let an earlier `d` pass. Both hold for what is `steady`, as
-    addition is; in an order that is not, such as `Bounded`, a part can only have the identity. The first differing
+    same reason `u` must not stop `b` where it would let an earlier `d` pass. Both hold for a `steady`
+    order, such as that of integers under addition; a part with another order, such as `Bounded`, can only have the
+    identity. The first differing
     part of two steady summaries decides which one carries further, as with times.
 
     >>> from tidegauge.dataflow.order import INT

@@ -24,7 +24,7 @@ comes of it.
 (True, (3..), {'tea'}, [2..6])
 
 Invariant: `mapping(frontier(positions)) == positions`. Intervals are not empty: `lower < upper`. Cuts sort by
-Python's `<`, places on a line as they are; keys only have to sort among themselves.
+Python's `<`, like places on a line; keys only have to sort among themselves.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ class Advancing(Order[T], Protocol[T]):
 
 @runtime_checkable
 class Restricting(Advancing[T], Protocol[T]):
-    """An order in which a summary other than the identity may leave a time where it is."""
+    """An order with summaries, other than the identity, that may leave a time where it is."""
 
     def idle(self, summary: Summary, /) -> bool:
         """Whether the summary leaves some time that can cross it unchanged."""

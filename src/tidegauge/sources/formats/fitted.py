@@ -14,7 +14,7 @@ no value is changed.
 ListType(list<item: int64>)
 >>> wanted = pa.schema([("n", pa.int64()), ("new", pa.string())])
 >>> misfit(pa.schema([("n", pa.int32())]), wanted), misfit(pa.schema([("n", pa.string())]), wanted)
-('', 'column n: string is what was written, int64 is what is declared')
+('', 'column n: string was written, int64 is declared')
 >>> rows, wrong = fitted({"n": pa.array([1, 2], pa.int32())}, 2, wanted)
 >>> rows.to_pylist(), wrong
 ([{'n': 1, 'new': None}, {'n': 2, 'new': None}], {})
@@ -140,7 +140,7 @@ def misfit(written: pa.Schema, wanted: pa.Schema) -> str:
         i = written.get_field_index(column.name)
         if i >= 0 and not widens(written.field(i).type, column.type):
             found = written.field(i).type
-            return f"column {column.name}: {found} is what was written, {column.type} is what is declared"
+            return f"column {column.name}: {found} was written, {column.type} is declared"
     return ""
 
 

@@ -105,7 +105,7 @@ class _GzipStream(io.RawIOBase):
                 return len(data)
 
     def _begin_member(self) -> bool:
-        """Begin the next member; return whether there is one. Padding is passed over."""
+        """Begin the next member; return whether there is one. Padding is skipped."""
         if self._members:
             self._pending = self._pending.lstrip(b"\0")
             while not self._pending and (more := self._raw.read(_INPUT_BYTES)):

@@ -19,10 +19,10 @@ ends with `}` is followed by `,`, `}` or `]`, never by `{`; so no newline is ins
 value or more. So as many rows as lines means one object on each line. (The check also keeps a first line `null` from
 Arrow, which it crashes.)
 
-What is read how: integers and decimals must fit their column without loss; an integer is fine in a double column;
-timestamps and dates are ISO 8601 strings (no zone is UTC); binary is base64, as in Spark; unknown members are
-ignored, whatever they hold (see `members`); what is twice in one object, a column, a declared member of a struct or a
-key of a map, makes a bad record: no value is lost without a word.
+Types: integers and decimals must fit their column without loss; an integer is fine in a double column; timestamps
+and dates are ISO 8601 strings (no zone is UTC); binary is base64, as in Spark; unknown members are ignored, whatever
+they hold (see `members`). A duplicate in one object (a column, a declared member of a struct, a key of a map) makes a
+bad record: no value is lost without a word.
 """
 
 from __future__ import annotations

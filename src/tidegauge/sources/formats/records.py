@@ -45,7 +45,7 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 BLOCK_BYTES: Final = 8 << 20
 BLOCK_RECORDS: Final = 1 << 17
 MAX_RECORD_BYTES: Final = 64 << 20
-"""A longer record is a bad one, and is passed over without being held in memory."""
+"""A longer record is a bad one; it is skipped and never held in memory."""
 RAW_BYTES: Final = 1 << 20
 """How much of a bad record is kept."""
 BOM: Final = codecs.BOM_UTF8
