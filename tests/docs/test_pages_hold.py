@@ -38,7 +38,12 @@ LOCAL = [
     HOW_TO / "write-a-sink.md",
     ROOT / "docs" / "reference" / "formats.md",
 ]
-ON_KAFKA = [HOW_TO / f"{name}.md" for name in ("move-from-a-spark-checkpoint", "read-from-kafka", "write-to-kafka")]
+ON_KAFKA = [
+    HOW_TO / "move-from-a-spark-checkpoint.md",
+    HOW_TO / "read-from-kafka.md",
+    HOW_TO / "rows-with-operations.md",
+    HOW_TO / "write-to-kafka.md",
+]
 NOT_PLAYED = {HOW_TO / "run-on-a-cluster.md", HOW_TO / "postgres-store.md"}
 
 

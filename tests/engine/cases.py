@@ -20,7 +20,7 @@ from tests.engine.kit import RowSource, job_of, plan_of, read_of, rows_of
 
 from tidegauge.engine import SparkEngine
 from tidegauge.errors.engine import JobFailed
-from tidegauge.job.plan import Engine, Filter, MapBatches, OutputPlan, Select, Transform
+from tidegauge.job.plan import Changelog, Engine, Filter, MapBatches, OutputPlan, Select, Transform
 
 for module in (kit, sys.modules[__name__]):
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
@@ -46,6 +46,10 @@ def only_ids(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def one_per_user(frame: Any) -> Any:
     return frame.groupBy("_epoch", "user").agg({"id": "max"}).withColumnRenamed("max(id)", "last")
+
+
+def as_it_is(frame: Any) -> Any:
+    return frame
 
 
 def arrow_plans(folder: Path) -> dict[str, list[OutputPlan]]:
@@ -76,7 +80,13 @@ def spark_plans(folder: Path) -> dict[str, list[OutputPlan]]:
         plan_of("after", folder, Select(("id",)), MapBatches(double)),
         plan_of("between", folder, Filter("n = 1"), MapBatches(double), Select(("twice",))),
     ]
-    return {"row-wise": rowwise, "general": general, "all at once": [*rowwise, *general, *mixed]}
+    words = "CASE id % 4 WHEN 0 THEN 'insert' WHEN 1 THEN 'update' WHEN 2 THEN 'delete' ELSE 'before' END AS _op"
+    operations = [
+        plan_of("filtered", folder, Select(("id", "n", words)), Filter("n > 2"), Changelog("op")),
+        plan_of("framed", folder, Select(("id", "n", words)), Transform(as_it_is), Filter("n > 2"), Select(("id",))),
+    ]
+    jobs = {"row-wise": rowwise, "general": general, "operations": operations}
+    return {**jobs, "all at once": [*rowwise, *general, *mixed]}
 
 
 def run_case(engine: Engine, folder: Path, case: str, plans: list[OutputPlan]) -> dict[str, Any]:

@@ -45,6 +45,18 @@ def test_a_classic_session_gives_the_rows_that_the_steps_say(expected: dict[str,
     assert all(row["at"].endswith("+00:00") for row in rows["some"])
 
 
+def test_a_classic_session_filters_operations(expected: dict[str, Any]) -> None:
+    rows = expected["operations"]["rows"]
+    words = ["insert", "update", "delete", "before"]
+    left = {
+        row["id"]: words[row["id"] % 4] if (row["n"] or 0) > 2 else "delete"
+        for row in ROWS.to_pylist()
+        if (row["n"] or 0) > 2 or row["id"] % 4 in {1, 2}
+    }
+    assert {row["id"]: row["op"] for row in rows["filtered"]} == left
+    assert {row["id"]: row["_op"] for row in rows["framed"]} == left
+
+
 def test_the_local_engine_gives_what_spark_gives(
     expected: dict[str, Any], tmp_path: Path, local: LocalEngine
 ) -> None:

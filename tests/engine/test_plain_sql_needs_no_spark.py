@@ -33,7 +33,7 @@ def plan(*steps: Step) -> OutputPlan:
 def same_as_spark(session: Any, steps: list[Step], schema: pa.Schema) -> bool:
     """Compare what is accepted without Spark with Spark's analysis; return whether it is accepted."""
     try:
-        functions = without_spark(steps, schema, output="x")
+        functions, _ = without_spark(steps, schema, output="x")
     except TidegaugeError:
         return False
     prepared = prepare(plan(*steps), schema, session)

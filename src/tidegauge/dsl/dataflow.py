@@ -25,8 +25,9 @@ from tidegauge.env import Env
 from tidegauge.errors.flow import ForeignStream, InvalidArgument, InvalidName, NameTaken, TableTaken
 from tidegauge.errors.running import CannotTick
 from tidegauge.flow.spec import FlowSpec
-from tidegauge.job.plan import Engine, Filter, MapBatches, OutputPlan, Select, Step, Transform
+from tidegauge.job.plan import Changelog, Engine, Filter, MapBatches, OutputPlan, Select, Step, Transform
 from tidegauge.looking.reports import of_flow
+from tidegauge.operations import OP, carries
 from tidegauge.remap.policy import Every, Policy, as_policy
 from tidegauge.remap.round import Requests
 from tidegauge.sinks.protocol import Sink
@@ -68,7 +69,11 @@ class RowStream:
         return replace(self, steps=(*self.steps, step))
 
     def filter(self, condition: str) -> RowStream:
-        """Keep the rows for which a SQL expression is true. Runs on Spark; plain ones also without it."""
+        """Keep the rows for which a SQL expression is true. Runs on Spark; plain ones also without it.
+
+        Of rows with an operation (`_op`) it filters the table that they make: an `update` for which the expression is
+        not true becomes a `delete`, and every `delete` passes.
+        """
         if not isinstance(condition, str) or not condition.strip():
             raise InvalidArgument(parameter="condition", value=condition, expected="a SQL expression")
         return self._then(Filter(condition))
@@ -76,16 +81,26 @@ class RowStream:
     def select(self, *expressions: str) -> RowStream:
         """Replace the columns by SQL expressions, such as `"id", "amount * 1.2 AS gross"`.
 
-        Runs on Spark; plain ones also without it.
+        Runs on Spark; plain ones also without it. Rows with an operation keep it.
         """
         if not expressions or not all(isinstance(e, str) and e.strip() for e in expressions):
             raise InvalidArgument(parameter="expressions", value=list(expressions), expected="SQL expressions")
         return self._then(Select(expressions))
 
+    def changelog(self, column: str) -> RowStream:
+        """Make plain data of rows with an operation: `_op` becomes an ordinary column of this name, and no row goes.
+
+        So every sink takes them. Needs no Spark.
+        """
+        if not isinstance(column, str) or not column.strip() or column.lower() == OP:
+            raise InvalidArgument(parameter="column", value=column, expected="the name of a new column, such as 'op'")
+        return self._then(Changelog(column))
+
     def transform(self, function: Callable[[Any], Any]) -> RowStream:
         """Apply a function from DataFrame to DataFrame. Runs on Spark.
 
-        The frame has the column `_epoch` and may span several epochs; the result keeps the column. So that an epoch's
+        The frame has the column `_epoch` and may span several epochs; the result keeps the column, and `_op` where
+        the rows have operations. So that an epoch's
         rows depend on that epoch alone, a function that aggregates or deduplicates does so by `_epoch`.
         """
         if not callable(function):
@@ -97,7 +112,8 @@ class RowStream:
     ) -> RowStream:
         """Apply a function from RecordBatch to RecordBatch, wherever the batch is.
 
-        It runs again when a task is tried again, so it should depend on the batch alone. Where `schema` is not given
+        It runs again when a task is tried again, so it should depend on the batch alone. Where the rows have
+        operations the batch has the column `_op`, and the result keeps it. Where `schema` is not given
         the function is called once with an empty batch to learn what it returns.
         """
         if not callable(function):
@@ -204,9 +220,18 @@ class Dataflow:
             raise ForeignStream(stream=repr(stream), owner=stream.flow.name, flow=self.name)
         if not isinstance(sink, Sink):
             raise InvalidArgument(parameter="sink", value=sink, expected="a sink such as tg.DeltaSink(...)")
+        plan = OutputPlan(name, stream.source, stream.channel, stream.steps, sink)
+        if self._operates(plan):
+            plan.check_applied()
         if not sink.shared and (other := self._places.setdefault(sink.identity, name)) != name:
             raise TableTaken(output=name, path=sink.identity, other=other)
-        self._outputs[name] = OutputPlan(name, stream.source, stream.channel, stream.steps, sink)
+        self._outputs[name] = plan
+
+    def _operates(self, plan: OutputPlan) -> bool:
+        """Whether it is certain that an output gets operations; otherwise it shows when the flow runs."""
+        declared = self._sources[plan.source].schema
+        kept = plan.channel == "rows" and not any(isinstance(step, Changelog) for step in plan.steps)
+        return kept and declared is not None and carries(declared)
 
     def run(
         self,

@@ -24,7 +24,7 @@ from tidegauge.engine.parts import dealt, stream_schema, write_of
 from tidegauge.engine.plain.steps import without_spark
 from tidegauge.errors.engine import JobFailed
 from tidegauge.errors.flow import InvalidArgument
-from tidegauge.job.functions import result_schema, said, with_epoch
+from tidegauge.job.functions import said, with_epoch
 from tidegauge.job.plan import EpochJob, JobResult, MapBatches, OutputPlan, SourceRead
 from tidegauge.job.report import Report, merge
 from tidegauge.job.task import Write, run
@@ -44,7 +44,7 @@ class LocalEngine:
             raise InvalidArgument(parameter="threads", value=threads, expected="a number of threads, 0 for none")
         self._threads: Final = (os.cpu_count() or 1) if threads is None else threads
         self._pools: Final[set[ThreadPoolExecutor]] = set()
-        self._plans: Final[dict[str, tuple[OutputPlan, pa.Schema, tuple[MapBatches, ...]]]] = {}
+        self._plans: Final[dict[str, tuple[OutputPlan, pa.Schema, tuple[MapBatches, ...], pa.Schema]]] = {}
         self._lock: Final = threading.Lock()
         self._closed: Final = threading.Event()
 
@@ -60,15 +60,14 @@ class LocalEngine:
 
     def schema(self, plan: OutputPlan, source_schema: pa.Schema) -> pa.Schema:
         """Return the columns that the plan's steps give, with `_epoch` last. Raises `NeedsSpark`."""
-        rows = stream_schema(plan, source_schema)
-        return with_epoch(result_schema(self._functions(plan, rows), rows, output=plan.name))
+        return with_epoch(self._functions(plan, stream_schema(plan, source_schema))[1])
 
     def submit(self, job: EpochJob) -> Future[JobResult]:
         """Start the job's tasks. The future fails with `JobFailed` when the engine is closed meanwhile."""
         reads = {read.name: read for read in job.reads}
         streams = [stream_schema(work.plan, reads[work.plan.source].schema) for work in job.outputs]
         writes = [
-            write_of(work, self._functions(work.plan, rows), rows)
+            write_of(work, self._functions(work.plan, rows)[0], rows)
             for work, rows in zip(job.outputs, streams, strict=True)
         ]
         names = [work.plan.name for work in job.outputs]
@@ -119,16 +118,19 @@ class LocalEngine:
         for pool in pools:
             pool.shutdown(wait=True, cancel_futures=True)
 
-    def _functions(self, plan: OutputPlan, rows: pa.Schema) -> tuple[MapBatches, ...]:
-        """Return a plan's steps as Arrow functions, analysed once for as long as neither they nor `rows` change."""
+    def _functions(self, plan: OutputPlan, rows: pa.Schema) -> tuple[tuple[MapBatches, ...], pa.Schema]:
+        """Return a plan's steps as Arrow functions, and the columns that they give.
+
+        They are analysed once for as long as neither they nor `rows` change.
+        """
         with self._lock:
             known = self._plans.get(plan.name)
         if known is not None and known[0] == plan and known[1].equals(rows):
-            return known[2]
-        functions = without_spark(plan.steps, rows, output=plan.name)
+            return known[2:]
+        functions, made = without_spark(plan.steps, rows, output=plan.name)
         with self._lock:
-            self._plans[plan.name] = (plan, rows, functions)
-        return functions
+            self._plans[plan.name] = (plan, rows, functions, made)
+        return functions, made
 
     def _over(self, pool: ThreadPoolExecutor) -> None:
         with self._lock:

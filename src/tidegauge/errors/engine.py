@@ -17,6 +17,7 @@ __all__ = [
     "JavaMissing",
     "JobFailed",
     "LostEpoch",
+    "LostOperation",
     "NoSparkType",
     "ReadFailed",
     "RecordUnparsable",
@@ -27,7 +28,9 @@ __all__ = [
     "SourceBroke",
     "StorageFailed",
     "TransformFailed",
+    "UnknownOperation",
     "WrongBatch",
+    "WrongOperation",
 ]
 
 
@@ -55,6 +58,21 @@ class RecordUnparsable(Definite):
         "correct the file's producer, or collect such records: flow.sink('bad_{source}', {source}.errors, ...); the "
         "record's epoch is then run again. To go on without this one: tidegauge skip FLOW {source} PARTITION "
         "{position} END"
+    )
+
+
+class UnknownOperation(RecordUnparsable):
+    """A record whose operation is none, from a source that does not collect such records."""
+
+    code = "TG-0520"
+    what = (
+        "the record at position {position} of {place} (source {source!r}) has no operation: {detail}. It reads: {raw}"
+    )
+    cause = "the producer uses other words, or the column '_op' holds something else than the operation of its row"
+    remedy = (
+        "let the producer write 'insert', 'update', 'before' or 'delete', or collect such records: "
+        "flow.sink('bad_{source}', {source}.errors, ...); the record's epoch is then run again. If your data means "
+        "something else by '_op', read the records with tg.Raw() and give the column another name"
     )
 
 
@@ -146,6 +164,26 @@ class LostEpoch(TidegaugeError):
     what = "transform({function}) of output {output!r} returned {got} instead of keeping the column '_epoch' (bigint)"
     cause = "a select, groupBy or join in the function without '_epoch'"
     remedy = "keep '_epoch' in the result, and group or deduplicate by it, so that each row stays in its epoch"
+
+
+class LostOperation(TidegaugeError):
+    """A user's function dropped or changed the column that says what became of a row."""
+
+    code = "TG-0521"
+    what = "{function} of output {output!r} returned {got} instead of keeping the column '_op' (string)"
+    cause = "the rows that the function is given have operations, and its result leaves them out"
+    remedy = (
+        "keep '_op' in the result; or put changelog('op') before the function, which makes an ordinary column of it"
+    )
+
+
+class WrongOperation(Definite):
+    """A step that gave a row an operation that there is none of."""
+
+    code = "TG-0522"
+    what = "a step of output {output!r} gave a row of epoch {epoch} no operation: {found}"
+    cause = "a select, transform or map_batches that makes or changes the column '_op'"
+    remedy = "let it give one of 'insert', 'update', 'before' and 'delete' for every row, and start again"
 
 
 class NoSparkType(TidegaugeError):

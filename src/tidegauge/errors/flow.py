@@ -20,6 +20,8 @@ __all__ = [
     "InvalidSchema",
     "NameTaken",
     "NeedsSpark",
+    "OperationColumnUnfit",
+    "OperationsNotTaken",
     "ReservedColumn",
     "TableTaken",
     "UnknownColumn",
@@ -158,6 +160,27 @@ class TableTaken(TidegaugeError):
     what = "output {output!r} would write to {path}, where output {other!r} writes already"
     cause = "two outputs were given one path; a table belongs to one output"
     remedy = "give the second one another path"
+
+
+class OperationColumnUnfit(TidegaugeError):
+    """A column that is called like the one for operations, and is not it."""
+
+    code = "TG-0121"
+    what = "{where} has a column {column!r} of the type {type}; '_op' is a string that says what became of each row"
+    cause = "a column for something else has the name that is kept for operations, or the operations are no strings"
+    remedy = "give the column another name, or make it a string of 'insert', 'update', 'before' and 'delete'"
+
+
+class OperationsNotTaken(TidegaugeError):
+    """Rows with an operation, for a sink that can only append."""
+
+    code = "TG-0122"
+    what = "the rows of output {output!r} have operations in the column '_op', which {sink} does not take"
+    cause = "it would append an update or a delete as one more row"
+    remedy = (
+        "keep the operations as plain data with stream.changelog('op'), which makes an ordinary column of them; or "
+        "use a sink that applies them, such as KafkaSink(..., envelope='upsert')"
+    )
 
 
 class WaitsForItself(TidegaugeError):

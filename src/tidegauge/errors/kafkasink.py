@@ -130,9 +130,13 @@ class LastUndecided(Definite):
 
     code = "TG-0870"
     what = "epoch {epoch} has several rows for the key {key} of {topic!r}, and nothing says which of them is the last"
-    cause = "tasks read an epoch side by side, so its rows have no order of their own"
+    cause = (
+        "tasks read an epoch side by side, so its rows have no order of their own; operations on one key need an "
+        "order without ties, and offsets of two partitions say nothing of each other"
+    )
     remedy = (
-        "name the column that decides: KafkaSink(..., order='_offset') with metadata=True on the source, for example"
+        "name the column that decides: KafkaSink(..., order='_offset') with metadata=True on the source, for "
+        "example; or, where the rows of a key come from several partitions, a position or time of the change itself"
     )
 
 

@@ -1,7 +1,7 @@
 """Arrow functions of users: what columns they return, and running them on one batch.
 
-Invariant: a function never sees `_epoch`, and what it returned has exactly the declared or learnt columns before
-anyone else sees it.
+Invariant: a function never sees `_epoch`, and keeps `_op` where its rows have operations. What it returned has
+exactly the declared or learnt columns before anyone else sees it.
 
 >>> import pyarrow as pa
 >>> from tidegauge.job.plan import MapBatches
@@ -20,9 +20,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 from tidegauge.errors.base import TidegaugeError
-from tidegauge.errors.engine import DuplicateColumn, SchemaUnknown, WrongBatch
+from tidegauge.errors.engine import DuplicateColumn, LostOperation, SchemaUnknown, WrongBatch
 from tidegauge.errors.flow import BatchFunctionFailed, ReservedColumn
 from tidegauge.job.plan import MapBatches
+from tidegauge.operations import OP, carries, check
 from tidegauge.reclock.columns import EPOCH
 
 __all__ = [
@@ -69,7 +70,7 @@ def check_names(names: Sequence[str], where: str) -> None:
     seen = set()
     for name in names:
         folded = name.lower()
-        if folded == EPOCH.name or folded.startswith(INTERNAL):
+        if folded == EPOCH.name or folded.startswith(INTERNAL) or (folded == OP and name != OP):
             raise ReservedColumn(where=where, column=name)
         if folded in seen:
             raise DuplicateColumn(where=where, column=name)
@@ -79,10 +80,11 @@ def check_names(names: Sequence[str], where: str) -> None:
 def result_schema(steps: Sequence[MapBatches], schema: pa.Schema, *, output: str) -> pa.Schema:
     """Return the columns that a chain of functions gives for batches of `schema` (neither has `_epoch`).
 
-    A function without a declared schema is called once with an empty batch.
+    A function without a declared schema is called once with an empty batch. Raises `LostOperation`, and the errors of
+    names.
     """
     for step in steps:
-        name = function_name(step.function)
+        name, operating = function_name(step.function), carries(schema)
         if step.schema is not None:
             schema = step.schema
         else:
@@ -96,7 +98,11 @@ def result_schema(steps: Sequence[MapBatches], schema: pa.Schema, *, output: str
                 )
             schema = result.schema
         schema = pa.schema([pa.field(field.name, field.type) for field in schema])
-        check_names(schema.names, f"map_batches({name}) of output {output!r}")
+        where = f"map_batches({name}) of output {output!r}"
+        check_names(schema.names, where)
+        check(schema, where)
+        if operating and not carries(schema):
+            raise LostOperation(function=f"map_batches({name})", output=output, got=_columns(schema))
     return schema
 
 

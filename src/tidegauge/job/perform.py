@@ -24,6 +24,7 @@ from tidegauge.job.durable import without
 from tidegauge.job.functions import said
 from tidegauge.job.groups import Need
 from tidegauge.job.plan import Engine, EpochJob, JobResult, OutputPlan, OutputWork, SourceRead
+from tidegauge.operations import carries, check
 from tidegauge.remap.binding import Bound, Slice
 from tidegauge.remap.round import Failure
 from tidegauge.sinks.protocol import Standing
@@ -163,5 +164,8 @@ def first_failure(name: str, source: Source, slices: list[Slice], bound: Bound, 
 def output_schema(plan: OutputPlan, source_schema: pa.Schema, engine: Engine) -> pa.Schema:
     """Return the columns of an output, `_epoch` last, or raise the error of its steps or for its sink."""
     schema = engine.schema(plan, source_schema)
+    check(schema, f"output {plan.name!r}")
+    if carries(schema):
+        plan.check_applied()
     plan.sink.check(schema)
     return schema

@@ -13,11 +13,13 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import pyarrow as pa
 
+from tidegauge.errors.flow import OperationsNotTaken
 from tidegauge.remap.round import Failure
-from tidegauge.sinks.protocol import Sink, StagedFile
+from tidegauge.sinks.protocol import Applying, Sink, StagedFile
 from tidegauge.sources.protocol import Source, Split
 
 __all__ = [
+    "Changelog",
     "Engine",
     "EpochJob",
     "Filter",
@@ -35,21 +37,31 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Keep the rows for which a SQL expression is true. Plain ones run in any task, others on Spark."""
+    """Keep the rows for which a SQL expression is true. Plain ones run in any task, others on Spark.
+
+    Of rows with an operation it filters the table that they make: see `tidegauge.operations`.
+    """
 
     condition: str
 
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """Replace the columns by SQL expressions (`_epoch` always stays). Plain ones run in any task."""
+    """Replace the columns by SQL expressions (`_epoch` and `_op` always stay). Plain ones run in any task."""
 
     expressions: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
+class Changelog:
+    """Make plain data of rows with an operation: `_op` becomes an ordinary column, and no row goes. Runs anywhere."""
+
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
 class Transform:
-    """Apply a function from DataFrame to DataFrame that keeps the column `_epoch`. Runs on Spark."""
+    """Apply a function from DataFrame to DataFrame that keeps the columns `_epoch` and `_op`. Runs on Spark."""
 
     function: Callable[[Any], Any]
 
@@ -58,14 +70,15 @@ class Transform:
 class MapBatches:
     """Apply a function from RecordBatch to RecordBatch, wherever the batch is. It does not see `_epoch`.
 
-    The function returns as many rows as it was given, or fewer or more with `_epoch` left to us: see `task.py`.
+    Where the rows have operations it keeps the column `_op`. It returns as many rows as it was given, or fewer or
+    more with `_epoch` left to us: see `task.py`.
     """
 
     function: Callable[[pa.RecordBatch], pa.RecordBatch]
     schema: pa.Schema | None = None
 
 
-Step: TypeAlias = Filter | Select | Transform | MapBatches
+Step: TypeAlias = Filter | Select | Changelog | Transform | MapBatches
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +90,11 @@ class OutputPlan:
     channel: Literal["rows", "errors"]
     steps: tuple[Step, ...]
     sink: Sink
+
+    def check_applied(self) -> None:
+        """Raise `OperationsNotTaken` unless the sink of rows with an operation applies them."""
+        if not (isinstance(self.sink, Applying) and self.sink.applies):
+            raise OperationsNotTaken(output=self.name, sink=type(self.sink).__name__)
 
 
 @dataclass(frozen=True, slots=True)

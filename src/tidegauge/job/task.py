@@ -24,10 +24,19 @@ import pyarrow as pa
 import pyarrow.compute
 
 from tidegauge.errors.base import TidegaugeError
-from tidegauge.errors.engine import ReadFailed, RecordUnparsable, SinkBroke, SourceBroke, StorageFailed
+from tidegauge.errors.engine import (
+    ReadFailed,
+    RecordUnparsable,
+    SinkBroke,
+    SourceBroke,
+    StorageFailed,
+    UnknownOperation,
+    WrongOperation,
+)
 from tidegauge.job.functions import apply, conform, said, without_epoch
 from tidegauge.job.plan import MapBatches
 from tidegauge.job.report import Report
+from tidegauge.operations import OP, carries, said_of, unknown
 from tidegauge.reclock.columns import EPOCH, stamp
 from tidegauge.remap.round import Failure
 from tidegauge.sinks.protocol import Sink, Stager
@@ -157,11 +166,14 @@ def _decoded(read: TaskRead, report: Report) -> Iterator[tuple[Channel, int, pa.
     """
     report.records.setdefault(read.name, 0)
     report.bytes_read.setdefault(read.name, 0)
+    operating = carries(read.schema)
     for split in read.ordered():
         bad = _BadRecords(read, split)
         try:
             for batch in read.source.read(split, bad.add):
                 report.records[read.name] += batch.num_rows
+                if operating:
+                    _check_operations(batch, read.name, split)
                 yield "rows", split.epoch, conform(batch, read.schema)
                 if bad.many:
                     yield "errors", split.epoch, bad.take()
@@ -181,6 +193,20 @@ def _decoded(read: TaskRead, report: Report) -> Iterator[tuple[Channel, int, pa.
                 yield "errors", split.epoch, bad.take()
             continue
         return
+
+
+def _check_operations(batch: pa.RecordBatch, source: str, split: Split) -> None:
+    """Raise `UnknownOperation` for a row without an operation: some source gives rows without checking them."""
+    wrong = unknown(batch[OP])
+    if wrong is not None:
+        row = batch.filter(wrong).slice(0, 1).to_pylist()[0]
+        raise UnknownOperation(
+            source=source,
+            place=_place(split),
+            position=f"{split.lower} to {split.upper}",
+            raw=repr(row)[:_RAW_SHOWN],
+            detail=said_of(row[OP]),
+        )
 
 
 def _place(split: Split) -> str:
@@ -211,7 +237,8 @@ class _BadRecords:
             self.size += len(record.raw) + len(record.key or b"")
             return
         raw = record.raw[:_RAW_SHOWN]
-        self.first = self.first or RecordUnparsable(
+        kind = UnknownOperation if record.code == UnknownOperation.code else RecordUnparsable
+        self.first = self.first or kind(
             source=self.read.name,
             place=_place(self.split) if record.partition == self.split.partition else record.partition,
             position=record.position,
@@ -278,9 +305,11 @@ class OutputWriter:
     _stager: Stager | None = field(default=None, init=False)
     _first_epoch: int = field(default=0, init=False)
     _over: bool = field(default=False, init=False)
+    _operating: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self._columns = without_epoch(self.plan.schema)
+        self._operating = carries(self._columns)
 
     def write(self, rows: pa.RecordBatch, epoch: int) -> None:
         """Add rows (without `_epoch`) of one epoch."""
@@ -294,7 +323,10 @@ class OutputWriter:
             self._fail(epoch, error)
             return
         for batch in made:
-            if batch.num_rows:
+            if self._operating and (wrong := unknown(batch[OP])) is not None:
+                found = said_of(batch[OP].filter(wrong)[0].as_py())
+                self._fail(epoch, WrongOperation(output=plan.name, epoch=epoch, found=found))
+            elif batch.num_rows:
                 self._stage(stamp(batch, epoch), epoch)
 
     def write_mixed(self, batch: pa.RecordBatch) -> None:

@@ -21,6 +21,7 @@ import pyarrow as pa
 from tidegauge.remap.history import NO_HISTORY, History, Link
 
 __all__ = [
+    "Applying",
     "Finishing",
     "OutputId",
     "Recoverable",
@@ -264,6 +265,16 @@ class Recoverable(Protocol):
 
         With a store that is lost nobody else knows it. Changes nothing.
         """
+        ...
+
+
+@runtime_checkable
+class Applying(Protocol):
+    """A `Sink` that may take rows with an operation (`tidegauge.operations`). Any other is given plain rows alone."""
+
+    @property
+    def applies(self) -> bool:
+        """Whether it takes them with its present options: it then applies each operation to the row of its key."""
         ...
 
 

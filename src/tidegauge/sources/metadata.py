@@ -16,6 +16,7 @@ from typing import Final
 import pyarrow as pa
 
 from tidegauge.errors.flow import ReservedColumn
+from tidegauge.operations import check
 
 __all__ = ["MESSAGE", "PLACE", "TIMESTAMP", "stamped", "with_metadata", "without_metadata"]
 
@@ -34,11 +35,12 @@ _EPOCH: Final = "_epoch"
 
 
 def with_metadata(data: pa.Schema, *, metadata: bool, where: str, columns: pa.Schema = PLACE) -> pa.Schema:
-    """Return a source's schema for these columns. Raises `ReservedColumn` when one has a name that we write."""
+    """Return a source's schema for these columns. Raises `ReservedColumn`, `OperationColumnUnfit`."""
     written = {_EPOCH, *(columns.names if metadata else ())}
     for name in data.names:
         if name.lower() in written:
             raise ReservedColumn(where=where, column=name)
+    check(data, where)
     return pa.schema([*data, *columns]) if metadata else data
 
 

@@ -47,7 +47,7 @@ def after_each(frame: Any, steps: Sequence[Filter | Select]) -> list[Any]:
 
 
 def _written(step: Filter | Select, known: list[str]) -> Filter | Select:
-    return Select(tuple(chosen(step.expressions, known))) if isinstance(step, Select) else step
+    return Select(tuple(chosen(step, known))) if isinstance(step, Select) else step
 
 
 def differing(mine: list[Any], theirs: list[Any]) -> list[Any]:

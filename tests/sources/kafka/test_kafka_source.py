@@ -298,3 +298,19 @@ def test_names_that_are_ours_and_secrets_in_the_clear_are_refused() -> None:
         KafkaSource(HERE, topic="t", format=tg.Json("_key string"), metadata=True)
     with pytest.raises(SecretInClear):
         KafkaSource(HERE, topic="t", format=N, settings={"sasl.password": "flood"})
+
+
+def test_a_message_without_an_operation_is_a_bad_record(kafka_broker: Endpoint, topic: str) -> None:
+    texts = [b'{"n": 1, "_op": "insert"}', b'{"n": 2, "_op": "c"}', b"bad", None, b'{"n": 3, "_op": "delete"}']
+    write(kafka_broker, topic, texts)
+    source = KafkaSource(kafka_broker.servers, topic=topic, format=tg.Json("n long, _op string"))
+    bound, slices = bind(Bound(), source.probe(Bound(), now=NOW), source)
+    [split] = source.plan(slices, bound)
+    bad: list[BadRecord] = []
+    assert read(source, split, bad.append) == [{"n": 1, "_op": "insert"}, {"n": 3, "_op": "delete"}]
+    assert [(record.position, record.raw, record.code) for record in bad] == [
+        (1, texts[1], "TG-0520"),
+        (2, b"bad", "TG-0323"),
+        (3, b"", "TG-0520"),
+    ]
+    assert bad[0].message == "column _op: 'c' is none of insert, update, before and delete"

@@ -9,7 +9,9 @@ Law: **a `Chain` gives the rows that Spark gives for the steps**, with the same 
 induction over the steps. An expression has Spark's value on each row and raises nothing (`expressions.py`). A filter
 keeps the rows whose condition is true, in Spark as here; a row that it drops is seen by no later step here, and by
 none in Spark that could raise. A select gives the expressions' values under the names that Spark's analysis gives,
-and the types at its end have to be those of Spark's analysis, or there is no `Chain`.
+and the types at its end have to be those of Spark's analysis, or there is no `Chain`. Of rows with an operation a
+filter changes some before it drops others, and filters that follow each other are one of their conjunction; see
+`tidegauge.operations`.
 
 Law: **a row that a filter of Spark's keeps, or for which it raises, is never dropped here.** The argument:
 
@@ -52,6 +54,7 @@ import pyarrow.compute
 from tidegauge.engine.plain.expressions import All, Arithmetic, Column, Condition, Value, computed, truth
 from tidegauge.engine.plain.parser import projected, understood
 from tidegauge.job.plan import Filter, Select, Step
+from tidegauge.operations import OP, carries, filtered
 
 __all__ = ["Chain", "KeptRows", "Prefilter", "chain"]
 
@@ -60,10 +63,14 @@ pc: Final[Any] = pyarrow.compute  # its functions are made at run time, which ty
 
 @dataclass(frozen=True, slots=True)
 class _Link:
-    """Rows for which all conditions are true; of these the named values, or all columns where there are none."""
+    """Rows for which all conditions are true; of these the named values, or all columns where there are none.
+
+    operating: whether the rows have operations.
+    """
 
     conditions: tuple[Condition, ...]
     values: tuple[tuple[str, Value], ...]
+    operating: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +104,13 @@ def chain(steps: Sequence[Step], names: Sequence[Sequence[str]], schema: pa.Sche
             values = _named(step.expressions, known, schema)
             if not values:
                 return None
-            links.append(_Link(tuple(waiting), values))
+            links.append(_Link(tuple(waiting), values, carries(schema)))
             waiting = []
             schema = pa.schema([(name, _type(value, schema)) for name, value in values])
         else:
             return None
     if waiting:
-        links.append(_Link(tuple(waiting), ()))
+        links.append(_Link(tuple(waiting), (), carries(schema)))
     return Chain(tuple(links), schema)
 
 
@@ -128,6 +135,9 @@ def _columns(value: Value) -> set[str]:
 def _through(link: _Link, batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return the rows that pass a link. Columns that nobody wants are dropped before rows are copied."""
     mask = truth(All(link.conditions), batch) if link.conditions else None
+    if mask is not None and link.operating:
+        left = filtered(batch[OP], mask)
+        batch, mask = batch.set_column(batch.schema.get_field_index(OP), OP, left), pc.is_valid(left)
     if link.values:
         wanted = set[str]().union(*(_columns(value) for _, value in link.values))
         batch = batch.select([name for name in batch.schema.names if name in wanted])

@@ -11,10 +11,10 @@ All else is refused by name of the step (`NeedsSpark`), also what Spark would ac
 >>> from tidegauge.job.plan import Filter, Select
 >>> orders = pa.schema([("id", pa.uint32()), ("amount", pa.float64())])
 >>> steps = (Filter("amount > 900"), Select(("id", "amount * 1.2 AS gross")))
->>> [large] = without_spark(steps, orders, output="large")
+>>> [large], columns = without_spark(steps, orders, output="large")
 >>> large.function(pa.record_batch({"id": [1, 2], "amount": [5.0, 1000.0]}, schema=orders)).to_pylist()
 [{'id': 2, 'gross': 1200.0}]
->>> large.schema
+>>> columns
 id: int64
 gross: double
 >>> without_spark((Filter("abs(amount) > 900"),), orders, output="large")
@@ -32,10 +32,11 @@ import pyarrow as pa
 
 from tidegauge.engine.arrowtypes import carried
 from tidegauge.engine.plain import Chain, chain, projected, unknown
-from tidegauge.engine.spelling import chosen
-from tidegauge.errors.flow import NeedsSpark, UnknownColumn
+from tidegauge.engine.spelling import chosen, said_as
+from tidegauge.errors.flow import NeedsSpark, ReservedColumn, UnknownColumn
 from tidegauge.job.functions import check_names, conform, function_name, result_schema
-from tidegauge.job.plan import Filter, MapBatches, Select, Step, Transform
+from tidegauge.job.plan import Changelog, Filter, MapBatches, Select, Step, Transform
+from tidegauge.operations import OP, check
 
 __all__ = ["without_spark"]
 
@@ -51,8 +52,10 @@ class _Plain:
         return self.chain(conform(batch, self.given))
 
 
-def without_spark(steps: Sequence[Step], schema: pa.Schema, *, output: str) -> tuple[MapBatches, ...]:
-    """Return the steps of an output over columns of `schema` as Arrow functions alone.
+def without_spark(
+    steps: Sequence[Step], schema: pa.Schema, *, output: str
+) -> tuple[tuple[MapBatches, ...], pa.Schema]:
+    """Return the steps of an output over columns of `schema` as Arrow functions alone, and the columns they give.
 
     Raises `NeedsSpark` for a step that is not understood, `UnknownColumn`, `NoSparkType`, and the errors of names
     that steps give.
@@ -69,7 +72,7 @@ def without_spark(steps: Sequence[Step], schema: pa.Schema, *, output: str) -> t
             made = _chain(tuple(group), given, output=output)
             schema = made.schema
             functions.append(MapBatches(_Plain(given, made), schema))
-    return tuple(functions)
+    return tuple(functions), schema
 
 
 def _chain(steps: Sequence[Step], schema: pa.Schema, *, output: str) -> Chain:
@@ -79,16 +82,19 @@ def _chain(steps: Sequence[Step], schema: pa.Schema, *, output: str) -> Chain:
     known = list(schema.names)
     made: Chain | None = None
     for step in steps:
-        if not isinstance(step, Filter | Select):
+        if not isinstance(step, Filter | Select | Changelog):
             raise NeedsSpark(output=output, step=_said(step))
         before = schema if made is None else made.schema
-        plain = Select(tuple(chosen(step.expressions, known))) if isinstance(step, Select) else step
+        plain = step if isinstance(step, Filter) else Select(tuple(chosen(step, known)))
         after = _names(plain, before) if isinstance(plain, Select) else known
         made = chain([*written, plain], [*names, after], schema)
         if made is None:
-            _refuse(step, plain, before, output)
-        if isinstance(step, Select):
-            check_names(after, f"select of output {output!r}")
+            raise _refused(plain, before, output, step=step)
+        where = f"{said_as(step)} of output {output!r}"
+        if after.count(OP) > 1:
+            raise ReservedColumn(where=where, column=OP)
+        check_names(after, where)
+        check(made.schema, where)
         written, names, known = [*written, plain], [*names, after], after
     if made is None:
         raise ValueError("no steps")
@@ -101,14 +107,13 @@ def _names(step: Select, schema: pa.Schema) -> list[str]:
     return [one[1] for one in found if one is not None and one[1] is not None]
 
 
-def _refuse(step: Filter | Select, plain: Filter | Select, schema: pa.Schema, output: str) -> None:
-    """Raise the error of a step that is not understood: a missing column, or the need for Spark."""
+def _refused(plain: Filter | Select, schema: pa.Schema, output: str, *, step: Step) -> NeedsSpark | UnknownColumn:
+    """Return the error of a step that is not understood: a missing column, or the need for Spark."""
     texts = plain.expressions if isinstance(plain, Select) else (plain.condition,)
     for text in texts:
         if (column := unknown(text, schema)) is not None:
-            where = f"{type(step).__name__.lower()} of output {output!r}"
-            raise UnknownColumn(column=column, where=where, known=schema.names)
-    raise NeedsSpark(output=output, step=_said(step))
+            return UnknownColumn(column=column, where=f"{said_as(step)} of output {output!r}", known=schema.names)
+    return NeedsSpark(output=output, step=_said(step))
 
 
 def _said(step: Step) -> str:
@@ -118,5 +123,7 @@ def _said(step: Step) -> str:
             return f"filter({condition!r})"
         case Select(expressions):
             return f"select({', '.join(map(repr, expressions))})"
+        case Changelog(column):
+            return f"changelog({column!r})"
         case Transform(function) | MapBatches(function):
-            return f"{type(step).__name__.lower()}({function_name(function)})"
+            return f"{said_as(step)}({function_name(function)})"

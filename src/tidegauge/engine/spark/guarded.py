@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from tidegauge.engine.spark.errors import quiet
-from tidegauge.engine.spelling import ROW, chosen, packed, quoted
-from tidegauge.job.plan import Filter, Select, Step
+from tidegauge.engine.spelling import ROW, Projection, SparkStep, packed, quoted
+from tidegauge.job.plan import Filter
 from tidegauge.reclock.columns import EPOCH
 
 __all__ = ["Pick", "guarded", "rowwise"]
@@ -37,15 +37,15 @@ _INNER_STAR: Final = re.compile(r"[(,]\s*\*")
 
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """A `Select` in guarded form: expressions, each with the name that it has to be given, if any."""
+    """A `Projection` in guarded form: expressions, each with the name that it has to be given, if any."""
 
     expressions: tuple[tuple[str, str | None], ...]
 
 
 def rowwise(
-    blank: Any, steps: Sequence[Step], shapes: Sequence[Sequence[str]], *, planned: str, row: str
+    blank: Any, steps: Sequence[SparkStep], shapes: Sequence[Sequence[str]], *, planned: str, row: str
 ) -> tuple[Filter | Pick, ...] | None:
-    """Return the guarded form of filters and selects, or None where they are not row-wise.
+    """Return the guarded form of filters and projections, or None where they are not row-wise.
 
     blank: a frame before the steps. shapes: the names of the columns before each step and at the end. planned: the
     physical plan of the plain form. row: the type of its rows, as Spark writes it.
@@ -60,11 +60,11 @@ def rowwise(
     waiting: list[Filter] = []
     try:
         with quiet():
-            for step, before, after in zip(steps, shapes, shapes[1:], strict=False):
+            for step, after in zip(steps, shapes[1:], strict=True):
                 if isinstance(step, Filter):
                     waiting.append(step)
-                elif isinstance(step, Select):
-                    picked = _picked(frame, waiting, step.expressions, before, after)
+                elif isinstance(step, Projection):
+                    picked = _picked(frame, waiting, step.expressions, after)
                     if picked is None:
                         return None
                     pick, frame = picked
@@ -79,13 +79,12 @@ def rowwise(
 
 
 def _picked(
-    frame: Any, filters: Sequence[Filter], expressions: tuple[str, ...], before: Sequence[str], after: Sequence[str]
+    frame: Any, filters: Sequence[Filter], picks: tuple[str, ...], after: Sequence[str]
 ) -> tuple[Pick, Any] | None:
-    """Return a `Select` for rows packed in a struct, and the frame after filters and it; None where it cannot be had.
+    """Return a projection of rows packed in a struct, and the frame after filters and it; None where there is none.
 
     In a struct an expression without a name is called `col1`, so it is given the name that it has in the plain form.
     """
-    picks = chosen(expressions, before)
     if any(_INNER_STAR.search(expression) or expression.lstrip().startswith("*") for expression in picks):
         return None  # such a star would take in the columns that we carry beside the user's
     bare = Pick(tuple((e, None) for e in picks))

@@ -23,12 +23,13 @@ import pyarrow as pa
 from tidegauge.engine.arrowtypes import arrow_schema, carried, spark_schema
 from tidegauge.engine.parts import stream_schema
 from tidegauge.engine.plain import KeptRows, chain, understood
+from tidegauge.engine.plain.expressions import Among, Either, IsNull, Not
 from tidegauge.engine.spark.errors import analysis_error, quiet, row_error
 from tidegauge.engine.spark.guarded import Pick, rowwise
 from tidegauge.engine.spark.hops import mapping
 from tidegauge.engine.spark.session import plan_text
-from tidegauge.engine.spelling import ROW, chosen, packed, quoted
-from tidegauge.errors.engine import LostEpoch, SessionNotShared, TransformFailed
+from tidegauge.engine.spelling import ROW, Projection, SparkStep, chosen, packed, quoted, said_as, spelt
+from tidegauge.errors.engine import LostEpoch, LostOperation, SessionNotShared, TransformFailed
 from tidegauge.errors.flow import ReservedColumn
 from tidegauge.job.functions import (
     check_names,
@@ -38,7 +39,8 @@ from tidegauge.job.functions import (
     with_epoch,
     without_epoch,
 )
-from tidegauge.job.plan import Filter, MapBatches, OutputPlan, Select, Step, Transform
+from tidegauge.job.plan import Changelog, Filter, MapBatches, OutputPlan, Select, Step, Transform
+from tidegauge.operations import BEFORE, INSERT, OP, carries, check
 from tidegauge.reclock.columns import EPOCH
 
 if TYPE_CHECKING:
@@ -61,7 +63,7 @@ class Prepared:
     leading: tuple[MapBatches, ...]
     made: pa.Schema
     feed: pa.Schema
-    steps: tuple[Step, ...]
+    steps: tuple[SparkStep, ...]
     rows: pa.Schema
     trailing: tuple[MapBatches, ...]
     schema: pa.Schema
@@ -75,31 +77,39 @@ def prepare(plan: OutputPlan, source_schema: pa.Schema, session: Any) -> Prepare
     leading = _functions(plan.steps)
     rest = plan.steps[len(leading) :]
     trailing = _functions(rest[::-1])[::-1]
-    steps = rest[: len(rest) - len(trailing)]
+    wanted = rest[: len(rest) - len(trailing)]
     made = result_schema(leading, stream_schema(plan, source_schema), output=plan.name)
     where = f"the stream of output {plan.name!r}"
     check_names(made.names, where)
     feed = with_epoch(carried(made, where=where))
     frames = [session.range(0, 1, 1, 1).mapInArrow(_nothing, spark_schema(feed))]
-    for step in steps:
-        frames.append(applied(frames[-1], step, plan.name))
+    steps: list[SparkStep] = []
+    ends = [_columns(frames[0])]
+    for step in wanted:
+        parts = spelt(step, ends[-1])
+        if isinstance(step, Filter) and len(parts) > 1:
+            applied(frames[-1], step, plan.name)  # is it one whole expression?
+        for part in parts:
+            frames.append(applied(frames[-1], part, plan.name))
+        steps += parts
+        ends.append(_columns(frames[-1]))
     shapes = [_columns(frame) for frame in frames]
     where = f"the result of output {plan.name!r}"
     rows = arrow_schema(_fields(frames[-1]), where=where)
     schema = with_epoch(result_schema(trailing, rows, output=plan.name))
     in_one_pass = None
-    if all(isinstance(step, Filter | Select) for step in steps):
+    if all(isinstance(step, Filter | Projection) for step in steps):
         planned = _planned(frames, steps, shapes, plan.name)
         row = _fields(frames[-1], epoch=True).simpleString()
         in_one_pass = rowwise(frames[0], steps, shapes, planned=planned, row=row)
-    kept = _kept(steps, feed, guarded=in_one_pass is not None)
+    kept = _kept(wanted, feed, guarded=in_one_pass is not None)
     # Functions that stand before the steps are called once for all outputs of a feed, so these keep to the feed.
-    instead = None if leading else _alone(steps, shapes, feed, rows)
+    instead = None if leading else _alone(wanted, ends, feed, rows)
     alone = None if instead is None else (instead, *trailing)
-    return Prepared(plan, leading, made, feed, steps, rows, trailing, schema, in_one_pass, kept, alone)
+    return Prepared(plan, leading, made, feed, tuple(steps), rows, trailing, schema, in_one_pass, kept, alone)
 
 
-def _planned(frames: Sequence[Any], steps: tuple[Step, ...], shapes: list[list[str]], output: str) -> str:
+def _planned(frames: Sequence[Any], steps: Sequence[SparkStep], shapes: list[list[str]], output: str) -> str:
     """Return the physical plan of the last frame. Raises where Spark cannot even compute a step's constants."""
     from pyspark.errors import PySparkException
 
@@ -114,14 +124,14 @@ def _planned(frames: Sequence[Any], steps: tuple[Step, ...], shapes: list[list[s
             with quiet():
                 plan_text(frame)
         except PySparkException as error:
-            raise analysis_error(error, step=type(step).__name__.lower(), output=output, known=known) from error
+            raise analysis_error(error, step=said_as(step), output=output, known=known) from error
     return plan_text(frames[-1])
 
 
 def _alone(steps: tuple[Step, ...], shapes: list[list[str]], feed: pa.Schema, rows: pa.Schema) -> MapBatches | None:
     """Return steps as an Arrow function, if they are understood wholly and give the columns that Spark says."""
     written = [
-        Select(tuple(chosen(step.expressions, known))) if isinstance(step, Select) else step
+        Select(tuple(chosen(step, known))) if isinstance(step, Select | Changelog) else step
         for step, known in zip(steps, shapes, strict=False)
     ]
     made = chain(written, shapes[1:], without_epoch(feed))
@@ -139,6 +149,8 @@ def _kept(steps: tuple[Step, ...], feed: pa.Schema, *, guarded: bool) -> KeptRow
     if found is None:
         return None
     condition, whole = found
+    if carries(feed):  # of these a filter drops no others; a row without an operation is for the check of rows
+        condition = Either((IsNull(OP), Not(Among(OP, (INSERT, BEFORE))), condition))
     return KeptRows(condition, closed=whole and guarded)
 
 
@@ -168,7 +180,7 @@ def _columns(frame: Any) -> list[str]:
     return [name for name in frame.schema.names if name != EPOCH.name]
 
 
-def applied(frame: Any, step: Step, output: str) -> Any:
+def applied(frame: Any, step: SparkStep, output: str) -> Any:
     """Return the frame after one step, analysed. `_epoch` stays."""
     from pyspark.errors import AnalysisException
 
@@ -183,30 +195,35 @@ def applied(frame: Any, step: Step, output: str) -> Any:
         case Transform(function):
             return _transformed(frame, function, output, known)
         case Filter(condition):
-            name, change = "filter", partial(frame.filter, condition)
-        case Select(expressions):
-            name, change = "select", partial(_selected, frame, expressions, known, output)
+            change = partial(frame.filter, condition)
+        case Projection():
+            change = partial(_projected, frame, step, output)
     try:
         with quiet():
             changed = change()
             changed.schema  # noqa: B018 - on Connect the plan is analysed when its schema is asked for
     except AnalysisException as error:
-        raise analysis_error(error, step=name, output=output, known=known) from error
+        raise analysis_error(error, step=said_as(step), output=output, known=known) from error
     return changed
 
 
-def _selected(frame: Any, expressions: tuple[str, ...], known: list[str], output: str) -> Any:
-    where = f"select of output {output!r}"
-    picks = chosen(expressions, known)
+def _projected(frame: Any, step: Projection, output: str) -> Any:
+    where = f"{step.step} of output {output!r}"
+    picks = step.expressions
     for expression in picks:
         if EPOCH.name in expression.lower():
             names = frame.selectExpr(expression).columns
             if any(name.lower() == EPOCH.name for name in names):
                 raise ReservedColumn(where=where, column=EPOCH.name)
     picked = frame.selectExpr(*picks, quoted(EPOCH.name))
-    if picked.columns.count(EPOCH.name) > 1:  # a star with exceptions brought it along
-        picked = frame.selectExpr(*picks)
-    check_names(_columns(picked), where)
+    if picked.columns.count(EPOCH.name) > 1:  # a star with exceptions brought it along, and operations, if any
+        picked = frame.selectExpr(*(pick for pick in picks if pick != quoted(OP)))
+    if picked.columns.count(OP) > 1:
+        raise ReservedColumn(where=where, column=OP)
+    names = _columns(picked)
+    check_names(names, where)
+    if OP in names:
+        check(arrow_schema(_fields(picked.select(OP)), where=where), where)
     return picked
 
 
@@ -225,8 +242,10 @@ def _transformed(frame: Any, function: Any, output: str, known: list[str]) -> An
         raise TransformFailed(
             function=name, output=output, detail=said(error, where=True), known=[*known, EPOCH.name]
         ) from error
+    got = ", ".join(f"{column} {kind}" for column, kind in types.items())
     if types.get(EPOCH.name) != "bigint" or result.columns.count(EPOCH.name) != 1:
-        got = ", ".join(f"{column} {kind}" for column, kind in types.items())
         raise LostEpoch(function=name, output=output, got=f"({got})")
+    if OP in known and types.get(OP) != "string":
+        raise LostOperation(function=f"transform({name})", output=output, got=f"({got})")
     check_names(_columns(result), f"transform({name}) of output {output!r}")
     return result

@@ -1,6 +1,7 @@
 """From rows to messages: which columns make a message's key, value, headers, partition and time.
 
-Invariant: a message depends on its row alone; and each row makes one message, in the order of the rows.
+Invariant: a message depends on its row alone; and each row makes one message, in the order of the rows. Only a row
+with the operation `before` makes none.
 
 >>> layout = MessageLayout("orders", key=("id",))
 >>> rows = pa.record_batch({"id": [7], "user": ["ada"], "_epoch": [3]})
@@ -15,6 +16,9 @@ than one of them chosen by chance.
 >>> rows = pa.table({"key": [b"a", b"b", b"a"], "order": [2, 1, 1]})
 >>> lasts(rows, ordered=True, topic="t", epoch=0).to_pylist()
 [True, True, False]
+>>> deletes = pa.record_batch({"id": [7, 8], "_op": ["delete", "before"], "_epoch": [3, 3]})
+>>> MessageLayout("orders", key=("id",), envelope="upsert").encode(deletes).select(["key", "value"]).to_pylist()
+[{'key': b'7', 'value': None}]
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ import pyarrow.compute
 import pyarrow.types as pt
 
 from tidegauge.errors.kafkasink import ColumnUnfit, KeyMissing, LastUndecided, TimeUnfit
+from tidegauge.operations import BEFORE, DELETE, OP, carries
 from tidegauge.sinks.columns import EPOCH
 from tidegauge.sinks.kafka.jsontext import objects, texts
 
@@ -41,6 +46,11 @@ MARK: Final = "tidegauge-"
 """How the names of our headers begin. Such headers of the user's, of a message passed on for one, are dropped."""
 
 ORDER: Final = "order"
+PLACE: Final = "place"
+"""The partition that a row came from, where `order` counts within partitions."""
+
+_OFFSET: Final = "_offset"
+_PARTITION: Final = "_partition"
 
 _MILLISECOND: Final = 1000
 _SHOWN: Final = 100
@@ -57,7 +67,7 @@ MESSAGES: Final = pa.schema(
         pa.field(EPOCH, pa.int64(), nullable=False),
     ]
 )
-"""The columns of staged messages. `timestamp` is milliseconds since 1970. Upserts have their `order` besides."""
+"""The columns of staged messages. `timestamp` is milliseconds since 1970. Upserts have besides what decides them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +104,26 @@ class MessageLayout:
             self._unfit(columns, "deleted", self.deleted, f"{problem}a column of booleans")
         if self.order is not None and pt.is_nested(columns.field(self.order).type):
             self._unfit(columns, "order", self.order, f"{problem}a column of values that can be compared")
+        if self.order == _OFFSET and carries(columns) and _PARTITION not in columns.names:
+            self._unfit(columns, "order", _OFFSET, f"it counts within partitions: keep {_PARTITION!r} beside it")
+
+    def deciding(self, columns: pa.Schema) -> dict[str, str]:
+        """Return what decides which row of a key is the last: the columns of rows, by those of their messages."""
+        if self.order is None:
+            return {}
+        placed = {PLACE: _PARTITION} if self.order == _OFFSET and carries(columns) else {}
+        return {ORDER: self.order, **placed}
 
     def schema(self, columns: pa.Schema) -> pa.Schema:
         """Return the columns of the messages that rows of these columns make."""
-        return MESSAGES if self.order is None else MESSAGES.append(pa.field(ORDER, columns.field(self.order).type))
+        more = self.deciding(columns).items()
+        return pa.schema([*MESSAGES, *(pa.field(name, columns.field(column).type) for name, column in more)])
 
     def encode(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return the messages of rows in stored form. Raises `KeyMissing`, `NotInJson`, `TimeUnfit`."""
+        operating = carries(rows.schema)
+        if operating:
+            rows = rows.filter(pc.not_equal(rows.column(OP), BEFORE))
         key, value = self._key(rows), self._value(rows)
         if self.envelope == "upsert" and key.null_count:
             epoch = rows.column(EPOCH).filter(pc.is_null(key))[0].as_py()
@@ -108,6 +131,8 @@ class MessageLayout:
         if self.deleted is not None:
             gone = pc.fill_null(rows.column(self.deleted), fill_value=False)
             value = pc.if_else(gone, pa.scalar(None, pa.large_binary()), value)
+        if operating:
+            value = pc.if_else(pc.equal(rows.column(OP), DELETE), pa.scalar(None, pa.large_binary()), value)
         columns = [
             key,
             value,
@@ -116,8 +141,7 @@ class MessageLayout:
             _none(rows, pa.int64()) if self.timestamp is None else self._times(rows, self.timestamp),
             rows.column(EPOCH),
         ]
-        if self.order is not None:
-            columns.append(rows.column(self.order))
+        columns += [rows.column(column) for column in self.deciding(rows.schema).values()]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema(rows.schema))
 
     def _key(self, rows: pa.RecordBatch) -> Any:
@@ -137,7 +161,7 @@ class MessageLayout:
             return rows.column(self.value).cast(pa.large_binary())
         if self.value is not None:
             return objects(rows, self.value).cast(pa.large_binary())
-        aside = {EPOCH, self.headers, self.partition, self.timestamp, self.deleted}
+        aside = {EPOCH, OP, self.headers, self.partition, self.timestamp, self.deleted}
         return objects(rows, [name for name in rows.schema.names if name not in aside]).cast(pa.large_binary())
 
     def _headers(self, rows: pa.RecordBatch) -> Any:
@@ -169,10 +193,11 @@ class MessageLayout:
         raise ColumnUnfit(parameter=parameter, column=column, problem=problem, known=columns.names)
 
 
-def lasts(rows: pa.Table, *, ordered: bool, topic: str, epoch: int) -> Any:
+def lasts(rows: pa.Table, *, ordered: bool, topic: str, epoch: int, exact: bool = False) -> Any:
     """Return for each row of an epoch whether it is its key's last; None when all are. Raises `LastUndecided`.
 
-    rows: the columns `key` and, where `ordered`, `order`. Takes memory for the keys of the epoch.
+    rows: the columns `key` and, where `ordered`, `order`, perhaps with a `place`. exact: whether to refuse rows of
+    one key and the same order, between which chance would choose. Takes memory for the keys of the epoch.
     """
     keys = rows.column("key")
     if pc.count_distinct(keys).as_py() == rows.num_rows:
@@ -183,13 +208,36 @@ def lasts(rows: pa.Table, *, ordered: bool, topic: str, epoch: int) -> Any:
     sorting = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in by])
     following = keys.take(sorting)
     changes = pc.not_equal(following.slice(1), following.slice(0, rows.num_rows - 1))
-    if not ordered:
-        twice = following.slice(1).filter(pc.invert(changes))[0].as_py()
-        raise LastUndecided(epoch=epoch, key=repr(twice[:_SHOWN]), topic=topic)
     ends = np.append(changes.to_numpy(), True)
+    doubtful = ~ends[:-1]
+    if ordered:
+        doubtful &= _undecided(rows.take(sorting), ends) if exact else False
+    if doubtful.any():
+        twice = following[int(doubtful.argmax())].as_py()
+        raise LastUndecided(epoch=epoch, key=repr(twice[:_SHOWN]), topic=topic)
     mask = np.zeros(rows.num_rows, dtype=bool)
     mask[sorting.to_numpy()[ends]] = True
     return pa.array(mask)
+
+
+def _undecided(rows: pa.Table, ends: Any) -> Any:
+    """Return for each of sorted rows but the last whether its order does not say that the next one is behind it.
+
+    ends: whether a row is its key's last. Of two places it never says it; else only the last row of a key matters.
+    """
+
+    def pairs(name: str) -> tuple[Any, Any]:
+        column = rows.column(name)
+        return column.slice(0, rows.num_rows - 1), column.slice(1)
+
+    first, second = pairs(ORDER)
+    behind = pc.or_(
+        pc.fill_null(pc.less(first, second), fill_value=False), pc.and_(first.is_null(), second.is_valid())
+    )
+    found = ~behind.to_numpy() & ends[1:]
+    if PLACE in rows.column_names:
+        found |= ~pc.fill_null(pc.equal(*pairs(PLACE)), fill_value=False).to_numpy()
+    return found
 
 
 def _ours(name: str | None) -> bool:

@@ -49,6 +49,7 @@ from tidegauge.errors.sinks import NothingTakenOut, OutputIsNoTable, StagedFileM
 from tidegauge.kafka import Settings
 from tidegauge.kafka.clients import admin
 from tidegauge.kafka.cluster import Topic, described
+from tidegauge.operations import carries
 from tidegauge.remap.history import NO_HISTORY, History, Link
 from tidegauge.sinks.attempt import sweep
 from tidegauge.sinks.columns import rows_schema
@@ -160,7 +161,7 @@ class TopicOutput:
                     raise OutputTopicRecreated(topic=self._layout.topic, output=str(self._output))
                 raise self._mismatch(lower)
             expect(self, self._output, history, mendable=False)
-            self._send(lower, upper, files, write, history)
+            self._send(lower, upper, self._in_order(files, rows_schema(schema)), write, history)
         self.discard(files)
 
     def discard(self, files: Sequence[StagedFile]) -> None:
@@ -268,7 +269,9 @@ class TopicOutput:
 
     # -- the append
 
-    def _send(self, lower: int, upper: int, files: Sequence[StagedFile], write: str, history: History) -> None:
+    def _send(
+        self, lower: int, upper: int, epochs: Iterator[tuple[int, pa.RecordBatch]], write: str, history: History
+    ) -> None:
         """Send and commit. After an error the writer is abandoned: the next commit begins by taking over from it."""
         writer, held = self._writer, self._progress
         if writer is None:  # `_take` came before
@@ -276,7 +279,7 @@ class TopicOutput:
         messages = size = 0
         try:
             writer.begin(lower, upper)
-            for epoch, batch in self._in_order(files):
+            for epoch, batch in epochs:
                 writer.send(epoch, batch)
                 messages += batch.num_rows
                 size += sum(pc.sum(pc.binary_length(batch.column(name))).as_py() or 0 for name in ("key", "value"))
@@ -290,18 +293,19 @@ class TopicOutput:
             raise
         self._progress = after
 
-    def _in_order(self, files: Sequence[StagedFile]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def _in_order(self, files: Sequence[StagedFile], rows: pa.Schema) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Return the messages in the order of epochs; of upserts, the last of each key in each epoch."""
         everything = merged(self._folder, files)
         if self._layout.envelope == "append":
             yield from everything
             return
-        ordered = self._layout.order is not None
-        columns = ["key", "_epoch", *([ORDER] if ordered else [])]
+        deciding = self._layout.deciding(rows)
+        columns = ["key", "_epoch", *deciding]
         keys = groupby(merged(self._folder, files, columns), key=itemgetter(0))
         for (epoch, found), (_, batches) in zip(keys, groupby(everything, key=itemgetter(0)), strict=True):
-            rows = pa.Table.from_batches([batch for _, batch in found])
-            last = lasts(rows, ordered=ordered, topic=self._layout.topic, epoch=epoch)
+            table = pa.Table.from_batches([batch for _, batch in found])
+            topic, ordered, exact = self._layout.topic, ORDER in deciding, carries(rows)
+            last = lasts(table, ordered=ordered, topic=topic, epoch=epoch, exact=exact)
             start = 0
             for _, batch in batches:
                 kept = batch if last is None else batch.filter(last.slice(start, batch.num_rows))

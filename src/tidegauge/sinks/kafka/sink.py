@@ -64,7 +64,7 @@ class KafkaSink:
             client, so that other producers agree.
         timestamp: a column of instants. Without it, and for a null, the time of sending.
         envelope: `"append"`, because a stream need not have keys; or `"upsert"`, to send the last row of each key in
-            each epoch, and a tombstone for a null value or a true `deleted` column.
+            each epoch, and a tombstone for a null value, a true `deleted` column or the operation `delete`.
         deleted: for upserts, a column of booleans; true makes a tombstone.
         order: for upserts, the column whose greatest value marks the last row of a key.
         exactly_once: send each commit as one transaction. False for at least once, if you cannot have transactions.
@@ -152,6 +152,11 @@ class KafkaSink:
         said = {name: list(v) if isinstance(v := getattr(self, name), tuple) else v for name in names}
         where = {} if self.staging == _own_folder() else {"staging": self.staging}
         return {"kind": "kafka", "servers": self.servers, "topic": self.topic, **said, **settings, **where}
+
+    @property
+    def applies(self) -> bool:
+        """Whether it takes rows with an operation: an upsert does."""
+        return self.envelope == "upsert"
 
     def check(self, schema: pa.Schema) -> None:
         """Raise `ColumnUnfit`, `UnsupportedColumn` or `EpochColumnMissing` when rows could not be made messages."""

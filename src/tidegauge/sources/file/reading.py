@@ -14,9 +14,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import BinaryIO, Final
 
+import numpy as np
 import pyarrow as pa
 
 from tidegauge.errors.base import Definite
+from tidegauge.errors.engine import UnknownOperation
 from tidegauge.errors.sources import (
     AmbiguousHeader,
     ColumnTypeMismatch,
@@ -29,6 +31,8 @@ from tidegauge.errors.sources import (
     UnreadableRecord,
     WrongEncoding,
 )
+from tidegauge.lazy import library
+from tidegauge.operations import OP, carries, said_of, unknown
 from tidegauge.sources.file.identity import (
     FileFacts,
     check,
@@ -42,6 +46,8 @@ from tidegauge.sources.protocol import BadRecord, OnBadRecord
 __all__ = ["FileSplit", "batches", "naming"]
 
 _CHUNK: Final = 1 << 20
+
+pc: Final = library("pyarrow.compute")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,8 +102,9 @@ def batches(
 
     with stream, naming(path):
         columns = without_metadata(split.schema, metadata=metadata)
+        found = _decoded(stream, split, format, columns, on_bad)
         try:
-            for decoded in _decoded(stream, split, format, columns, on_bad):
+            for decoded in _operating(found, split, on_bad_record) if carries(columns) else found:
                 yield stamped(
                     decoded.rows,
                     decoded.positions,
@@ -118,6 +125,22 @@ def _skip(text: BinaryIO, position: int) -> None:
         if not chunk:
             raise EOFError(f"{position} bytes more were to come")
         position -= len(chunk)
+
+
+def _operating(found: Iterator[Decoded], split: FileSplit, on_bad_record: OnBadRecord) -> Iterator[Decoded]:
+    """Yield the rows that have an operation; the others are bad records."""
+    for decoded in found:
+        wrong = unknown(decoded.rows[OP])
+        if wrong is None:
+            yield decoded
+            continue
+        for row in np.flatnonzero(wrong).tolist():
+            problem = said_of(decoded.rows[OP][row].as_py())
+            raw = decoded.raw(row)
+            position = decoded.positions[row].as_py()
+            on_bad_record(BadRecord(split.partition, position, raw, UnknownOperation.code, problem))
+        good = pc.invert(wrong)
+        yield Decoded(decoded.rows.filter(good), decoded.positions.filter(good))
 
 
 def _decoded(

@@ -218,7 +218,7 @@ class Csv:
                 rows, kept = fields.rows(records)
                 records.report(on_bad)
                 if len(kept):
-                    yield Decoded(rows, pa.array(records.positions()[kept]))
+                    yield records.decoded(rows, kept)
 
     def infer_messages(self, values: Sequence[bytes | None]) -> pa.Schema | None:
         """Return the columns of messages as `infer` does without a header."""

@@ -161,7 +161,7 @@ def decode_lines(
             rows, kept = reader.rows(records)
             records.report(on_bad)
             if len(kept):
-                yield Decoded(rows, pa.array(records.positions()[kept]))
+                yield records.decoded(rows, kept)
 
 
 def _inferred(lines: bytes) -> pa.Schema | None:

@@ -24,10 +24,14 @@ OnBad: TypeAlias = Callable[[int, bytes, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """Rows, and the position of each: the byte at which its record begins (int64, as long as the batch)."""
+    """Rows, and the position of each: the byte at which its record begins (int64, as long as the batch).
+
+    raw: returns the bytes of a row's record, b"" where it has none of its own. Asked before the next batch is.
+    """
 
     rows: pa.RecordBatch
     positions: pa.Array
+    raw: Callable[[int], bytes] = lambda _row: b""
 
 
 class Format(Protocol):

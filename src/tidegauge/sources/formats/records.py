@@ -20,10 +20,11 @@ from typing import BinaryIO, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from tidegauge.errors.sources import WrongEncoding
 from tidegauge.sources.formats.boundaries import Boundaries, Ints, read_exactly
-from tidegauge.sources.formats.protocol import OnBad
+from tidegauge.sources.formats.protocol import Decoded, OnBad
 
 __all__ = [
     "BLOCK_BYTES",
@@ -229,6 +230,10 @@ class Records:
         if len(which) == len(self):
             return Lines(memoryview(self.data), self.begins, self.stops)
         return Lines.joined([self.raw(i) for i in which.tolist()])
+
+    def decoded(self, rows: pa.RecordBatch, kept: Ints) -> Decoded:
+        """Return the rows of the records `kept`, with where each stands."""
+        return Decoded(rows, pa.array(self.positions()[kept]), lambda row: self.raw(int(kept[row]))[: self.cut])
 
     def report(self, on_bad: OnBad) -> None:
         """Tell of every bad record, in order."""

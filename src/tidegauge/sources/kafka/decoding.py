@@ -35,8 +35,10 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from tidegauge.errors.engine import UnknownOperation
 from tidegauge.errors.kafka import HeaderUnreadable, KeyAndValueClash, MessageTimeUnfit
 from tidegauge.errors.store import SchemaChanged
+from tidegauge.operations import OP, carries, said_of, unknown
 from tidegauge.remap.store.columns import differences
 from tidegauge.sources.formats.messages import MessageFormat, MessageRows, Problems
 from tidegauge.sources.kafka.reading import Bulk
@@ -102,6 +104,8 @@ class MessageDecoder:
         found = [self._part(self.format, bulk.values, columns[self.keyed :], wrong, "")]
         if self.key is not None:
             found.insert(0, self._part(self.key, bulk.keys, columns[: self.keyed], wrong, "key: "))
+        if carries(self.schema):
+            _unoperated(found, wrong)
         if self.metadata:
             wrong |= _untold(bulk)
         for index in sorted(wrong):
@@ -140,6 +144,15 @@ class MessageDecoder:
         ]
         chosen = facts if kept is None else [fact.take(pa.array(kept)) for fact in facts]
         return pa.RecordBatch.from_arrays([*columns, *chosen], schema=self.schema)
+
+
+def _unoperated(found: Sequence[MessageRows], wrong: dict[int, tuple[str, str]]) -> None:
+    """Note the messages whose row has no operation."""
+    for part in found:
+        if carries(part.rows.schema) and (without := unknown(part.rows[OP])) is not None:
+            for row in np.flatnonzero(without).tolist():
+                index = row if part.indices is None else part.indices[row].as_py()
+                wrong.setdefault(index, (UnknownOperation.code, said_of(part.rows[OP][row].as_py())))
 
 
 def _of(part: MessageRows, kept: Any) -> pa.RecordBatch:
