@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable
 
+from tidegauge.errors.sinks import StagedFileMissing, TableUpperMismatch
 from tidegauge.sinks import DeltaSink, OutputId, ParquetSink, StagedFile
 
 SCHEMA = pa.schema([("user", pa.string()), ("amount", pa.float64()), ("_epoch", pa.int64())])
@@ -34,13 +36,23 @@ def read_parquet(path: str) -> Any:
     return ds.dataset(path, schema=SCHEMA, format="parquet").to_table()
 
 
+TABLE = frozenset({"files", "columns", "owner"})
+"""What a table is, and not every sink: it has files that can be read, columns of its own, and one owner."""
+
+
 @dataclass(frozen=True)
 class Kind:
-    """A kind of sink: how to make one, and how a stranger reads its table."""
+    """A kind of sink: how to make one, and how a stranger reads its table.
+
+    traits: some of `TABLE`. missing, lost: how it refuses a staged file that is gone, and a place that was made anew.
+    """
 
     name: str
     make: Callable[[str], Any]
     read: Callable[[str], Any]
+    traits: frozenset[str] = TABLE
+    missing: type[Exception] = StagedFileMissing
+    lost: type[Exception] = TableUpperMismatch
 
     def rows(self, path: str) -> list[tuple[str, int]]:
         """Return `(user, epoch)` of every row that a stranger sees, sorted."""
@@ -76,6 +88,31 @@ class Bench:
     path: str
     sink: Any
 
+    @property
+    def folder(self) -> str:
+        """Return the folder that the sink was given."""
+        return self.path
+
+    def at(self, folder: str) -> Any:
+        """Return a sink of the kind with another folder."""
+        return self.kind.make(folder)
+
+    def ways(self) -> list[Any]:
+        """Return sinks to the same place that were told otherwise."""
+        above = Path(self.path).parent
+        above.mkdir(parents=True, exist_ok=True)
+        pond = above.with_name("pond")
+        pond.symlink_to(above.name)
+        return [self.at(way) for way in (f"{pond}/orders", f"{self.path}/", f"file://{self.path}")]
+
+    def elsewhere(self) -> Any:
+        """Return a sink to another place."""
+        return self.at(f"{self.path}-2")
+
+    def remove(self) -> None:
+        """Remove the table, as somebody might who knows nothing of us."""
+        shutil.rmtree(self.path)
+
     def open(self, output: OutputId = OUTPUT) -> Any:
         return self.sink.open(output)
 
@@ -90,14 +127,17 @@ class Bench:
         return self.kind.rows(self.path)
 
 
+def table_bench(kind: Kind, path: str) -> Bench:
+    """Return a bench of a table at a path."""
+    return Bench(kind, path, kind.make(path))
+
+
 @pytest.fixture(params=sorted(KINDS))
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Bench:
-    kind = KINDS[request.param]
-    path = str(tmp_path / "lake" / "orders")
-    return Bench(kind, path, kind.make(path))
+    return table_bench(KINDS[request.param], str(tmp_path / "lake" / "orders"))
 
 
 @pytest.fixture
 def kinds() -> Callable[[str, str], Bench]:
     """Make a bench of a kind at a path."""
-    return lambda kind, path: Bench(KINDS[kind], path, KINDS[kind].make(path))
+    return lambda kind, path: table_bench(KINDS[kind], path)

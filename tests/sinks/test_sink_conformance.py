@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import pickle
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.sinks.conftest import KINDS, table_bench
+from tests.sinks.kafka.conftest import topic_bench
 
 from tidegauge.errors.flow import InvalidArgument
+from tidegauge.errors.kafkasink import WriterFenced
 from tidegauge.errors.sinks import (
     EpochColumnMissing,
     ForeignTable,
     MisplacedRows,
-    StagedFileMissing,
+    NothingTakenOut,
+    OutputIsNoTable,
     TableOfAnotherIncarnation,
     TableSchemaChanged,
     TableUpperMismatch,
     UnsupportedLocation,
 )
 from tidegauge.sinks import DeltaSink, KafkaSink, OutputId, ParquetSink, Sink, StagedFile
+from tidegauge.sinks.kafka.messages import MESSAGES
 
 OUTPUT = OutputId("shop", "orders", "a" * 32)
 SCHEMA = pa.schema([("user", pa.string()), ("amount", pa.float64()), ("_epoch", pa.int64())])
@@ -31,26 +37,28 @@ def everything(path: str) -> list[str]:
     return sorted(str(p.relative_to(path)) for p in Path(path).rglob("*") if p.is_file())
 
 
+@pytest.fixture(params=[*sorted(KINDS), "kafka"])
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    """A sink of every kind. What its kind is not (`Kind.traits`), the laws say of it too."""
+    if request.param in KINDS:
+        return table_bench(KINDS[request.param], str(tmp_path / "lake" / "orders"))
+    broker = request.getfixturevalue("kafka_broker")
+    return topic_bench(broker.servers, request.getfixturevalue("topic_name"), tmp_path / "staging")
+
+
 def test_a_sink_is_a_picklable_value_that_describes_itself(bench: Any) -> None:
     assert isinstance(bench.sink, Sink)
     assert pickle.loads(pickle.dumps(bench.sink)) == bench.sink
-    assert bench.sink.describe() == {"kind": bench.kind.name, "path": bench.path}
+    said = bench.sink.describe()
+    assert said == json.loads(json.dumps(said))
+    assert said["kind"] == bench.kind.name
+    assert bench.folder in said.values()
 
 
-def test_the_identity_of_a_sink_is_its_place_by_whatever_way_it_is_reached(bench: Any, tmp_path: Path) -> None:
-    make = type(bench.sink)
-    (tmp_path / "lake").mkdir(exist_ok=True)
-    (tmp_path / "pond").symlink_to("lake")
-    ways = [f"{tmp_path}/pond/orders", f"{bench.path}/", f"file://{bench.path}", f"{bench.path}/../orders"]
-    assert {make(way).identity for way in ways} == {bench.sink.identity}
-    assert make(f"{tmp_path}/lake/clicks").identity != bench.sink.identity
-    assert not bench.sink.shared
-
-
-def test_the_identity_of_a_topic_is_the_same_in_whatever_order_its_brokers_are_given() -> None:
-    one = KafkaSink("b:9092,A:9092", topic="orders", key="id")
-    assert one.identity == KafkaSink("a:9092,b:9092", topic="orders").identity == "kafka:a:9092,b:9092/orders"
-    assert one.identity != KafkaSink("a:9092,b:9092", topic="clicks").identity
+def test_the_identity_of_a_sink_is_its_place_by_whatever_way_it_is_reached(bench: Any) -> None:
+    assert {sink.identity for sink in bench.ways()} == {bench.sink.identity}
+    assert bench.elsewhere().identity != bench.sink.identity
+    assert bench.sink.shared == ("owner" not in bench.kind.traits)
 
 
 def checked_by_the_type_checkers(delta: DeltaSink, parquet: ParquetSink, kafka: KafkaSink) -> list[Sink]:
@@ -60,13 +68,14 @@ def checked_by_the_type_checkers(delta: DeltaSink, parquet: ParquetSink, kafka: 
 
 def test_the_columns_of_a_table_are_known_from_its_first_commit_on(bench: Any) -> None:
     table, early = bench.open(), bench.open()
+    stored = SCHEMA if "columns" in bench.kind.traits else MESSAGES
     assert table.schema is None
     large = pa.schema([("user", pa.large_string()), ("amount", pa.float64()), ("_epoch", pa.int64())])
     table.commit(0, 1, large, [], write="1" * 32)
-    assert table.schema == bench.open().schema == SCHEMA  # as it is stored
+    assert table.schema == bench.open().schema == stored
     with pytest.raises(TableUpperMismatch):
         early.commit(0, 1, SCHEMA, [], write="2" * 32)
-    assert early.schema == SCHEMA
+    assert early.schema == stored
 
 
 def test_opening_a_table_that_is_not_there_writes_nothing(bench: Any) -> None:
@@ -96,6 +105,12 @@ def test_committed_files_come_back_in_commit_order_with_their_epochs_and_can_be_
     table = bench.open()
     for lower, upper in [(0, 2), (2, 3), (3, 6)]:
         bench.commit(table, lower, upper)
+    if "files" not in bench.kind.traits:  # it is one file of all rows, and nothing to read
+        for opened in (table, bench.open()):
+            assert [(file.first_epoch, file.last_epoch, file.rows) for file in opened.files()] == [(0, 5, 6)]
+            with pytest.raises(OutputIsNoTable):
+                opened.uris(opened.files())
+        return
     for opened in (table, bench.open()):
         files = opened.files()
         assert [(f.first_epoch, f.last_epoch, f.rows) for f in files] == [(0, 1, 2), (2, 2, 1), (3, 5, 3)]
@@ -195,10 +210,16 @@ def test_a_table_that_another_incarnation_created_meanwhile_is_refused_at_the_co
     assert bench.rows() == [("ada", 0)]
 
 
-def test_a_table_of_another_output_is_refused(bench: Any) -> None:
+def test_a_table_of_another_output_is_refused_and_a_shared_place_keeps_the_progress_of_each(bench: Any) -> None:
     bench.commit(bench.open(), 0, 1)
-    with pytest.raises(ForeignTable):
-        bench.open(dataclasses.replace(OUTPUT, output="clicks"))
+    other = dataclasses.replace(OUTPUT, output="clicks")
+    if "owner" in bench.kind.traits:
+        with pytest.raises(ForeignTable):
+            bench.open(other)
+        return
+    bench.commit(bench.open(other), 0, 2, "theirs")
+    assert (bench.open().upper, bench.open(other).upper) == (1, 2)
+    assert bench.rows() == [("ada", 0), ("theirs", 0), ("theirs", 1)]
 
 
 @pytest.mark.parametrize(
@@ -209,12 +230,19 @@ def test_a_table_of_another_output_is_refused(bench: Any) -> None:
         ([("user", pa.string()), ("amount", pa.int64())], "'amount' is double in the table and int64 in the rows"),
     ],
 )
-def test_rows_with_other_columns_are_refused_and_the_difference_is_said(bench: Any, fields: Any, said: str) -> None:
+def test_rows_with_other_columns_than_the_table_are_refused_and_the_difference_is_said(
+    bench: Any, fields: Any, said: str
+) -> None:
     table = bench.open()
     bench.commit(table, 0, 1)
+    other = pa.schema([*fields, ("_epoch", pa.int64())])
+    if "columns" not in bench.kind.traits:
+        table.commit(1, 2, other, [], write="3" * 32)
+        assert table.upper == 2
+        return
     for opened in (table, bench.open()):
         with pytest.raises(TableSchemaChanged, match=said):
-            opened.commit(1, 2, pa.schema([*fields, ("_epoch", pa.int64())]), [], write="3" * 32)
+            opened.commit(1, 2, other, [], write="3" * 32)
         assert opened.upper == 1
 
 
@@ -232,7 +260,7 @@ def test_a_staged_file_that_is_gone_or_was_changed_is_not_committed(bench: Any) 
     Path(bench.path, gone.path).unlink()
     Path(bench.path, cut.path).write_bytes(b"PAR1")
     for file in (gone, cut):
-        with pytest.raises(StagedFileMissing):
+        with pytest.raises(bench.kind.missing):
             table.commit(0, 1, SCHEMA, [file], write="1" * 32)
     assert bench.open().upper == 0
 
@@ -259,45 +287,54 @@ def test_rows_without_their_epoch_are_refused_before_anything_is_written(bench: 
 
 
 def test_a_table_that_was_removed_is_noticed_at_the_next_commit(bench: Any) -> None:
-    import shutil
-
     table = bench.open()
     bench.commit(table, 0, 3)
-    shutil.rmtree(bench.path)
-    with pytest.raises(TableUpperMismatch) as caught:
+    bench.remove()
+    with pytest.raises(bench.kind.lost):
         bench.commit(table, 3, 4)
-    assert caught.value.evidence["actual"] == 0
     assert bench.rows() == []
+    assert bench.open().upper == 0
 
 
 def test_a_table_that_was_made_anew_in_its_place_is_noticed(bench: Any) -> None:
-    import shutil
-
     table = bench.open()
     for epoch in range(3):
         bench.commit(table, epoch, epoch + 1)
-    shutil.rmtree(bench.path)
+    bench.remove()
     bench.commit(bench.open(), 0, 1, "anew")
-    with pytest.raises(TableUpperMismatch) as caught:
+    with pytest.raises((bench.kind.lost, WriterFenced)):
         bench.commit(table, 3, 4)
-    assert caught.value.evidence["actual"] == 1
+    assert bench.open().upper == 1
     assert bench.rows() == [("anew", 0)]
 
 
+def test_files_are_taken_out_by_a_sink_that_has_files_alone(bench: Any) -> None:
+    table = bench.open()
+    bench.commit(table, 0, 2)
+    old, staged = table.files(), bench.stage([0, 1, 2], "again")
+    if "files" in bench.kind.traits:
+        table.commit(2, 3, SCHEMA, staged, remove=old, write="1" * 32)
+        assert bench.rows() == [("again", epoch) for epoch in range(3)]
+        return
+    with pytest.raises(NothingTakenOut):
+        table.commit(2, 3, SCHEMA, staged, remove=old, write="1" * 32)
+    assert bench.rows() == [("ada", 0), ("ada", 1)]
+    assert bench.open().upper == 2
+
+
 def test_only_mounted_file_systems_are_taken_and_no_secret_is_shown(bench: Any) -> None:
-    make = type(bench.sink)
     for uri in ("s3://key:secret@bucket/t", "abfss://secret@c/t", "file://secret-host/t"):
         with pytest.raises(UnsupportedLocation) as caught:
-            make(uri)
+            bench.at(uri)
         assert "secret" not in str(caught.value)
         assert "secret" not in repr(caught.value.evidence)
-    assert make(f"file://{bench.path}") == bench.sink
+    assert bench.at(f"file://{bench.folder}") == bench.sink
     with pytest.raises(InvalidArgument):
-        make("  ")
+        bench.at("  ")
 
 
 def test_a_relative_path_is_that_of_the_program_and_not_of_the_task(
     bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert type(bench.sink)("lake/orders") == bench.sink
+    assert bench.at(str(Path(bench.folder).relative_to(tmp_path))) == bench.sink

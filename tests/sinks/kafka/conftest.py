@@ -6,19 +6,21 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
+from tests.waiting import eventually
 
 from tidegauge.errors.base import Transient
+from tidegauge.errors.kafkasink import OutputTopicRecreated, StagedMessagesMissing
 from tidegauge.kafka import Settings
 from tidegauge.kafka.clients import admin
-from tidegauge.kafka.cluster import offsets, partition
+from tidegauge.kafka.cluster import described, offsets, partition
 from tidegauge.sinks import KafkaSink, OutputId, StagedFile
 from tidegauge.testing import Endpoint
 
@@ -112,13 +114,17 @@ def write_id() -> str:
     return OUTPUT.incarnation[-16:] + uuid.uuid4().hex[-16:]
 
 
+KIND = SimpleNamespace(name="kafka", traits=frozenset(), missing=StagedMessagesMissing, lost=OutputTopicRecreated)
+"""A topic has no files and no columns of its own, and takes messages of any number of outputs."""
+
+
 @dataclass(frozen=True)
 class Bench:
     """A sink to a topic of its own, and short words for what the tests do."""
 
     servers: str
     sink: KafkaSink
-    kind: Any = field(default_factory=lambda: SimpleNamespace(name="kafka"))
+    kind: ClassVar[Any] = KIND
 
     @property
     def topic(self) -> str:
@@ -132,6 +138,32 @@ class Bench:
     def given(self, **options: Any) -> Bench:
         """Return the bench with other options of the sink."""
         return replace(self, sink=replace(self.sink, **options))
+
+    @property
+    def folder(self) -> str:
+        """Return the folder that the sink was given."""
+        return str(self.sink.staging)
+
+    def at(self, folder: str) -> KafkaSink:
+        """Return the sink with another folder."""
+        return replace(self.sink, staging=folder)
+
+    def ways(self) -> list[KafkaSink]:
+        """Return sinks to the same topic that were told otherwise."""
+        many = [replace(self.sink, servers=servers) for servers in ("b:1,A:1", "a:1,b:1")]
+        assert many[0].identity == many[1].identity
+        return [replace(self.sink, key="user"), self.at(f"{self.folder}-2")]
+
+    def elsewhere(self) -> KafkaSink:
+        """Return a sink to another topic."""
+        return replace(self.sink, topic=f"{self.topic}-2")
+
+    def remove(self) -> None:
+        """Delete the topic, and wait until it is gone."""
+        with admin(Settings.of(self.servers)) as client:
+            for deleted in client.handle.delete_topics([self.topic]).values():
+                deleted.result()
+            eventually(lambda: not described(client, [self.topic], servers=self.servers))
 
     def open(self, output: OutputId = OUTPUT) -> Any:
         return self.sink.open(output)
@@ -158,15 +190,18 @@ class Bench:
         return sorted((message.row["user"], message.epoch) for message in self.messages(**how))
 
 
+def topic_bench(servers: str, topic: str, staging: Path, **options: Any) -> Bench:
+    """Return a bench of a topic that its first commit makes."""
+    given: dict[str, Any] = {"topic": topic, "partitions": 1, "staging": str(staging)} | options
+    return Bench(servers, KafkaSink(servers, **given))
+
+
 @pytest.fixture
 def make_bench(kafka_broker: Endpoint, topic_name: str, tmp_path: Path) -> Callable[..., Bench]:
     """Make a bench with options of the sink; the topic is made by the first commit, unless it is there."""
 
     def make(**options: Any) -> Bench:
-        usual = {"topic": topic_name, "partitions": 1}
-        given: dict[str, Any] = usual | {"staging": str(tmp_path / "staging")} | options
-        sink = KafkaSink(kafka_broker.servers, **given)
-        return Bench(kafka_broker.servers, sink)
+        return topic_bench(kafka_broker.servers, options.pop("topic", topic_name), tmp_path / "staging", **options)
 
     return make
 
