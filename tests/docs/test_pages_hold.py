@@ -36,6 +36,7 @@ LOCAL = [
     HOW_TO / "trace-a-row.md",
     HOW_TO / "when-something-fails.md",
     HOW_TO / "write-a-sink.md",
+    HOW_TO / "write-a-source.md",
     ROOT / "docs" / "reference" / "formats.md",
 ]
 ON_KAFKA = [
