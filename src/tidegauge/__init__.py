@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from tidegauge.sources.generator import GeneratorSource as GeneratorSource
     from tidegauge.sources.kafka.inquiry import Topics as Topics
     from tidegauge.sources.kafka.source import KafkaSource as KafkaSource
+    from tidegauge.sources.push.socket import SocketSource as SocketSource
 else:
     __getattr__, __dir__, __all__ = names(
         __name__,
@@ -91,5 +92,6 @@ else:
             "sources.generator": "GeneratorSource",
             "sources.kafka.source": "KafkaSource",
             "sources.kafka.inquiry": "Topics",
+            "sources.push.socket": "SocketSource",
         },
     )

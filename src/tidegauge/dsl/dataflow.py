@@ -23,6 +23,7 @@ import pyarrow as pa
 
 from tidegauge.env import Env
 from tidegauge.errors.flow import ForeignStream, InvalidArgument, InvalidName, NameTaken, TableTaken
+from tidegauge.errors.push import UnknownStream
 from tidegauge.errors.running import CannotTick
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.job.plan import Changelog, Engine, Filter, MapBatches, OutputPlan, Select, Step, Transform
@@ -32,6 +33,8 @@ from tidegauge.remap.policy import Every, Policy, as_policy
 from tidegauge.remap.round import Requests
 from tidegauge.sinks.protocol import Sink
 from tidegauge.sources.protocol import Placed, Source
+from tidegauge.sources.push.protocol import PushSource
+from tidegauge.sources.push.source import columns_of, pushed, streams_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -57,11 +60,11 @@ class RowStream:
 
     flow: Dataflow
     source: str
-    channel: Literal["rows", "errors"] = "rows"
+    channel: str = "rows"
     steps: tuple[Step, ...] = ()
 
     def __repr__(self) -> str:
-        shown = [self.source if self.channel == "rows" else f"{self.source}.errors"]
+        shown = [self.source if self.channel == "rows" else f"{self.source}.{self.channel}"]
         shown += [type(step).__name__.lower() for step in self.steps]
         return f"RowStream({' | '.join(shown)})"
 
@@ -128,11 +131,23 @@ class RowStream:
 
         A source whose errors go to some sink no longer fails on such a record.
         """
-        if self.steps or self.channel == "errors":
+        if self.steps or self.channel != "rows":
             raise InvalidArgument(
                 parameter="errors", value=repr(self), expected="the errors of a source's own stream"
             )
         return replace(self, channel="errors")
+
+    def stream(self, name: str) -> RowStream:
+        """Return the rows of one stream of a source that has several, such as the tables of a database.
+
+        Raises `UnknownStream` for a stream that the source does not declare.
+        """
+        known = streams_of(self.flow.sources[self.source])
+        if self.steps or self.channel != "rows" or name not in known:
+            raise UnknownStream(
+                source=self.source, stream=name, known=", ".join(known) or "one stream, without a name"
+            )
+        return replace(self, channel=name)
 
 
 class Dataflow:
@@ -185,15 +200,19 @@ class Dataflow:
         """The names of the sources without which nothing is bound."""
         return frozenset(self._required)
 
-    def source(self, name: str, source: Source, *, required: bool = False) -> RowStream:
+    def source(
+        self, name: str, source: Source | PushSource, *, required: bool = False, staging: str | None = None
+    ) -> RowStream:
         """Add a source and return the stream of its rows.
 
-        required: no epoch is minted while this source cannot say how far it is; without it the others go on.
+        required: no epoch is minted while this source cannot say how far it is; without it the others go on. staging:
+        for a source that pushes, a folder of this flow alone for records that wait for an output; on a cluster, one
+        that all machines see. None for a temporary folder of this machine.
         """
         _named("source", name)
         if name in self._sources:
             raise NameTaken(flow=self.name, kind="source", name=name)
-        if not isinstance(source, Source):
+        if not isinstance(source, Source | PushSource):
             raise InvalidArgument(parameter="source", value=source, expected="a source such as tg.FileSource(...)")
         if not isinstance(required, bool):
             raise InvalidArgument(parameter="required", value=required, expected="True or False")
@@ -204,7 +223,8 @@ class Dataflow:
                 value=self.policy,
                 expected=f"it with seconds or {what}: the positions of {name!r} count {source.unit}",
             )
-        self._sources[name] = source.placed(self.name, name) if isinstance(source, Placed) else source
+        placed: Any = source.placed(self.name, name) if isinstance(source, Placed) else source
+        self._sources[name] = pushed(placed, staging) if isinstance(placed, PushSource) else placed
         if required:
             self._required.add(name)
         return RowStream(self, name)
@@ -220,6 +240,8 @@ class Dataflow:
             raise ForeignStream(stream=repr(stream), owner=stream.flow.name, flow=self.name)
         if not isinstance(sink, Sink):
             raise InvalidArgument(parameter="sink", value=sink, expected="a sink such as tg.DeltaSink(...)")
+        if stream.channel == "rows" and (known := streams_of(self._sources[stream.source])):
+            raise UnknownStream(source=stream.source, stream="", known=", ".join(known))
         plan = OutputPlan(name, stream.source, stream.channel, stream.steps, sink)
         if self._operates(plan):
             plan.check_applied()
@@ -230,8 +252,8 @@ class Dataflow:
     def _operates(self, plan: OutputPlan) -> bool:
         """Whether it is certain that an output gets operations; otherwise it shows when the flow runs."""
         declared = self._sources[plan.source].schema
-        kept = plan.channel == "rows" and not any(isinstance(step, Changelog) for step in plan.steps)
-        return kept and declared is not None and carries(declared)
+        kept = plan.channel != "errors" and not any(isinstance(step, Changelog) for step in plan.steps)
+        return kept and declared is not None and carries(columns_of(declared, plan.channel))
 
     def run(
         self,

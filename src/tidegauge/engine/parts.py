@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from tidegauge.job.plan import MapBatches, OutputPlan, OutputWork, SourceRead
 from tidegauge.job.task import Write
-from tidegauge.sources.protocol import BAD_RECORDS
+from tidegauge.sources.push.source import columns_of
 
 __all__ = ["TINY", "deal", "dealt", "stream_schema", "write_of"]
 
@@ -33,7 +33,7 @@ TINY: Final = 1 << 20
 
 def stream_schema(plan: OutputPlan, source_schema: pa.Schema) -> pa.Schema:
     """Return the columns with which an output's stream begins."""
-    return BAD_RECORDS if plan.channel == "errors" else source_schema
+    return columns_of(source_schema, plan.channel)
 
 
 def write_of(work: OutputWork, functions: tuple[MapBatches, ...], rows: pa.Schema) -> Write:

@@ -229,8 +229,10 @@ class Board:
             elif status.state != "sealed":
                 status.state, status.error = "stalled", status.unread
             status.end, status.note = observed.end, self.redaction.text(observed.note)
-            status.goal = observed.end if status.goal is None else status.goal
-            status.looks.append((observed.at, observed.end if observed.more else observed.upper))
+            if not observed.coming or observed.end != observed.upper:  # else nobody knows yet how far upstream is
+                status.goal = observed.end if status.goal is None else status.goal
+                beyond = observed.more or observed.coming
+                status.looks.append((observed.at, observed.end if beyond else observed.upper))
         elif status.state != "failed":
             self._stall(status, None if answer.error is None else self.redaction.error(answer.error), answer.attempt)
         self._refresh(status)

@@ -11,6 +11,9 @@
 
 What crosses between scopes is captured, batches alone, and drained on the other side: nobody there asks how far the
 other scope has come.
+
+
+Sources that push have another road, which joins this one at stage (`pushing`).
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from tidegauge.flow.away import waited_for
 from tidegauge.flow.belonging import SeenTables
 from tidegauge.flow.board import Board
 from tidegauge.flow.opening import Opened
+from tidegauge.flow.pushing import Pushing
 from tidegauge.flow.stage import StageSetup, stage
 from tidegauge.flow.telling import OncePerSpan, TellingCommits
 from tidegauge.job.durable import Losses, OutputFailures
@@ -53,11 +57,12 @@ def render(
     commit: Spawn,
     ticking: Callable[[], bool],
     requests: Requests,
+    pushing: Pushing,
 ) -> None:
     """Build the flow's dataflows in the worker. `ticking` says whether to bind and stage anything new.
 
     spawn, commit: run probes and jobs, and commits, beside the worker.
-    requests: the ticks that are asked for; they are taken from now on.
+    requests: the ticks that are asked for; they are taken from now on. pushing: the sources that push.
     """
     spec, timeline = flow.spec, flow.timeline
     plans = {name: plan for name, plan in spec.outputs.items() if name in flow.tables}
@@ -65,9 +70,9 @@ def render(
     limits = {name: flow.failed[plan.source].epoch for name, plan in plans.items() if plan.source in flow.failed}
     units = {name: source.unit for name, source in spec.sources.items()}
     live = [name for name in spec.sources if name not in flow.failed and not timeline.tables[name].frontier.sealed]
-    news = {name: EventQueue(INT) for name in live}
+    news = {name: EventQueue(INT) for name in live if name not in pushing.pieces}
     answers = EventQueue(GAUGE)
-    acknowledgements = {name: EventQueue(INT) for name in live}
+    acknowledgements = {name: EventQueue(INT) for name in news}
     failures = EventQueue(INT)
 
     output_failures = OutputFailures(flow.store, flow.lease, known=flow.outstanding, watch=board.output_failed)
@@ -80,7 +85,7 @@ def render(
     def discard(output: str, files: tuple[StagedFile, ...]) -> None:
         flow.tables[output].discard(files)
 
-    for name in live:
+    for name in news:
         with worker.dataflow(f"{spec.name}/{name}", order=GAUGE) as scope:
             reader(
                 scope,
@@ -91,6 +96,9 @@ def render(
                 confirm=flow.lease.confirm,
                 env=env,
             ).capture(answers, progress=False)
+
+    pushing.connect(worker, flow, live=live, limits=limits, env=env, spawn=spawn, going=ticking)
+    acknowledgements |= pushing.acknowledgements
 
     with worker.dataflow(spec.name, order=INT) as scope:
         bindings = remap(
@@ -116,8 +124,17 @@ def render(
         )
         sweep(
             bindings.asked,
-            SweepSetup(sources=spec.sources, readers=news, answers=answers, env=env, spawn=spawn, going=ticking),
+            SweepSetup(
+                sources=spec.sources,
+                readers=news,
+                pushed=pushing.answers,
+                answers=answers,
+                env=env,
+                spawn=spawn,
+                going=ticking,
+            ),
         )
+        pushing.reclock(bindings.spans, flow)
         staging = stage(
             reclock(bindings.spans, timeline),
             StageSetup(
@@ -135,6 +152,7 @@ def render(
                 env=env,
                 going=ticking,
                 board=board,
+                pieces=pushing.received,
             ),
         )
         staging.failures.capture(failures, progress=False)

@@ -24,6 +24,7 @@ from tidegauge.flow.away import WAITED_FOR, Absent, Outage
 from tidegauge.flow.beside import interruptible, renewing
 from tidegauge.flow.board import Board
 from tidegauge.flow.opening import opened, register
+from tidegauge.flow.pushing import Pushing
 from tidegauge.flow.render import render
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.flow.stalls import Stalls
@@ -63,8 +64,8 @@ def at_once(function: Callable[[], Any]) -> Future[Any]:
 def threads(flow: FlowSpec) -> ThreadPoolExecutor:
     """Return the threads beside the worker: enough that nobody waits for somebody else's work.
 
-    A probe of each source; a job of each source and output that is staged apart; a commit of each output; the others'
-    job.
+    A probe or a connection of each source; a job of each source and output that is staged apart; a commit of each
+    output; the others' job.
     """
     return ThreadPoolExecutor(2 * (len(flow.sources) + len(flow.outputs)) + 1, thread_name_prefix="tidegauge")
 
@@ -106,6 +107,7 @@ class Runner:
         """What the board said when it was last weighed: that the run goes on."""
         self._tables: Mapping[str, Table] = {}
         self._commits: list[Future[Any]] = []
+        self._pushing = Pushing(self.flow)
         self._resources = ExitStack()
         try:
             self._store = Store.open(flow.store, env=env)
@@ -114,6 +116,7 @@ class Runner:
             self._resources.callback(_give_back, self.lease)
             self._resources.callback(self.requests.close)  # not before the lease is ours: another run may have them
             self._resources.callback(self._end_tables)
+            self._resources.callback(lambda: self._pushing.close())
             register(self.flow, self._store, self.lease)
             self._absent = Absent(self.flow, self.lease, env=env, spawn=spawn)
             self._outage = Outage(lambda: self._store.recognise(self.lease), env=env, spawn=spawn)
@@ -129,6 +132,7 @@ class Runner:
         nobody commits anything.
         """
         flow, env = self.flow, self.env
+        self._pushing.close()
         self._end_tables()
         self._absent.seen(self._tables)  # before opening: a table that holds less by then is away
         found = opened(flow, self._store, self.lease, known=self._absent.errors, least=self._absent.least)
@@ -150,11 +154,19 @@ class Runner:
         self._absent.note(found.away, found.held, self.board.stalled)
         self._show_outage()
         worker = self._worker = Worker(monotonic=env.monotonic)
+        self._pushing = Pushing(flow)
         render(
             found,
             worker,
             perform=performer(
-                flow.outputs, flow.sources, self.engine, env, mark=mark, passed=found.passed, tables=found.tables
+                flow.outputs,
+                flow.sources,
+                self.engine,
+                env,
+                mark=mark,
+                passed=found.passed,
+                tables=found.tables,
+                pieces=self._pushing.pieces,
             ),
             board=self.board,
             env=env,
@@ -162,6 +174,7 @@ class Runner:
             commit=self._commit,
             ticking=lambda: not self.stopping and worker is self._worker,
             requests=self.requests,
+            pushing=self._pushing,
         )
 
     def step(self, *, park: float = 0.0) -> None:
@@ -317,8 +330,13 @@ class Runner:
     def _tell_upstream(self) -> None:
         """Acknowledge the last publication, which nobody waits for while the flow goes on. Once, as ever."""
         self.stopping = True
-        while not self._worker.idle and not self._outage.waiting:
-            self.step()
+        while not self._outage.waiting:
+            if not self._worker.idle:
+                self.step()
+            elif self._pushing.busy:
+                self.step(park=0.05)
+            else:
+                return
 
     def _end_tables(self) -> None:
         """Wait for what the tables do beside their commits."""

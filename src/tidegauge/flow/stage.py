@@ -44,6 +44,7 @@ from tidegauge.remap.round import Failure
 from tidegauge.remap.timeline import Timeline
 from tidegauge.sinks.backlog import Backlog, StagedSpan
 from tidegauge.sinks.protocol import StagedFile
+from tidegauge.sources.push.pieces import Pieces
 
 __all__ = ["ATTEMPTS", "JOB_LIMITS", "StageSetup", "Staging", "job_limit", "stage"]
 
@@ -88,7 +89,7 @@ class StageSetup:
     sources that had failed before, with the epoch at which they end. failures: where the failures of outputs go, and
     which outputs have ended by one. losses: where losses go. discard: forgets files staged in vain. backlog: which
     outputs have too much to commit for more to be staged for them; the others go on. going: whether to begin another
-    job.
+    job. pieces: of the sources that push; their outputs are staged as far as what came is whole.
     """
 
     timeline: Timeline
@@ -105,6 +106,7 @@ class StageSetup:
     env: Env
     going: Callable[[], bool]
     board: Board
+    pieces: Mapping[str, Pieces]
 
 
 def stage(slices: Stream[SpanSlices], setup: StageSetup) -> Staging:
@@ -136,6 +138,8 @@ class _Stage:
         self.jobs: dict[Group, tuple[Need, Future[Performed]]] = {}
         self.groups = Groups()
         setup.backlog.attach(self.wake.activate)
+        for pieces in setup.pieces.values():
+            pieces.attach(self.wake.activate)
         self.settle()
 
     def settle(self) -> None:
@@ -151,6 +155,8 @@ class _Stage:
                 del self.capabilities[name]
             else:
                 capability.downgrade(upper)
+        for source, pieces in self.setup.pieces.items():
+            pieces.needed(self.needed(source))
         if not self.capabilities:
             return
         lacking: dict[str, int] = {}
@@ -160,6 +166,26 @@ class _Stage:
         self.failure_capability.downgrade(min(lacking.values()))
         for source, waiting in self.slices.items():
             del waiting[: bisect_left(waiting, lacking.get(source, self.timeline.upper), key=_EPOCH)]
+
+    def needed(self, source: str) -> dict[str, int]:
+        """Return the first epoch that an output of each channel of a source lacks."""
+        found: dict[str, int] = {}
+        for name in self.capabilities:
+            if (plan := self.plans[name]).source == source:
+                found[plan.channel] = min(self.uppers[name], found.get(plan.channel, self.uppers[name]))
+        return found
+
+    def within(self, standing: Iterable[str]) -> dict[str, int]:
+        """Return where outputs end: by a failure; and for now those of a push source, where what came is not whole.
+
+        Once nothing more will come, planning such an epoch says why.
+        """
+        limits = dict(self.limits)
+        for name in standing:
+            pieces = self.setup.pieces.get(self.readers[name])
+            if pieces is not None and pieces.failed is None:
+                limits[name] = min(pieces.upper, limits.get(name, pieces.upper))
+        return limits
 
     def step(self, inputs: list[OperatorInput], outputs: list[OperatorOutput]) -> None:
         """Take in slices, hear of a job that ended, and begin as many needs as can be met at once."""
@@ -184,7 +210,7 @@ class _Stage:
         begun = False
         full = self.setup.backlog.full
         roomy = {name: upper for name, upper in standing.items() if name not in full}
-        wanted = needs(self.groups, roomy, self.readers, limits=self.limits, sealed=sealed)
+        wanted = needs(self.groups, roomy, self.readers, limits=self.within(roomy), sealed=sealed)
         for group, need in wanted.items():
             if group in self.jobs:
                 continue

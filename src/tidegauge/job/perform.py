@@ -10,9 +10,10 @@ long as they are at most `GOOD_FOR` seconds old. Reading detects anything that h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Final
 
 import pyarrow as pa
@@ -29,8 +30,12 @@ from tidegauge.remap.binding import Bound, Slice
 from tidegauge.remap.round import Failure
 from tidegauge.sinks.protocol import Standing
 from tidegauge.sources.protocol import GoingOn, Source, Split
+from tidegauge.sources.push.pieces import Pieces
+from tidegauge.sources.push.source import channel_of
 
 __all__ = ["GOOD_FOR", "Performed", "Performer", "PinnedNeed", "performer"]
+
+NO_PIECES: Final[Mapping[str, Pieces]] = MappingProxyType({})
 
 GOOD_FOR: Final = timedelta(seconds=1)
 """How long an answer of upstream stands for the same question, from when it was asked."""
@@ -70,12 +75,13 @@ def performer(
     mark: str,
     passed: Mapping[str, Sequence[Slice]],
     tables: Mapping[str, object],
+    pieces: Mapping[str, Pieces] = NO_PIECES,
 ) -> Performer:
     """Return the function that performs needs with these sources on this engine. Names of jobs begin with `mark`.
 
     passed: ranges that nobody reads any more, by source. An epoch with nothing left is committed all the same.
     tables: of the outputs. Nothing is staged for one that has vanished: `TableUpperMismatch` is raised. The engine is
-    asked for schemas of outputs once: a source's schema never changes.
+    asked for schemas of outputs once: a source's schema never changes. pieces: of the sources that push.
     """
     schemas: dict[str, pa.Schema] = {}
     collecting = {plan.source for plan in plans.values() if plan.channel == "errors"}
@@ -91,11 +97,13 @@ def performer(
         for name, slices in pinned.slices.items():
             source, bound = sources[name], recent(pinned.bounds[name], now=env.now())
             left = without(slices, passed[name]) if name in passed else slices
-            planned = plan(name, source, left, bound) if left else ((), ())
+            planned = plan(name, pieces.get(name, source), left, bound) if left else ((), ())
             if isinstance(planned, Failure):
                 failures.append(planned)
             else:
                 splits, gone = planned
+                if name in pieces:
+                    splits = wanted(splits, {plans[o].channel for o in need.outputs if plans[o].source == name})
                 reads.append(SourceRead(name, source, bound.schema, splits, name in collecting))
                 lost += gone
         read = {part.name for part in reads}
@@ -126,6 +134,11 @@ def performer(
     return perform
 
 
+def wanted(splits: Iterable[Split], channels: Collection[str]) -> tuple[Split, ...]:
+    """Return the splits that outputs of these channels need; a bad record may be in any."""
+    return tuple(split for split in splits if "errors" in channels or channel_of(split) in channels)
+
+
 def recent(bound: Bound, *, now: datetime) -> Bound:
     """Return the bindings, with upstream's last answer only if that is still good."""
     if bound.last is None or timedelta(0) <= now - bound.last.at < GOOD_FOR:
@@ -134,7 +147,7 @@ def recent(bound: Bound, *, now: datetime) -> Bound:
 
 
 def plan(
-    name: str, source: Source, slices: list[Slice], bound: Bound
+    name: str, source: Source | Pieces, slices: list[Slice], bound: Bound
 ) -> tuple[tuple[Split, ...], Sequence[Slice]] | Failure:
     """Return the splits of a source, and what of its slices is lost; or why it cannot be read."""
     try:
@@ -150,7 +163,7 @@ def plan(
         return Failure(name, None, slices[0].epoch, failed)
 
 
-def first_failure(name: str, source: Source, slices: list[Slice], bound: Bound, error: Definite) -> Failure:
+def first_failure(name: str, source: Source | Pieces, slices: list[Slice], bound: Bound, error: Definite) -> Failure:
     """Return the failure of a source whose slices cannot all be planned, at the first such epoch."""
     epochs = sorted({piece.epoch for piece in slices})
     for epoch in epochs:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -83,11 +83,14 @@ Step: TypeAlias = Filter | Select | Changelog | Transform | MapBatches
 
 @dataclass(frozen=True, slots=True)
 class OutputPlan:
-    """The user's description of an output: which stream of which source, through which steps, into which sink."""
+    """The user's description of an output: which stream of which source, through which steps, into which sink.
+
+    channel: "rows", "errors", or the name of one of the streams that a push source has.
+    """
 
     name: str
     source: str
-    channel: Literal["rows", "errors"]
+    channel: str
     steps: tuple[Step, ...]
     sink: Sink
 

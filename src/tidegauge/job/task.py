@@ -18,7 +18,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 import pyarrow.compute
@@ -41,12 +41,12 @@ from tidegauge.reclock.columns import EPOCH, stamp
 from tidegauge.remap.round import Failure
 from tidegauge.sinks.protocol import Sink, Stager
 from tidegauge.sources.protocol import BAD_RECORDS, BadRecord, Source, Split
+from tidegauge.sources.push.source import channel_of, columns_of
 
 __all__ = ["Feed", "OutputWriter", "TaskRead", "Write", "by_epoch", "run"]
 
 pc: Final[Any] = pyarrow.compute  # its functions are made at run time, which type checkers cannot see
 
-Channel = Literal["rows", "errors"]
 
 _RAW_SHOWN: Final = 200
 _BAD_ROWS: Final = 4096
@@ -79,7 +79,7 @@ class Write:
 
     name: str
     source: str
-    channel: Channel
+    channel: str
     functions: tuple[MapBatches, ...]
     sink: Sink
     rows: pa.Schema
@@ -94,7 +94,7 @@ class Feed:
     """
 
     source: str
-    channel: Channel
+    channel: str
     functions: tuple[MapBatches, ...]
     made: pa.Schema
     schema: pa.Schema
@@ -159,22 +159,22 @@ def _fed(feed: Feed, rows: pa.RecordBatch, epoch: int, report: Report) -> list[p
     return [batch for batch in map(feed.prefilter, stamped) if batch.num_rows]
 
 
-def _decoded(read: TaskRead, report: Report) -> Iterator[tuple[Channel, int, pa.RecordBatch]]:
-    """Yield the rows of all splits, and where bad records are collected those too, in epoch order.
+def _decoded(read: TaskRead, report: Report) -> Iterator[tuple[str, int, pa.RecordBatch]]:
+    """Yield the rows of all splits with their channels; where bad records are collected those too, in epoch order.
 
     A failure ends it: what comes after the first epoch that cannot be read can never be committed.
     """
     report.records.setdefault(read.name, 0)
     report.bytes_read.setdefault(read.name, 0)
-    operating = carries(read.schema)
     for split in read.ordered():
-        bad = _BadRecords(read, split)
+        bad, channel = _BadRecords(read, split), channel_of(split)
+        columns = columns_of(read.schema, channel)
         try:
             for batch in read.source.read(split, bad.add):
                 report.records[read.name] += batch.num_rows
-                if operating:
+                if carries(columns):
                     _check_operations(batch, read.name, split)
-                yield "rows", split.epoch, conform(batch, read.schema)
+                yield channel, split.epoch, conform(batch, columns)
                 if bad.many:
                     yield "errors", split.epoch, bad.take()
             bad.check()

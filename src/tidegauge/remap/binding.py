@@ -38,6 +38,8 @@ class Observation:
     note: one line for people about what the source is waiting for, or "". state: what a polled source has to know at
     its next poll, kept with the binding; None leaves the one that is bound. taken_back: positions `(lower, upper)` by
     partition that upstream had shown and has taken back before they were bound, and that are given up by choice.
+    coming: whether records before `end` have yet to come by themselves, as those of a pushed source do; where `upper`
+    is `end` too, nobody knows yet how far upstream is.
     """
 
     at: datetime
@@ -51,6 +53,7 @@ class Observation:
     note: str = ""
     state: SourceState | None = None
     taken_back: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    coming: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

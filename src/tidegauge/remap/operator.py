@@ -86,7 +86,7 @@ def caught_up(timeline: Timeline, answers: Mapping[str, Answer], live: set[str])
     """Whether every live source has said in this round that all it has is bound."""
     for source in live:
         answer = answers.get(source)
-        if answer is None or answer.observed is None or answer.observed.more:
+        if answer is None or answer.observed is None or answer.observed.more or answer.observed.coming:
             return False
         if not answer.observed.upper.less_equal(timeline.tables[source].frontier):
             return False

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from tidegauge.sources.protocol import BadRecord as BadRecord
     from tidegauge.sources.protocol import Source as Source
     from tidegauge.sources.protocol import Split as Split
+    from tidegauge.sources.push.protocol import DecodedLater as DecodedLater
+    from tidegauge.sources.push.protocol import PushSource as PushSource
+    from tidegauge.sources.push.protocol import Received as Received
+    from tidegauge.sources.push.protocol import Subscription as Subscription
+    from tidegauge.sources.push.socket import SocketSource as SocketSource
 else:
     __getattr__, __dir__, __all__ = names(
         __name__,
@@ -41,5 +46,7 @@ else:
             "kafka.planning": "KafkaSplit",
             "kafka.source": "KafkaSource",
             "protocol": "BadRecord Source Split",
+            "push.protocol": "DecodedLater PushSource Received Subscription",
+            "push.socket": "SocketSource",
         },
     )

@@ -99,12 +99,14 @@ def news(observed: Observation, last: Observation | None, bound: Bound) -> bool:
 class SweepSetup:
     """What the operator works with.
 
-    readers: where each source's reader hears its news. answers: where the remap operator hears of answers without
-    news. going: whether to ask any source; called in all threads.
+    readers: where each source's reader hears its news. pushed: the answers of sources that know at once how far they
+    are. answers: where the remap operator hears of answers without news. going: whether to ask any source; called in
+    all threads.
     """
 
     sources: Mapping[str, Source]
     readers: Mapping[str, EventQueue]
+    pushed: Mapping[str, Callable[[int, Bound], Answer]]
     answers: EventQueue
     env: Env
     spawn: Spawn
@@ -191,6 +193,9 @@ class _Sweep:
         """Let the sources stand in line, with a thread for each that is slow and one for all others."""
         now, at, slow = self.setup.env.monotonic(), self.setup.env.now(), 0
         for name, bound in asking.bounds.items():
+            if (pushed := self.setup.pushed.get(name)) is not None:
+                quiet.append(pushed(asking.number, bound))
+                continue
             asked = self.asked[name]
             told = bound if bound.last is asked.last else replace(bound, last=asked.last)
             asked.number, asked.bound, asked.at = asking.number, told, at

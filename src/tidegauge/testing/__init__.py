@@ -1,4 +1,4 @@
-"""What tests of flows need and a laptop lacks: a real Kafka broker, as a context manager and as a pytest fixture.
+"""What tests of flows need and a laptop lacks: a real Kafka broker, and a log that is served over TCP.
 
 Invariant: importing it starts nothing and loads neither pytest nor a Kafka client.
 
@@ -8,6 +8,7 @@ False
 
 `KafkaBroker` is one broker of your own, `KafkaCluster` three of them, each with a copy of everything. `kafka_broker`,
 imported into a `conftest.py`, is the fixture: one broker for a whole test run; each test gets its `Endpoint`.
+`LogServer` is what a `SocketSource` reads, in a thread of your test.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -15,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 from tidegauge.testing.broker import KafkaBroker
 from tidegauge.testing.cluster import KafkaCluster
 from tidegauge.testing.endpoint import Endpoint
+from tidegauge.testing.log_server import LogServer
 
 if TYPE_CHECKING:
     from tidegauge.testing.fixtures import kafka_broker
 
-__all__ = ["Endpoint", "KafkaBroker", "KafkaCluster", "kafka_broker"]
+__all__ = ["Endpoint", "KafkaBroker", "KafkaCluster", "LogServer", "kafka_broker"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,95 @@
+"""TG-035x: sources that push: their streams, what they give, and the pieces that wait.
+
+>>> print(UnknownStream(source="shop", stream="order", known="orders, users"))
+TG-0350: source 'shop' has no stream 'order'; it has orders, users
+  likely cause: a name that is misspelt, or a source with several streams whose rows were asked for without naming one
+  what to do:   take one of its streams with .stream(name)
+"""
+
+from __future__ import annotations
+
+from tidegauge.errors.base import Definite, TidegaugeError, Transient
+
+__all__ = [
+    "NotReadByRange",
+    "PieceUnreadable",
+    "StagingFull",
+    "StartForgotten",
+    "SubscriptionBroken",
+    "UnknownStream",
+    "WireBroken",
+]
+
+
+class UnknownStream(TidegaugeError):
+    """A stream that a source does not declare."""
+
+    code = "TG-0350"
+    what = "source {source!r} has no stream {stream!r}; it has {known}"
+    cause = "a name that is misspelt, or a source with several streams whose rows were asked for without naming one"
+    remedy = "take one of its streams with .stream(name)"
+
+
+class SubscriptionBroken(Definite):
+    """A push source that gave what it may not give."""
+
+    code = "TG-0351"
+    what = "source {source!r} broke the rules of a subscription: {problem}"
+    cause = "an error in the source, or an upstream that does not keep to its protocol"
+    remedy = (
+        "correct the source, then run: tidegauge resume FLOW {source}. Nothing of what it gave wrongly is in a table"
+    )
+
+
+class StartForgotten(Definite):
+    """An upstream that no longer has the records that the flow lacks."""
+
+    code = "TG-0352"
+    what = (
+        "source {source!r}: upstream's oldest record of partition {partition!r} is {oldest}, and the flow needs "
+        "those from {start} on"
+    )
+    cause = "upstream deleted records that it had not been told are durable, or the flow was stopped for too long"
+    remedy = (
+        "to go on with the records that are left, as a new incarnation: tidegauge resume FLOW {source} "
+        "--new-incarnation --accept-loss"
+    )
+
+
+class NotReadByRange(Definite):
+    """A pushed source that was to be read apart from a run."""
+
+    code = "TG-0353"
+    what = "source {source!r} pushes its records: epochs that are over cannot be read from it again"
+    cause = "an operation that reads old epochs once more, such as a repair"
+    remedy = "restore the table from a backup, or begin the output anew under another name and path"
+
+
+class PieceUnreadable(Transient):
+    """A staged piece of an epoch that a task cannot read."""
+
+    code = "TG-0354"
+    what = "the staged records in {path} cannot be read: {detail}"
+    cause = "a staging folder that the machine of the task does not see, or a file that somebody removed"
+    remedy = (
+        "on a cluster, pass staging= with a folder that all machines see to flow.source(); the next run reads the "
+        "records from upstream again"
+    )
+
+
+class WireBroken(Definite):
+    """A line on the wire of a socket source that is none of its protocol."""
+
+    code = "TG-0355"
+    what = "{address} sent {raw}, which is no line of the protocol: {problem}"
+    cause = "another service answers at this address, or its server writes lines that this version does not know"
+    remedy = "check the address and the server, then run: tidegauge resume FLOW SOURCE"
+
+
+class StagingFull(Transient):
+    """Records that wait could not be written to the staging folder."""
+
+    code = "TG-0356"
+    what = "source {source!r}: {size} bytes that wait for outputs cannot be written to {path}: {detail}"
+    cause = "a staging folder on a disk that is full or away"
+    remedy = "free space, or pass another folder as staging= to flow.source(); nothing is received until then"

@@ -1,0 +1,135 @@
+"""The sources of a flow that push: their connections, and their records on the way to a job.
+
+```text
+ scope of the source         scope of the flow
+   reader ── records ──────► reclock_stream ── records with their epochs ──► pieces    (planned by the jobs of stage)
+```
+
+Invariant: a source has one connection while the flow stays open, from the first epoch that an output lacks. A source
+that has failed or is sealed is connected only where an output lacks epochs that are bound. When the flow is opened
+anew, everything begins anew: the records are those of before, and get the epochs of before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Final
+
+from tidegauge.dataflow import INT, EventQueue, Stream, Worker
+from tidegauge.env import Env, Spawn
+from tidegauge.flow.opening import Opened
+from tidegauge.flow.spec import FlowSpec
+from tidegauge.reclock.bindings import bindings_of
+from tidegauge.reclock.pushed import PartitionedRecords
+from tidegauge.reclock.room import Room
+from tidegauge.reclock.stream import reclock_stream
+from tidegauge.remap.binding import Bound
+from tidegauge.remap.frontier import GAUGE
+from tidegauge.remap.operator import Span
+from tidegauge.remap.round import Answer
+from tidegauge.sources.push.pieces import Pieces, pieces
+from tidegauge.sources.push.reader import AT_ONCE, PushReader, PushSetup, push_reader
+from tidegauge.sources.push.source import PushedSource, StreamPlaces
+
+__all__ = ["Pushing"]
+
+
+class Pushing:
+    """The connections and the pieces of one worker. `close` it in any case."""
+
+    def __init__(self, flow: FlowSpec) -> None:
+        self.pieces: Final[Mapping[str, Pieces]] = {
+            name: Pieces(flow.name, name, source)
+            for name, source in flow.sources.items()
+            if isinstance(source, PushedSource)
+        }
+        self.acknowledgements: Final[dict[str, EventQueue]] = {}
+        self._readers: Final[dict[str, PushReader]] = {}
+        self._arrivals: Final[dict[str, EventQueue]] = {}
+
+    @property
+    def received(self) -> dict[str, Pieces]:
+        """The pieces of the sources that are connected: their outputs are staged as far as these are whole."""
+        return {name: self.pieces[name] for name in self._readers}
+
+    @property
+    def answers(self) -> dict[str, Callable[[int, Bound], Answer]]:
+        """The answers of the sources that are connected."""
+        return {name: reader.answer for name, reader in self._readers.items()}
+
+    @property
+    def busy(self) -> bool:
+        """Whether a call is under way, or upstream is about to be told something."""
+        return any(reader.busy for reader in self._readers.values())
+
+    def connect(
+        self,
+        worker: Worker,
+        flow: Opened,
+        *,
+        live: Collection[str],
+        limits: Mapping[str, int],
+        env: Env,
+        spawn: Spawn,
+        going: Callable[[], bool],
+    ) -> None:
+        """Build the reader of each source in a scope of its own.
+
+        live: the sources that are asked how far they are. limits: the epochs at which outputs end.
+        """
+        for name, kept in self.pieces.items():
+            if name not in live and not _lacks(flow, name, limits):
+                continue
+            self.acknowledgements[name] = EventQueue(INT)
+            reader = self._readers[name] = PushReader(
+                PushSetup(
+                    name=name,
+                    source=kept.source,
+                    pieces=kept,
+                    room=Room(4 * AT_ONCE),
+                    start=flow.timeline.tables[name].inverse(_least(flow, name)),
+                    bound=partial(flow.timeline.bound, name),
+                    mints=name in live,
+                    acknowledgements=self.acknowledgements[name],
+                    confirm=flow.lease.confirm,
+                    env=env,
+                    spawn=spawn,
+                    going=going,
+                )
+            )
+            with worker.dataflow(f"{flow.spec.name}/{name}", order=GAUGE) as scope:
+                self._arrivals[name] = push_reader(scope, reader).capture()
+
+    def reclock(self, spans: Stream[Span], flow: Opened) -> None:
+        """Give the records their epochs, in the flow's scope, and keep them as pieces."""
+        for name, reader in self._readers.items():
+            # One epoch before the first that an output lacks: everything bound up to there counts as bound there.
+            start = max(_least(flow, name) - 1, flow.since)
+            bound = bindings_of(spans, flow.timeline, name, as_of=start)
+            records = PartitionedRecords(name, StreamPlaces())
+            rows = reclock_stream(bound, self._arrivals[name], records, reader.setup.room, as_of=start)
+            pieces(rows, self.pieces[name])
+
+    def close(self) -> None:
+        """Close the connections, and let go of the records that were received and wait."""
+        for reader in self._readers.values():
+            reader.close()
+        for kept in self.pieces.values():
+            kept.close()
+
+
+def _least(flow: Opened, source: str) -> int:
+    """Return the first epoch that an open output of a source lacks."""
+    mine = (upper for name, upper in flow.uppers.items() if flow.spec.outputs[name].source == source)
+    return min(mine, default=flow.timeline.upper)
+
+
+def _lacks(flow: Opened, source: str, limits: Mapping[str, int]) -> bool:
+    """Whether an open output of a source lacks epochs that are bound, and is to get them."""
+    end = flow.timeline.upper
+    return any(
+        upper < min(end, limits.get(name, end))
+        for name, upper in flow.uppers.items()
+        if flow.spec.outputs[name].source == source
+    )

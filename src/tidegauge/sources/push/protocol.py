@@ -1,0 +1,129 @@
+"""A push source: records come by themselves, over one connection in the driver, and cannot be read again by range.
+
+The law. What a subscription gives is a function of `start` and of upstream's log: each `receive` gives all records
+from the frontier reached before, inclusive, up to the frontier that it comes with, exclusive, and no others. So a
+restart, or a connection that was cut, reads again from an earlier frontier and gets the same records; and because
+bindings are durable they get the same epochs.
+
+It follows that upstream keeps what it has not been told is durable (`acknowledge`), and that a source which holds
+records back, such as those of an open transaction, holds back its frontier.
+
+Errors are `Transient`, or an `OSError`: the subscription is closed, the source is stalled, and after a growing delay
+it is connected again from the frontier reached. Or they are `Definite`: the source has failed for good. Any other
+exception ends the flow.
+
+>>> order = pa.record_batch({"id": [7], "_partition": ["p0"], "_offset": [4]})
+>>> Received((("orders", order),), Frontier({"p0": 5})).rows
+1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import pyarrow as pa
+
+from tidegauge.remap.binding import Bound
+from tidegauge.remap.frontier import Frontier
+from tidegauge.sources.protocol import OnBadRecord
+
+__all__ = ["DecodedLater", "PushSource", "Received", "Subscription"]
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """The records of each stream up to `frontier`, which is exclusive: batches in the order of upstream.
+
+    batches: each with its stream, its columns, and the place of each record in the columns `_partition` (a text) and
+    `_offset` (an integer). frontier: a sealed one is the end of the source. end: how far upstream's log goes at
+    present, None where upstream does not say.
+    """
+
+    batches: Sequence[tuple[str, pa.RecordBatch]]
+    frontier: Frontier
+    end: Frontier | None = None
+
+    @property
+    def rows(self) -> int:
+        """How many records there are."""
+        return sum(batch.num_rows for _, batch in self.batches)
+
+
+class Subscription(Protocol):
+    """One connection to upstream. The driver has one at a time of a source; where a run opens its flow anew, the old
+    one may return from its last call after the new one was made.
+
+    Its methods are called beside the flow, one at a time, in changing threads; never after `close`, and never after
+    one of them has raised, except `close`.
+    """
+
+    @property
+    def identity(self) -> str:
+        """A text that changes when upstream's log is replaced by another one; "" where upstream has none.
+
+        Known as soon as there is a subscription. A log other than the one that was bound first fails the source.
+        """
+        ...
+
+    def receive(self, limit: int, seconds: float) -> Received | None:
+        """Return the records since the frontier reached; None when there is no news.
+
+        Returns as soon as there is anything, and waits at most `seconds`: a stop waits for that. At most about
+        `limit` records, which is less for large ones; more where they have one position, but never more than 131,072.
+        Progress of the frontier, or of the end, alone is news.
+        """
+        ...
+
+    def acknowledge(self, frontier: Frontier) -> None:
+        """Tell upstream that everything before `frontier` is durable in every output. Idempotent.
+
+        Called between two calls of `receive`, seldom more than once for an epoch. It should not wait for an answer.
+        The frontier is never beyond the records given, and never goes back, except in another run.
+        """
+        ...
+
+    def close(self) -> None:
+        """End the connection. Must not block. Called once, also after an error; what it raises is ignored."""
+        ...
+
+
+@runtime_checkable
+class PushSource(Protocol):
+    """A source that pushes. It is a picklable value: configuration only, no state, no connection.
+
+    Its positions are places of partitions with integers, as a `Frontier` has them; give it a `from_time` if its clock
+    is of another kind than `PARTITIONS` (see `sources.protocol.Clocked`).
+    """
+
+    @property
+    def unit(self) -> str:
+        """What one position counts, for people: "bytes" or "records"."""
+        ...
+
+    @property
+    def streams(self) -> Mapping[str, pa.Schema]:
+        """The declared columns of each stream. A source with one stream has that one under the name ""."""
+        ...
+
+    def describe(self) -> Mapping[str, Any]:
+        """Return the configuration as JSON without secrets, for the store and for people."""
+        ...
+
+    def connect(self, start: Frontier, bound: Bound) -> Subscription:
+        """Return a subscription from `start` on, inclusive. Runs beside the flow.
+
+        Should give up after some seconds, with a transient error. Raises `Definite` when upstream no longer has
+        `start`; `StartForgotten` says so with the numbers. bound: the durable knowledge about the source.
+        """
+        ...
+
+
+@runtime_checkable
+class DecodedLater(Protocol):
+    """A push source that gives raw records, which the tasks decode: bad ones go where those of other sources go."""
+
+    def decode(self, stream: str, batch: pa.RecordBatch, on_bad_record: OnBadRecord) -> pa.RecordBatch:
+        """Return the rows of a batch that was received, in the columns of its stream. Runs in a task."""
+        ...

@@ -1,0 +1,383 @@
+"""The reader of a push source: its one connection, what came of it, and what remap and upstream are told.
+
+It lives in the scope of its source, where times are frontiers of that source. It holds the capability of the frontier
+that it has reached, so the scope's own frontier says which records have come, and becomes empty only when the source
+said that it is sealed (law 5). One call at a time runs beside the worker: it connects where there is no connection,
+acknowledges, and receives. The reader asks for no more than there is room for.
+
+A connection that breaks costs no record and doubles none, because each receipt ends at a frontier: the next
+connection begins there.
+
+    Received                 -> checked (`lawful`), given, and the capability downgraded to its frontier
+    nothing                  -> received again
+    Transient, OSError       -> closed; after a growing delay connected again from the frontier reached
+    Definite                 -> the source has failed; epochs that are not whole fail where they are planned
+
+The remap operator asks how far the source is, by the sweep, as it asks any source. The reader answers at once, in the
+worker's thread: `answer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from tidegauge.dataflow import EventQueue, Messages, OperatorBuilder, OperatorContext, OperatorOutput, Scope, Stream
+from tidegauge.env import Env, Spawn
+from tidegauge.errors.base import Definite, TidegaugeError, Transient
+from tidegauge.errors.push import SubscriptionBroken
+from tidegauge.errors.reclock import UnplacedRecords
+from tidegauge.errors.running import SourceUnreachable, UpstreamRecreated
+from tidegauge.reclock.places import ArrowRows
+from tidegauge.reclock.room import Room
+from tidegauge.remap.binding import Bound, Observation
+from tidegauge.remap.frontier import Frontier
+from tidegauge.remap.mint import checked_observation
+from tidegauge.remap.round import Answer
+from tidegauge.sources.push.pieces import MEMORY, Pieces
+from tidegauge.sources.push.protocol import DecodedLater, Received, Subscription
+from tidegauge.sources.push.source import PushedSource, StreamRows
+from tidegauge.sources.sweep import backoff
+
+__all__ = ["AT_ONCE", "WAIT", "PushReader", "lawful", "push_reader"]
+
+AT_ONCE: Final = 1 << 16
+"""Records that one call may give. There is room for four times as many between the reader and their epochs."""
+SIZE: Final = 16 << 20
+"""Bytes that one call is to give at most, by the mean size of the records before."""
+WAIT: Final = 0.2
+"""Seconds that one call waits for news. A stop waits for it too."""
+_PAUSE: Final = 0.02
+"""Seconds between two calls when the first had nothing."""
+
+
+def lawful(
+    source: str, streams: Mapping[str, pa.Schema], reached: Frontier, received: Received, *, raw: bool
+) -> None:
+    """Raise `SubscriptionBroken` for what must not be received at a frontier; see the law of the protocol.
+
+    streams: the declared columns. raw: whether the batches have other columns, which are decoded later.
+
+    >>> rows = pa.record_batch({"id": [1, 2], "_partition": ["p0", "p0"], "_offset": [4, 5]})
+    >>> streams, received = {"": pa.schema([("id", pa.int64())])}, Received((("", rows),), Frontier({"p0": 6}))
+    >>> lawful("orders", streams, Frontier({"p0": 4}), received, raw=False)
+    >>> lawful("orders", streams, Frontier({"p0": 5}), received, raw=False)
+    Traceback (most recent call last):
+    tidegauge.errors.push.SubscriptionBroken: TG-0351: source 'orders' broke the rules of a subscription: ...
+    """
+
+    def broken(problem: str) -> SubscriptionBroken:
+        return SubscriptionBroken(source=source, problem=problem)
+
+    if not isinstance(received, Received) or not isinstance(received.frontier, Frontier):
+        raise broken(f"it gave {type(received).__name__}, not Received with a Frontier")
+    frontier = received.frontier
+    if not frontier.follows(reached):
+        back = {p: (n, frontier[p]) for p, n in reached.items() if frontier[p] < n}
+        raise broken(f"its frontier went back: {dict(sorted(back.items())[:3])}")
+    if received.rows > 2 * AT_ONCE:
+        raise broken(f"it gave {received.rows} records at once, and at most {2 * AT_ONCE} are taken")
+    for stream, batch in received.batches:
+        if not batch.num_rows:
+            continue
+        if stream not in streams:
+            raise broken(f"it gave records of the stream {stream!r}, and it declares {sorted(streams)}")
+        if not raw and (problem := _unlike(batch, streams[stream])):
+            raise broken(f"a batch of the stream {stream!r}: {problem}")
+        try:
+            places = ArrowRows().places(batch, source)
+        except UnplacedRecords as error:
+            raise broken(error.evidence["problem"]) from error
+        lower = np.array([reached[p] for p in places.partitions], np.int64)
+        upper = np.array([frontier[p] for p in places.partitions], np.int64)
+        codes = np.zeros(len(places.positions), np.int64) if places.codes is None else places.codes
+        outside = (places.positions < lower[codes]) | (places.positions >= upper[codes])
+        if outside.any():
+            at = int(outside.argmax())
+            code = int(codes[at])
+            raise broken(
+                f"it gave the record {int(places.positions[at])} of partition {places.partitions[code]!r}, "
+                f"and those from {lower[code]} to before {upper[code]} were due"
+            )
+
+
+def _unlike(batch: pa.RecordBatch, columns: pa.Schema) -> str:
+    """Return why a batch does not have these columns, "" when it has."""
+    for field in columns:
+        at = batch.schema.get_all_field_indices(field.name)
+        if len(at) != 1:
+            return f"it has {len(at)} columns named {field.name!r}"
+        column = batch.column(at[0])
+        if not column.type.equals(field.type):
+            return f"the column {field.name!r} is {column.type}, and was declared as {field.type}"
+        if not field.nullable and column.null_count:
+            return f"a value of the column {field.name!r} is missing, and it is NOT NULL"
+    return ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PushSetup:
+    """What a reader works with.
+
+    start: where it begins. bound: the durable knowledge about the source. mints: whether new records are
+    bound; otherwise the source is read up to the bound frontier. confirm: raises when this driver is no longer to
+    acknowledge. going: whether to receive anything.
+    """
+
+    name: str
+    source: PushedSource
+    pieces: Pieces
+    room: Room
+    start: Frontier
+    bound: Callable[[], Bound]
+    mints: bool
+    acknowledgements: EventQueue
+    confirm: Callable[[], None]
+    env: Env
+    spawn: Spawn
+    going: Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """What one call came to: what it received, and why upstream did not take the acknowledgement."""
+
+    received: Received | None = None
+    refused: Exception | None = None
+
+
+class PushReader:
+    """The reader's state. All of it can be lost: a run begins from the bindings and the tables."""
+
+    def __init__(self, setup: PushSetup) -> None:
+        self.setup: Final = setup
+        self.reached = setup.start
+        self.end: Frontier | None = None
+        self.identity = ""
+        self.error: TidegaugeError | None = None
+        self.attempt = 0
+        self._streams: Final = setup.source.source.streams
+        self._raw: Final = isinstance(setup.source.source, DecodedLater)
+        self._subscription: Subscription | None = None
+        self._call: Future[_Done] | None = None
+        self._connected = False
+        self._asking = False
+        self._telling: Frontier | None = None
+        self._granted = 0
+        self._current = False
+        self._over = False
+        self._owed: Frontier | None = None
+        self._refusals = 0
+        self._tell_at = self._call_at = float("-inf")
+        self._mean = 1024.0
+        self._full = ""
+
+    # What others ask, in the worker's thread.
+
+    def answer(self, number: int, bound: Bound) -> Answer:
+        """Answer to a look: how far the source has come, or why it does not come further."""
+        name, source = self.setup.name, self.setup.source
+        if self.error is not None:
+            return Answer(name, number, error=self.error, attempt=self.attempt)
+        upper = bound.frontier.join(self.reached)
+        observed = Observation(
+            at=self.setup.env.now(),
+            upper=upper,
+            end=upper if self.end is None else upper.join(self.end),
+            more=self.end is None and bool(self._full),  # room comes from binding: not to be waited for
+            coming=not self._current,
+            identity=self.identity,
+            schema=source.schema if bound.schema is None else None,
+            note=self._full or ("" if self.identity or self._connected else "waiting for a connection"),
+        )
+        try:
+            checked = checked_observation(name, source.from_time, bound, observed)
+        except TidegaugeError as error:
+            return Answer(name, number, error=error, attempt=1)
+        return Answer(name, number, observed=checked)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a call is under way, or upstream is about to be told something."""
+        if self._call is not None:
+            return True
+        owes = self._owed is not None and self._subscription is not None and not self._refusals
+        return owes and self.setup.pieces.failed is None
+
+    def close(self) -> None:
+        """Close the connection; where a call is under way, as soon as that is over, which nobody waits for."""
+        self._over = True
+        if self._call is not None:
+            self._call.add_done_callback(lambda _call: self._disconnect())
+        else:
+            self._disconnect()
+
+    # The operator.
+
+    def build(self, context: OperatorContext) -> Callable[[list[Any], list[OperatorOutput]], None]:
+        """Begin at `start`, and be woken by everything that may let it go on."""
+        setup = self.setup
+        self._held = context.capabilities[0]
+        self._held.downgrade(setup.start)
+        if setup.start.sealed:
+            self._held.drop()
+        self._activator = context.activator
+        self._wake = context.sync_activator()
+        setup.acknowledgements.attach(self._wake)
+        setup.room.attach(self._wake)
+        setup.pieces.attach(self._wake.activate)
+        return self._step
+
+    def _step(self, _inputs: list[Any], outputs: list[OperatorOutput]) -> None:
+        for event in self.setup.acknowledgements.drain():
+            if isinstance(event, Messages):
+                self._owed = event.batch[-1]
+        if self._call is not None:
+            if not self._call.done():
+                return
+            call, self._call = self._call, None
+            self._hear(call, outputs[0])
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin the next call, if there is anything to do and nothing is to be waited for."""
+        setup, now = self.setup, self.setup.env.monotonic()
+        if self._over or setup.pieces.failed is not None:
+            return
+        if (rest := self._call_at - now) > 0:
+            self._activator.activate_after(rest)
+            return
+        owed = self._owed if now >= self._tell_at else None
+        limit = self._limit() if setup.going() else 0
+        if self._subscription is None and not limit:
+            return
+        if not limit and owed is None:
+            return
+        bound = setup.bound()
+        self._asking, self._telling = limit > 0, owed
+        self._call = setup.spawn(lambda: self._work(bound, limit, owed))
+        self._call.add_done_callback(lambda _call: self._wake.activate())
+
+    def _limit(self) -> int:
+        """Return how many records to ask for, 0 for none at present. Room for them is reserved by then."""
+        setup = self.setup
+        frontier = setup.bound().frontier
+        if not self._held.held or (not setup.mints and frontier.less_equal(self.reached)):
+            return 0
+        self._full = self._filled()
+        return 0 if self._full else max(1, min(AT_ONCE, int(SIZE / self._mean)))
+
+    def _filled(self) -> str:
+        """Return why there is no room for another call, "" where there is: it is reserved by then."""
+        pieces, room = self.setup.pieces, self.setup.room
+        if pieces.full:
+            return f"{pieces.total} bytes wait for outputs that lack them: nothing is received until these go on"
+        self._granted += room.reserve(2 * AT_ONCE - self._granted)  # a part is kept, and the rest awaited
+        if (room.held - self._granted) * self._mean > MEMORY:
+            self._activator.activate_after(_PAUSE)
+        elif self._granted == 2 * AT_ONCE:
+            return ""
+        return f"{room.held - self._granted} records wait for their epoch: nothing is received until they have it"
+
+    def _work(self, bound: Bound, limit: int, owed: Frontier | None) -> _Done:
+        """Connect, acknowledge and receive, as far as each is due. Runs beside the worker."""
+        setup = self.setup
+        if limit:
+            setup.pieces.relieve()  # first: what comes next needs the memory
+        if self._subscription is None:
+            subscription = setup.source.source.connect(self.reached, bound)
+            self._subscription = subscription
+            known, found = bound.identity or self.identity, subscription.identity
+            if known and found and known != found:
+                raise UpstreamRecreated(source=setup.name, known=known, found=found)
+        refused: Exception | None = None
+        if owed is not None:
+            try:
+                with setup.env.effect("acknowledge"):
+                    setup.confirm()  # right before: upstream may delete what it is told of
+                    self._subscription.acknowledge(owed)
+            except (OSError, Transient) as error:
+                refused = error
+        return _Done(self._subscription.receive(limit, WAIT) if limit else None, refused)
+
+    def _hear(self, call: Future[_Done], output: OperatorOutput) -> None:
+        """Take in what a call came to."""
+        setup = self.setup
+        try:
+            done = call.result()
+            if done.received is not None:
+                lawful(setup.name, self._streams, self.reached, done.received, raw=self._raw)
+        except Definite as error:
+            self._disconnect()
+            self.error = error
+            setup.pieces.fail(error)
+            return
+        except (OSError, Transient) as error:
+            self._disconnect()
+            self._current = False
+            self.attempt += 1
+            self._call_at = setup.env.monotonic() + backoff(self.attempt)
+            self._activator.activate_after(backoff(self.attempt))
+            detail = SourceUnreachable(source=setup.name, error=type(error).__name__, detail=str(error))
+            self.error = error if isinstance(error, TidegaugeError) else detail
+            return
+        self.error, self.attempt = None, 0
+        if self._subscription is not None:
+            self.identity = self._subscription.identity
+            self._connected = True
+        self._told(done)
+        if done.received is not None:
+            self._give(done.received, output)
+        elif self._asking:
+            self._current = self.end is None or self.end.less_equal(self.reached)
+            self._call_at = setup.env.monotonic() + _PAUSE
+            self._activator.activate_after(_PAUSE)
+
+    def _told(self, done: _Done) -> None:
+        """Take in whether upstream took the acknowledgement: if not, it is told again, late."""
+        if done.refused is not None:
+            self._refusals += 1
+            self._tell_at = self.setup.env.monotonic() + backoff(self._refusals)
+            self._activator.activate_after(backoff(self._refusals))
+        elif self._telling is not None:
+            self._refusals = 0
+            self._owed = None if self._owed is self._telling else self._owed
+
+    def _give(self, received: Received, output: OperatorOutput) -> None:
+        """Give the received records, and come to their frontier."""
+        size = 0
+        for stream, batch in received.batches:
+            if batch.num_rows:
+                size += batch.nbytes
+                output.give(self._held, StreamRows(stream, batch))
+        self._granted -= received.rows  # it is for the reclock operator to release
+        if received.rows:
+            self._mean = 0.5 * self._mean + 0.5 * size / received.rows
+        self.reached, self.end = received.frontier, received.end
+        self._current = self.end is not None and self.end.less_equal(self.reached)
+        # Behind the records: nothing that is given later lies before it.
+        if self.reached.sealed:
+            self._current = True
+            self._held.drop()
+        else:
+            self._held.downgrade(self.reached)
+
+    def _disconnect(self) -> None:
+        subscription, self._subscription = self._subscription, None
+        if subscription is not None:
+            with suppress(Exception):  # it is broken, or over
+                subscription.close()
+
+
+def push_reader(scope: Scope, reader: PushReader) -> Stream[StreamRows]:
+    """Build the operator of a reader. Its output carries the records, at the frontier before they came."""
+    builder = OperatorBuilder(scope, f"reader {reader.setup.name}")
+    rows: Stream[StreamRows] = builder.output()
+    builder.build(reader.build)
+    return rows

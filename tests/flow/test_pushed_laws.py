@@ -1,0 +1,128 @@
+"""The laws for a source that pushes: however its log is cut, wherever the driver dies, whatever fails meanwhile."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.depth import examples
+from tests.flow.simulation import Crash, World
+from tests.flow.taps import Tap, Well
+
+import tidegauge as tg
+from tidegauge.looking.inspect import holds
+from tidegauge.remap.frontier import Frontier
+from tidegauge.sinks import OutputId
+from tidegauge.sources.push.pieces import Pieces
+
+OUTPUTS = {"a": "a", "twice": "a", "b": "b"}
+"""The stream of each output."""
+
+
+def twice(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return pa.concat_batches([batch, batch])
+
+
+@dataclass
+class Spring(World):
+    """A world with a well."""
+
+    well: Well = field(default_factory=Well)
+    written: int = 0
+
+    def write(self, partition: str, stream: str, many: int) -> None:
+        self.well.write(partition, stream, *range(self.written, self.written + many))
+        self.written += many
+
+
+def make(world: World) -> tg.Dataflow:
+    assert isinstance(world, Spring)
+    flow = tg.Dataflow("spring", store=world.store, tick=0.5)
+    feed = flow.source("feed", Tap(world.well, ("a", "b")))
+    flow.sink("a", feed.stream("a"), tg.DeltaSink(str(world.root / "a")))
+    flow.sink("twice", feed.stream("a").map_batches(twice), tg.ParquetSink(str(world.root / "twice")))
+    flow.sink("b", feed.stream("b"), tg.ParquetSink(str(world.root / "b")))
+    return flow
+
+
+def witness(world: Spring, acknowledged: Frontier) -> None:
+    """Law 4, at the instant of an acknowledgement: every output holds all of it, durably."""
+    loaded, flow = world.loaded(), make(world)
+    for name, plan in flow.outputs.items():
+        table = plan.sink.open(OutputId(flow.name, name, loaded.flow.incarnation))
+        held = loaded.sources["feed"].table.inverse(holds(loaded, "feed", table.upper))
+        assert acknowledged.less_equal(held), f"upstream was told beyond what {name} holds"
+
+
+def check(world: Spring) -> None:
+    """Every record is in every output of its stream, once, at the epoch to which it is bound."""
+    table, flow = world.loaded().sources["feed"].table, make(world)
+    for name, stream in OUTPUTS.items():
+        rows = tg.read_arrow(flow, name).to_pylist()
+        expected = [
+            (n, partition, at)
+            for partition, records in world.well.records.items()
+            for at, (of, n) in enumerate(records)
+            if of == stream
+        ]
+        found = sorted((row["n"], row["_partition"], row["_offset"]) for row in rows)
+        assert found == sorted(expected * (2 if name == "twice" else 1)), name
+        assert all(row["_epoch"] == table.epoch_of(row["_partition"], row["_offset"]) for row in rows)
+
+
+WRITE = st.tuples(st.just("write"), st.sampled_from(["p0", "p1"]), st.sampled_from("ab"), st.integers(1, 30))
+STEPS = st.one_of(
+    WRITE,
+    WRITE,
+    st.tuples(st.just("step"), st.integers(1, 4)),
+    st.tuples(st.just("cut"), st.lists(st.integers(-1, 9), min_size=1, max_size=4)),
+    st.tuples(st.just("crash"), st.integers(0, 12)),
+    st.tuples(st.just("full")),
+)
+
+
+@pytest.mark.parametrize("memory", [300, 1 << 20])
+@settings(max_examples=examples(20))
+@given(story=st.lists(STEPS, max_size=14), lag=st.integers(0, 3), tells=st.booleans())
+def test_each_record_is_in_each_output_once_at_its_epoch(
+    tmp_path_factory: pytest.TempPathFactory, memory: int, story: list[tuple[Any, ...]], lag: int, tells: bool
+) -> None:
+    world = Spring(tmp_path_factory.mktemp("spring"), make, lag=lag, well=Well(tells=tells))
+    world.well.witness = partial(witness, world)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("tidegauge.flow.pushing.Pieces", partial(Pieces, memory=memory))
+        run = world.start()
+        for what, *arguments in story:
+            try:
+                match what:
+                    case "write":
+                        world.write(*arguments)
+                    case "step":
+                        for _ in range(arguments[0]):
+                            run.step()
+                    case "cut":
+                        world.well.cuts.extend(arguments[0])
+                    case "full":
+                        world.faults.append(True)
+                    case "crash":
+                        world.crash_at = arguments[0]
+                        for _ in range(4):
+                            run.step()
+                        world.crash_at = None
+            except Crash:
+                run.abandon()
+                with suppress(Crash):
+                    run = world.start()
+        world.write("p0", "a", 1)
+        run.abandon()
+        run = world.start()  # whoever cannot tell its end has it when it gives nothing, in each run anew
+        run.catch_up()
+        check(world)
+        run.abandon()
+    assert lag or not world.well.open  # a call that lags dies with its driver
