@@ -148,18 +148,18 @@ class Subgraph:
         self._implied = tuple(mutable_antichain(self.refinement.outer) for _ in self.exits)
         self.tracker = Tracker(graph)
         self.keeper = Keeper(self.tracker, self.refinement)
+        initial: list[Change] = []
         for number, child in self.blueprint.nodes():
             child.attach(graph.place(number))
             copies = self.runtime.peers if isinstance(child, Operator) else 1
-            self.tracker.update([(location, time, count * copies) for location, time, count in child.initial()])
+            initial.extend((location, time, count * copies) for location, time, count in child.initial())
             self._unfinished.add(number)
             self._mark(number)
-        self._initial = self._propagate(())
+        self._initial = self._propagate(initial)
 
     def begin(self) -> None:
         """Take in what the scopes around imply, then let operators and probes see the frontiers, here and within.
-
-        Before this they are told that all is possible: a nested scope alone would seem to be complete.
+        Until then they are told that all is possible: a nested scope alone would seem to be complete.
         """
         self._take_arrived()
         self._propagate(())
