@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from tests.flow.simulation import Run, World
 
 import tidegauge as tg
@@ -39,6 +40,19 @@ def two(world: World) -> tg.Dataflow:
     flow.sink("a", source(world, flow, "a"), tg.DeltaSink(str(world.root / "lake" / "a")))
     flow.sink("b", source(world, flow, "b"), tg.ParquetSink(str(world.root / "lake" / "b")))
     return flow
+
+
+def beside(function: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Callable[[World], tg.Dataflow]:
+    """A source with a plain output `a`, and one through a function, `picky`."""
+
+    def make(world: World) -> tg.Dataflow:
+        flow = tg.Dataflow("picky", store=world.store)
+        a = source(world, flow, "a", metadata=False)
+        flow.sink("a", a, tg.DeltaSink(str(world.root / "lake" / "a")))
+        flow.sink("picky", a.map_batches(function), tg.ParquetSink(str(world.root / "lake" / "picky")))
+        return flow
+
+    return make
 
 
 def finish(world: World, make: Callable[[World], tg.Dataflow] | None = None) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.disks import forbidden
-from tests.flow.badinput import LINE, begin, finish, lines, numbers, report, rows, source, states, two, write
+from tests.flow.badinput import LINE, begin, beside, finish, lines, numbers, report, rows, source, states, two, write
 from tests.flow.simulation import Recorder, World
 
 import tidegauge as tg
@@ -38,47 +38,36 @@ def half_corrected(batch: pa.RecordBatch) -> pa.RecordBatch:
 PARTS = pa.schema([("n", pa.int64()), ("part", pa.int64())])
 
 
-def halving(function: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Callable[[World], tg.Dataflow]:
-    def make(world: World) -> tg.Dataflow:
-        flow = tg.Dataflow("halves", store=world.store)
-        a = source(world, flow, "a", metadata=False)
-        flow.sink("a", a, tg.DeltaSink(str(world.root / "lake" / "a")))
-        flow.sink("parts", a.map_batches(function), tg.DeltaSink(str(world.root / "lake" / "parts")))
-        return flow
-
-    return make
-
-
 def test_a_function_that_raises_fails_its_output_alone_and_the_corrected_one_completes_it(tmp_path: Path) -> None:
-    world = World(tmp_path, halving(half))
+    world = World(tmp_path, beside(half))
     path = write(tmp_path / "a" / "1.jsonl", lines(1, 2))
     finish(world)
     write(path, lines(3, 0, 4))
     run = begin(world)
     run.catch_up()
     board = run.runner.board
-    error = board.outputs["parts"].error
+    error = board.outputs["picky"].error
     assert isinstance(error, BatchFunctionFailed)
     assert error.evidence["epoch"] == 1
-    for part in ("half", "ZeroDivisionError", f"{Path(__file__).name}:", "'parts'", "epoch 1"):
+    for part in ("half", "ZeroDivisionError", f"{Path(__file__).name}:", "'picky'", "epoch 1"):
         assert part in str(error)
-    assert {name: o.state for name, o in board.outputs.items()} == {"a": "live", "parts": "failed"}
+    assert {name: o.state for name, o in board.outputs.items()} == {"a": "live", "picky": "failed"}
     assert board.sources["a"].state == "running"
     assert board.errors == [error]
     write(path, lines(5))
     run.catch_up()
     run.abandon()
 
-    flow = halving(half)(world)
+    flow = beside(half)(world)
     assert numbers(flow, "a") == [1, 2, 0, 3, 4, 5]
-    assert numbers(flow, "parts") == [1, 2], "nothing of the epoch in which the function raised"
+    assert numbers(flow, "picky") == [1, 2], "nothing of the epoch in which the function raised"
     with pytest.raises(OutputHasFailed, match=r"TG-0607.*failed at epoch 1.*ZeroDivisionError"):
-        rows(flow, "parts", as_of=2)
-    assert states(report(world).outputs) == {"a": "live", "parts": "failed"}
+        rows(flow, "picky", as_of=2)
+    assert states(report(world).outputs) == {"a": "live", "picky": "failed"}
 
-    finish(world, halving(half_corrected))
+    finish(world, beside(half_corrected))
     assert numbers(flow, "a") == [1, 2, 0, 3, 4, 5]
-    assert [(row["n"], row["part"], row["_epoch"]) for row in rows(flow, "parts")] == [
+    assert [(row["n"], row["part"], row["_epoch"]) for row in rows(flow, "picky")] == [
         (1, 100, 0),
         (2, 50, 0),
         (0, 100, 1),
@@ -86,16 +75,16 @@ def test_a_function_that_raises_fails_its_output_alone_and_the_corrected_one_com
         (4, 25, 1),
         (5, 20, 2),
     ]
-    assert states(report(world).outputs) == {"a": "live", "parts": "live"}
+    assert states(report(world).outputs) == {"a": "live", "picky": "live"}
 
 
 def test_a_function_that_cannot_tell_its_columns_is_refused_before_anything_runs(tmp_path: Path) -> None:
     def fussy(batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch.slice(0, 1 // batch.num_rows)
 
-    world = World(tmp_path, halving(fussy))
+    world = World(tmp_path, beside(fussy))
     write(tmp_path / "a" / "1.jsonl", lines(1))
-    with pytest.raises(SchemaUnknown, match=r"fussy\) of output 'parts' did not take an empty batch: ZeroDivision"):
+    with pytest.raises(SchemaUnknown, match=r"fussy\) of output 'picky' did not take an empty batch: ZeroDivision"):
         begin(world)
     assert not (tmp_path / "flow.db").exists()
 

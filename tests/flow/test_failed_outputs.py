@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from tests.flow.badinput import begin, finish, lines, numbers, report, source, states, two, write
+from tests.flow.badinput import begin, beside, finish, lines, numbers, report, source, states, two, write
 from tests.flow.simulation import Crash, Struck, World
 
 import tidegauge as tg
@@ -30,20 +30,7 @@ def accept(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
 
 
-def flow_with(function: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Callable[[World], tg.Dataflow]:
-    """A source with a plain output, and one through a function."""
-
-    def make(world: World) -> tg.Dataflow:
-        flow = tg.Dataflow("picky", store=world.store)
-        a = source(world, flow, "a", metadata=False)
-        flow.sink("a", a, tg.DeltaSink(str(world.root / "lake" / "a")))
-        flow.sink("picky", a.map_batches(function), tg.ParquetSink(str(world.root / "lake" / "picky")))
-        return flow
-
-    return make
-
-
-BAD, MENDED = flow_with(refuse_three), flow_with(accept)
+BAD, MENDED = beside(refuse_three), beside(accept)
 
 
 def failing(world: World) -> None:
@@ -109,7 +96,7 @@ def test_a_later_failure_takes_the_place_of_one_that_is_passed(tmp_path: Path) -
 
     world = World(tmp_path, BAD)
     failing(world)
-    finish(world, flow_with(refuse_four))
+    finish(world, beside(refuse_four))
     failure = stored(world)
     assert failure is not None
     assert failure[0] == 2

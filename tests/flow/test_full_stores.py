@@ -14,8 +14,7 @@ from urllib.parse import quote
 
 import pytest
 from tests.disks import fill, make_room, small_disk
-from tests.flow.badinput import lines, numbers, write
-from tests.flow.simulation import Run, World
+from tests.flow.shop import Shop
 from tests.postgres import Server
 from tests.waiting import eventually
 
@@ -32,53 +31,17 @@ def small(tmp_path: Path) -> Iterator[Path]:
         yield place
 
 
-class Shop:
-    """A flow with two tables, whose store is on a small disk of its own, in a world whose clock is moved by hand."""
-
-    def __init__(self, root: Path, disk: Path) -> None:
-        self.root, self.disk = root, disk
-        self.world = World(disk, self.flow)
-        self.count = 0
-
-    def flow(self, world: World) -> tg.Dataflow:
-        flow = tg.Dataflow("shop", store=world.store)
-        orders = flow.source("orders", tg.FileSource(f"{self.root}/in/*", format=tg.Json("n long, text string")))
-        flow.sink("delta", orders, tg.DeltaSink(f"{self.root}/lake/delta"))
-        flow.sink("parquet", orders, tg.ParquetSink(f"{self.root}/lake/parquet"))
-        return flow
-
-    def add(self) -> None:
-        write(self.root / "in" / "1.jsonl", lines(self.count))
-        self.count += 1
-
-    def begin(self) -> Run:
-        """A run with an epoch behind it, whose store is full before the next one, or after a few more."""
-        run = self.world.start()
-        self.add()
-        run.catch_up()
-        fill(self.disk)
-        for _ in range(500):
-            self.add()
-            run.step()
-            if run.runner.board.store.error is not None:
-                return run
-        raise AssertionError("the disk did not fill up")
-
-    def rows(self) -> list[list[int]]:
-        return [numbers(self.flow(self.world), output) for output in ("delta", "parquet")]
-
-
 @pytest.fixture
 def shop(tmp_path: Path, small: Path) -> Shop:
     return Shop(tmp_path, small)
 
 
 def test_a_full_store_is_waited_for_with_growing_delays_and_each_record_is_there_once(shop: Shop) -> None:
-    run = shop.begin()
+    run = shop.begin_full()
     store, upper = run.runner.board.store, run.runner.board.upper
     assert isinstance(store.error, StoreFull)
     assert "TG-0255" in str(store.error)
-    assert str(shop.disk) in str(store.error)
+    assert str(shop.place) in str(store.error)
     shop.world.points.clear()
     for _ in range(400):  # two minutes
         shop.add()
@@ -88,7 +51,7 @@ def test_a_full_store_is_waited_for_with_growing_delays_and_each_record_is_there
     assert run.runner.board.store.since == store.since
     assert run.runner.board.upper == upper
     assert "before commit output" not in shop.world.points
-    make_room(shop.disk)
+    make_room(shop.place)
     run.catch_up()
     assert run.runner.board.store.error is None
     assert shop.rows() == [list(range(shop.count))] * 2
@@ -96,18 +59,18 @@ def test_a_full_store_is_waited_for_with_growing_delays_and_each_record_is_there
 
 
 def test_a_store_that_was_full_for_hours_is_still_this_drivers_if_nobody_has_taken_it(shop: Shop) -> None:
-    run = shop.begin()
+    run = shop.begin_full()
     run.step(100 * EXPIRY)
-    make_room(shop.disk)
+    make_room(shop.place)
     run.catch_up()
     assert shop.rows() == [list(range(shop.count))] * 2
     run.abandon()
 
 
 def test_a_driver_whose_lease_was_taken_while_the_store_was_full_stops(shop: Shop) -> None:
-    run = shop.begin()
+    run = shop.begin_full()
     shop.world.clock.seconds += EXPIRY
-    make_room(shop.disk)
+    make_room(shop.place)
     other = Store.open(shop.world.store, env=shop.world.env())
     lease = other.acquire("shop", holder=LeaseHolder.current(shop.world.env()))
     bound = other.load("shop").flow.upper
@@ -124,7 +87,7 @@ def test_a_driver_whose_lease_was_taken_while_the_store_was_full_stops(shop: Sho
 
 
 def test_a_run_that_is_stopped_while_its_store_is_full_ends_and_the_next_one_goes_on(shop: Shop) -> None:
-    run = shop.begin()
+    run = shop.begin_full()
     run.runner.stop()
     assert run.runner.run(None).why == "stopped"
     run.abandon()
@@ -133,7 +96,7 @@ def test_a_run_that_is_stopped_while_its_store_is_full_ends_and_the_next_one_goe
         shop.world.start()
     report = tg.status(shop.flow(shop.world))
     assert report.upper < shop.count, "what can be read is shown"
-    make_room(shop.disk)
+    make_room(shop.place)
     run = shop.world.start()
     run.catch_up()
     assert shop.rows() == [list(range(shop.count))] * 2
@@ -141,9 +104,9 @@ def test_a_run_that_is_stopped_while_its_store_is_full_ends_and_the_next_one_goe
 
 
 def test_a_store_that_nobody_ran_into_again_is_well_after_a_while(shop: Shop) -> None:
-    run = shop.begin()
+    run = shop.begin_full()
     (shop.root / "in" / "1.jsonl").rename(shop.root / "kept")  # nothing more can be bound
-    make_room(shop.disk)
+    make_room(shop.place)
     run.step(60.0)
     assert run.runner.board.store.attempt
     run.step(QUIET)

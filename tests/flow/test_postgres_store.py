@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from tests.flow.orders import forty_orders
 from tests.postgres import Server, query
 from tests.remap.store.raw import dump, sql
 from typer.testing import CliRunner
@@ -73,13 +74,7 @@ runpy.run_path(sys.argv[1])["flow"].run(until="caught-up", engine="local", env=t
 def shop(postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file of a flow, with forty orders upstream."""
     monkeypatch.setenv("SHOP_STORE", postgres.place())
-    (tmp_path / "in").mkdir()
-    for part in range(2):
-        rows = "".join(f"{20 * part + n},user{n}\n" for n in range(20))
-        (tmp_path / "in" / f"{part}.csv").write_text(f"id,user\n{rows}")
-    path = tmp_path / "shop.py"
-    path.write_text(FLOW)
-    return path
+    return forty_orders(tmp_path, FLOW)
 
 
 def driver(shop: Path, point: str, nth: int, number: signal.Signals) -> list[str]:

@@ -10,63 +10,12 @@ from pathlib import Path
 
 import pytest
 from tests.disks import Disk, disk_image, small_disk
-from tests.flow.badinput import lines, numbers, write
-from tests.flow.simulation import Run, World
+from tests.flow.shop import Shop
+from tests.flow.simulation import Run
 
 import tidegauge as tg
 from tidegauge.errors.store import LeaseLost, StoreAway, StoreReplaced
 from tidegauge.remap.store import EXPIRY, LeaseHolder, Store
-
-
-class Shop:
-    """A flow with two tables, whose store is in a folder of its own."""
-
-    def __init__(self, root: Path) -> None:
-        self.root, self.place = root, root / "state"
-        self.place.mkdir(exist_ok=True)
-        self.world = World(self.place, self.flow)
-        self.count = 0
-
-    def flow(self, world: World) -> tg.Dataflow:
-        flow = tg.Dataflow("shop", store=world.store)
-        orders = flow.source("orders", tg.FileSource(f"{self.root}/in/*", format=tg.Json("n long, text string")))
-        flow.sink("delta", orders, tg.DeltaSink(f"{self.root}/lake/delta"))
-        flow.sink("parquet", orders, tg.ParquetSink(f"{self.root}/lake/parquet"))
-        return flow
-
-    def add(self) -> None:
-        write(self.root / "in" / "1.jsonl", lines(self.count))
-        self.count += 1
-
-    def begin(self) -> Run:
-        """A run with a few epochs behind it."""
-        run = self.world.start()
-        for _ in range(3):
-            self.add()
-            run.catch_up()
-        return run
-
-    def wait(self, run: Run, *, seconds: float = 0.3) -> StoreAway:
-        """Let there be more to bind, and return what the run waits for."""
-        self.add()
-        run.step(seconds)
-        found = run.runner.board.store.error
-        assert isinstance(found, StoreAway), found
-        return found
-
-    def rows(self) -> list[list[int]]:
-        return [numbers(self.flow(self.world), output) for output in ("delta", "parquet")]
-
-    def all_there(self, run: Run) -> None:
-        """See that the run goes on, and every record is there once."""
-        run.step(30.0)
-        run.catch_up()
-        assert run.runner.board.store.error is None
-        self.add()
-        run.catch_up()
-        run.abandon()
-        assert self.rows() == [list(range(self.count))] * 2
-        assert tg.verify(self.flow(self.world)).problems == ()
 
 
 def steps(run: Run, count: int) -> None:
@@ -77,7 +26,7 @@ def steps(run: Run, count: int) -> None:
 
 @pytest.fixture
 def shop(tmp_path: Path) -> Shop:
-    return Shop(tmp_path)
+    return Shop(tmp_path, tmp_path / "state")
 
 
 # Moved, on a disk that is there
@@ -189,7 +138,7 @@ def test_a_run_that_is_stopped_while_its_store_is_away_ends_and_the_next_one_goe
 def mounted(tmp_path: Path) -> Iterator[tuple[Shop, Callable[[], None]]]:
     """A shop whose store is on a disk that is mounted at a second place, and what mounts it there again."""
     with small_disk(tmp_path / "disk", size="8m") as disk:
-        shop = Shop(tmp_path)
+        shop = Shop(tmp_path, tmp_path / "state")
 
         def mount() -> None:
             subprocess.run(["mount", "--bind", disk, shop.place], check=True)
@@ -229,7 +178,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 def test_a_store_whose_disk_gives_errors_is_waited_for_and_lets_the_disk_be_mounted_again(
     how: str, disk: Disk, tmp_path: Path
 ) -> None:
-    shop = Shop(tmp_path)
+    shop = Shop(tmp_path, tmp_path / "state")
     run = shop.begin()
     disk.die() if how == "dead" else disk.turn_read_only()
     error = shop.wait(run)
@@ -244,7 +193,7 @@ def test_a_store_whose_disk_gives_errors_is_waited_for_and_lets_the_disk_be_moun
 def test_a_store_whose_disk_comes_back_under_another_number_is_the_same_if_it_holds_the_same(
     disk: Disk, tmp_path: Path
 ) -> None:
-    shop = Shop(tmp_path)
+    shop = Shop(tmp_path, tmp_path / "state")
     run = shop.begin()
     before = shop.place.stat().st_dev
     disk.die()
@@ -257,7 +206,7 @@ def test_a_store_whose_disk_comes_back_under_another_number_is_the_same_if_it_ho
 
 
 def test_an_older_copy_of_its_disk_is_not_the_same_store(disk: Disk, tmp_path: Path) -> None:
-    shop = Shop(tmp_path)
+    shop = Shop(tmp_path, tmp_path / "state")
     run = shop.begin()
     disk.copy(tmp_path / "older")
     for _ in range(3):
@@ -275,7 +224,7 @@ def test_an_older_copy_of_its_disk_is_not_the_same_store(disk: Disk, tmp_path: P
 def test_a_command_given_while_the_disk_gives_errors_says_so_and_not_that_the_store_is_damaged(
     disk: Disk, tmp_path: Path
 ) -> None:
-    shop = Shop(tmp_path)
+    shop = Shop(tmp_path, tmp_path / "state")
     shop.begin().abandon()
     disk.die()
     for command in (shop.world.start, lambda: tg.status(shop.flow(shop.world))):

@@ -260,8 +260,9 @@ def mounted(tmp_path: Path) -> Iterator[tuple[Path, Callable[[], None]]]:
         subprocess.run(["umount", "-l", place], check=False, capture_output=True)
 
 
-def test_a_disk_that_is_unmounted_and_comes_back_loses_nothing_and_nothing_is_written_below_it(
-    mounted: tuple[Path, Callable[[], None]], tmp_path: Path
+@pytest.mark.parametrize("when", ["while the flow runs", "before the run begins"])
+def test_a_disk_that_is_unmounted_is_waited_for_and_nothing_is_written_below_it(
+    mounted: tuple[Path, Callable[[], None]], tmp_path: Path, when: str
 ) -> None:
     place, mount = mounted
     world = World(tmp_path, two)
@@ -269,30 +270,14 @@ def test_a_disk_that_is_unmounted_and_comes_back_loses_nothing_and_nothing_is_wr
     write(tmp_path / "b" / "1.jsonl", lines(0))
     run = begin(world)
     run.catch_up()
+    if when == "before the run begins":
+        run.abandon()
     subprocess.run(["umount", "-l", place], check=True)
     write(path, lines(1))
+    if when == "before the run begins":
+        run = begin(world)
     run.step(1)
     run.step(30)
-    assert state(run, "a") == GONE
-    assert list(place.iterdir()) == []
-    mount()
-    run.step(30)
-    run.catch_up()
-    run.abandon()
-    assert numbers(two(world), "a") == [0, 1]
-
-
-def test_a_disk_that_is_not_mounted_when_the_run_begins_is_waited_for(
-    mounted: tuple[Path, Callable[[], None]], tmp_path: Path
-) -> None:
-    place, mount = mounted
-    world = World(tmp_path, two)
-    path = write(tmp_path / "a" / "1.jsonl", lines(0))
-    finish(world)
-    subprocess.run(["umount", "-l", place], check=True)
-    write(path, lines(1))
-    run = begin(world)
-    run.step(1)
     assert state(run, "a") == GONE
     assert list(place.iterdir()) == []
     mount()

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.flow.orders import forty_orders
 from tests.remap.store.raw import dump, sql
 
 import tidegauge as tg
@@ -91,13 +92,7 @@ main()
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
     """The file of a flow, with forty orders upstream: some epochs of them."""
-    (tmp_path / "in").mkdir()
-    for part in range(2):
-        rows = "".join(f"{20 * part + n},user{n}\n" for n in range(20))
-        (tmp_path / "in" / f"{part}.csv").write_text(f"id,user\n{rows}")
-    path = tmp_path / "shop.py"
-    path.write_text(FLOW)
-    return path
+    return forty_orders(tmp_path, FLOW)
 
 
 def run_alone(flow: tg.Dataflow, env: tg.Env) -> Outcome:
