@@ -35,6 +35,7 @@ class Well:
     identity: str = "well"
     tells: bool = True
     forgets: bool = True
+    sealed: bool = False
     open: int = 0
 
     @property
@@ -96,9 +97,10 @@ class Pipe:
                 arrays = [pa.array(column, kind.type) for column, kind in zip(columns, COLUMNS, strict=True)]
                 found.append((stream, pa.RecordBatch.from_arrays(arrays, schema=COLUMNS)))
         end = self.well.end if self.well.tells else None
-        if not found and end == self.end:
+        if not found and end == self.end and (self.at.sealed or not self.well.sealed):
             return None
-        self.at, self.end = Frontier(reached), end
+        over = self.well.sealed and Frontier(reached) == self.well.end
+        self.at, self.end = Frontier(reached, sealed=over), end
         return Received(tuple(found), self.at, end)
 
     def acknowledge(self, frontier: Frontier) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from tests.flow.simulation import Crash, World
 from tests.flow.taps import Tap, Well
 
 import tidegauge as tg
+from tidegauge.errors.push import StartForgotten
 from tidegauge.looking.inspect import holds
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sinks import OutputId
@@ -126,3 +128,53 @@ def test_each_record_is_in_each_output_once_at_its_epoch(
         check(world)
         run.abandon()
     assert lag or not world.well.open  # a call that lags dies with its driver
+
+
+def test_a_source_that_fails_while_outputs_lack_bound_epochs_fails_at_the_first_of_them(tmp_path: Path) -> None:
+    world = Spring(tmp_path, make)
+    run = world.start()
+    world.write("p0", "a", 5)
+    run.catch_up()
+    world.faults.extend([True] * 99)  # no output can commit from now on
+    for _ in range(3):
+        world.write("p0", "a", 5)
+        for _ in range(3):
+            run.step()
+    bound = run.runner.board.upper
+    run.abandon()
+    world.faults.clear()
+    held = {name: output.upper for name, output in run.runner.board.outputs.items()}
+    assert min(held.values()) < bound
+    world.well.oldest = {"p0": 20}  # upstream lost everything that was not acknowledged
+    run = world.start()
+    for _ in range(9):
+        run.step()
+    source = run.runner.board.sources["feed"]
+    assert (source.state, type(source.error)) == ("failed", StartForgotten)
+    assert source.failed_at == min(held[name] for name in OUTPUTS)
+    assert run.runner.ended(None) is not None, "nothing waits for what never comes"
+    run.abandon()
+    again = world.start()
+    for _ in range(9):
+        again.step()
+    assert again.runner.board.sources["feed"].failed_at == source.failed_at
+    again.abandon()
+
+
+def test_a_sealed_source_is_read_again_where_an_output_lacks_some_of_it(tmp_path: Path) -> None:
+    world = Spring(tmp_path, make)
+    run = world.start()
+    world.write("p0", "a", 5)
+    world.well.sealed = True
+    world.faults.extend([True] * 99)
+    for _ in range(9):
+        run.step()
+    assert run.runner.board.sources["feed"].state == "sealed"
+    run.abandon()
+    world.faults.clear()
+    run = world.start()
+    for _ in range(30):
+        run.step()
+    assert run.runner.ended(None) == "sealed"
+    check(world)
+    run.abandon()
