@@ -50,7 +50,7 @@ STEPS: Final[Mapping[str, tuple[Callable[..., object], ...]]] = {
     "Settings.of": (Settings.of,),
     "Start.of": (inquiry.Start.of,),
     "named": (inquiry.named,),
-    "keys_of": (decoding.keys_of,),
+    "key_and_value": (decoding.key_and_value,),
     "probe": (KafkaSource.probe,),
     "plan": (KafkaSource.plan,),
     "conform": (functions.conform,),

@@ -49,7 +49,7 @@ def test_an_epoch_is_two_transactions_that_write_and_a_look_at_the_lease_before_
 
 def test_nothing_is_parsed_or_derived_that_was_when_the_flow_was_made(walks: tuple[Walk, Walk]) -> None:
     _opening, running = walks
-    for step in ("Settings.of", "Start.of", "named", "keys_of", "rows_schema"):
+    for step in ("Settings.of", "Start.of", "named", "key_and_value", "rows_schema"):
         assert running.times(step) == 0, step
 
 

@@ -1,7 +1,8 @@
 """Clients that are kept: a connection to a cluster costs more than most requests over it.
 
 A client is lent to one borrower at a time, and is kept for the next one when the block ended well. One that failed is
-closed. What a client is kept under has the digest of its settings, so another password is another client.
+closed. It is kept under its settings, or if these refer to secrets under a digest of all, so another password is
+another client.
 
 Invariants. A client never leaves its process: nothing here is pickled, and a child after a fork begins without any
 (the parent's are not closed there, which would wait for threads that a fork does not copy). At most `KEPT` idle ones
@@ -25,6 +26,7 @@ import os
 import threading
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cache
 from typing import Any, Final
 
 from tidegauge.errors.kafka import KafkaMissing
@@ -36,6 +38,7 @@ __all__ = ["KEPT", "SHELF", "Client", "Shelf", "admin", "consumer", "kafka"]
 KEPT: Final = 16
 
 
+@cache
 def kafka(module: str = "confluent_kafka") -> Any:
     """Return a module of the client library. Raises `KafkaMissing`."""
     import importlib
@@ -130,7 +133,7 @@ def admin(settings: Settings) -> AbstractContextManager[Client]:
         library = kafka("confluent_kafka.admin")
         return _made(library.AdminClient, settings, settings.admin(), lambda _handle: None)
 
-    return SHELF.lent(("admin", settings.digest()), make)
+    return SHELF.lent(("admin", settings if settings.plain else settings.digest()), make)
 
 
 def consumer(settings: Settings, group: str, *, at: object = None, **ours: Value) -> AbstractContextManager[Client]:
@@ -140,7 +143,8 @@ def consumer(settings: Settings, group: str, *, at: object = None, **ours: Value
         config = {**settings.consumer(**ours), "group.id": group}
         return _made(kafka().Consumer, settings, config, lambda handle: handle.close())
 
-    return SHELF.lent(("consumer", settings.digest(), group, *sorted(ours.items())), make, at=at)
+    kept = settings if settings.plain else settings.digest()
+    return SHELF.lent(("consumer", kept, group, *sorted(ours.items())), make, at=at)
 
 
 def _made(

@@ -16,6 +16,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, Literal
 
 from tidegauge.errors.kafka import KafkaFailed
@@ -40,6 +41,8 @@ _SOON: Final = 2.0
 _LOOK: Final = 0.1
 _NONE: Final = -1
 """The offset where there is no record so late. One below it is no answer: nobody could be asked."""
+_NAMES: Final = 1 << 16
+"""Of how many partitions the names are remembered in parts: those of a source are asked for at each look."""
 _NO_ID: Final = frozenset({"", "AAAAAAAAAAAAAAAAAAAAAA"})
 
 
@@ -56,6 +59,7 @@ def partition(topic: str, number: int) -> str:
     return f"{topic}-{number}"
 
 
+@lru_cache(maxsize=_NAMES)
 def split(name: str) -> tuple[str, int]:
     """Return the topic and the number of a partition's name."""
     topic, _, number = name.rpartition("-")

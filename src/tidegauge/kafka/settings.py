@@ -14,7 +14,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from tidegauge import secrets
@@ -59,10 +59,18 @@ _CALLS: Final = re.compile(r".*_cb$|^logger$|^on_delivery$|^key\.(de)?serializer
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Bootstrap servers and settings, sorted by name. Make it with `of`, which checks them."""
+    """Bootstrap servers and settings, sorted by name. Make it with `of`, which checks them.
+
+    plain: whether no setting refers to a secret.
+    """
 
     servers: str
     entries: tuple[tuple[str, Value], ...] = ()
+    plain: bool = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        plain = not any(secrets.is_reference(value) for _name, value in self.entries)
+        object.__setattr__(self, "plain", plain)
 
     @staticmethod
     def of(servers: str, settings: Mapping[str, Value] | None = None) -> Settings:

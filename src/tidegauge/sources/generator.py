@@ -143,7 +143,7 @@ class GeneratorSource:
             upper=upper,
             end=upper if there is None else upper.join(self._frontier(there)),
             more=not upper.sealed and (there is None or taken < there),
-            identity=self._identity(),
+            identity=self._identity,
             details={} if kept or taken == 0 else {_shard(0): {"start": start.isoformat()}},
             schema=self.schema if bound.schema is None else None,
             note="" if taken or upper.sealed else f"waiting: the first row comes at {start.isoformat()}",
@@ -162,14 +162,15 @@ class GeneratorSource:
     def _frontier(self, total: int) -> Frontier:
         return Frontier({_shard(s): -(-(total - s) // self.shards) for s in range(min(self.shards, total))})
 
+    @cached_property
     def _identity(self) -> str:
         facts = f"{self.seed}\n{self.shards}\n{self.schema}"
         return hashlib.blake2b(facts.encode(), digest_size=8).hexdigest()
 
     def plan(self, slices: Sequence[Slice], bound: Bound) -> list[Split]:
         """Cut slices into splits of at most a million rows."""
-        if slices and bound.identity not in ("", self._identity()):
-            raise UpstreamRecreated(source=slices[0].source, known=bound.identity, found=self._identity())
+        if slices and bound.identity not in ("", self._identity):
+            raise UpstreamRecreated(source=slices[0].source, known=bound.identity, found=self._identity)
         schema = bound.schema or self.schema
         width = sum(_width(column.type) for column in schema)
         return [

@@ -115,6 +115,7 @@ def test_a_setting_that_kafka_does_not_know() -> None:
 
 def test_without_the_client_library_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clients, "SHELF", clients.Shelf())
+    clients.kafka.cache_clear()
     monkeypatch.setitem(sys.modules, "confluent_kafka.admin", None)
     with pytest.raises(KafkaMissing, match=r"tidegauge\[kafka\]"):
         KafkaSource("127.0.0.1:1", topic="t", format=N).probe(Bound(), now=NOW)

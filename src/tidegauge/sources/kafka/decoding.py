@@ -18,8 +18,9 @@ record. A column of a row is the key's, the value's or Kafka's, the same in ever
 >>> key, value = pa.schema([("k", pa.int64())]), pa.schema([("n", pa.int64())])
 >>> joined(key, value, metadata=False, topics="orders").names
 ['k', 'n']
->>> keys_of(joined(key, value, metadata=True, topics="orders"), None, value, metadata=True, source="orders").names
-['k']
+>>> both = joined(key, value, metadata=True, topics="orders")
+>>> [part.names for part in key_and_value(both, None, value, metadata=True, source="orders")]
+[['k'], ['n']]
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from tidegauge.sources.kafka.reading import Bulk
 from tidegauge.sources.metadata import MESSAGE, TIMESTAMP, with_metadata, without_metadata
 from tidegauge.sources.protocol import BadRecord, OnBadRecord
 
-__all__ = ["MessageDecoder", "joined", "keys_of"]
+__all__ = ["MessageDecoder", "joined", "key_and_value"]
 
 _ZERO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NONE: Final = -1
@@ -67,10 +68,10 @@ def joined(key: pa.Schema, value: pa.Schema, *, metadata: bool, topics: object) 
 
 
 @lru_cache(maxsize=_KNOWN)
-def keys_of(
+def key_and_value(
     bound: pa.Schema, key: pa.Schema | None, value: pa.Schema | None, *, metadata: bool, source: str
-) -> pa.Schema:
-    """Return the key's columns among those that are bound, given those that are declared; the key's come first.
+) -> tuple[pa.Schema, pa.Schema]:
+    """Return which of the bound columns are the key's and which the value's, given those that are declared.
 
     Raises `SchemaChanged` when the declaration differs from the bound columns.
     """
@@ -84,26 +85,26 @@ def keys_of(
     for was, declared in ((mine, key), (others, value)):
         if declared is not None and (changed := differences(was, declared)):
             raise SchemaChanged(source=source, differences=changed)
-    return mine
+    return mine, others
 
 
 @dataclass(frozen=True, slots=True)
 class MessageDecoder:
-    """How the messages of a source become rows. `keyed`: how many columns are the key's."""
+    """How the messages of a source become rows of `schema`. keys, values: the columns of each part."""
 
     format: MessageFormat
     key: MessageFormat | None
     metadata: bool
     schema: pa.Schema
-    keyed: int
+    keys: pa.Schema
+    values: pa.Schema
 
     def decode(self, bulk: Bulk, on_bad_record: OnBadRecord) -> pa.RecordBatch:
         """Return the rows of messages."""
         wrong: dict[int, tuple[str, str]] = {}
-        columns = list(without_metadata(self.schema, metadata=self.metadata, columns=MESSAGE))
-        found = [self._part(self.format, bulk.values, columns[self.keyed :], wrong, "")]
+        found = [self._part(self.format, bulk.values, self.values, wrong, "")]
         if self.key is not None:
-            found.insert(0, self._part(self.key, bulk.keys, columns[: self.keyed], wrong, "key: "))
+            found.insert(0, self._part(self.key, bulk.keys, self.keys, wrong, "key: "))
         if carries(self.schema):
             _unoperated(found, wrong)
         if self.metadata:
@@ -121,14 +122,14 @@ class MessageDecoder:
     def _part(
         format: MessageFormat,
         values: Sequence[bytes | None],
-        columns: Sequence[Any],
+        columns: pa.Schema,
         wrong: dict[int, tuple[str, str]],
         prefix: str,
     ) -> MessageRows:
         def on_bad(index: int, code: str, message: str) -> None:
             wrong.setdefault(index, (code, prefix + message))
 
-        return format.decode_messages(values, schema=pa.schema(columns), on_bad=on_bad)
+        return format.decode_messages(values, schema=columns, on_bad=on_bad)
 
     def _stamped(self, rows: Sequence[pa.RecordBatch], bulk: Bulk, kept: Any) -> pa.RecordBatch:
         columns = [column for part in rows for column in part.columns]

@@ -36,6 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Final
 
@@ -76,7 +77,7 @@ class Range:
         return self.upper - self.lower
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class KafkaSplit:
     """Ranges of offsets, each of a partition of its own: one, or many small ones, which cost one request together."""
 
@@ -84,7 +85,7 @@ class KafkaSplit:
     ranges: tuple[Range, ...]
     schema: pa.Schema
 
-    @property
+    @cached_property
     def partition(self) -> str:
         """The first partition, and how many there are with it."""
         first, *others = self.ranges
@@ -100,7 +101,7 @@ class KafkaSplit:
         """Where the last range ends."""
         return self.ranges[-1].upper
 
-    @property
+    @cached_property
     def weight(self) -> int:
         """About how many bytes it has."""
         return sum(piece.size for piece in self.ranges) * RECORD_BYTES

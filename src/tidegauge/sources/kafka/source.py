@@ -37,7 +37,7 @@ from tidegauge.remap.fromtime import SourceState
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.formats.messages import MessageFormat
 from tidegauge.sources.kafka.acknowledging import commit, lacking
-from tidegauge.sources.kafka.decoding import MessageDecoder, joined, keys_of
+from tidegauge.sources.kafka.decoding import MessageDecoder, joined, key_and_value
 from tidegauge.sources.kafka.framing import Piece, beyond, bulk_of, frame, missing, received
 from tidegauge.sources.kafka.inquiry import Given, Inquiry, Start, Topics, named
 from tidegauge.sources.kafka.planning import KafkaSplit, Outrun, Range, begun, overtaken, planned, seen
@@ -146,7 +146,7 @@ class KafkaSource:
         """The declared columns, metadata columns included, or None when they are to be inferred."""
         return self._joined(self._keys, self.format.schema)
 
-    @property
+    @cached_property
     def _keys(self) -> pa.Schema | None:
         """The declared columns of keys, none without a format for them."""
         return pa.schema([]) if self.key is None else self.key.schema
@@ -156,9 +156,9 @@ class KafkaSource:
             return None
         return joined(keys, values, metadata=self.metadata, topics=self.topics)
 
-    def _keyed(self, bound: pa.Schema) -> int:
-        """Return how many of the bound columns are the key's. Raises `SchemaChanged`."""
-        return len(keys_of(bound, self._keys, self.format.schema, metadata=self.metadata, source=self.name))
+    def _parts(self, bound: pa.Schema) -> tuple[pa.Schema, pa.Schema]:
+        """Return the bound columns of keys and of values. Raises `SchemaChanged`."""
+        return key_and_value(bound, self._keys, self.format.schema, metadata=self.metadata, source=self.name)
 
     def placed(self, flow: str, name: str) -> KafkaSource:
         """Return the source as the one of this name in this flow, after which its group is named.
@@ -186,7 +186,7 @@ class KafkaSource:
             "reader": self.reader,
         }
 
-    @property
+    @cached_property
     def _group(self) -> str:
         return self.group or "tidegauge"
 
@@ -210,7 +210,7 @@ class KafkaSource:
         `NothingToInfer`, `KeyAndValueClash`, `SchemaChanged`, and what `tidegauge.kafka` raises.
         """
         if bound.schema is not None:
-            self._keyed(bound.schema)
+            self._parts(bound.schema)
         what = self._inquiry
         with admin(self.connection) as client:
             found, listing, note = survey(client, what, bound, now=now)
@@ -237,7 +237,7 @@ class KafkaSource:
         schema = bound.schema or self.schema
         if schema is None:
             raise InvalidArgument(parameter="bound", value=bound, expected="a bound schema")
-        self._keyed(schema)
+        self._parts(schema)
         pieces = begun(slices, bound)
         if gone := self._gone(pieces, bound):
             _piece, why = gone[0]
@@ -264,7 +264,7 @@ class KafkaSource:
 
     def read(self, split: KafkaSplit | Piece, on_bad_record: OnBadRecord) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a split. Raises `RecordsLost`, `RangeOvertaken`, and what `tidegauge.kafka` raises."""
-        decoder = MessageDecoder(self.format, self.key, self.metadata, split.schema, self._keyed(split.schema))
+        decoder = MessageDecoder(self.format, self.key, self.metadata, split.schema, *self._parts(split.schema))
         if isinstance(split, Piece):
             yield decoder.decode(bulk_of(split), on_bad_record)
             return
