@@ -153,7 +153,9 @@ def test_the_commits_of_others_ticks_and_jobs_go_on_beside_a_slow_one(shop: Shop
     shop.slow.open.set()
     step(runner, lambda: runner.board.published == runner.board.upper == shop.lines)
     assert shop.fast.spans == [(n, n + 1) for n in range(shop.lines)], "in order, and each once"
-    assert shop.slow.spans[:2] == [(0, 1), (1, 3)], "what has come meanwhile is one commit"
+    first, (lower, upper) = shop.slow.spans[:2]
+    assert (first, lower) == ((0, 1), 1)
+    assert upper >= 3, "all that has come meanwhile is one commit, the last line too if it was staged by then"
     runner.close()
     shop.check()
 
