@@ -169,10 +169,11 @@ def _decoded(read: TaskRead, report: Report) -> Iterator[tuple[str, int, pa.Reco
     for split in read.ordered():
         bad, channel = _BadRecords(read, split), channel_of(split)
         columns = columns_of(read.schema, channel)
+        operating = carries(columns)
         try:
             for batch in read.source.read(split, bad.add):
                 report.records[read.name] += batch.num_rows
-                if carries(columns):
+                if operating:
                     _check_operations(batch, read.name, split)
                 yield channel, split.epoch, conform(batch, columns)
                 if bad.many:
