@@ -16,6 +16,7 @@ from tests.depth import deep
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.sinks import BatchDoesNotFit, MisplacedRows
 from tidegauge.sinks import staging
+from tidegauge.sinks.location import LocalFiles
 from tidegauge.sinks.staging import ParquetStager
 
 SCHEMA = pa.schema([("n", pa.int64()), ("_epoch", pa.int64())])
@@ -27,7 +28,7 @@ def batch(numbers: Any, epochs: Any) -> pa.RecordBatch:
 
 
 def stager(folder: Path, task: int = 0) -> ParquetStager:
-    return ParquetStager(str(folder), "", SCHEMA, job=JOB, task=task)
+    return ParquetStager(LocalFiles(str(folder)), "", SCHEMA, job=JOB, task=task)
 
 
 @deep(40)
@@ -134,12 +135,12 @@ def test_batches_with_other_columns_are_refused(tmp_path: Path, columns: Any) ->
 @pytest.mark.parametrize(("job", "task"), [("short", 0), ("C" * 32, 0), (f"../{'c' * 29}", 0), (JOB, -1)])
 def test_names_are_checked(tmp_path: Path, job: str, task: int) -> None:
     with pytest.raises(InvalidArgument):
-        ParquetStager(str(tmp_path), "", SCHEMA, job=job, task=task)
+        ParquetStager(LocalFiles(str(tmp_path)), "", SCHEMA, job=job, task=task)
 
 
 def test_columns_that_repeat_get_a_dictionary_and_others_do_not(tmp_path: Path) -> None:
     schema = pa.schema([("kind", pa.string()), ("id", pa.string()), ("_epoch", pa.int64())])
-    writing = ParquetStager(str(tmp_path), "", schema, job=JOB, task=0)
+    writing = ParquetStager(LocalFiles(str(tmp_path)), "", schema, job=JOB, task=0)
     size = 20_000
     columns = {"kind": [f"k{i % 5}" for i in range(size)], "id": [str(i) for i in range(size)], "_epoch": [0] * size}
     writing.write(pa.RecordBatch.from_pydict(columns, schema=schema))

@@ -1,7 +1,7 @@
 """What an attempt at a task writes: rows that come together in memory, files, and the litter it leaves if it dies.
 
     <table>/_staged/<job>/part-....parquet    staged by a task
-    <table>/_staged/commit-<job>/...          gathered for a commit, of which the last step was not reached
+    <table>/_staged/commit-<job>/...          gathered for a commit that did not come to its last step
     <table>/_staged/removed-<either>/...      on its way out
 
 Invariant: no two attempts write one file, not even two at one task; what `AttemptFiles.close` returns is durable,
@@ -28,32 +28,51 @@ writes into a folder that nobody will commit. Readers never look into folders wh
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.sinks import MisplacedRows
 from tidegauge.sinks.columns import EPOCH, fit
-from tidegauge.sinks.location import inside, make_folder, synchronise, writing
+from tidegauge.sinks.location import AWAY, StagingFiles, writing
 from tidegauge.sinks.protocol import StagedFile
 
-__all__ = ["AttemptFiles", "OpenFile", "Waiting", "fitting", "stem_of", "sweep"]
+__all__ = [
+    "STAGED",
+    "AttemptFiles",
+    "FileContent",
+    "OpenFile",
+    "Waiting",
+    "discard",
+    "fitting",
+    "stem_of",
+    "sweep",
+]
 
+STAGED: Final = "_staged"
+"""The folder of staged files, where they have one of their own: readers skip names that begin with "_"."""
 _JOB: Final = re.compile(r"[0-9a-f]{32}")
+_NAME: Final = re.compile(rf"(?:{AWAY})?(?:commit-)?([0-9a-f]{{16}})[0-9a-f]{{16}}")
+
+
+class FileContent(NamedTuple):
+    """What a finished file holds; see `StagedFile`."""
+
+    rows: int
+    first_epoch: int
+    last_epoch: int
+    statistics: str = ""
 
 
 class OpenFile(Protocol):
     """A file that is being written."""
 
-    def finish(self, prefix: str) -> StagedFile:
-        """Make the file durable and describe its content. prefix: its folder, as in the staged file's path."""
+    def finish(self) -> FileContent:
+        """Write the rest, close the file, and say what it holds."""
         ...
 
     def drop(self) -> None:
@@ -88,42 +107,46 @@ class Waiting:
 
 
 class AttemptFiles(Generic[F]):
-    """The files of one attempt, written one after the other into the folder `prefix` of `root`."""
+    """The files of one attempt, written one after the other into the folder `prefix` of `place`."""
 
-    def __init__(self, root: str, prefix: str, *, stem: str, suffix: str) -> None:
+    def __init__(self, place: StagingFiles, prefix: str, *, stem: str, suffix: str) -> None:
         self.open: F | None = None
         self.closed = False
-        self._root: Final = root
+        self._place: Final = place
         self._prefix: Final = prefix
         self._stem: Final = stem
         self._suffix: Final = suffix
         self._number = 0
-        self._names: list[str] = []
+        self._paths: list[str] = []
         self._staged: list[StagedFile] = []
 
-    def begin(self, make: Callable[[Path], F]) -> F:
-        """Open the next file that nobody has, made by `make`.
+    def begin(self, make: Callable[[Any], F]) -> F:
+        """Open the next file that nobody has, made by `make` of its stream.
 
         An earlier attempt at this task may have left files, or still be writing: creation is exclusive, so it keeps
         its own, and what it wrote is never committed.
         """
-        make_folder(self._folder)
         while True:
-            path = self._folder / f"{self._stem}-{self._number:03d}{self._suffix}"
+            name = f"{self._stem}-{self._number:03d}{self._suffix}"
+            path = f"{self._prefix}/{name}" if self._prefix else name
             self._number += 1
             try:
-                path.touch(exist_ok=False)
+                stream = self._place.create(path)
             except FileExistsError:
                 continue
-            self._names.append(path.name)
-            self.open = make(path)
+            self._paths.append(path)
+            self.open = make(stream)
             return self.open
 
     def finish(self) -> None:
         """Finish the open file, if there is one."""
         if self.open is not None:
-            with writing(self._root):
-                self._staged.append(self.open.finish(self._prefix))
+            with writing(self._place.root):
+                found = self.open.finish()
+            path = self._paths[-1]
+            size = self._place.keep(path)
+            ends = found.first_epoch, found.last_epoch
+            self._staged.append(StagedFile(path, found.rows, size, *ends, statistics=found.statistics))
             self.open = None
 
     def close(self) -> list[StagedFile]:
@@ -131,8 +154,7 @@ class AttemptFiles(Generic[F]):
         if not self.closed:
             self.finish()
             if self._staged:
-                with writing(self._root):
-                    synchronise(self._folder)
+                self._place.keep_names(self._prefix)
             self.closed = True
         return list(self._staged)
 
@@ -142,14 +164,10 @@ class AttemptFiles(Generic[F]):
         if self.open is not None:
             self.open.drop()
             self.open = None
-        for name in self._names:
-            (self._folder / name).unlink(missing_ok=True)
-        self._names.clear()
+        for path in self._paths:
+            self._place.remove(path)
+        self._paths.clear()
         self._staged.clear()
-
-    @property
-    def _folder(self) -> Path:
-        return inside(self._root, self._prefix) if self._prefix else Path(self._root)
 
 
 def fitting(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
@@ -169,33 +187,27 @@ def stem_of(job: str, task: int) -> str:
     return f"part-{job}-{task:05d}"
 
 
-_AWAY: Final = "removed-"
-_NAME: Final = re.compile(rf"(?:{_AWAY})?(?:commit-)?([0-9a-f]{{16}})[0-9a-f]{{16}}")
+def discard(place: StagingFiles, files: Sequence[StagedFile]) -> None:
+    """Remove staged files, and their jobs' folders if nothing is left in them."""
+    for file in files:
+        if not file.path.startswith(f"{STAGED}/"):
+            raise InvalidArgument(parameter="files", value=file.path, expected="files that were staged")
+        place.remove(file.path)
+    for folder in {file.path.rpartition("/")[0] for file in files}:
+        place.prune(folder)
 
 
-def sweep(staged: Path, mark: str, confirm: Callable[[], None]) -> None:
-    """Remove the folders in `staged` of jobs of the flow `mark`; the module has the argument.
+def sweep(place: StagingFiles, mark: str, confirm: Callable[[], None]) -> None:
+    """Remove what jobs of the flow `mark` left in the folder `STAGED`; the module has the argument.
 
     `confirm` raises when the lease is lost, and nothing is removed. What the file system does not let go stays: it is
     invisible and harmless.
     """
-    found = _listed(staged, mark)
+    found = [name for name in place.folders(STAGED) if (job := _NAME.fullmatch(name)) is not None and job[1] == mark]
     if not found:
         return
     confirm()
-    for folder in found:
+    # Those on their way out come first, which makes way for the others' names.
+    for name in sorted(found, key=lambda name: (not name.startswith(AWAY), name)):
         with suppress(OSError):
-            away = folder if folder.name.startswith(_AWAY) else folder.with_name(f"{_AWAY}{folder.name}")
-            folder.rename(away)
-            shutil.rmtree(away)
-
-
-def _listed(staged: Path, mark: str) -> list[Path]:
-    """Return the folders of the flow's jobs, those on their way out first, which makes way for the others' names."""
-    try:
-        with os.scandir(staged) as entries:
-            names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    ours = [name for name in names if (found := _NAME.fullmatch(name)) is not None and found[1] == mark]
-    return [staged / name for name in sorted(ours, key=lambda name: (not name.startswith(_AWAY), name))]
+            place.clear(f"{STAGED}/{name}")

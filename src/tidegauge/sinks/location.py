@@ -1,10 +1,21 @@
-"""Folders on file systems: which paths a sink takes, and how files written there become durable.
+"""Folders on file systems: which paths a sink takes, how files become durable there, and what staging needs of one.
 
 Invariant: a file or folder is durable when it and the entry that names it were both synchronised; a path relative to
 a table never leads out of it.
 
 >>> local_folder("file:///lake/my%20orders", sink="DeltaSink")
 '/lake/my orders'
+
+`StagingFiles` is the seam between staging and a file system, `LocalFiles` the one that is mounted on every machine.
+
+>>> import tempfile
+>>> with tempfile.TemporaryDirectory() as root:
+...     files = LocalFiles(root)
+...     with files.create("_staged/job/part-0") as out:
+...         print(out.write(b"rows"))
+...     files.keep("_staged/job/part-0"), files.folders("_staged"), files.folders("elsewhere")
+4
+(4, ['job'], [])
 """
 
 from __future__ import annotations
@@ -12,17 +23,34 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import Any, Final, Protocol
 from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
 
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.sinks import StagingElsewhere, TableNotWritable, UnsupportedLocation
 
-__all__ = ["gone", "inside", "local_folder", "make_folder", "synchronise", "write_durably", "writing"]
+__all__ = [
+    "AWAY",
+    "LocalFiles",
+    "StagingFiles",
+    "gone",
+    "inside",
+    "local_folder",
+    "make_folder",
+    "synchronise",
+    "write_durably",
+    "writing",
+]
 
+AWAY: Final = "removed-"
+"""How the name of a folder begins that is on its way out."""
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 
 
@@ -103,3 +131,98 @@ def writing(table: str) -> Iterator[None]:
         if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
             raise TableNotWritable(table=table, detail=str(error)) from error
         raise
+
+
+class StagingFiles(Protocol):
+    """Where attempts at tasks stage: what staging, aborting, discarding and sweeping need of a file system.
+
+    A picklable value, used in tasks and in the driver. Paths are relative, their parts parted by "/".
+    """
+
+    @property
+    def root(self) -> str:
+        """Where it is, for people."""
+        ...
+
+    def create(self, path: str) -> Any:
+        """Return an Arrow output stream into a new file, with its folders. Raises `FileExistsError`."""
+        ...
+
+    def keep(self, path: str) -> int:
+        """Wait until a file whose stream was closed survives a crash, and return its size."""
+        ...
+
+    def keep_names(self, folder: str) -> None:
+        """Wait until the names in a folder survive a crash too."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file. One that is gone is no error."""
+        ...
+
+    def prune(self, folder: str) -> None:
+        """Remove a folder if nothing is in it, as far as there are such folders."""
+        ...
+
+    def folders(self, folder: str) -> list[str]:
+        """Return the names of the folders in a folder, none where it is missing. Links are not followed."""
+        ...
+
+    def clear(self, folder: str) -> None:
+        """Remove a folder with all in it. A commit of its files that is about to be made fails."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFiles:
+    """The `StagingFiles` in a folder that is mounted on every machine."""
+
+    root: str
+
+    def create(self, path: str) -> Any:
+        """Open a file that nobody has."""
+        there = inside(self.root, path)
+        with writing(self.root):
+            make_folder(there.parent)
+            there.touch(exist_ok=False)
+            return pa.OSFile(str(there), "wb")
+
+    def keep(self, path: str) -> int:
+        """Synchronise a file."""
+        there = inside(self.root, path)
+        with writing(self.root):
+            synchronise(there)
+            return there.stat().st_size
+
+    def keep_names(self, folder: str) -> None:
+        """Synchronise a folder."""
+        with writing(self.root):
+            synchronise(self._folder(folder))
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        with writing(self.root):
+            inside(self.root, path).unlink(missing_ok=True)
+
+    def prune(self, folder: str) -> None:
+        """Remove an empty folder."""
+        with suppress(OSError):
+            self._folder(folder).rmdir()
+
+    def folders(self, folder: str) -> list[str]:
+        """List the folders in a folder."""
+        try:
+            with os.scandir(self._folder(folder)) as entries:
+                return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def clear(self, folder: str) -> None:
+        """Rename a folder, which a commit of it does too, and only one of them can; then remove it."""
+        there = self._folder(folder)
+        away = there if there.name.startswith(AWAY) else there.with_name(f"{AWAY}{there.name}")
+        there.rename(away)
+        shutil.rmtree(away)
+
+    def _folder(self, folder: str) -> Path:
+        return inside(self.root, folder) if folder else Path(self.root)

@@ -4,8 +4,9 @@ Invariant: memory is bounded by one row group, whatever the number of rows; ever
 durable; no two stagers ever write one file, not even two attempts of one task.
 
 >>> import tempfile
+>>> from tidegauge.sinks.location import LocalFiles
 >>> with tempfile.TemporaryDirectory() as folder:
-...     stager = ParquetStager(folder, "", pa.schema([("_epoch", pa.int64())]), job="0" * 32, task=7)
+...     stager = ParquetStager(LocalFiles(folder), "", pa.schema([("_epoch", pa.int64())]), job="0" * 32, task=7)
 ...     stager.write(pa.record_batch({"_epoch": pa.array([3, 3, 4])}))
 ...     [file] = stager.close()
 >>> file.rows, file.first_epoch, file.last_epoch, file.path
@@ -15,16 +16,15 @@ durable; no two stagers ever write one file, not even two attempts of one task.
 from __future__ import annotations
 
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final, cast
 
 import pyarrow as pa
 import pyarrow.types as pt
 
 from tidegauge.lazy import library
-from tidegauge.sinks.attempt import AttemptFiles, Waiting, fitting, stem_of
+from tidegauge.sinks.attempt import AttemptFiles, FileContent, Waiting, fitting, stem_of
 from tidegauge.sinks.columns import EPOCH, rows_schema
-from tidegauge.sinks.location import synchronise, writing
+from tidegauge.sinks.location import StagingFiles, writing
 from tidegauge.sinks.protocol import StagedFile
 from tidegauge.sinks.statistics import FileStatistics, footed
 
@@ -48,20 +48,20 @@ _SAMPLE: Final = 4096
 
 
 class ParquetStager:
-    """A `Stager` into the folder `prefix` of the table's folder `table`. `schema` is the rows', `_epoch` included.
+    """A `Stager` into the folder `prefix` of the table's `place`. `schema` is the rows', `_epoch` included.
 
     statistics: whether the files' statistics are wanted; a Parquet file has its own in its footer.
     """
 
     def __init__(
-        self, table: str, prefix: str, schema: pa.Schema, *, job: str, task: int, statistics: bool = False
+        self, place: StagingFiles, prefix: str, schema: pa.Schema, *, job: str, task: int, statistics: bool = False
     ) -> None:
-        self._table: Final = table
+        self._place: Final = place
         self._statistics: Final = statistics
         self._columns: Final = rows_schema(schema)
         self._waiting: Final = Waiting(self._columns)
         self._files: Final[AttemptFiles[_ParquetFile]] = AttemptFiles(
-            table, prefix, stem=stem_of(job, task), suffix=".parquet"
+            place, prefix, stem=stem_of(job, task), suffix=".parquet"
         )
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -91,9 +91,9 @@ class ParquetStager:
     def _flush(self) -> None:
         """Write the waiting rows as one row group."""
         group = self._waiting.take()
-        with writing(self._table):
+        with writing(self._place.root):
             file = self._files.open or self._files.begin(
-                lambda path: _ParquetFile(path, group, statistics=self._statistics)
+                lambda out: _ParquetFile(out, group, statistics=self._statistics)
             )
             file.add(group)
         if file.size >= FILE_BYTES:
@@ -103,9 +103,8 @@ class ParquetStager:
 class _ParquetFile:
     """One Parquet file being written, with what a commit must know of it."""
 
-    def __init__(self, path: Path, first: pa.Table, *, statistics: bool) -> None:
-        self._path = path
-        self._out: Any = pa.OSFile(str(path), "wb")
+    def __init__(self, out: Any, first: pa.Table, *, statistics: bool) -> None:
+        self._out = out
         # Staging is a small part of a task; files of half the size are worth a quarter of its speed.
         self._writer: Any = pq.ParquetWriter(
             self._out,
@@ -132,18 +131,11 @@ class _ParquetFile:
         if self._statistics is not None:
             self._statistics.add(group)
 
-    def finish(self, prefix: str) -> StagedFile:
+    def finish(self) -> FileContent:
         self._writer.close()
         self._out.close()
-        synchronise(self._path)
-        return StagedFile(
-            path=f"{prefix}/{self._path.name}" if prefix else self._path.name,
-            rows=self._rows,
-            bytes=self._path.stat().st_size,
-            first_epoch=self._first,
-            last_epoch=self._last,
-            statistics="" if self._statistics is None else self._statistics.text(),
-        )
+        text = "" if self._statistics is None else self._statistics.text()
+        return FileContent(self._rows, self._first, self._last, text)
 
     def drop(self) -> None:
         with suppress(OSError):

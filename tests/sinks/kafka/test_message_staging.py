@@ -18,6 +18,7 @@ from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.sinks import BatchDoesNotFit, MisplacedRows
 from tidegauge.sinks.kafka.messages import MessageLayout
 from tidegauge.sinks.kafka.staging import MessageStager, merged
+from tidegauge.sinks.location import LocalFiles
 
 COLUMNS = pa.schema([("id", pa.int64()), ("_epoch", pa.int64())])
 LAYOUT = MessageLayout("t", key="id", value=("id",))
@@ -28,7 +29,7 @@ def batch(epochs: list[int], first: int = 0) -> pa.RecordBatch:
 
 
 def stager(folder: str | Path, *, job: str | None = None, task: int = 0) -> MessageStager:
-    return MessageStager(str(folder), LAYOUT, COLUMNS, job=job or uuid.uuid4().hex, task=task)
+    return MessageStager(LocalFiles(str(folder)), LAYOUT, COLUMNS, job=job or uuid.uuid4().hex, task=task)
 
 
 tasks = st.lists(st.lists(st.lists(st.integers(0, 4), max_size=5), max_size=4), max_size=4)
@@ -93,7 +94,7 @@ def test_an_aborted_stager_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_batch_of_large_rows_is_cut_by_its_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staging, "_BATCH_BYTES", 10_000)
     columns = pa.schema([("body", pa.binary()), ("_epoch", pa.int64())])
-    one = MessageStager(str(tmp_path), MessageLayout("t", value="body"), columns, job="1" * 32, task=0)
+    one = MessageStager(LocalFiles(str(tmp_path)), MessageLayout("t", value="body"), columns, job="1" * 32, task=0)
     one.write(pa.record_batch({"body": [b"x" * 1000] * 100, "_epoch": [0] * 100}, schema=columns))
     sizes = [rows.nbytes for _, rows in merged(str(tmp_path), one.close())]
     assert len(sizes) >= 10

@@ -18,7 +18,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from tidegauge.errors.sinks import DeletedRows, TableUnavailable
 from tidegauge.lazy import library
 from tidegauge.sinks.columns import EPOCH
-from tidegauge.sinks.location import inside, writing
+from tidegauge.sinks.location import LocalFiles, inside
 from tidegauge.sinks.protocol import StagedFile
 
 __all__ = ["LiveFile", "epochs_in", "files_of", "live", "log_read", "named", "paths_of", "remove_unnamed"]
@@ -88,10 +88,10 @@ def remove_unnamed(folder: str, files: Sequence[StagedFile]) -> None:
             named = paths_of(DeltaTable(folder))
         except TableNotFoundError:
             named = set()
-    with writing(folder):
-        for file in files:
-            if file.path not in named:
-                inside(folder, file.path).unlink(missing_ok=True)
+    place = LocalFiles(folder)
+    for file in files:
+        if file.path not in named:
+            place.remove(file.path)
 
 
 def named(folder: str, version: int) -> set[str]:

@@ -36,7 +36,7 @@ from tidegauge.sinks.delta.head import DeltaHead, actions_of, entry, newest
 from tidegauge.sinks.delta.history import carried, kept_links
 from tidegauge.sinks.delta.owner import Mine, changed_id, check_columns, digest_in, marks, own_upper, since_ours
 from tidegauge.sinks.delta.view import holding
-from tidegauge.sinks.location import inside, writing
+from tidegauge.sinks.location import LocalFiles, inside, writing
 from tidegauge.sinks.mending import HistoryOf, Ranges, TableDamage, apart, joined, within
 from tidegauge.sinks.protocol import OutputId, StagedFile, Volume
 from tidegauge.sinks.staging import ParquetStager
@@ -199,7 +199,7 @@ class DeltaMending:
             return []
         import pyarrow.dataset as ds  # here, for it loads pandas
 
-        stager = ParquetStager(self._folder, "", columns, job=write, task=0, statistics=True)
+        stager = ParquetStager(LocalFiles(self._folder), "", columns, job=write, task=0, statistics=True)
         at = pc.field(EPOCH)
         others = reduce(and_, [(at < one.start) | (at >= one.stop) for one in epochs])
         uris = [str(inside(self._folder, path)) for path in cut]

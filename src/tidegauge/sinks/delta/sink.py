@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tidegauge.sinks.columns import rows_schema
-from tidegauge.sinks.location import local_folder
+from tidegauge.sinks.location import LocalFiles, local_folder
 from tidegauge.sinks.protocol import OutputId
 
 if TYPE_CHECKING:
@@ -98,4 +98,4 @@ class DeltaSink:
         """Return a writer for one task of one job. `job` is 32 hex digits, `task` counts from 0."""
         from tidegauge.sinks.staging import ParquetStager  # what writes Parquet is for those who do
 
-        return ParquetStager(self.path, "", schema, job=job, task=task, statistics=True)
+        return ParquetStager(LocalFiles(self.path), "", schema, job=job, task=task, statistics=True)

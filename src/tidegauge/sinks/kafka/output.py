@@ -25,18 +25,15 @@ for longer, it is content with the stable part.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute
 
 from tidegauge.env import Env
-from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.history import DamagedHistory
 from tidegauge.errors.kafkasink import (
     OutputTopicRecreated,
@@ -51,15 +48,15 @@ from tidegauge.kafka.clients import admin
 from tidegauge.kafka.cluster import Topic, described
 from tidegauge.operations import carries
 from tidegauge.remap.history import NO_HISTORY, History, Link
-from tidegauge.sinks.attempt import sweep
+from tidegauge.sinks.attempt import discard, sweep
 from tidegauge.sinks.columns import rows_schema
 from tidegauge.sinks.commits import check_span, expect, staged_status
 from tidegauge.sinks.kafka.messages import MESSAGES, ORDER, MessageLayout, lasts
 from tidegauge.sinks.kafka.progress import ProgressRecord, key_of, resumed
-from tidegauge.sinks.kafka.staging import STAGED, merged
+from tidegauge.sinks.kafka.staging import merged
 from tidegauge.sinks.kafka.topics import check_progress_topic, made, scan
 from tidegauge.sinks.kafka.writer import TransactionalProducer
-from tidegauge.sinks.location import inside, writing
+from tidegauge.sinks.location import LocalFiles
 from tidegauge.sinks.protocol import OutputId, StagedFile, Volume, job_mark
 
 __all__ = ["TopicOutput", "transactional_id"]
@@ -166,21 +163,13 @@ class TopicOutput:
 
     def discard(self, files: Sequence[StagedFile]) -> None:
         """Remove staged files."""
-        with writing(self._folder):
-            for file in files:
-                path = inside(self._folder, file.path)
-                if not file.path.startswith(f"{STAGED}/"):
-                    raise InvalidArgument(parameter="files", value=file.path, expected="files that were staged")
-                path.unlink(missing_ok=True)
-        for folder in {inside(self._folder, file.path).parent for file in files}:
-            with suppress(OSError):
-                folder.rmdir()
+        discard(LocalFiles(self._folder), files)
 
     def sweep(self, confirm: Callable[[], None]) -> None:
         """Shut out earlier drivers of the output, see what they committed, and remove what they left; see above."""
         confirm()  # before taking over, which shuts out whoever writes
         self._take()
-        sweep(Path(self._folder, STAGED), job_mark(self._output.incarnation), confirm)
+        sweep(LocalFiles(self._folder), job_mark(self._output.incarnation), confirm)
 
     def files(self, *, as_of: int | None = None) -> list[StagedFile]:  # noqa: ARG002 - a topic has no earlier state
         """Return the topic as one file: how many messages of this output it was given, and their bytes."""

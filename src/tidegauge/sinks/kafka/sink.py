@@ -37,7 +37,7 @@ from tidegauge.sinks.kafka.output import TopicOutput, transactional_id
 from tidegauge.sinks.kafka.progress import key_of
 from tidegauge.sinks.kafka.staging import MessageStager
 from tidegauge.sinks.kafka.topics import scan
-from tidegauge.sinks.location import local_folder
+from tidegauge.sinks.location import LocalFiles, local_folder
 from tidegauge.sinks.protocol import OutputId
 
 __all__ = ["KafkaSink"]
@@ -192,7 +192,7 @@ class KafkaSink:
         """Return a writer for one task of one job. `job` is 32 hex digits, `task` counts from 0."""
         if self.staging == _own_folder():
             _make_own_folder()
-        return MessageStager(self._folder, self._layout, schema, job=job, task=task)
+        return MessageStager(LocalFiles(self._folder), self._layout, schema, job=job, task=task)
 
     @property
     def _folder(self) -> str:

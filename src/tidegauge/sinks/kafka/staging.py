@@ -10,10 +10,11 @@ they are written (stably); if an epoch comes that is before the last one written
 begins.
 
 >>> import tempfile
+>>> from tidegauge.sinks.location import LocalFiles
 >>> from tidegauge.sinks.kafka.messages import MessageLayout
 >>> columns = pa.schema([("user", pa.string()), ("_epoch", pa.int64())])
 >>> with tempfile.TemporaryDirectory() as folder:
-...     stager = MessageStager(folder, MessageLayout("users"), columns, job="0" * 32, task=7)
+...     stager = MessageStager(LocalFiles(folder), MessageLayout("users"), columns, job="0" * 32, task=7)
 ...     stager.write(pa.record_batch({"user": ["ada", "bob"], "_epoch": [4, 3]}))
 ...     [file] = stager.close()
 ...     [(epoch, batch["value"].to_pylist()) for epoch, batch in merged(folder, [file])]
@@ -26,23 +27,20 @@ import heapq
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute
 
-from tidegauge.sinks.attempt import AttemptFiles, Waiting, fitting, stem_of
+from tidegauge.sinks.attempt import STAGED, AttemptFiles, FileContent, Waiting, fitting, stem_of
 from tidegauge.sinks.columns import EPOCH, rows_schema
 from tidegauge.sinks.kafka.messages import MessageLayout
-from tidegauge.sinks.location import inside, synchronise, writing
+from tidegauge.sinks.location import StagingFiles, inside, writing
 from tidegauge.sinks.protocol import StagedFile
 
-__all__ = ["STAGED", "MessageStager", "merged"]
+__all__ = ["MessageStager", "merged"]
 
 pc: Final[Any] = pyarrow.compute  # its functions are made at run time, which type checkers cannot see
-
-STAGED: Final = "_staged"
 
 _GROUP_ROWS: Final = 128 * 1024
 _GROUP_BYTES: Final = 32 << 20
@@ -55,17 +53,17 @@ _PIECE_BYTES: Final = 16 << 20
 
 
 class MessageStager:
-    """A `Stager` into the folder `folder`. `schema` is the rows', `_epoch` included."""
+    """A `Stager` into the jobs' folders of a place. `schema` is the rows', `_epoch` included."""
 
-    def __init__(self, folder: str, layout: MessageLayout, schema: pa.Schema, *, job: str, task: int) -> None:
-        self._root: Final = folder
+    def __init__(self, place: StagingFiles, layout: MessageLayout, schema: pa.Schema, *, job: str, task: int) -> None:
+        self._place: Final = place
         self._layout: Final = layout
         self._columns: Final = rows_schema(schema)
         self._messages: Final = layout.schema(self._columns)
         self._waiting: Final = Waiting(self._messages)
         stem = stem_of(job, task)
         self._files: Final[AttemptFiles[_ArrowFile]] = AttemptFiles(
-            folder, f"{STAGED}/{job}", stem=stem, suffix=".arrow"
+            place, f"{STAGED}/{job}", stem=stem, suffix=".arrow"
         )
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -96,10 +94,10 @@ class MessageStager:
         if pc.any(pc.less(epochs.slice(1), epochs.slice(0, len(epochs) - 1))).as_py():
             table = table.take(pc.array_sort_indices(epochs))
         [whole] = table.combine_chunks().to_batches()
-        with writing(self._root):
+        with writing(self._place.root):
             if self._files.open is not None and whole.column(EPOCH)[0].as_py() < self._files.open.last:
                 self._files.finish()
-            file = self._files.open or self._files.begin(lambda path: _ArrowFile(path, self._messages))
+            file = self._files.open or self._files.begin(lambda out: _ArrowFile(out, self._messages))
             for batch in _by_epoch(whole):
                 for piece in _pieces(batch, _BATCH_ROWS, _BATCH_BYTES):
                     file.add(piece)
@@ -108,9 +106,8 @@ class MessageStager:
 class _ArrowFile:
     """One file being written, with what a commit must know of it."""
 
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
-        self._path = path
-        self._out: Any = pa.OSFile(str(path), "wb")
+    def __init__(self, out: Any, schema: pa.Schema) -> None:
+        self._out = out
         self._writer: Any = pa.ipc.new_file(self._out, schema, options=pa.ipc.IpcWriteOptions(compression="lz4"))
         self._rows = 0
         self._first: int | None = None
@@ -122,17 +119,10 @@ class _ArrowFile:
         self._first = self.last if self._first is None else self._first
         self._rows += batch.num_rows
 
-    def finish(self, prefix: str) -> StagedFile:
+    def finish(self) -> FileContent:
         self._writer.close()
         self._out.close()
-        synchronise(self._path)
-        return StagedFile(
-            path=f"{prefix}/{self._path.name}",
-            rows=self._rows,
-            bytes=self._path.stat().st_size,
-            first_epoch=self.last if self._first is None else self._first,
-            last_epoch=self.last,
-        )
+        return FileContent(self._rows, self.last if self._first is None else self._first, self.last)
 
     def drop(self) -> None:
         with suppress(OSError):

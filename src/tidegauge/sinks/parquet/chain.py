@@ -23,7 +23,6 @@ from typing import Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.sinks import (
     BrokenChain,
     DamagedManifest,
@@ -33,14 +32,13 @@ from tidegauge.errors.sinks import (
     TableUpperMismatch,
 )
 from tidegauge.remap.history import NO_HISTORY, History, Link
-from tidegauge.sinks.attempt import sweep
+from tidegauge.sinks.attempt import discard, sweep
 from tidegauge.sinks.columns import differences, rows_schema
 from tidegauge.sinks.commits import check_span, expect, staged_status, still_to_do
-from tidegauge.sinks.location import gone, inside, make_folder, synchronise, writing
+from tidegauge.sinks.location import LocalFiles, gone, inside, make_folder, synchronise, writing
 from tidegauge.sinks.parquet.manifest import (
     MANIFEST,
     REMOVED,
-    STAGED,
     Manifest,
     commits_in,
     folder_name,
@@ -153,13 +151,7 @@ class ParquetChain:
 
     def discard(self, files: Sequence[StagedFile]) -> None:
         """Remove staged files. A file that was committed is not where it was staged, and so is safe."""
-        with writing(self._folder):
-            for file in files:
-                path = inside(self._folder, file.path)
-                if not file.path.startswith(f"{STAGED}/"):
-                    raise InvalidArgument(parameter="files", value=file.path, expected="files that were staged")
-                path.unlink(missing_ok=True)
-        remove_empty(self._folder, files)
+        discard(LocalFiles(self._folder), files)
 
     def stand(self) -> None:
         """Raise `TableUpperMismatch` where nothing is left of the table."""
@@ -175,7 +167,7 @@ class ParquetChain:
             confirm()
             with suppress(OSError):
                 self._move_removed()
-        sweep(Path(self._folder, STAGED), job_mark(self._output.incarnation), confirm)
+        sweep(LocalFiles(self._folder), job_mark(self._output.incarnation), confirm)
 
     def files(self, *, as_of: int | None = None) -> list[StagedFile]:
         """Return the committed files in commit order.

@@ -30,6 +30,7 @@ from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.history import DamagedHistory
 from tidegauge.errors.sinks import DamagedManifest, ForeignTable, TableOfAnotherIncarnation
 from tidegauge.remap.history import History, Link
+from tidegauge.sinks.attempt import STAGED
 from tidegauge.sinks.commits import in_line
 from tidegauge.sinks.location import inside, make_folder, synchronise, write_durably
 from tidegauge.sinks.protocol import OutputId, StagedFile
@@ -172,7 +173,6 @@ class Manifest:
                 raise ValueError(f"the file {file.path!r} is not in the folder {folder}")
 
 
-STAGED: Final = "_staged"
 REMOVED: Final = "_removed"
 """Where files go that a commit has taken out: no reader of the folder looks there, and reads of earlier epochs do."""
 

@@ -33,9 +33,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from tidegauge.sinks.attempt import STAGED
 from tidegauge.sinks.columns import rows_schema
-from tidegauge.sinks.location import local_folder
-from tidegauge.sinks.parquet.manifest import MANIFEST, STAGED, Manifest, folder_name
+from tidegauge.sinks.location import LocalFiles, local_folder
+from tidegauge.sinks.parquet.manifest import MANIFEST, Manifest, folder_name
 from tidegauge.sinks.protocol import OutputId
 from tidegauge.sinks.staging import ParquetStager
 
@@ -106,4 +107,4 @@ class ParquetSink:
 
     def stage(self, schema: pa.Schema, *, job: str, task: int) -> ParquetStager:
         """Return a writer for one task of one job. `job` is 32 hex digits, `task` counts from 0."""
-        return ParquetStager(self.path, f"{STAGED}/{job}", schema, job=job, task=task)
+        return ParquetStager(LocalFiles(self.path), f"{STAGED}/{job}", schema, job=job, task=task)
