@@ -1,4 +1,4 @@
-"""The reader of a source: it reports news from upstream, and acknowledges once told what is durable.
+"""The reader of a source: it reports news from upstream, and acknowledges once told how far everything is durable.
 
 It lives in the scope of its source, where times are frontiers of that source. It holds the capability for the
 frontier that it last reported, so the scope's own frontier says how far upstream is known to be, and becomes empty

@@ -4,7 +4,7 @@ Invariant: the answer is sorted by path, names each path once, and depends on th
 hold a match are listed: for `a/b/hello*/*.json` these are `a/b` and its folders that begin with `hello`.
 
 The rules: `*`, `?` and `[...]` match within one name; a segment `**` stands for any number of folders and does not
-follow links to folders. Names that begin with `.` or `_` are passed over unless their own segment begins with the
+follow links to folders. Names that begin with `.` or `_` are ignored unless their own segment begins with the
 same character. A link to a file counts as the file.
 
 >>> listed("/no/such/folder/*.jsonl").files
@@ -31,7 +31,7 @@ _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Regular files with what `stat` said of them, and a line for people about each name that was passed over."""
+    """Regular files with what `stat` said of them, and a line for people about each name that is skipped."""
 
     files: tuple[tuple[str, os.stat_result], ...]
     passed_over: tuple[str, ...] = ()

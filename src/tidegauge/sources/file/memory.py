@@ -28,7 +28,7 @@ None
 >>> rest.keep((), bound, said)
 >>> rest.again((), bound, now=datetime(2026, 11, 21, tzinfo=UTC)).at.day
 21
->>> print(rest.again((), bound, now=said.at))  # the bound does not tell what was said just now
+>>> print(rest.again((), bound, now=said.at))  # these bindings do not know the last answer
 None
 """
 

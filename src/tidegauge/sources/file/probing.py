@@ -6,8 +6,8 @@ seen, and `n` its size:
 
     known, n = p, not modified since          nothing to do, not opened
     known, n >= p, still the same file        lines: up to the last record boundary; whole: nothing, it was touched
-    known, the same, p <= n < s               what was seen beyond `n` was taken back: `EndTakenBack`, or a gap
-    known, n < p                              it began anew: what is there is new, and its copy may be the old one
+    known, the same, p <= n < s               bytes that were seen beyond `n` are gone: `EndTakenBack`, or a gap
+    known, n < p                              it began anew: its content is new, and its copy may be the old one
     known, n >= p, with other content         the same where there is a copy; else `FileRewritten`
     known, its inode number now another file  gone, and the other file is new
     known, gone, but held open                lines: up to the last record boundary, or all that is left of it

@@ -55,7 +55,7 @@ _LAST: Final = 253_402_300_799_999
 _HEADERS: Final = MESSAGE.field("_headers").type
 
 _KNOWN: Final = 1024
-"""Of how many sources it is remembered which columns are the key's: what is bound of one does not change."""
+"""Of how many sources it is remembered which columns are the key's: bound columns do not change."""
 
 
 def joined(key: pa.Schema, value: pa.Schema, *, metadata: bool, topics: object) -> pa.Schema:

@@ -150,7 +150,7 @@ def _runs(keys: Any) -> Iterator[tuple[int, int]]:
 
 
 def bulk_of(piece: Piece) -> Bulk:
-    """Return a piece's messages in the form in which our own tasks read them."""
+    """Return a piece's messages as our own tasks read them."""
     rows = piece.messages
     micros = rows.column("timestamp").cast(pa.int64())
     return Bulk(

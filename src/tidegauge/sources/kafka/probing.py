@@ -9,7 +9,7 @@ The decision is pure. Let `b` be where a partition is bound, `s` the offset at w
 `n = max(b, min(s, end))`, and:
 
     low <= n          it has `end - n` records that are not bound
-    low > n           the records `[n, low)` are gone before they were bound: they are lost, and are said to be
+    low > n           the records `[n, low)` are gone before they were bound: they are reported as lost
     end < b           the topic is not the one that is bound: it was recreated, or the cluster lost what we had read
 
 A partition that the broker does not tell of stays where it is. So does one of a topic that is not listed: an absence

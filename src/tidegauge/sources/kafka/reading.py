@@ -86,9 +86,9 @@ OURS: Final[dict[str, Value]] = {
 class Bulk:
     """Some messages, by columns; those of one partition are in order.
 
-    bytes: about what they take. runs: the partition of so many messages that follow each other. times: milliseconds
-    since 1970, -1 where there is none. headers: empty unless they are wanted; of a message whose headers the client
-    cannot show, why it cannot.
+    bytes: about what they take. runs: the partitions, each with how many messages of it follow each other. times:
+    milliseconds since 1970, -1 where there is none. headers: empty unless they are wanted; of a message whose headers
+    the client cannot show, why it cannot.
     """
 
     runs: list[tuple[str, int]] = field(default_factory=list)
