@@ -307,7 +307,7 @@ class TotalMutableAntichain(Generic[T]):
         if new == least:
             return []
         self._least = new
-        self.minimal = () if new is None else (new,)
+        self.minimal = (new,) if heap else ()
         if least is None:
             return [(new, 1)]
         if new is None:
