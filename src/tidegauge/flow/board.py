@@ -119,7 +119,7 @@ class StoreStatus:
 
 
 class Board:
-    """The present state of a flow's sources, outputs and epochs. `changed` is called after each change.
+    """The present state of a flow's sources, outputs and epochs. `changed` is called after each change, if given.
 
     uppers: the outputs' durable uppers at the start. failed: sources that failed in earlier runs. retried: outputs
     that did, for reasons of their own. redaction: what hides the secrets in what others say.
@@ -137,9 +137,11 @@ class Board:
         retried: Collection[str],
         env: Env,
         redaction: Redaction,
-        changed: Callable[[Board], None],
+        changed: Callable[[Board], None] | None,
     ) -> None:
         self.timeline = timeline
+        self.upper = timeline.upper
+        """The first epoch that is not bound."""
         self.env = env
         self.redaction = redaction
         self.published = published
@@ -167,11 +169,6 @@ class Board:
                 source.state = "sealed"
         for failure in failed.values():
             self._fail(failure)
-
-    @property
-    def upper(self) -> int:
-        """The first epoch that is not bound."""
-        return self.timeline.upper
 
     def held(self, source: str) -> int:
         """Return the first epoch that is not published and that some output of a source lacks."""
@@ -212,7 +209,8 @@ class Board:
 
     def _tell(self) -> None:
         self.changes += 1
-        self._changed(self)
+        if self._changed is not None:
+            self._changed(self)
 
     # What the operators tell.
 
@@ -240,6 +238,7 @@ class Board:
 
     def minted(self) -> None:
         """An epoch has been bound."""
+        self.upper = self.timeline.upper
         for status in self.sources.values():
             status.bound = self.timeline.tables[status.name].frontier
             if status.bound.sealed and status.state != "failed":

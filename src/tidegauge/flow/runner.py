@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from threading import Event
 from typing import Any, Literal
 
 from tidegauge.dataflow import Worker
@@ -100,8 +101,10 @@ class Runner:
         self.stopping = False
         self.requests = requests or Requests(flow.name)
         self._spawn = spawn
-        self._watch = watch or _unwatched
+        self._watch = watch
         self._overtaken: set[str] = set()
+        self._going = Event()
+        """Set while the present worker may begin anything new."""
         self._anew = False
         self._weighed: object = None
         """What the board said when it was last weighed: that the run goes on."""
@@ -154,6 +157,10 @@ class Runner:
         self._absent.note(found.away, found.held, self.board.stalled)
         self._show_outage()
         worker = self._worker = Worker(monotonic=env.monotonic)
+        self._going.clear()  # an earlier worker's threads may ask still
+        self._going = Event()
+        if not self.stopping:
+            self._going.set()
         self._pushing = Pushing(flow)
         render(
             found,
@@ -172,7 +179,7 @@ class Runner:
             env=env,
             spawn=self._spawn,
             commit=self._commit,
-            ticking=lambda: not self.stopping and worker is self._worker,
+            ticking=self._going.is_set,
             requests=self.requests,
             pushing=self._pushing,
         )
@@ -275,6 +282,7 @@ class Runner:
     def stop(self) -> None:
         """Bind and stage nothing more. The steps that follow finish the current work."""
         self.stopping = True
+        self._going.clear()
 
     def ended(self, until: Literal["caught-up"] | None) -> Literal["caught up", "sealed", "stopped"] | None:
         """Say why the run is over, or None while it is not."""
@@ -329,7 +337,7 @@ class Runner:
 
     def _tell_upstream(self) -> None:
         """Acknowledge the last publication, which nobody waits for while the flow goes on. Once, as ever."""
-        self.stopping = True
+        self.stop()
         while not self._outage.waiting:
             if not self._worker.idle:
                 self.step()
@@ -346,7 +354,7 @@ class Runner:
 
     def close(self) -> None:
         """Release the lease and close the store. Operators are simply abandoned: that releases no capability."""
-        self.stopping = True
+        self.stop()
         self._resources.close()
 
 
@@ -354,10 +362,6 @@ def _give_back(lease: Lease) -> None:
     """Release a lease. Where the store cannot be written it runs out by itself, and what stopped the flow is told."""
     with suppress(TidegaugeError):
         lease.release()
-
-
-def _unwatched(_board: Board) -> None:
-    return None
 
 
 @contextmanager
