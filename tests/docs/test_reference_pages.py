@@ -249,3 +249,11 @@ def test_every_page_is_reached_from_the_index() -> None:
     index = (ROOT / "docs" / "index.md").read_text()
     linked = {(ROOT / "docs" / link.partition("#")[0]).resolve() for link in re.findall(r"\]\(([^)\s]+)\)", index)}
     assert {page for page in (ROOT / "docs").rglob("*.md") if page.name != "index.md"} <= linked
+
+
+def test_the_tour_of_the_code_has_a_row_for_every_room() -> None:
+    tour = (ROOT / "docs" / "explanation" / "how-a-flow-runs.md").read_text()
+    rooms = {path.parent.name for path in (ROOT / "src" / "tidegauge").glob("*/__init__.py")}
+    rows = set(re.findall(r"^\| \[`(\w+)/`\]", tour, re.MULTILINE))
+    assert rows <= rooms
+    assert {room for room in rooms - rows if f"`{room}`" not in tour} == set()
