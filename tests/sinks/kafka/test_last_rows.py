@@ -45,4 +45,4 @@ def test_a_long_key_is_not_quoted_in_full() -> None:
     table = pa.table({"key": pa.array([b"k" * 1000] * 2, pa.large_binary())})
     with pytest.raises(LastUndecided) as caught:
         lasts(table, ordered=False, topic="t", epoch=0)
-    assert len(str(caught.value)) < 600
+    assert len(str(caught.value)) < 800  # the key alone has a thousand
