@@ -1,7 +1,7 @@
 """The persist sink: commits the staged rows of one output, span by span, and reports the output's upper.
 
-Invariants. A commit covers everything from the table's own upper on, so the table's uppers are contiguous; epochs in
-which the output's source holds nothing are *vacuous*: by law 1 their content is known to be empty, and the next
+Invariants. A commit covers everything from the table's own upper on, so the table's uppers are contiguous; epochs
+without records of the output's source are *vacuous*: by law 1 we know that their content is empty, and the next
 commit covers them. The capability of a span is kept until the span is committed, so the frontier of the output says
 which epochs are held durably. The table is compared, not trusted: see `decide`.
 

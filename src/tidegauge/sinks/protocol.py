@@ -168,7 +168,7 @@ class Table(Protocol):
     ) -> None:
         """Append `files` as the epochs `[lower, upper)`, in whole, or raise `TableUpperMismatch` and change nothing.
 
-        The comparison is with the table as it is now, not as it was opened. Creates the table with `schema`
+        The comparison is with the present table, not with the one that was opened. Creates the table with `schema`
         (which has `_epoch`) at its first commit; later, a `schema` that the table does not have is
         `TableSchemaChanged`. No files is a commit too: it moves the upper. `write` names the attempt.
 
@@ -178,7 +178,7 @@ class Table(Protocol):
         hold now is `FileNotHeld`. Files taken out stay readable by `files(as_of=...)` until somebody clears them
         away. A sink that can take nothing out raises `NothingTakenOut`.
 
-        history: of these epochs, as far as it is known. The commit keeps its digest, and its links in a place where
+        history: of these epochs, as far as we know it. The commit keeps its digest, and its links in a place where
         nothing that keeps the table short or tidy removes them. Raises `HistoriesDiffer`, and changes nothing, when
         the table was committed before with another history than that before `lower`.
         """

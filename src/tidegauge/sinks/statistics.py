@@ -39,8 +39,8 @@ __all__ = ["FileStatistics", "footed", "suited"]
 pc: Final = library("pyarrow.compute")
 
 _COLUMNS: Final = 32
-"""Delta's own default (`delta.dataSkippingNumIndexedCols`). Writers differ in which columns they count: here they are
-those with a least value, so that no reader misses one. The epoch comes in addition."""
+"""Delta's own default (`delta.dataSkippingNumIndexedCols`). Writers count different columns; we count those with a
+least value, so that no reader misses one. The epoch comes in addition."""
 _CHARACTERS: Final = 32
 _AFTER_ASCII: Final = "\x7f"
 _LAST: Final = chr(sys.maxunicode)

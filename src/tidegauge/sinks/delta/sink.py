@@ -80,7 +80,7 @@ class DeltaSink:
         return incarnation_in(self.path, f"{flow}:{output}")
 
     def open(self, output: OutputId) -> DeltaLog:
-        """Return the table as it is now.
+        """Return the present table.
 
         Raises `TableOfAnotherIncarnation`, and `ForeignTable` for a table that this output did not write.
         """
@@ -89,7 +89,7 @@ class DeltaSink:
         return DeltaLog(self.path, output)
 
     def mend(self, output: OutputId) -> DeltaMending:
-        """Return the table as it is now, whatever others have done to it, to be mended."""
+        """Return the present table, whatever others have done to it, to be mended."""
         from tidegauge.sinks.delta.mend import DeltaMending
 
         return DeltaMending(self.path, output)

@@ -73,7 +73,7 @@ class LogView:
         """Bring it up to now. Raises `OSError`, and `ValueError` for a log that cannot be read.
 
         Following the log does not reveal that the table was removed, or recreated, under the same path; the entry at
-        which the head stands does: as long as it is the same file, the head is its past.
+        which the head stands does: while that is the same file, the head is its past.
         """
         if self.head is not None and self._stamp is not None and self._entry_stamp() == self._stamp:
             self._follow(self.head)

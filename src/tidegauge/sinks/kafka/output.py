@@ -7,7 +7,7 @@ The order of a commit, each step safe to crash after:
     compare                    with the epochs that are to be committed
     send, in order of epochs   in one transaction, the progress record last
     commit
-    remove what was staged
+    remove the staged files
 
 Invariant: the topic holds exactly the epochs before the upper of the last committed progress record, each message
 once, for readers of committed messages. The first two steps are taken once for each driver (when it begins, in

@@ -43,7 +43,7 @@ EPOCH_HEADER: Final = f"{MARK}epoch"
 pc: Final[Any] = pyarrow.compute  # its functions are made at run time, which type checkers cannot see
 
 PATIENCE: Final = 30.0
-"""Seconds in which the broker has to take or answer something, or the commit is given up, to be tried again."""
+"""Seconds that the broker has to take or answer something; then we give the commit up, and try it again."""
 
 TRANSACTION_MS: Final = 300_000
 """How long a transaction may take, unless the user says otherwise. Readers wait so long for one whose driver died."""

@@ -85,7 +85,7 @@ class ParquetChain:
 
     @property
     def schema(self) -> pa.Schema | None:
-        """The columns of the table as it is now, None before its first commit."""
+        """The present columns of the table, None before its first commit."""
         self._follow()
         return self._schema
 

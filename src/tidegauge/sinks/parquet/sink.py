@@ -90,7 +90,7 @@ class ParquetSink:
         return found.incarnation if (found.flow, found.output) == (flow, output) else None
 
     def open(self, output: OutputId) -> ParquetChain:
-        """Return the table as it is now.
+        """Return the present table.
 
         Raises `TableOfAnotherIncarnation`, `ForeignTable` for a folder that this output did not write, `BrokenChain`
         when a commit is missing, `FilesChangedByOthers` when files are or do not belong to one, `DamagedManifest`.
@@ -100,7 +100,7 @@ class ParquetSink:
         return ParquetChain(self.path, output)
 
     def mend(self, output: OutputId) -> ParquetMending:
-        """Return the table as it is now, whatever others have done to it, to be mended."""
+        """Return the present table, whatever others have done to it, to be mended."""
         from tidegauge.sinks.parquet.mend import ParquetMending
 
         return ParquetMending(self.path, output)
