@@ -239,7 +239,7 @@ def agree(flow: tg.Dataflow) -> None:
             assert row["_epoch"] == table.epoch_of(row["_partition"], row["_offset"])
 
 
-@pytest.mark.parametrize("lives", [2, pytest.param(25, marks=pytest.mark.long)])
+@pytest.mark.parametrize("lives", [1, pytest.param(8, marks=pytest.mark.long)])
 def test_a_driver_that_is_killed_at_any_instant_loses_and_doubles_nothing(tmp_path: Path, lives: int) -> None:
     command = [sys.executable, "-m", "tests.flow.pushed_driver", str(tmp_path)]
     dice = random.Random(lives)
