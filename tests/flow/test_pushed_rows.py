@@ -18,6 +18,7 @@ from tests.waiting import eventually
 
 import tidegauge as tg
 from tidegauge.errors.engine import RecordUnparsable
+from tidegauge.errors.flow import OperationsNotTaken
 from tidegauge.errors.push import StartForgotten, SubscriptionBroken, UnknownStream
 from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.flow.board import Board
@@ -137,6 +138,24 @@ def test_records_that_cannot_be_decoded_fail_the_source_or_go_where_the_flow_sen
     bad = tg.read_arrow(flow, "bad").sort_by("position")
     assert bad["position"].to_pylist() == [5, 6, 7, 8]
     assert b'{"n": "seven"}' in bad["raw"][0].as_py()
+
+
+def test_pushed_rows_have_operations_and_a_record_without_one_is_a_bad_one(tmp_path: Path, log: LogServer) -> None:
+    for row in ('"insert"', '"upsert"', "7", '"delete"', "null"):
+        log.write(b'{"n": 1, "_op": %s}' % row.encode(), partition="p0")
+    flow = tg.Dataflow("pushed", store=f"sqlite:///{tmp_path}/flow.db", tick=0.05)
+    source = tg.SocketSource(log.host, log.port, columns="n long, _op string", metadata=True)
+    feed = flow.source("feed", source)
+    with pytest.raises(OperationsNotTaken, match="'all'"):
+        flow.sink("all", feed, tg.DeltaSink(str(tmp_path / "all")))
+    flow.sink("all", feed.changelog("op"), tg.DeltaSink(str(tmp_path / "all")))
+    flow.sink("bad", feed.errors, tg.ParquetSink(str(tmp_path / "bad")))
+    catch_up(flow)
+    rows = tg.read_arrow(flow, "all").sort_by("_offset").to_pylist()
+    assert [(row["op"], row["_offset"]) for row in rows] == [("insert", 0), ("delete", 3)]
+    bad = tg.read_arrow(flow, "bad").sort_by("position").to_pylist()
+    assert [(row["position"], row["code"]) for row in bad] == [(1, "TG-0520"), (2, "TG-0323"), (4, "TG-0520")]
+    assert b'"upsert"' in bad[0]["raw"]
 
 
 def test_what_is_no_line_of_the_protocol_fails_the_source_and_leaves_what_came_before(

@@ -43,12 +43,15 @@ from typing import Any, Final, NoReturn
 import pyarrow as pa
 import pyarrow.compute
 
+from tidegauge.errors.engine import UnknownOperation
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.push import StartForgotten, WireBroken
+from tidegauge.operations import OP, carries, said_of, unknown
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.ddl import as_schema, to_ddl
 from tidegauge.sources.formats.json import Json
+from tidegauge.sources.formats.messages import OnBadMessage
 from tidegauge.sources.metadata import with_metadata, without_metadata
 from tidegauge.sources.protocol import BadRecord, OnBadRecord
 from tidegauge.sources.push.protocol import Received
@@ -144,11 +147,27 @@ class SocketSource:
             on_bad_record(BadRecord(partitions[i].as_py(), offsets[i].as_py(), lines[i], code, message))
 
         found = Json(wanted).decode_messages(lines, schema=wanted, on_bad=bad)
-        arrays = found.rows["row"].flatten()
+        rows, indices = found.rows["row"], found.indices
+        if carries(columns):
+            rows, indices = _operating(rows, indices, bad)
+        arrays = rows.flatten()
         if self.metadata:
-            kept = batch if found.indices is None else batch.take(found.indices)
+            kept = batch if indices is None else batch.take(indices)
             arrays += [kept["_partition"], kept["_offset"]]
         return pa.RecordBatch.from_arrays(arrays, schema=self.streams[stream])
+
+
+def _operating(rows: Any, indices: Any, bad: OnBadMessage) -> tuple[Any, Any]:
+    """Return the rows that have an operation, and which lines they are; the others are bad records."""
+    column = pc.struct_field(rows, OP)
+    wrong = unknown(column)
+    if wrong is None:
+        return rows, indices
+    lines = pa.array(range(len(rows)), pa.int64()) if indices is None else indices
+    for line, found in zip(lines.filter(wrong).to_pylist(), column.filter(wrong).to_pylist(), strict=True):
+        bad(line, UnknownOperation.code, said_of(found))
+    good = pc.invert(wrong)
+    return rows.filter(good), lines.filter(good)
 
 
 @dataclass(frozen=True, slots=True)
