@@ -16,7 +16,8 @@ from benchmarks.data import COLUMNS, LARGE, PAGES
 from tidegauge.dsl.dataflow import Dataflow
 from tidegauge.env import Env
 from tidegauge.flow.board import Board
-from tidegauge.flow.runner import Runner, threads
+from tidegauge.flow.runner import Runner
+from tidegauge.flow.running import threads
 from tidegauge.job.plan import Engine, EpochJob, JobResult, OutputPlan
 from tidegauge.sources.protocol import Source
 

@@ -26,7 +26,8 @@ from typing import Any, Final
 
 import tidegauge as tg
 from tidegauge.env import Env
-from tidegauge.flow.runner import Runner, threads
+from tidegauge.flow.runner import Runner
+from tidegauge.flow.running import threads
 from tidegauge.job import functions
 from tidegauge.kafka.clients import kafka
 from tidegauge.kafka.settings import Settings

@@ -33,6 +33,7 @@ IMPORTED = (
     "tidegauge.cli.show",
     "tidegauge.cli.locate",
     "tidegauge.flow.runner",
+    "tidegauge.flow.running",
     "tidegauge.engine.local",
     "tidegauge.looking.inspect",
     "tidegauge.sinks.delta.history",

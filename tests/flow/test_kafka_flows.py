@@ -20,7 +20,8 @@ from tidegauge.errors.kafka import BrokerUnreachable, TopicDeleted
 from tidegauge.errors.running import NothingToResume, UpstreamRecreated
 from tidegauge.errors.sources import RecordsLost
 from tidegauge.flow import stage
-from tidegauge.flow.runner import Runner, at_once, threads
+from tidegauge.flow.runner import Runner, at_once
+from tidegauge.flow.running import threads
 from tidegauge.testing import Endpoint, KafkaBroker
 from tidegauge.testing.endpoint import quiet
 

@@ -272,7 +272,7 @@ class Dataflow:
 
         Raises the first definite error once the sources and outputs that it does not concern have come to rest.
         """
-        from tidegauge.flow.runner import run
+        from tidegauge.flow.running import run
 
         return run(
             self.spec,
@@ -300,7 +300,7 @@ class Dataflow:
         later is raised by `wait()`.
         """
         from tidegauge.dsl.started import FlowRun
-        from tidegauge.flow.runner import run
+        from tidegauge.flow.running import run
 
         spec = self.spec
         return FlowRun(

@@ -6,8 +6,8 @@ and the tables and comes to the same rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, wait
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from threading import Event
@@ -17,12 +17,11 @@ from tidegauge.dataflow import Worker
 from tidegauge.env import Env, Spawn
 from tidegauge.errors.base import TidegaugeError, Transient
 from tidegauge.errors.dataflow import OperatorFailed
-from tidegauge.errors.flow import EmptyFlow, InvalidArgument
-from tidegauge.errors.redaction import Redaction
+from tidegauge.errors.flow import EmptyFlow
 from tidegauge.errors.running import SpanConflict
 from tidegauge.errors.sinks import TableUpperMismatch, TableWentBack
 from tidegauge.flow.away import WAITED_FOR, Absent, Outage
-from tidegauge.flow.beside import interruptible, renewing
+from tidegauge.flow.beside import renewing
 from tidegauge.flow.board import Board
 from tidegauge.flow.opening import opened, register
 from tidegauge.flow.pushing import Pushing
@@ -33,10 +32,10 @@ from tidegauge.job.perform import output_schema, performer
 from tidegauge.job.plan import Engine
 from tidegauge.remap.policy import in_batch
 from tidegauge.remap.round import Requests
-from tidegauge.remap.store import Lease, LeaseHolder, Store, secrets
+from tidegauge.remap.store import Lease, LeaseHolder, Store
 from tidegauge.sinks.protocol import Finishing, Table, job_mark
 
-__all__ = ["RENEW_EVERY", "Outcome", "Runner", "at_once", "chosen", "run", "threads"]
+__all__ = ["RENEW_EVERY", "Outcome", "Runner", "at_once"]
 
 
 RENEW_EVERY = 5.0
@@ -60,15 +59,6 @@ def at_once(function: Callable[[], Any]) -> Future[Any]:
     except BaseException as error:  # noqa: BLE001 - it is the future's to raise
         future.set_exception(error)
     return future
-
-
-def threads(flow: FlowSpec) -> ThreadPoolExecutor:
-    """Return the threads beside the worker: enough that nobody waits for somebody else's work.
-
-    A probe or a connection of each source; a job of each source and output that is staged apart; a commit of each
-    output; the others' job.
-    """
-    return ThreadPoolExecutor(2 * (len(flow.sources) + len(flow.outputs)) + 1, thread_name_prefix="tidegauge")
 
 
 class Runner:
@@ -362,65 +352,3 @@ def _give_back(lease: Lease) -> None:
     """Release a lease. Where the store cannot be written it runs out by itself, and what stopped the flow is told."""
     with suppress(TidegaugeError):
         lease.release()
-
-
-@contextmanager
-def _without(known: Sequence[str]) -> Iterator[None]:
-    """Let no error out that quotes a secret."""
-    try:
-        yield
-    except Exception as error:
-        redacted = Redaction(known).error(error)
-        if redacted is error:
-            raise
-        raise redacted from None
-
-
-def chosen(engine: Literal["spark", "local"] | Engine, spark: Any) -> tuple[Engine, bool]:
-    """Return the engine to use, and whether it is ours to close."""
-    if engine == "local":
-        from tidegauge.engine.local import LocalEngine
-
-        if spark is not None:
-            raise InvalidArgument(parameter="spark", value=spark, expected="no session on the local engine")
-        return LocalEngine(), True
-    if engine == "spark":
-        from tidegauge.engine.spark.engine import SparkEngine
-
-        return SparkEngine(spark), True
-    if isinstance(engine, str):
-        raise InvalidArgument(parameter="engine", value=engine, expected="'spark', 'local' or an engine")
-    return engine, False
-
-
-def run(
-    flow: FlowSpec,
-    *,
-    until: Literal["caught-up"] | None,
-    spark: Any,
-    engine: Literal["spark", "local"] | Engine,
-    env: Env,
-    watch: Callable[[Board], None] | None,
-    requests: Requests,
-    opened: Callable[[Runner], None] | None = None,
-) -> Outcome:
-    """Run a flow in this thread; see `Dataflow.run`. opened: called once the store and the tables are open."""
-    if until not in (None, "caught-up"):
-        raise InvalidArgument(parameter="until", value=until, expected="'caught-up' or None")
-    picked, ours = chosen(engine, spark)
-    with ExitStack() as resources:
-        resources.enter_context(_without(secrets(flow.store)))
-        if ours:
-            resources.callback(picked.close)
-        pool = threads(flow)
-        resources.callback(pool.shutdown, wait=False, cancel_futures=True)
-        runner = Runner(
-            flow, picked, env=env, spawn=pool.submit, watch=watch, batch=until is not None, requests=requests
-        )
-        resources.callback(runner.close)
-        if opened is not None:
-            opened(runner)
-        if watch is not None:
-            watch(runner.board)
-        with interruptible(runner):
-            return runner.run(until)

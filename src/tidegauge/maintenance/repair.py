@@ -36,7 +36,8 @@ from tidegauge.errors.history import (
 from tidegauge.errors.sinks import TableWentBack
 from tidegauge.flow.belonging import agreed, check, whole
 from tidegauge.flow.beside import renewing
-from tidegauge.flow.runner import RENEW_EVERY, chosen
+from tidegauge.flow.runner import RENEW_EVERY
+from tidegauge.flow.running import chosen
 from tidegauge.flow.spec import Flow, FlowSpec
 from tidegauge.flow.stage import between, job_limit
 from tidegauge.job.durable import passed, without

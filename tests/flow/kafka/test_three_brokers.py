@@ -16,7 +16,8 @@ from tests.sinks.kafka.conftest import consumed
 from tests.waiting import eventually
 
 import tidegauge as tg
-from tidegauge.flow.runner import Runner, threads
+from tidegauge.flow.runner import Runner
+from tidegauge.flow.running import threads
 from tidegauge.kafka import Settings
 from tidegauge.kafka.clients import admin
 from tidegauge.kafka.cluster import offsets

@@ -36,7 +36,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import pairwise
 from typing import Final
 
@@ -77,7 +76,7 @@ class Range:
         return self.upper - self.lower
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class KafkaSplit:
     """Ranges of offsets, each of a partition of its own: one, or many small ones, which cost one request together."""
 
@@ -85,7 +84,7 @@ class KafkaSplit:
     ranges: tuple[Range, ...]
     schema: pa.Schema
 
-    @cached_property
+    @property
     def partition(self) -> str:
         """The first partition, and how many there are with it."""
         first, *others = self.ranges
@@ -101,7 +100,7 @@ class KafkaSplit:
         """Where the last range ends."""
         return self.ranges[-1].upper
 
-    @cached_property
+    @property
     def weight(self) -> int:
         """About how many bytes it has."""
         return sum(piece.size for piece in self.ranges) * RECORD_BYTES
