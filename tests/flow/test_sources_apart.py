@@ -29,6 +29,7 @@ from tidegauge.errors.running import JobGaveUp
 from tidegauge.flow.runner import Runner
 from tidegauge.job.groups import Apart, Group, Groups, needs
 from tidegauge.remap.binding import Bound, Slice
+from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.protocol import OnBadRecord, Split
 
 PATIENT = BrokerUnreachable(servers="a:9092", detail="down")
@@ -70,6 +71,10 @@ class Far(Topic):
         yield from super().read(split, on_bad_record)
         if split.partition == "p1":  # what is staged of the other one is complete
             self.shore.meet("read")
+
+    def acknowledge(self, frontier: Frontier) -> None:
+        assert self.shore is not None
+        self.shore.meet("acknowledge")
 
 
 class Coast:
@@ -195,6 +200,41 @@ def test_a_source_that_is_tried_again_takes_long_to_say_no_and_holds_up_nobody(c
         coast.shore.tide.set()
         runner.close()
         engine.close()
+        pool.shutdown()
+    assert coast.found("a") == coast.found("b")
+
+
+@pytest.mark.parametrize("ends", [True, False], ids=["answers", "never answers"])
+def test_an_upstream_that_is_slow_to_take_an_acknowledgement_holds_up_nobody(
+    ends: bool, coast: Coast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegauge.flow.runner.LAST_WORDS", 0.5)
+    shore = coast.shore
+    shore.at, shore.tide = "acknowledge", threading.Event()
+    coast.write()
+    pool = ThreadPoolExecutor(7)
+    runner = Runner(coast.flow(coast.world).spec, tg.LocalEngine(threads=1), env=tg.Env(), spawn=pool.submit)
+    board = runner.board
+    writes = iter(range(1_000))
+
+    def met() -> bool:
+        if len(shore.asked) == 1 and next(writes) % 10 == 0:
+            coast.write()
+        if board.upper and board.published >= 4:
+            runner.stop()
+        runner.step(park=0.01)
+        return runner.stopping
+
+    try:
+        eventually(met)
+        assert len(shore.asked) == 1, "one at a time, and the flow went on"
+        if ends:
+            shore.tide.set()
+        assert runner.run(None).why == "stopped"
+        assert len(shore.asked) == (2 if ends else 1), "what was published meanwhile is told once"
+    finally:
+        shore.tide.set()
+        runner.close()
         pool.shutdown()
     assert coast.found("a") == coast.found("b")
 

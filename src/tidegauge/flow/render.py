@@ -55,13 +55,14 @@ def render(
     env: Env,
     spawn: Spawn,
     commit: Spawn,
+    tell: Spawn,
     ticking: Callable[[], bool],
     requests: Requests,
     pushing: Pushing,
 ) -> None:
     """Build the flow's dataflows in the worker. `ticking` says whether to bind and stage anything new.
 
-    spawn, commit: run probes and jobs, and commits, beside the worker.
+    spawn, commit, tell: run probes and jobs, commits, and acknowledgements, beside the worker.
     requests: the ticks that are asked for; they are taken from now on. pushing: the sources that push.
     """
     spec, timeline = flow.spec, flow.timeline
@@ -95,6 +96,7 @@ def render(
                 acknowledgements=acknowledgements[name],
                 confirm=flow.lease.confirm,
                 env=env,
+                spawn=tell,
             ).capture(answers, progress=False)
 
     pushing.connect(worker, flow, live=live, limits=limits, env=env, spawn=spawn, going=ticking)

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from threading import Event
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from tidegauge.dataflow import Worker
 from tidegauge.env import Env, Spawn
@@ -35,11 +36,14 @@ from tidegauge.remap.round import Requests
 from tidegauge.remap.store import Lease, LeaseHolder, Store
 from tidegauge.sinks.protocol import Finishing, Table, job_mark
 
-__all__ = ["RENEW_EVERY", "Outcome", "Runner", "at_once"]
+__all__ = ["LAST_WORDS", "RENEW_EVERY", "Outcome", "Runner", "at_once"]
 
 
 RENEW_EVERY = 5.0
 """Seconds between two renewals of the lease."""
+
+LAST_WORDS = 15.0
+"""Seconds for which a run waits in the end until upstream has taken what it is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +103,9 @@ class Runner:
         self._weighed: object = None
         """What the board said when it was last weighed: that the run goes on."""
         self._tables: Mapping[str, Table] = {}
-        self._commits: list[Future[Any]] = []
+        self._commits: Final[list[Future[Any]]] = []
+        self._told: Final[list[Future[Any]]] = []
+        """Acknowledgements under way."""
         self._pushing = Pushing(self.flow)
         self._resources = ExitStack()
         try:
@@ -168,7 +174,8 @@ class Runner:
             board=self.board,
             env=env,
             spawn=self._spawn,
-            commit=self._commit,
+            commit=partial(self._spawned, self._commits),
+            tell=partial(self._spawned, self._told),
             ticking=self._going.is_set,
             requests=self.requests,
             pushing=self._pushing,
@@ -233,10 +240,10 @@ class Runner:
         else:
             self.board.store_away(away.error, since=self._outage.since, attempt=away.attempt)
 
-    def _commit(self, work: Callable[[], Any]) -> Future[Any]:
-        """Run a commit beside the worker, and know of it until it ends."""
+    def _spawned(self, known: list[Future[Any]], work: Callable[[], Any]) -> Future[Any]:
+        """Run something beside the worker, and know of it until it ends."""
         future = self._spawn(work)
-        self._commits = [*(known for known in self._commits if not known.done()), future]
+        known[:] = [*(one for one in known if not one.done()), future]
         return future
 
     @contextmanager
@@ -326,15 +333,23 @@ class Runner:
         return Outcome(self.flow.name, self.board.published, why)
 
     def _tell_upstream(self) -> None:
-        """Acknowledge the last publication, which nobody waits for while the flow goes on. Once, as ever."""
+        """Acknowledge the last publication, which nobody waits for while the flow goes on. Once, as ever.
+
+        Upstream may not answer: then it is told by the next run, which costs nothing but its room.
+        """
         self.stop()
+        until = self.env.monotonic() + LAST_WORDS
         while not self._outage.waiting:
             if not self._worker.idle:
                 self.step()
-            elif self._pushing.busy:
+            elif self._telling and self.env.monotonic() < until:
                 self.step(park=0.05)
             else:
                 return
+
+    @property
+    def _telling(self) -> bool:
+        return self._pushing.busy or not all(one.done() for one in self._told)
 
     def _end_tables(self) -> None:
         """Wait for what the tables do beside their commits."""

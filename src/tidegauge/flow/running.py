@@ -32,10 +32,10 @@ __all__ = ["chosen", "run", "threads"]
 def threads(flow: FlowSpec) -> ThreadPoolExecutor:
     """Return the threads beside the worker: enough that nobody waits for somebody else's work.
 
-    A probe or a connection of each source; a job of each source and output that is staged apart; a commit of each
-    output; the others' job.
+    A probe or a connection, and an acknowledgement, of each source; a job of each source and output that is staged
+    apart; a commit of each output; the others' job.
     """
-    return ThreadPoolExecutor(2 * (len(flow.sources) + len(flow.outputs)) + 1, thread_name_prefix="tidegauge")
+    return ThreadPoolExecutor(3 * len(flow.sources) + 2 * len(flow.outputs) + 1, thread_name_prefix="tidegauge")
 
 
 @contextmanager

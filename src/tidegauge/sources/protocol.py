@@ -22,7 +22,7 @@ How the methods are called:
     probe          at each look, and by `status`              a thread of the driver beside the worker
     lost, plan     once a job, and again for each retry       a thread of the driver beside the worker
     read           once a split, and again for each retry     a task: a thread, or a process elsewhere
-    acknowledge    after epochs were published                the worker's thread, where the whole flow runs
+    acknowledge    after epochs were published                a thread of the driver beside the worker
 
 Nobody interrupts a call. One that hangs holds up its source, and its process ends only with it, or with a second
 Ctrl-C. So give every request to upstream a time limit, and raise `Transient` or `OSError` when it is over.
@@ -217,10 +217,11 @@ class Source(Protocol):
         its lease is still its own. It may be told the same again, and less than an earlier driver has told: after a
         restart, or since an output was added. Both change nothing.
 
-        It runs in the worker's thread, where nothing else goes on meanwhile: return within a few seconds. After an
-        `OSError` or `Transient` it is called again later; no harm is done. Any other error ends the run. It may never
-        be called at all, as when the driver dies; nor is it, in a later run, for a source that has failed or ended.
-        Do nothing if upstream keeps its data anyway.
+        It runs beside the worker, one call at a time: if it is slow, nobody waits, and the next call has the frontier
+        of by then. A run waits for it in the end, for 15 seconds at most. After an `OSError` or `Transient` it is
+        called again later; no harm is done. Any other error ends the run. It may never be called at all, as when the
+        driver dies; nor is it, in a later run, for a source that has failed or ended. Do nothing if upstream keeps
+        its data anyway.
         """
         ...
 

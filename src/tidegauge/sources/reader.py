@@ -4,6 +4,8 @@ It lives in the scope of its source, where times are frontiers of that source. I
 frontier that it last reported, so the scope's own frontier says how far upstream is known to be, and becomes empty
 only when the source said that it is sealed (law 5). A source that cannot be probed keeps its capability.
 
+Upstream may be slow to take an acknowledgement, so it is told beside the worker, by one call at a time.
+
 The sweep asks the source, beside the worker, and hands over only news: any other answer would leave the reader's
 frontier where it is, so it does not come by here.
 """
@@ -11,10 +13,12 @@ frontier where it is, so it does not come by here.
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from tidegauge.dataflow import EventQueue, Messages, OperatorBuilder, OperatorContext, OperatorOutput, Scope, Stream
-from tidegauge.env import Env
+from tidegauge.env import Env, Spawn
 from tidegauge.errors.base import Transient
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.round import Answer
@@ -33,11 +37,12 @@ def reader(
     acknowledgements: EventQueue,
     confirm: Callable[[], None],
     env: Env,
+    spawn: Spawn,
 ) -> Stream[Answer]:
     """Build the reader of one source. Its output carries the source's news.
 
-    news: each an `Answer`, or an error that no source may raise. `confirm` raises when this driver is no longer to
-    acknowledge.
+    news: each an `Answer`, or an error that no source may raise. confirm: raises when this driver is no longer to
+    acknowledge. spawn: runs an acknowledgement beside the worker.
     """
     builder = OperatorBuilder(scope, f"reader {name}")
     answers: Stream[Answer] = builder.output()
@@ -48,6 +53,8 @@ def reader(
         news.attach(wake)
         acknowledgements.attach(wake)
         owed: Frontier | None = None
+        told: Frontier | None = None
+        telling: Future[None] | None = None
         refusals = 0
         later = float("-inf")
 
@@ -57,26 +64,45 @@ def reader(
             later = max(later, env.monotonic() + backoff(attempts))
             context.activator.activate_after(backoff(attempts))
 
-        def acknowledge() -> None:
-            """Tell upstream which data is durable.
+        def tell(frontier: Frontier) -> None:
+            """Tell upstream which data is durable. Runs beside the worker."""
+            with env.effect("acknowledge"):
+                confirm()  # right before: upstream may delete what it is told of
+                source.acknowledge(frontier)
 
-            It is told late or not at all when it does not listen: no harm is done.
-            """
-            nonlocal owed, refusals
-            for event in acknowledgements.drain():
-                if isinstance(event, Messages):
-                    owed = event.batch[-1]
-            if owed is None or env.monotonic() < later:
-                return
+        def hear() -> bool:
+            """Return whether upstream may be told more: what it was told last it has taken, or refused."""
+            nonlocal owed, telling, refusals
+            if telling is None:
+                return True
+            if not telling.done():
+                return False
+            ended, telling = telling, None
             try:
-                with env.effect("acknowledge"):
-                    confirm()  # right before: upstream may delete what it is told of
-                    source.acknowledge(owed)
+                ended.result()
             except (OSError, Transient):
                 refusals += 1
                 wait(refusals)
             else:
-                owed, refusals = None, 0
+                refusals = 0
+                owed = None if owed is told else owed
+            return True
+
+        def acknowledge() -> None:
+            """Have upstream told which data is durable.
+
+            It is told late or not at all when it does not listen: no harm is done.
+            """
+            nonlocal owed, told, telling
+            for event in acknowledgements.drain():
+                if isinstance(event, Messages):
+                    owed = event.batch[-1]
+            if hear() and owed is not None and env.monotonic() >= later:
+                told, telling = owed, spawn(partial(tell, owed))
+                if telling.done():
+                    hear()
+                else:
+                    telling.add_done_callback(lambda _telling: wake.activate())
 
         def say(answer: Answer, output: OperatorOutput) -> None:
             """Pass an answer on, and come to the frontier that it reports."""
