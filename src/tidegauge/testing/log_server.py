@@ -50,7 +50,7 @@ class LogServer:
         self._raw: list[bytes] = []
         self._sealed = False
         self._away = False
-        self._open: set[socket.socket] = set()
+        self._open: dict[socket.socket, threading.Lock] = {}
         self._threads: list[threading.Thread] = []
         self._closed = False
 
@@ -99,9 +99,10 @@ class LogServer:
     def say(self, line: bytes) -> None:
         """Send these bytes on the connections there are."""
         with self._changed:
-            for connection in self._open:
-                with suppress(OSError):
-                    connection.sendall(line)
+            connections = list(self._open.items())
+        for connection, turn in connections:
+            with turn, suppress(OSError):
+                connection.sendall(line)
 
     def hold_back(self) -> None:
         """Send no record that is appended from now on, until `go_on`; `end` still tells of them."""
@@ -160,17 +161,21 @@ class LogServer:
             start = Frontier(json.loads(lines.readline())["from"])
             with self._changed:
                 self.starts.append(start)
-                self._open.add(connection)
+                turn = self._open[connection] = threading.Lock()  # nobody is to talk into another's line
+                turn.acquire()  # nor before the first one
                 hello = {"version": 1, "log": self.identity, "oldest": self._oldest}
             try:
-                connection.sendall(json.dumps(hello).encode() + b"\n")
+                try:
+                    connection.sendall(json.dumps(hello).encode() + b"\n")
+                finally:
+                    turn.release()
                 self._run(self._listen, lines)
-                self._send(connection, self.identity, dict(start.items()))
+                self._send(connection, turn, self.identity, dict(start.items()))
             finally:
                 with self._changed:
-                    self._open.discard(connection)
+                    self._open.pop(connection, None)
 
-    def _send(self, connection: socket.socket, identity: str, at: dict[str, int]) -> None:
+    def _send(self, connection: socket.socket, turn: threading.Lock, identity: str, at: dict[str, int]) -> None:
         """Send what there is from `at` on, until the end of the connection."""
         told: object = None
         while not self._closed and identity == self.identity:
@@ -189,7 +194,8 @@ class LogServer:
                 if progress == told and self._changed.wait(_BEAT):
                     continue
             told = progress
-            connection.sendall(data + json.dumps(progress).encode() + b"\n")
+            with turn:
+                connection.sendall(data + json.dumps(progress).encode() + b"\n")
 
     def _listen(self, lines: Any) -> None:
         """Take in the acknowledgements."""

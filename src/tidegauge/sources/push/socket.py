@@ -40,6 +40,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NoReturn
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
@@ -211,9 +212,10 @@ class _Wire:
                 return None
             self._hear(left)
         lines: list[bytes] = []
-        frontier, end = self._reached, None
-        while self._whole and (not lines or len(lines) + len(self._whole[0].lines) <= limit):
+        frontier, end, forth = self._reached, None, True
+        while forth and self._whole and (not lines or len(lines) + len(self._whole[0].lines) <= limit):
             stretch = self._whole.popleft()
+            forth = stretch.frontier.follows(frontier)  # if not the reader refuses it, before it goes forth again
             lines += stretch.lines
             frontier, end = stretch.frontier, stretch.end
         self._reached = frontier
@@ -314,6 +316,8 @@ class _Wire:
         for name in ("partition", "offset"):
             if found[name].null_count:
                 self._refuse(lines[pc.index(found[name].is_null(), True).as_py()], f"it has no {name}")
+        if (twice := _not_ascending(found)) is not None:
+            self._refuse(lines[twice], "the records of its partition are not in ascending order of their offsets")
         names = found["stream"].fill_null("").dictionary_encode()
         placed = pa.RecordBatch.from_arrays(
             [found["partition"], found["offset"], pa.array(lines, pa.binary())], ["_partition", "_offset", "_line"]
@@ -324,6 +328,23 @@ class _Wire:
     def _refuse(self, line: bytes, problem: str) -> NoReturn:
         raw = repr(line[:_SHOWN].decode("utf-8", "backslashreplace")) + ("..." if len(line) > _SHOWN else "")
         raise WireBroken(address=self.address, raw=raw, problem=problem)
+
+
+def _not_ascending(places: pa.RecordBatch) -> int | None:
+    """Return the first record that is not beyond the one before it in its partition, None where all are.
+
+    >>> _not_ascending(pa.record_batch({"partition": ["a", "b", "a", "a"], "offset": [1, 0, 2, 2]}))
+    3
+    """
+    partitions = places["partition"].dictionary_encode()
+    offsets = places["offset"].to_numpy()
+    codes = partitions.indices.to_numpy()
+    found = []
+    for code in range(len(partitions.dictionary)):
+        rows = np.flatnonzero(codes == code)
+        back = np.flatnonzero(np.diff(offsets[rows]) <= 0)
+        found += rows[back[:1] + 1].tolist()
+    return min(found, default=None)
 
 
 def _no_number(text: str) -> NoReturn:
