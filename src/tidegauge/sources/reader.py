@@ -22,8 +22,8 @@ from tidegauge.env import Env, Spawn
 from tidegauge.errors.base import Transient
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.round import Answer
+from tidegauge.sources.owed import Owed
 from tidegauge.sources.protocol import Source
-from tidegauge.sources.sweep import backoff
 
 __all__ = ["reader"]
 
@@ -52,17 +52,8 @@ def reader(
         wake = context.sync_activator()
         news.attach(wake)
         acknowledgements.attach(wake)
-        owed: Frontier | None = None
-        told: Frontier | None = None
+        owed = Owed()
         telling: Future[None] | None = None
-        refusals = 0
-        later = float("-inf")
-
-        def wait(attempts: int) -> None:
-            """Let upstream be for a while."""
-            nonlocal later
-            later = max(later, env.monotonic() + backoff(attempts))
-            context.activator.activate_after(backoff(attempts))
 
         def tell(frontier: Frontier) -> None:
             """Tell upstream which data is durable. Runs beside the worker."""
@@ -72,7 +63,7 @@ def reader(
 
         def hear() -> bool:
             """Return whether upstream may be told more: what it was told last it has taken, or refused."""
-            nonlocal owed, telling, refusals
+            nonlocal telling
             if telling is None:
                 return True
             if not telling.done():
@@ -81,24 +72,17 @@ def reader(
             try:
                 ended.result()
             except (OSError, Transient):
-                refusals += 1
-                wait(refusals)
+                context.activator.activate_after(owed.refused(env.monotonic()))
             else:
-                refusals = 0
-                owed = None if owed is told else owed
+                owed.taken()
             return True
 
         def acknowledge() -> None:
-            """Have upstream told which data is durable.
-
-            It is told late or not at all when it does not listen: no harm is done.
-            """
-            nonlocal owed, told, telling
-            for event in acknowledgements.drain():
-                if isinstance(event, Messages):
-                    owed = event.batch[-1]
-            if hear() and owed is not None and env.monotonic() >= later:
-                told, telling = owed, spawn(partial(tell, owed))
+            """Have upstream told which data is durable."""
+            nonlocal telling
+            owed.hear(acknowledgements)
+            if hear() and (due := owed.due(env.monotonic())) is not None:
+                telling = spawn(partial(tell, due))
                 if telling.done():
                     hear()
                 else:
@@ -109,7 +93,7 @@ def reader(
             output.give(capability, [answer])
             observed = answer.observed
             if observed is None:
-                wait(answer.attempt)
+                context.activator.activate_after(owed.rest(answer.attempt, env.monotonic()))
             elif observed.upper.sealed:
                 capability.drop()
             elif capability.time.less_equal(observed.upper):

@@ -28,7 +28,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from tidegauge.dataflow import EventQueue, Messages, OperatorBuilder, OperatorContext, OperatorOutput, Scope, Stream
+from tidegauge.dataflow import EventQueue, OperatorBuilder, OperatorContext, OperatorOutput, Scope, Stream
 from tidegauge.env import Env, Spawn
 from tidegauge.errors.base import Definite, TidegaugeError, Transient
 from tidegauge.errors.push import SubscriptionBroken
@@ -40,6 +40,7 @@ from tidegauge.remap.binding import Bound, Observation
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.mint import checked_observation
 from tidegauge.remap.round import Answer
+from tidegauge.sources.owed import Owed
 from tidegauge.sources.push.pieces import MEMORY, Pieces
 from tidegauge.sources.push.protocol import DecodedLater, Received, Subscription
 from tidegauge.sources.push.source import PushedSource, StreamRows
@@ -168,13 +169,11 @@ class PushReader:
         self._call: Future[_Done] | None = None
         self._connected = False
         self._asking = False
-        self._telling: Frontier | None = None
         self._granted = 0
         self._current = False
         self._over = False
-        self._owed: Frontier | None = None
-        self._refusals = 0
-        self._tell_at = self._call_at = float("-inf")
+        self._owed: Final = Owed()
+        self._call_at = float("-inf")
         self._mean = 1024.0
         self._full = ""
 
@@ -207,7 +206,7 @@ class PushReader:
         """Whether a call is under way, or upstream is about to be told something."""
         if self._call is not None:
             return True
-        owes = self._owed is not None and self._subscription is not None and not self._refusals
+        owes = self._owed.frontier is not None and self._subscription is not None and not self._owed.refusals
         return owes and self.setup.pieces.failed is None
 
     def close(self) -> None:
@@ -235,9 +234,7 @@ class PushReader:
         return self._step
 
     def _step(self, _inputs: list[Any], outputs: list[OperatorOutput]) -> None:
-        for event in self.setup.acknowledgements.drain():
-            if isinstance(event, Messages):
-                self._owed = event.batch[-1]
+        self._owed.hear(self.setup.acknowledgements)
         if self._call is not None:
             if not self._call.done():
                 return
@@ -253,14 +250,14 @@ class PushReader:
         if (rest := self._call_at - now) > 0:
             self._activator.activate_after(rest)
             return
-        owed = self._owed if now >= self._tell_at else None
+        owed = self._owed.due(now)
         limit = self._limit() if setup.going() else 0
         if self._subscription is None and not limit:
             return
         if not limit and owed is None:
             return
         bound = setup.bound()
-        self._asking, self._telling = limit > 0, owed
+        self._asking = limit > 0
         self._call = setup.spawn(lambda: self._work(bound, limit, owed))
         self._call.add_done_callback(lambda _call: self._wake.activate())
 
@@ -342,12 +339,9 @@ class PushReader:
     def _told(self, done: _Done) -> None:
         """Take in whether upstream took the acknowledgement: if not, it is told again, late."""
         if done.refused is not None:
-            self._refusals += 1
-            self._tell_at = self.setup.env.monotonic() + backoff(self._refusals)
-            self._activator.activate_after(backoff(self._refusals))
-        elif self._telling is not None:
-            self._refusals = 0
-            self._owed = None if self._owed is self._telling else self._owed
+            self._activator.activate_after(self._owed.refused(self.setup.env.monotonic()))
+        else:
+            self._owed.taken()
 
     def _give(self, received: Received, output: OperatorOutput) -> None:
         """Give the received records, and come to their frontier."""
