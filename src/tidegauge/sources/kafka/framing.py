@@ -30,9 +30,9 @@ import pyarrow as pa
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.kafka import ConnectorMissing, MessageTimeUnfit
 from tidegauge.kafka import cluster
-from tidegauge.kafka.clients import Client
 from tidegauge.kafka.java import check_secrets, java
 from tidegauge.kafka.settings import Settings
+from tidegauge.sources.kafka.asking import Cluster
 from tidegauge.sources.kafka.inquiry import Inquiry
 from tidegauge.sources.kafka.planning import RECORD_BYTES, KafkaSplit, Range, outrun
 from tidegauge.sources.kafka.reading import Bulk, messages
@@ -170,11 +170,11 @@ def _headers(column: pa.Array) -> list[Any]:
     ]
 
 
-def missing(client: Client, what: Inquiry, splits: Sequence[KafkaSplit]) -> tuple[int, TidegaugeError] | None:
+def missing(asked: Cluster, what: Inquiry, splits: Sequence[KafkaSplit]) -> tuple[int, TidegaugeError] | None:
     """Return the first epoch with a message that the broker lacks, and the error; None when it has them all."""
     places = {piece.partition: cluster.split(piece.partition) for split in splits for piece in split.ranges}
-    lows = cluster.offsets(client, places.values(), "earliest", servers=what.servers)
-    ends = cluster.offsets(client, places.values(), "latest", servers=what.servers, committed=False)
+    lows = asked.offsets(places.values(), "earliest")
+    ends = asked.offsets(places.values(), "latest", committed=False)
     for split in sorted(splits, key=lambda split: split.epoch):
         for piece in split.ranges:
             low, end = lows.get(piece.partition, piece.lower), ends.get(piece.partition, piece.upper)
@@ -184,14 +184,14 @@ def missing(client: Client, what: Inquiry, splits: Sequence[KafkaSplit]) -> tupl
 
 
 def beyond(
-    client: Client, settings: Settings, group: str, what: Inquiry, splits: Sequence[KafkaSplit]
+    asked: Cluster, settings: Settings, group: str, what: Inquiry, splits: Sequence[KafkaSplit]
 ) -> tuple[int, TidegaugeError] | None:
     """Return the first epoch with a message whose time makes the connector raise, and the error; or None.
 
     The broker tells where the first such message of a partition is; as a rule there is none, and nothing is read.
     """
     places = {piece.partition: cluster.split(piece.partition) for split in splits for piece in split.ranges}
-    firsts = cluster.offsets(client, places.values(), _BEYOND, servers=what.servers)
+    firsts = asked.offsets(places.values(), _BEYOND)
     for split in sorted(splits, key=lambda split: split.epoch):
         for piece in split.ranges:
             if (lower := max(piece.lower, firsts.get(piece.partition, piece.upper))) >= piece.upper:

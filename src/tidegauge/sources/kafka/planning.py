@@ -45,8 +45,8 @@ from tidegauge.errors.kafka import TopicDeleted, TopicRecreated
 from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.errors.sources import RangeOvertaken, RecordsLost
 from tidegauge.kafka import cluster
-from tidegauge.kafka.clients import Client
 from tidegauge.remap.binding import Bound, Slice
+from tidegauge.sources.kafka.asking import Cluster
 from tidegauge.sources.kafka.inquiry import Inquiry
 from tidegauge.sources.kafka.probing import TopicListing, changed, confirmed
 
@@ -130,7 +130,7 @@ def seen(slices: Sequence[Slice], bound: Bound) -> bool:
     )
 
 
-def overtaken(client: Client, what: Inquiry, slices: Sequence[Slice], bound: Bound) -> list[tuple[Slice, Outrun]]:
+def overtaken(asked: Cluster, what: Inquiry, slices: Sequence[Slice], bound: Bound) -> list[tuple[Slice, Outrun]]:
     """Return the parts of slices that the broker has no longer, each with the error that says so.
 
     Raises `UpstreamRecreated`, `TopicRecreated`, `TopicDeleted`, and what `tidegauge.kafka` raises.
@@ -138,20 +138,19 @@ def overtaken(client: Client, what: Inquiry, slices: Sequence[Slice], bound: Bou
     places = {piece.partition: cluster.split(piece.partition) for piece in slices}
     wanted = {topic for topic, _ in places.values()}
     wanted |= {topic for partition in bound.details if what.topics.selects(topic := cluster.split(partition)[0])}
-    there = cluster.described(client, wanted, servers=what.servers)
-    there |= confirmed(client, wanted - there.keys(), servers=what.servers)
+    there = asked.described(wanted)
+    there |= confirmed(asked, wanted - there.keys())
     if gone := sorted({topic for topic, _ in places.values()} - there.keys()):
         raise TopicDeleted(source=what.name, topics=gone, servers=what.servers)
     ids = {name: topic.id for name, topic in there.items()}
-    if error := changed(client, what, bound, TopicListing(ids, {}, {})):
+    if error := changed(asked, what, bound, TopicListing(ids, {}, {})):
         raise error
-    lows = cluster.offsets(client, places.values(), "earliest", servers=what.servers)
+    lows = asked.offsets(places.values(), "earliest")
     behind = [piece for piece in slices if lows.get(piece.partition, 0) > piece.lower]
     if not behind:
         return []
-    asked = {piece.partition: places[piece.partition] for piece in behind}
-    ends = cluster.offsets(client, asked.values(), "latest", servers=what.servers, committed=False)
-    if error := changed(client, what, bound, TopicListing(ids, {}, ends)):
+    ends = asked.offsets([places[piece.partition] for piece in behind], "latest", committed=False)
+    if error := changed(asked, what, bound, TopicListing(ids, {}, ends)):
         raise error
     found: list[tuple[Slice, Outrun]] = []
     for piece in behind:

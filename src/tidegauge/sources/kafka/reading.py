@@ -29,6 +29,7 @@ from tidegauge.kafka import cluster
 from tidegauge.kafka.clients import Client, admin, consumer, kafka
 from tidegauge.kafka.failures import ALL_DOWN, REFUSALS, explained, told, unanswered
 from tidegauge.kafka.settings import Settings, Value
+from tidegauge.sources.kafka.asking import AskedCluster
 from tidegauge.sources.kafka.inquiry import Inquiry
 from tidegauge.sources.kafka.planning import Range, outrun
 
@@ -302,10 +303,10 @@ class _RangeReader:
 
     def _gone(self, places: Sequence[_RangePlace]) -> Exception | None:
         """Ask the broker for the rest of ranges; return why it does not have one of them, None where it has all."""
-        where, servers = [cluster.split(place.partition) for place in places], self.settings.servers
+        where = [cluster.split(place.partition) for place in places]
         with admin(self.settings) as client:
-            lows = cluster.offsets(client, where, "earliest", servers=servers)
-            ends = cluster.offsets(client, where, "latest", servers=servers, committed=False)
+            asked = AskedCluster(client, self.settings.servers)
+            lows, ends = asked.offsets(where, "earliest"), asked.offsets(where, "latest", committed=False)
         for place in places:
             low, end = lows.get(place.partition, place.at), ends.get(place.partition, place.upper)
             if (gone := outrun(self.what, place.partition, place.at, place.upper, low=low, end=end)) is not None:

@@ -37,6 +37,7 @@ from tidegauge.remap.fromtime import SourceState
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.formats.messages import MessageFormat
 from tidegauge.sources.kafka.acknowledging import commit, lacking
+from tidegauge.sources.kafka.asking import AskedCluster
 from tidegauge.sources.kafka.decoding import MessageDecoder, joined, key_and_value
 from tidegauge.sources.kafka.framing import Piece, beyond, bulk_of, frame, missing, received
 from tidegauge.sources.kafka.inquiry import Given, Inquiry, Start, Topics, named
@@ -213,7 +214,7 @@ class KafkaSource:
             self._parts(bound.schema)
         what = self._inquiry
         with admin(self.connection) as client:
-            found, listing, note = survey(client, what, bound, now=now)
+            found, listing, note = survey(AskedCluster(client, self.servers), what, bound, now=now)
         schema = None if bound.schema is not None else self.schema or self._inferred(listing, what)
         return Observation(
             at=now,
@@ -260,7 +261,7 @@ class KafkaSource:
         if not pieces or seen(pieces, bound):
             return []
         with admin(self.connection) as client:
-            return overtaken(client, self._inquiry, pieces, bound)
+            return overtaken(AskedCluster(client, self.servers), self._inquiry, pieces, bound)
 
     def read(self, split: KafkaSplit | Piece, on_bad_record: OnBadRecord) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a split. Raises `RecordsLost`, `RangeOvertaken`, and what `tidegauge.kafka` raises."""
@@ -292,8 +293,9 @@ class KafkaSource:
         """Return the first epoch with a message that the broker lacks, or that Spark cannot read; or None."""
         what = self._inquiry
         with admin(self.connection) as client:
-            found = missing(client, what, splits)
-            return found or beyond(client, self.connection, self._group, what, splits)
+            asked = AskedCluster(client, self.servers)
+            found = missing(asked, what, splits)
+            return found or beyond(asked, self.connection, self._group, what, splits)
 
     def acknowledge(self, frontier: Frontier) -> None:
         """Commit the offsets for the group, without joining it. All that it raises is transient."""
