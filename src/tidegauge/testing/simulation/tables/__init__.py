@@ -1,0 +1,6 @@
+"""Outputs of a simulation: tables in memory behind the seam of a sink, and what tells what they hold."""
+
+from tidegauge.testing.simulation.tables.lake import Lake, LakeCommit, LakeTable, applied
+from tidegauge.testing.simulation.tables.sink import POINTS, SimulatedSink, SimulatedTable
+
+__all__ = ["POINTS", "Lake", "LakeCommit", "LakeTable", "SimulatedSink", "SimulatedTable", "applied"]

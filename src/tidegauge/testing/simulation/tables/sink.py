@@ -1,0 +1,334 @@
+"""A sink of a simulation: a table of a `Lake` behind the seam of a sink, as our own tables behave.
+
+Every call tells `meet` its name right before it does anything, and some right after: `POINTS` has them. The hook may
+let other drivers run, raise an error of the outside world, or crash the driver.
+
+Invariants. Between two calls of the hook a driver does one thing, in whole. Whatever the hook raises, the table holds
+a commit in whole or not at all. As for our own tables, an error of a commit is a question, and the table knows the
+answer: after an error at `committed` the attempt finds its own commit and goes on. One at `answer` is like an error
+of the last `fsync`: the commit stands, its attempt has failed, and the next one finds that out.
+
+>>> lake, seen = Lake(), []
+>>> sink = SimulatedSink(lake, "orders", meet=seen.append)
+>>> table = sink.open(OutputId("shop", "orders", "0" * 32))
+>>> schema = pa.schema([("id", pa.int64()), ("_epoch", pa.int64())])
+>>> stager = sink.stage(schema, job="1" * 32, task=0)
+>>> stager.write(pa.record_batch({"id": [7], "_epoch": [0]}))
+>>> table.commit(0, 2, schema, stager.close(), write="2" * 32)
+>>> table.upper, lake.rows("orders").to_pylist()
+(2, [{'id': 7, '_epoch': 0}])
+>>> print(*seen)
+open stage written close closed commit committed answer
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+
+from tidegauge.errors.sinks import (
+    ForeignTable,
+    StagedFileMissing,
+    TableOfAnotherIncarnation,
+    TableSchemaChanged,
+    TableUpperMismatch,
+)
+from tidegauge.remap.history import NO_HISTORY, History, Link
+from tidegauge.sinks.attempt import fitting, stem_of
+from tidegauge.sinks.columns import EPOCH, differences, rows_schema
+from tidegauge.sinks.commits import check_span, expect, still_to_do
+from tidegauge.sinks.location import inside
+from tidegauge.sinks.protocol import OutputId, StagedFile, Volume, job_mark
+from tidegauge.testing.simulation.tables.lake import Lake, LakeCommit, LakeFile, LakeTable, uri_of
+
+__all__ = ["POINTS", "SimulatedSink", "SimulatedStager", "SimulatedTable"]
+
+Meet: TypeAlias = Callable[[str], None]
+
+POINTS: Final = (
+    "open",
+    "sweep",
+    "stand",
+    "stage",
+    "written",
+    "close",
+    "closed",
+    "commit",
+    "committed",
+    "answer",
+    "discard",
+)
+"""The names of the calls, in the order of a driver's life. What ends in `ed`, and `answer`, come after the effect."""
+
+
+def _nothing(_point: str) -> None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedSink:
+    """Write an output to a table of a lake.
+
+    Args:
+        lake: where the table is.
+        name: the table.
+        meet: is told each call; see `POINTS`.
+        applies: whether it takes rows with an operation. They are kept as they come; `applied` makes a table of them.
+    """
+
+    lake: Lake
+    name: str
+    meet: Meet = _nothing
+    applies: bool = False
+
+    @property
+    def identity(self) -> str:
+        """The table."""
+        return f"lake:{self.name}"
+
+    @property
+    def shared(self) -> bool:
+        """False: the table belongs to one output."""
+        return False
+
+    def describe(self) -> Mapping[str, Any]:
+        """Return the configuration as JSON."""
+        return {"kind": "lake", "name": self.name}
+
+    def check(self, schema: pa.Schema) -> None:
+        """Raise `UnsupportedColumn`, `InvalidColumnName` or `EpochColumnMissing` when rows could not be written."""
+        rows_schema(schema)
+
+    def incarnation(self, flow: str, output: str) -> str | None:
+        """Return the incarnation that the first commit has, None where there is none."""
+        table = self.lake.tables.get(self.name)
+        owner = None if table is None else table.owner
+        return None if owner is None or (owner.flow, owner.output) != (flow, output) else owner.incarnation
+
+    def open(self, output: OutputId) -> SimulatedTable:
+        """Return the present table. Raises `TableOfAnotherIncarnation` and `ForeignTable`."""
+        self.meet("open")
+        return SimulatedTable(self.lake, self.name, output, self.meet)
+
+    def stage(self, schema: pa.Schema, *, job: str, task: int) -> SimulatedStager:
+        """Return a writer for one task of one job. `job` is 32 hex digits, `task` counts from 0."""
+        return SimulatedStager(self.lake, self.name, schema, self.meet, path=f"{job}/{stem_of(job, task)}")
+
+
+class SimulatedStager:
+    """A `Stager` of one file. path: how the file's path begins."""
+
+    def __init__(self, lake: Lake, name: str, schema: pa.Schema, meet: Meet, *, path: str) -> None:
+        self._lake: Final = lake
+        self._name: Final = name
+        self._columns: Final = rows_schema(schema)
+        self._meet: Final = meet
+        self._stem: Final = path
+        self._path = ""
+        self._batches: Final[list[pa.RecordBatch]] = []
+        self._staged: list[StagedFile] | None = None
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows. Raises `BatchDoesNotFit` for other columns, `MisplacedRows` for a row without an epoch."""
+        if self._staged is not None:
+            raise ValueError("the stager is closed")
+        rows = fitting(batch, self._columns)
+        self._meet("stage")
+        if rows.num_rows:
+            if not self._path:
+                self._begin()
+            self._batches.append(rows)
+        self._meet("written")
+
+    def close(self) -> list[StagedFile]:
+        """Finish the file, and return it; none when no row was written."""
+        if self._staged is None:
+            self._meet("close")
+            self._staged = [self._finished()] if self._batches else []
+            self._meet("closed")
+        return [*self._staged]
+
+    def abort(self) -> None:
+        """Remove the file."""
+        self._place.staged.pop(self._path, None)
+        self._batches.clear()
+        self._staged = []
+
+    @property
+    def _place(self) -> LakeTable:
+        """The table, made where it is not there: who stages makes its folders anew."""
+        return self._lake.tables.setdefault(self._name, LakeTable())
+
+    def _begin(self) -> None:
+        """Take the first path that no other attempt at the task has, or had."""
+        place, number = self._place, 0
+        while not self._path or place.knows(self._path):
+            self._path = f"{self._stem}-{number:03d}"
+            number += 1
+        place.staged[self._path] = None
+
+    def _finished(self) -> StagedFile:
+        place = self._place.staged
+        if self._path not in place:  # swept, by a driver that has the lease now
+            raise FileNotFoundError(errno.ENOENT, "no such staged file", self._path)
+        epochs = [epoch for batch in self._batches for epoch in batch.column(EPOCH).to_pylist()]
+        size = sum(batch.nbytes for batch in self._batches)
+        file = StagedFile(self._path, len(epochs), size, min(epochs), max(epochs))
+        place[self._path] = LakeFile(file, tuple(self._batches))
+        return file
+
+
+class SimulatedTable:
+    """A `Table`: the table `name` of a lake, as the output `output` sees it."""
+
+    def __init__(self, lake: Lake, name: str, output: OutputId, meet: Meet) -> None:
+        self._lake: Final = lake
+        self._name: Final = name
+        self._output: Final = output
+        self._meet: Final = meet
+        self._upper = 0
+        self._digest = ""
+        self._follow()
+
+    @property
+    def upper(self) -> int:
+        """The first epoch that the table does not hold, by the last commit seen of it."""
+        return self._upper
+
+    @property
+    def digest(self) -> str | None:
+        """The digest of the flow's history up to the upper, None where the last commit has none."""
+        return self._digest or None
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """The present columns of the table, None before its first commit."""
+        return self._follow().schema
+
+    def commit(
+        self,
+        lower: int,
+        upper: int,
+        schema: pa.Schema,
+        files: Sequence[StagedFile],
+        *,
+        remove: Sequence[StagedFile] = (),
+        write: str,
+        history: History = NO_HISTORY,
+    ) -> None:
+        """Append `files` as the epochs `[lower, upper)`, or raise `TableUpperMismatch` and change nothing.
+
+        remove: files that the same commit takes out.
+
+        Also raises `FileNotHeld`, `HistoriesDiffer`, `TableOfAnotherIncarnation`, `ForeignTable`,
+        `TableSchemaChanged`, `StagedFileMissing` and `MisplacedRows`, and what the hook raises.
+        """
+        check_span(lower, upper, files, remove=remove)
+        columns = rows_schema(schema)
+        self._meet("commit")
+        table = self._expected(lower, columns, history)
+        if remove:
+            paths = [file.path for file in files]
+            if not still_to_do(paths, remove, table.held, table=self._name, replaces=lower == upper):
+                return
+        for file in files:
+            self._check_staged(table, file)
+        self._lake.tables[self._name] = table
+        table.append(
+            LakeCommit(self._output, lower, upper, write, tuple(files), tuple(remove), history.digest, history.links),
+            columns,
+        )
+        try:
+            self._meet("committed")
+        except Exception:
+            if not any(commit.write == write for commit in reversed(self._present().commits)):
+                raise
+        self._meet("answer")
+        self._follow()
+
+    def discard(self, files: Sequence[StagedFile]) -> None:
+        """Remove staged files. Those that were committed are no longer among them."""
+        for file in files:
+            inside(self._name, file.path)
+        self._meet("discard")
+        staged = self._present().staged
+        for file in files:
+            staged.pop(file.path, None)
+
+    def stand(self) -> None:
+        """Raise `TableUpperMismatch` where nothing is left of the table."""
+        self._meet("stand")
+        if self._upper and not self._present().commits:
+            raise self._mismatch(self._upper, 0)
+
+    def sweep(self, confirm: Callable[[], None]) -> None:
+        """Remove what earlier drivers of this flow staged and did not commit; `sinks.attempt` has the argument."""
+        self._meet("sweep")
+        mark = job_mark(self._output.incarnation)
+        found = [path for path in self._present().staged if path.startswith(mark)]
+        if found:
+            confirm()
+            staged = self._present().staged  # the rest of the world went on meanwhile
+            for path in found:
+                staged.pop(path, None)
+
+    def files(self, *, as_of: int | None = None) -> list[StagedFile]:
+        """Return the committed files in commit order. Raises `EpochReplaced`."""
+        return self._follow().files(as_of=as_of, name=self._name)
+
+    def volume(self) -> Volume:
+        """Return how much the committed files come to."""
+        return self._follow().volume
+
+    def uris(self, files: Sequence[StagedFile]) -> list[str]:
+        """Return what `Lake.read` finds the files by."""
+        return [uri_of(self._name, file.path) for file in files]
+
+    def version_of(self, epoch: int) -> str | None:
+        """Return the number of the commit that brought the epoch, None for one that is not held."""
+        found = self._follow().version_of(epoch)
+        return None if found is None else str(found)
+
+    def links(self) -> list[Link]:
+        """Return the links that all commits have."""
+        return [link for commit in self._follow().commits for link in commit.links]
+
+    def _present(self) -> LakeTable:
+        """Return the present table, an empty one where it is not there: looking makes none."""
+        return self._lake.tables.get(self._name) or LakeTable()
+
+    def _follow(self) -> LakeTable:
+        """Take in how far the table is now, which must be ours."""
+        table = self._present()
+        self._upper, self._digest = 0, ""
+        if (owner := table.owner) is not None and owner != self._output:
+            if (owner.flow, owner.output) != (self._output.flow, self._output.output):
+                detail = f"it was written by {str(owner)!r}"
+                raise ForeignTable(table=self._name, output=str(self._output), detail=detail)
+            incarnation = self._output.incarnation
+            raise TableOfAnotherIncarnation(table=self._name, output=str(self._output), incarnation=incarnation)
+        self._upper, self._digest = table.upper, table.digest
+        return table
+
+    def _expected(self, lower: int, columns: pa.Schema, history: History) -> LakeTable:
+        """Return the table to commit to, unless it is not as a commit expects it."""
+        table = self._follow()
+        if table.upper != lower:
+            raise self._mismatch(lower, table.upper)
+        expect(self, self._output, history)
+        held = table.schema
+        if held is not None and held is not columns and (detail := differences(held, columns)):
+            raise TableSchemaChanged(table=self._name, output=str(self._output), detail=detail)
+        return table
+
+    def _check_staged(self, table: LakeTable, file: StagedFile) -> None:
+        staged = table.staged.get(file.path)
+        if staged is None or staged.file.bytes != file.bytes:
+            raise StagedFileMissing(path=file.path, table=self._name, problem="is not there as it was staged")
+
+    def _mismatch(self, expected: int, actual: int) -> TableUpperMismatch:
+        return TableUpperMismatch(table=self._name, output=str(self._output), expected=expected, actual=actual)
