@@ -1,0 +1,9 @@
+"""Upstreams in memory, each with its source: a simulation writes the upstream, and a flow reads the source.
+
+Invariant: nothing here reads a clock, draws a random number, starts a thread or sleeps.
+"""
+
+from tidegauge.testing.simulation.upstream.log import PartitionedLog
+from tidegauge.testing.simulation.upstream.simulated import POINTS, SimulatedLog
+
+__all__ = ["POINTS", "PartitionedLog", "SimulatedLog"]

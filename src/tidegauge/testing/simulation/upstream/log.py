@@ -1,0 +1,272 @@
+"""`PartitionedLog`: topics as a cluster keeps them, in memory. A simulation writes it, and `SimulatedLog` reads it.
+
+Offsets are Kafka's. The end of a transaction takes an offset of its own in each partition that it wrote to, aborted
+records are not shown, compaction takes records out of the middle, and retention takes them from the beginning. So
+offsets have holes. A reader of committed records sees a partition to its last stable offset: to the first record of
+a transaction that is open.
+
+Nothing here moves by itself: no clock, no chance, no thread. What a writer asks for beyond the end is taken to the
+end, so that an action still makes sense when a shorter life leaves out those before it.
+
+Invariant: an offset has one record for as long as its topic lives, but for what `cut` takes back.
+
+>>> log = PartitionedLog({"orders": 2})
+>>> log.append("orders-0", pa.record_batch({"id": [1, 2]}))
+0
+>>> payment = log.begin()
+>>> log.append("orders-0", pa.record_batch({"id": [3]}), within=payment)
+2
+>>> log.stable("orders-0"), log.end("orders-0")
+(2, 3)
+>>> log.abort(payment)
+>>> log.stable("orders-0"), log.end("orders-0"), log.rows("orders-0", 0, 4)["id"].to_pylist()
+(4, 4, [1, 2])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Literal, NoReturn
+
+import pyarrow as pa
+
+from tidegauge.errors.flow import InvalidArgument
+from tidegauge.errors.kafka import BrokerUnreachable, TopicUnknown
+from tidegauge.errors.sources import UnreadableRecord
+from tidegauge.kafka.cluster import Topic, partition, split
+from tidegauge.operations import OP, carries, unknown
+from tidegauge.testing.simulation.upstream.partition import UNTIMED, LogChunk, LogPartition
+
+__all__ = ["SERVERS", "PartitionedLog"]
+
+SERVERS: Final = "memory"
+"""What stands in errors where the address of a broker does."""
+_ZERO: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLI: Final = timedelta(milliseconds=1)
+
+
+class PartitionedLog:
+    """Topics with their partitions, by name: `orders-0`. away: whether nobody answers at present.
+
+    groups: the offsets that are committed for each group, by partition.
+
+    Raises `InvalidArgument` for a topic, a partition or a transaction that is not there.
+    """
+
+    def __init__(self, topics: Mapping[str, int]) -> None:
+        self.away = False
+        self.groups: dict[str, dict[str, int]] = {}
+        self._topics: dict[str, list[LogPartition]] = {}
+        self._ids: dict[str, str] = {}
+        self._made = 0
+        self._transactions = 0
+        self._open: set[int] = set()
+        self._aborted: set[int] = set()
+        for topic, partitions in topics.items():
+            self.create(topic, partitions)
+
+    # What its writers do.
+
+    def create(self, topic: str, partitions: int = 1) -> None:
+        """Make a topic with an identity that none had before."""
+        if topic in self._topics or partitions < 1:
+            raise InvalidArgument(parameter="topic", value=topic, expected="a topic that is not there, of partitions")
+        self._made += 1
+        self._ids[topic] = f"{topic}#{self._made}"
+        self._topics[topic] = [LogPartition() for _ in range(partitions)]
+
+    def delete(self, topic: str) -> None:
+        """Remove a topic with all that is in it, and what groups have committed of it."""
+        for number in range(len(self._named(topic))):
+            for committed in self.groups.values():
+                committed.pop(partition(topic, number), None)
+        del self._topics[topic], self._ids[topic]
+
+    def recreate(self, topic: str, partitions: int = 1) -> None:
+        """Delete a topic and make another one of its name."""
+        self.delete(topic)
+        self.create(topic, partitions)
+
+    def grow(self, topic: str, partitions: int) -> None:
+        """Give a topic more partitions, up to this number."""
+        mine = self._named(topic)
+        mine.extend(LogPartition() for _ in range(partitions - len(mine)))
+
+    def append(
+        self,
+        place: str,
+        rows: pa.RecordBatch,
+        *,
+        keys: Sequence[bytes | None] | None = None,
+        at: datetime | None = None,
+        within: int | None = None,
+    ) -> int:
+        """Append a record for each row to a partition, and return the offset of the first.
+
+        keys: one for each. at: the time of all of them. within: the transaction that they belong to.
+        """
+        if keys is not None and len(keys) != rows.num_rows:
+            raise InvalidArgument(parameter="keys", value=len(keys), expected=f"one for each of {rows.num_rows} rows")
+        if carries(rows.schema) and unknown(rows[OP]) is not None:
+            raise InvalidArgument(parameter=OP, value=rows[OP].to_pylist(), expected="operations; or `append_bad`")
+        return self._append(place, rows.num_rows, rows=rows, keys=keys, at=at, within=within)
+
+    def append_bad(
+        self,
+        place: str,
+        raw: bytes,
+        *,
+        why: tuple[str, str] = (UnreadableRecord.code, "its bytes are no record"),
+        key: bytes | None = None,
+        at: datetime | None = None,
+        within: int | None = None,
+    ) -> int:
+        """Append a record that cannot be decoded, and return its offset. why: the code and the problem."""
+        return self._append(place, 1, raw=raw, why=why, keys=[key], at=at, within=within)
+
+    def _append(self, place: str, count: int, *, at: datetime | None, within: int | None, **more: Any) -> int:
+        mine = self._at(place)
+        if within is not None:
+            self._check_open(within)
+        first, time = mine.end, UNTIMED if at is None else (at - _ZERO) // _MILLI
+        mine.add(LogChunk(range(first, first + count), time=time, transaction=within, **{"rows": None, **more}))
+        return first
+
+    def begin(self) -> int:
+        """Open a transaction."""
+        self._transactions += 1
+        self._open.add(self._transactions)
+        return self._transactions
+
+    def commit(self, transaction: int) -> None:
+        """Show the records of a transaction."""
+        self._check_open(transaction)
+        self._end(transaction)
+
+    def abort(self, transaction: int) -> None:
+        """End a transaction. Its records stay where they are, and are not shown."""
+        self._check_open(transaction)
+        self._aborted.add(transaction)
+        self._end(transaction)
+
+    def _end(self, transaction: int) -> None:
+        """Write the marker of the transaction's end into each partition that it wrote to."""
+        self._open.remove(transaction)
+        for mine in (one for topic in self._topics.values() for one in topic):
+            mine.finish(transaction)
+
+    def trim(self, place: str, to: int) -> None:
+        """Let retention take the records before an offset, at most all. It takes open transactions, too."""
+        self._at(place).trim(to)
+
+    def compact(self, place: str) -> None:
+        """Keep the newest record of each key, and those without one. Past the last stable offset nothing changes."""
+        self._at(place).compact(self._aborted)
+
+    def cut(self, place: str, to: int) -> None:
+        """Take back the records from an offset on, as a cluster does that is restored from an older copy."""
+        self._at(place).cut(to)
+
+    # What it tells.
+
+    @property
+    def topics(self) -> Mapping[str, int]:
+        """The topics that there are, each with its number of partitions."""
+        return {topic: len(partitions) for topic, partitions in self._topics.items()}
+
+    def has(self, place: str) -> bool:
+        """Whether there is a partition of this name."""
+        topic, number = split(place)
+        return number < len(self._topics.get(topic, ()))
+
+    def start(self, place: str) -> int:
+        """Return the first offset that retention has left."""
+        return self._at(place).start
+
+    def stable(self, place: str) -> int:
+        """Return the last stable offset: no open transaction has a record before it."""
+        return self._at(place).stable
+
+    def end(self, place: str) -> int:
+        """Return the offset that comes next."""
+        return self._at(place).end
+
+    def held(
+        self, place: str, lower: int, upper: int, *, committed: bool = True
+    ) -> Iterator[tuple[LogChunk, int, int]]:
+        """Yield the chunks with records in a range, each with which of its records these are."""
+        for chunk, first, last in self._at(place).held(lower, upper):
+            of = chunk.transaction
+            if of is None or not committed or not (of in self._aborted or of in self._open):
+                yield chunk, first, last
+
+    def rows(self, place: str, lower: int, upper: int) -> pa.Table:
+        """Return the committed rows of a range, for who checks: those that retention took, too."""
+        held = self.held(place, lower, upper)
+        found = [chunk.rows.slice(i, j - i) for chunk, i, j in held if chunk.rows is not None]
+        return pa.Table.from_batches(found) if found else pa.table({})
+
+    # What a `Cluster` answers, as `sources.kafka.asking` has it.
+
+    def names(self) -> list[str]:
+        """Return the names of all topics."""
+        self.answer("list the topics")
+        return sorted(self._topics)
+
+    def described(self, topics: Collection[str]) -> dict[str, Topic]:
+        """Return the topics of these names that exist."""
+        self.answer("describe topics")
+        return {
+            name: Topic(self._ids[name], len(self._topics[name])) for name in sorted(topics) if name in self._topics
+        }
+
+    def offsets(
+        self, places: Iterable[tuple[str, int]], at: Literal["earliest", "latest"] | int, *, committed: bool = True
+    ) -> dict[str, int]:
+        """Return where partitions begin, end, or have their first record of a time or later."""
+        self.answer("tell offsets")
+        found: dict[str, int] = {}
+        unknown: list[str] = []
+        for topic, number in places:
+            if number >= len(self._topics.get(topic, ())):
+                unknown.append(topic)
+                continue
+            mine = self._topics[topic][number]
+            if at == "earliest":
+                found[partition(topic, number)] = mine.start
+            elif at == "latest":
+                found[partition(topic, number)] = mine.stable if committed else mine.end
+            elif (first := mine.since(int(at))) is not None:
+                found[partition(topic, number)] = first
+        if unknown and not found:
+            raise TopicUnknown(servers=SERVERS, topics=sorted({*unknown}))
+        return found
+
+    def wait(self) -> None:
+        """Return at once: a moment brings nothing new here."""
+
+    def answer(self, doing: str) -> None:
+        """Raise `BrokerUnreachable` while nobody answers."""
+        if self.away:
+            raise BrokerUnreachable(servers=SERVERS, detail=f"nobody answers at present: cannot {doing}")
+
+    def _named(self, topic: str) -> list[LogPartition]:
+        found = self._topics.get(topic)
+        return self._unknown(topic) if found is None else found
+
+    def _at(self, place: str) -> LogPartition:
+        topic, number = split(place)
+        try:
+            return self._topics[topic][number]
+        except (KeyError, IndexError):
+            return self._unknown(place)
+
+    def _unknown(self, name: str) -> NoReturn:
+        there = [partition(topic, number) for topic, mine in self._topics.items() for number in range(len(mine))]
+        raise InvalidArgument(parameter="partition", value=name, expected=f"one of {there}")
+
+    def _check_open(self, transaction: int) -> None:
+        if transaction not in self._open:
+            expected = f"a transaction that is open, one of {sorted(self._open)}"
+            raise InvalidArgument(parameter="transaction", value=transaction, expected=expected)
