@@ -20,8 +20,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import zip_longest
 from typing import Any, Final
 
@@ -152,10 +151,13 @@ class Worker:
 
         Raises UnknownDataflow, Reentrant.
         """
-        with self._exclusive("drop_dataflow()"):
+        self._begin_turn("drop_dataflow()")
+        try:
             if name not in self._dataflows:
                 raise UnknownDataflow(name=name, known=list(self._dataflows))
             self._forget(name)
+        finally:
+            self._turn.release()
 
     def _forget(self, name: str) -> None:
         graph = self._dataflows.pop(name)
@@ -177,7 +179,8 @@ class Worker:
         """Like `step`; but when nothing is active, sleep until another thread wakes an operator, a timer is due or
         `timeout` seconds have passed (None: no limit), and run nothing. Without a dataflow it returns at once.
         """
-        with self._exclusive("step()"):
+        self._begin_turn("step()")
+        try:
             if self._broken is not None:
                 raise WorkerBroken(error=repr(self._broken)) from self._broken
             self._activations.listen()
@@ -202,6 +205,8 @@ class Worker:
                     raise fault
                 raise OperatorFailed(path=path, error=f"{type(fault).__name__}: {fault}") from fault
             return bool(self._dataflows)
+        finally:
+            self._turn.release()
 
     def settle(self) -> None:
         """Step until there is nothing to do before an input, a timer or a peer brings something. Raises what
@@ -219,14 +224,9 @@ class Worker:
                 if not graph.incomplete:
                     self._forget(name)
 
-    @contextmanager
-    def _exclusive(self, action: str) -> Iterator[None]:
+    def _begin_turn(self, action: str) -> None:
         if not self._turn.acquire(blocking=False):
             raise Reentrant(action=action)
-        try:
-            yield
-        finally:
-            self._turn.release()
 
     def stop(self) -> None:
         """Let every step from now on raise WorkerStopped, and end the sleep. From any thread."""

@@ -226,7 +226,7 @@ class Board:
                 status.error, status.since, status.attempt = None, None, 0
             elif status.state != "sealed":
                 status.state, status.error = "stalled", status.unread
-            status.end, status.note = observed.end, self.redaction.text(observed.note)
+            status.end, status.note = observed.end, observed.note and self.redaction.text(observed.note)
             if not observed.coming or observed.end != observed.upper:  # else nobody knows yet how far upstream is
                 status.goal = observed.end if status.goal is None else status.goal
                 beyond = observed.more or observed.coming

@@ -36,7 +36,10 @@ __all__ = ["Pushing"]
 
 
 class Pushing:
-    """The connections and the pieces of one worker. `close` it in any case."""
+    """The connections and the pieces of one worker. `close` it in any case.
+
+    readers: those of the sources that are connected.
+    """
 
     def __init__(self, flow: FlowSpec) -> None:
         self.pieces: Final[Mapping[str, Pieces]] = {
@@ -45,23 +48,18 @@ class Pushing:
             if isinstance(source, PushedSource)
         }
         self.acknowledgements: Final[dict[str, EventQueue]] = {}
-        self._readers: Final[dict[str, PushReader]] = {}
+        self.readers: Final[dict[str, PushReader]] = {}
         self._arrivals: Final[dict[str, EventQueue]] = {}
 
     @property
     def received(self) -> dict[str, Pieces]:
         """The pieces of the sources that are connected: their outputs are staged as far as these are whole."""
-        return {name: self.pieces[name] for name in self._readers}
+        return {name: self.pieces[name] for name in self.readers}
 
     @property
     def answers(self) -> dict[str, Callable[[int, Bound], Answer]]:
         """The answers of the sources that are connected."""
-        return {name: reader.answer for name, reader in self._readers.items()}
-
-    @property
-    def busy(self) -> bool:
-        """Whether a call is under way, or upstream is about to be told something."""
-        return any(reader.busy for reader in self._readers.values())
+        return {name: reader.answer for name, reader in self.readers.items()}
 
     def connect(
         self,
@@ -82,7 +80,7 @@ class Pushing:
             if name not in live and not _lacks(flow, name, limits):
                 continue
             self.acknowledgements[name] = EventQueue(INT)
-            reader = self._readers[name] = PushReader(
+            reader = self.readers[name] = PushReader(
                 PushSetup(
                     name=name,
                     source=kept.source,
@@ -103,7 +101,7 @@ class Pushing:
 
     def reclock(self, spans: Stream[Span], flow: Opened) -> None:
         """Give the records their epochs, in the flow's scope, and keep them as pieces."""
-        for name, reader in self._readers.items():
+        for name, reader in self.readers.items():
             # One epoch before the first that an output lacks: everything bound up to there counts as bound there.
             start = max(_least(flow, name) - 1, flow.since)
             bound = bindings_of(spans, flow.timeline, name, as_of=start)
@@ -113,7 +111,7 @@ class Pushing:
 
     def close(self) -> None:
         """Close the connections, and let go of the records that were received and wait."""
-        for reader in self._readers.values():
+        for reader in self.readers.values():
             reader.close()
         for kept in self.pieces.values():
             kept.close()

@@ -77,7 +77,7 @@ def render(
     failures = EventQueue(INT)
 
     output_failures = OutputFailures(flow.store, flow.lease, known=flow.outstanding, watch=board.output_failed)
-    empty = [name for name, table in flow.tables.items() if not table.upper]
+    empty = {name for name, table in flow.tables.items() if not table.upper}
     seen = SeenTables(flow.store, flow.lease, empty=empty)
 
     backlog = Backlog(env.monotonic)
@@ -162,7 +162,8 @@ def render(
 
         def passed(output: str, upper: int) -> None:
             output_failures.passed(output, upper)
-            seen.passed(output, upper)
+            if output in empty:
+                seen.passed(output, upper)
             tellers[output].note()
 
         commits: list[Stream[Committed]] = [

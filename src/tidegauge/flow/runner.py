@@ -349,7 +349,7 @@ class Runner:
 
     @property
     def _telling(self) -> bool:
-        return self._pushing.busy or not all(one.done() for one in self._told)
+        return any(one.busy for one in self._pushing.readers.values()) or not all(one.done() for one in self._told)
 
     def _end_tables(self) -> None:
         """Wait for what the tables do beside their commits."""

@@ -195,17 +195,16 @@ class _Stage:
                     self.slices.setdefault(source, []).extend(found)
         if self.setup.failures.ended:  # a table may have refused since
             self.settle()
-        elements = inputs[0].frontier.elements()
-        sealed = min(elements) if elements else self.timeline.upper
+        sealed = min(inputs[0].frontier.shown, default=self.timeline.upper)
         while self.hear(outputs) or self.advance(sealed, outputs):
             pass
 
     def advance(self, sealed: int, outputs: list[OperatorOutput]) -> bool:
         """Begin what each group needs, as far as it neither rests nor has a job under way; say whether any did."""
-        if not self.setup.going():
-            return False
-        now = self.setup.env.monotonic()
         standing = {name: self.uppers[name] for name in self.capabilities}
+        if min(standing.values(), default=sealed) >= sealed or not self.setup.going():
+            return False  # nothing is complete that an output lacks
+        now = self.setup.env.monotonic()
         self.groups = self.groups.joined(standing, self.readers, busy=self.jobs)
         begun = False
         full = self.setup.backlog.full
@@ -283,9 +282,10 @@ class _Stage:
         for apart, error in stuck.items():
             self.again(apart, need, [name for name in need.outputs if name == apart.output], error)
         lost = [hole for hole in performed.lost if hole.source not in verdict.away]
-        losers = {hole.source for hole in lost}
         # Losses and failures are durable before any span leaves: no output gets past one that the store lacks.
-        self.setup.losses.note(lost, [name for name in need.outputs if self.readers[name] in losers])
+        if lost:
+            losers = {hole.source for hole in lost}
+            self.setup.losses.note(lost, [name for name in need.outputs if self.readers[name] in losers])
         self.report(verdict.failures, outputs)
         for name in need.outputs:
             if name in verdict.ends:

@@ -78,9 +78,7 @@ class Losses:
         self._now: Final = now
 
     def note(self, lost: Sequence[Slice], outputs: Collection[str]) -> None:
-        """Record durably which ranges outputs lose, unless recorded already. Costs nothing if nothing is lost."""
-        if not lost:
-            return
+        """Record durably which ranges outputs lose, unless recorded already."""
         known = [Slice(g.source, g.epoch, g.partition, g.lower, g.upper) for g in self._store.gaps(self._flow)]
         reason = f"{', '.join(sorted(outputs))} lacks it: upstream had deleted it before it was read"
         for hole in without(lost, known):

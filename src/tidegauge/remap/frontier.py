@@ -250,6 +250,10 @@ class Gauge:
         """Readings of several partitions may cross."""
         return False
 
+    def has(self, value: object, /) -> bool:
+        """Whether a value is a reading."""
+        return isinstance(value, Frontier)
+
     def less_equal(self, a: Frontier, b: Frontier, /) -> bool:
         """Whether no partition is further in `a` than in `b`."""
         return a.less_equal(b)

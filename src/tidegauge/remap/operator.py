@@ -278,8 +278,9 @@ class _Remap:
             self.activator.activate_after(LOOK if isinstance(setup.policy, Manual) else setup.policy.between)
             return
         clock = (setup.env.now() - _ZERO) // _MICRO
+        wanted = setup.requests.begin()
         self.pace, self.due = self.pace.step(clock)
-        if setup.requests.begin() or self.hurry:
+        if wanted or self.hurry:
             self.due = Due.TICK
         wait = self.pace.wait(clock)
         if not self.live:

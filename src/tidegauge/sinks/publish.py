@@ -68,8 +68,7 @@ def publish(
             nonlocal upper
             for _capability, _batch in inputs[0].drain():
                 pass
-            elements = inputs[0].frontier.elements()
-            held = min(elements) if elements else timeline.upper
+            held = min(inputs[0].frontier.shown, default=timeline.upper)
             if held > upper:
                 # Durable before anybody hears of it: upstream may delete what is published.
                 store.publish(lease, expected=upper, upper=held, at=env.now())

@@ -81,7 +81,9 @@ def reader(
             """Have upstream told which data is durable."""
             nonlocal telling
             owed.hear(acknowledgements)
-            if hear() and (due := owed.due(env.monotonic())) is not None:
+            if owed.frontier is None or not hear():
+                return
+            if (due := owed.due(env.monotonic())) is not None:
                 telling = spawn(partial(tell, due))
                 if telling.done():
                     hear()
