@@ -38,7 +38,8 @@ class Opened:
     outstanding: outputs that failed for their own reasons and are retried, with the epochs. passed: ranges that
     nobody reads any more, by source. stalls: the waits that the store knows of. uppers: the first epoch that each
     open output gets. held: how far tables were seen to be in earlier runs. since: the epochs before it count as one.
-    resume: the epoch to read the flow again from.
+    resume: the epoch to read the flow again from. lossless: `Store.noted` from before the store was found to know of
+    no loss; -1 where it knows some.
     """
 
     spec: FlowSpec
@@ -54,6 +55,7 @@ class Opened:
     outstanding: Mapping[str, int]
     passed: Mapping[str, Sequence[Slice]]
     stalls: Sequence[Stall]
+    lossless: int
     store: Store
     lease: Lease
 
@@ -86,6 +88,7 @@ def opened(
     Raises `OutputBelowSince`, `StoreBehindTable`, `HistoriesDiffer`, and what `Sink.open` raises of a table that is
     not this output's.
     """
+    noted = store.noted
     loaded = store.load(flow.name)
     failed = _failed(flow, loaded, store, lease)
     tables, away = _tables(flow, loaded, lease, known, least)
@@ -116,6 +119,7 @@ def opened(
         outstanding=outstanding,
         passed=passed(loaded),
         stalls=loaded.stalls,
+        lossless=-1 if loaded.gaps else noted,
         store=store,
         lease=lease,
     )

@@ -158,7 +158,10 @@ def render(
             ),
         )
         staging.failures.capture(failures, progress=False)
-        tellers = {name: TellingCommits(name, history, flow.store, flow.lease) for name in staging.spans}
+        tellers = {
+            name: TellingCommits(name, history, flow.store, flow.lease, lossless=flow.lossless)
+            for name in staging.spans
+        }
 
         def passed(output: str, upper: int) -> None:
             output_failures.passed(output, upper)

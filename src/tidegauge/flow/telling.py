@@ -52,15 +52,18 @@ class OncePerSpan:
 class TellingCommits:
     """Tells what the commits of one output carry, and notes what they carried.
 
-    The store is asked at the first commit, and then only when something was noted to be lost.
+    The store is asked only once something was noted to be lost, and at the first commit when it knew losses before.
+    lossless: `Store.noted` when it was found to know none, else -1.
     """
 
-    def __init__(self, output: str, history: HistoryTeller, store: Store, lease: Lease) -> None:
+    def __init__(
+        self, output: str, history: HistoryTeller, store: Store, lease: Lease, *, lossless: int = -1
+    ) -> None:
         self._output: Final = output
         self._history: Final = history
         self._store: Final = store
         self._lease: Final = lease
-        self._seen = -1
+        self._seen = lossless
         self._asked: tuple[int, Untold] | None = None
         self._carried: tuple[int, Untold] | None = None
 
@@ -70,7 +73,7 @@ class TellingCommits:
         found, noted, self._asked = self._history(lower, upper, whole=whole), self._store.noted, None
         if self._seen == noted or not found.links:
             return found
-        untold = self._store.untold(self._lease.flow, self._output, before=upper)
+        untold = self._store.untold(self._lease, self._output, before=upper)
         self._asked = noted, untold
         return found.telling(untold.gaps)
 

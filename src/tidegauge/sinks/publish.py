@@ -109,12 +109,15 @@ def resumption(
         held, upto = dict(uppers), since
         told: dict[str, Frontier] = {}
 
-        def durable(source: str) -> Frontier:
+        def uppers_of(source: str) -> dict[str, int]:
             mine = {output: upper for output, upper in held.items() if readers[output] == source}
-            mine[""] = upto  # no output has an empty name
-            return reclock.resumption({source: timeline.tables[source]}, mine)[source]
+            return {**mine, "": upto}  # no output has an empty name
+
+        def durable(source: str) -> Frontier:
+            return reclock.resumption({source: timeline.tables[source]}, uppers_of(source))[source]
 
         begun = {source: durable(source) for source in sources}
+        reached = {source: min(uppers_of(source).values()) for source in sources}
 
         def step(inputs: list[OperatorInput], handles: list[OperatorOutput]) -> None:
             nonlocal upto
@@ -130,6 +133,10 @@ def resumption(
             for port, source in enumerate(sources):
                 # Whether upstream was told what was held at the start is not known: it is, with what is published.
                 known = told.get(source, None if anew else begun[source])
+                least = min(uppers_of(source).values())
+                if least == reached[source] and known is not None:
+                    continue
+                reached[source] = least
                 if known != (frontier := durable(source)):
                     told[source] = frontier
                     handles[port].give(moved, [frontier])
