@@ -34,7 +34,7 @@ LIMIT: Final = 64 * 1024
 
 def in_line(history: History, *, limit: int = LIMIT) -> bool:
     """Whether a commit carries the links of a history itself."""
-    return len(history.encode()) <= limit
+    return sum(map(len, history.lines)) + len(history.lines) <= limit  # each line and its end
 
 
 def expect(table: Table, output: OutputId, history: History, *, mendable: bool = True) -> None:

@@ -5,23 +5,23 @@ Invariant: every statement about a file is true of all its rows: if the log does
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import TableNotFoundError
 
-from tidegauge.errors.sinks import DeletedRows, TableUnavailable
+from tidegauge.errors.sinks import DeletedRows
 from tidegauge.lazy import library
 from tidegauge.sinks.columns import EPOCH
+from tidegauge.sinks.delta.head import log_read
 from tidegauge.sinks.location import LocalFiles, inside
 from tidegauge.sinks.protocol import StagedFile
 
-__all__ = ["LiveFile", "epochs_in", "files_of", "live", "log_read", "named", "paths_of", "remove_unnamed"]
+__all__ = ["LiveFile", "epochs_in", "files_of", "live", "named", "paths_of", "remove_unnamed"]
 
 pc: Final = library("pyarrow.compute")
 pq: Final = library("pyarrow.parquet")
@@ -65,15 +65,6 @@ def epochs_in(path: Path) -> range | None:
     except _UNREADABLE:
         return None
     return range(first, last + 1) if rows else range(0)
-
-
-@contextmanager
-def log_read(folder: str) -> Iterator[None]:
-    """Raise `TableUnavailable` for what keeps the log of a table from being read."""
-    try:
-        yield
-    except (DeltaError, OSError, ValueError) as error:
-        raise TableUnavailable(table=folder, detail=str(error)) from error
 
 
 def remove_unnamed(folder: str, files: Sequence[StagedFile]) -> None:

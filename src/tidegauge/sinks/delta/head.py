@@ -18,16 +18,29 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
+from deltalake.exceptions import DeltaError
 
+from tidegauge.errors.sinks import TableUnavailable
 from tidegauge.lazy import library
 
-__all__ = ["NOTHING", "DeltaHead", "actions_of", "entry", "follow", "hinted", "newer", "newest", "unsupported"]
+__all__ = [
+    "NOTHING",
+    "DeltaHead",
+    "actions_of",
+    "entry",
+    "follow",
+    "hinted",
+    "log_read",
+    "newer",
+    "newest",
+    "unsupported",
+]
 
 pq: Final = library("pyarrow.parquet")
 
@@ -127,6 +140,15 @@ def unsupported(head: DeltaHead) -> str | None:
 
 
 # -- the log's files
+
+
+@contextmanager
+def log_read(folder: str) -> Iterator[None]:
+    """Raise `TableUnavailable` for what keeps the log of a table from being read."""
+    try:
+        yield
+    except (DeltaError, OSError, ValueError) as error:
+        raise TableUnavailable(table=folder, detail=str(error)) from error
 
 
 def entry(log: Path, version: int) -> Path:

@@ -25,6 +25,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,7 +34,7 @@ from tidegauge.lazy import library
 from tidegauge.remap.history import History, Link
 from tidegauge.remap.rebuilding import pooled
 from tidegauge.sinks.commits import in_line
-from tidegauge.sinks.location import make_folder, synchronise, write_durably
+from tidegauge.sinks.location import make_folder, synchronise, write_durably, writing
 from tidegauge.sinks.protocol import OutputId
 
 __all__ = [
@@ -59,6 +60,7 @@ _ENTRY: Final = re.compile(r"(\d{20})\.json", re.ASCII)
 _FILE: Final = re.compile(r"(commit|moved)-(\d{12,19})-(\d{12,19})-[0-9A-Za-z-]+\.jsonl", re.ASCII)
 
 
+@lru_cache(maxsize=64)  # every commit asks
 def digest_id(output: OutputId) -> str:
     """Return the application id under which the digest is kept."""
     return f"{output}#digest"
@@ -84,7 +86,8 @@ def carried(table: str, history: History, *, lower: int, upper: int, write: str)
         return {}
     if in_line(history):
         return {"digest": history.digest, "links": history.encode()}
-    _write(table, "commit", history.links, lower, upper, write)
+    with writing(table):
+        _write(table, "commit", history.links, lower, upper, write)
     return {"digest": history.digest}
 
 

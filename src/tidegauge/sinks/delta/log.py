@@ -46,8 +46,8 @@ from tidegauge.sinks.columns import EPOCH, rows_schema
 from tidegauge.sinks.commits import check_span, expect, still_to_do
 from tidegauge.sinks.delta.checkpoints import Checkpoints
 from tidegauge.sinks.delta.entry import changing, described, made, was_written_by
-from tidegauge.sinks.delta.files import files_of, log_read, named, paths_of, remove_unnamed
-from tidegauge.sinks.delta.head import DeltaHead, entry
+from tidegauge.sinks.delta.files import files_of, named, paths_of, remove_unnamed
+from tidegauge.sinks.delta.head import DeltaHead, entry, log_read
 from tidegauge.sinks.delta.history import before_change, carried, kept_links, number, text_of, version_of
 from tidegauge.sinks.delta.owner import (
     CLEAR,
@@ -121,8 +121,8 @@ class DeltaLog:
         """
         check_span(lower, upper, files, remove=remove)
         columns = rows_schema(schema)
-        with writing(self._folder):  # before the commit, which may refer to a file of it
-            chain = carried(self._folder, history, lower=lower, upper=upper, write=write)
+        # before the commit, which may refer to a file of it
+        chain = carried(self._folder, history, lower=lower, upper=upper, write=write)
         mine = {
             "flow": self._output.flow,
             "output": self._output.output,
@@ -138,13 +138,13 @@ class DeltaLog:
                 self._view.keep()
             if remove and not self._takes_out(files, remove, rows=lower < upper):
                 return
-            volume = self._volume_with(files, remove)
+            volume, version = self._volume_with(files, remove), self._next
             vouching = marks(self._output, upper, chain, changed=bool(remove) and lower < upper)
             if self._attempt(columns, files, remove, vouching, {**mine, **chain, **holding(volume)}, write):
                 self._upper = upper
                 if lower < upper:
-                    self._digest = text_of(number(history.digest)) if history.digest else None
-                self._checkpoints.after(0 if self._head is None else self._head.version + 1, volume)
+                    self._digest = text_of(number(chain["digest"])) if chain else None
+                self._checkpoints.after(version, volume)
                 return
         raise TableBusy(table=self._folder, attempts=_ATTEMPTS)
 
@@ -215,6 +215,11 @@ class DeltaLog:
     def _head(self) -> DeltaHead | None:
         return self._view.head
 
+    @property
+    def _next(self) -> int:
+        """The version that the next commit becomes."""
+        return 0 if self._view.head is None else self._view.head.version + 1
+
     def _opened(self, as_of: int | None = None) -> DeltaTable | None:
         """Return a snapshot of the table, of now or of when it had all rows as of an epoch; None if there is none."""
         try:
@@ -232,11 +237,12 @@ class DeltaLog:
 
     def _read_upper(self) -> int:
         """Return the upper that the head says, having checked that the table is ours."""
-        if self._head is None:
+        head = self._head
+        if head is None:
             return 0
-        upper = own_upper(self._head, self._folder, self._output)
+        upper = own_upper(head, self._folder, self._output)
         if upper is None:
-            self._check_adoptable(self._head)
+            self._check_adoptable(head)
             return 0
         if self._view.account != CLEAR:
             detail = self._view.account.summary
@@ -266,7 +272,8 @@ class DeltaLog:
         return None if self._view.volume is None else self._view.volume + Volume.of(files) - Volume.of(remove)
 
     def _expect(self, lower: int) -> None:
-        self._upper, self._digest = self._read_upper(), digest_in(self._head, self._output)
+        head = self._head
+        self._upper, self._digest = self._read_upper(), digest_in(head, self._output)
         if self._upper != lower:
             raise TableUpperMismatch(table=self._folder, output=str(self._output), expected=lower, actual=self._upper)
 
@@ -303,14 +310,13 @@ class DeltaLog:
 
         An error is a question: whether it came before or after the entry was there, the entry knows.
         """
-        configuration = {} if self._head is None else self._head.configuration
-        adding = described(self._folder, files, columns, configuration)
-        if self._head is not None:
-            check_columns(self._folder, self._output, self._head, columns)
-        version = 0 if self._head is None else self._head.version + 1
+        head, version = self._head, self._next
+        adding = described(self._folder, files, columns, {} if head is None else head.configuration)
+        if head is not None:
+            check_columns(self._folder, self._output, head, columns)
         try:
             with writing(self._folder):
-                if self._head is None:
+                if head is None:
                     self._create(columns, adding, vouching, said)
                 else:
                     now = time.time_ns() // 1_000_000

@@ -31,8 +31,8 @@ from tidegauge.errors.sinks import (
 from tidegauge.remap.history import Link
 from tidegauge.sinks.columns import EPOCH, rows_schema
 from tidegauge.sinks.delta.entry import changing, described, made, was_written_by
-from tidegauge.sinks.delta.files import LiveFile, epochs_in, live, log_read, remove_unnamed
-from tidegauge.sinks.delta.head import DeltaHead, actions_of, entry, newest
+from tidegauge.sinks.delta.files import LiveFile, epochs_in, live, remove_unnamed
+from tidegauge.sinks.delta.head import DeltaHead, actions_of, entry, log_read, newest
 from tidegauge.sinks.delta.history import carried, kept_links
 from tidegauge.sinks.delta.owner import Mine, changed_id, check_columns, digest_in, marks, own_upper, since_ours
 from tidegauge.sinks.delta.view import holding

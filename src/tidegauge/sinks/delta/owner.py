@@ -156,6 +156,13 @@ def _said(files: Mapping[str, str], one: str, many: str) -> str:
     return f"{len(files)} {one if len(files) == 1 else many} ({causes})"
 
 
+@lru_cache(maxsize=64)  # every commit asks
+def upper_id(output: OutputId) -> str:
+    """Return the application id that tells the last epoch that the table holds."""
+    return str(output)
+
+
+@lru_cache(maxsize=64)
 def life_id(output: OutputId) -> str:
     """Return the application id that only entries of this incarnation carry.
 
@@ -175,7 +182,7 @@ def marks(output: OutputId, upper: int, said: Mapping[str, str], *, changed: boo
 
     said: what the entry says of the history (`delta.history.carried`). changed: whether it takes out rows.
     """
-    found = {str(output): upper - 1, life_id(output): upper - 1}
+    found = {upper_id(output): upper - 1, life_id(output): upper - 1}
     if said:
         found[digest_id(output)] = number(said["digest"])
     return {**found, changed_id(output): upper - 1} if changed else found
@@ -186,7 +193,7 @@ def own_upper(head: DeltaHead, table: str, output: OutputId) -> int | None:
 
     Raises `TableOfAnotherIncarnation`.
     """
-    last = head.transactions.get(str(output))
+    last = head.transactions.get(upper_id(output))
     if last is None:
         return None
     if head.transactions.get(life_id(output)) != last:
