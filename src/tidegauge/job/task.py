@@ -36,7 +36,7 @@ from tidegauge.errors.engine import (
 from tidegauge.job.functions import apply, conform, said, without_epoch
 from tidegauge.job.plan import MapBatches
 from tidegauge.job.report import Report
-from tidegauge.operations import OP, carries, said_of, unknown
+from tidegauge.operations import OP, said_of, unknown
 from tidegauge.reclock.columns import EPOCH, stamp
 from tidegauge.remap.round import Failure
 from tidegauge.sinks.protocol import Sink, Stager
@@ -169,7 +169,7 @@ def _decoded(read: TaskRead, report: Report) -> Iterator[tuple[str, int, pa.Reco
     for split in read.ordered():
         bad, channel = _BadRecords(read, split), channel_of(split)
         columns = columns_of(read.schema, channel)
-        operating = carries(columns)
+        operating = OP in columns.names
         try:
             for batch in read.source.read(split, bad.add):
                 report.records[read.name] += batch.num_rows
@@ -310,7 +310,7 @@ class OutputWriter:
 
     def __post_init__(self) -> None:
         self._columns = without_epoch(self.plan.schema)
-        self._operating = carries(self._columns)
+        self._operating = OP in self._columns.names
 
     def write(self, rows: pa.RecordBatch, epoch: int) -> None:
         """Add rows (without `_epoch`) of one epoch."""

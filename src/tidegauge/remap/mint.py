@@ -49,9 +49,8 @@ def admit(lower: Frontier, upper: Frontier, limit: int) -> Frontier:
         raise InvalidArgument(parameter="limit", value=limit, expected="at least one position per epoch")
     if lower.sealed:
         return lower
-    ranges = upper.since(lower)
+    ranges, positions = upper.since(lower), dict(lower.items())
     backlog = sorted((end - start, partition) for partition, (start, end) in ranges.items())
-    positions = dict(lower.items())
     left = limit
     for done, (size, partition) in enumerate(backlog):
         taken = min(size, left // (len(backlog) - done))

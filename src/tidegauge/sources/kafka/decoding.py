@@ -105,7 +105,7 @@ class MessageDecoder:
         found = [self._part(self.format, bulk.values, self.values, wrong, "")]
         if self.key is not None:
             found.insert(0, self._part(self.key, bulk.keys, self.keys, wrong, "key: "))
-        if carries(self.schema):
+        if OP in self.schema.names:
             _unoperated(found, wrong)
         if self.metadata:
             wrong |= _untold(bulk)

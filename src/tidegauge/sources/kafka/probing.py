@@ -106,8 +106,8 @@ def other_ids(bound: Bound, ids: Mapping[str, str]) -> dict[str, tuple[str, str]
 
 def regressed(bound: Bound, ends: Mapping[str, int]) -> dict[str, tuple[int, int]]:
     """Return the partitions that end before their bound position, each with both."""
-    bounds = bound.frontier
-    return {p: (bounds[p], end) for p, end in ends.items() if end < bounds[p]}
+    bounds = dict(bound.frontier.items())
+    return {p: (known, end) for p, end in ends.items() if end < (known := bounds.get(p, 0))}
 
 
 def behind(shown: Frontier, ends: Mapping[str, int]) -> dict[str, tuple[int, int]]:
@@ -116,7 +116,8 @@ def behind(shown: Frontier, ends: Mapping[str, int]) -> dict[str, tuple[int, int
     >>> behind(Frontier({"t-0": 9, "t-1": 4}), {"t-0": 7, "t-1": 4, "t-2": 1})
     {'t-0': (7, 9)}
     """
-    return {partition: (end, shown[partition]) for partition, end in ends.items() if end < shown[partition]}
+    ended = dict(shown.items())
+    return {partition: (end, was) for partition, end in ends.items() if end < (was := ended.get(partition, 0))}
 
 
 def newcomers(bound: Bound, listing: TopicListing) -> tuple[set[str], set[str]]:
@@ -134,11 +135,12 @@ def admitted(
 
     The limit is shared out by max-min fairness (`admit`).
     """
-    begins, lost = dict(bound.frontier), {}
+    bounds, lost = dict(bound.frontier.items()), {}
+    begins = dict(bounds)
     for partition, end in listing.ends.items():
         detail = bound.details.get(partition)
         start = starts[partition] if detail is None else int(detail["start"])
-        begin = max(bound.frontier[partition], min(start, end))
+        begin = max(bounds.get(partition, 0), min(start, end))
         if (low := listing.lows.get(partition, 0)) > begin:
             lost[partition] = (begin, low)
             begin = max(begin, min(low, end))

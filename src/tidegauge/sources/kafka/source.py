@@ -119,7 +119,7 @@ class KafkaSource:
             raise InvalidArgument(parameter="reader", value=self.reader, expected="'python' or 'spark'")
         if self.reader == "spark":
             java(self.connection)
-        for given in (self.topics, self.begin, self.connection, self.schema):
+        for given in (self.topics, self.begin, self.connection, self.schema, self._inquiry):
             _ = given  # each raises what is wrong with it, and is what it is from now on
 
     @cached_property
