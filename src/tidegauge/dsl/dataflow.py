@@ -26,6 +26,7 @@ from tidegauge.errors.flow import ForeignStream, InvalidArgument, InvalidName, N
 from tidegauge.errors.push import UnknownStream
 from tidegauge.errors.running import CannotTick
 from tidegauge.flow.spec import FlowSpec
+from tidegauge.job.functions import columns_of
 from tidegauge.job.plan import Changelog, Engine, Filter, MapBatches, OutputPlan, Select, Step, Transform
 from tidegauge.looking.reports import of_flow
 from tidegauge.operations import OP, carries
@@ -34,7 +35,7 @@ from tidegauge.remap.round import Requests
 from tidegauge.sinks.protocol import Sink
 from tidegauge.sources.protocol import Placed, Source
 from tidegauge.sources.push.protocol import PushSource
-from tidegauge.sources.push.source import columns_of, pushed, streams_of
+from tidegauge.sources.push.source import pushed, streams_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

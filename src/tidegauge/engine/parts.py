@@ -1,6 +1,6 @@
 """A job taken apart: the reads of each task, and the tasks' part of outputs that are staged where they are read.
 
-Invariant: every split of the job is in exactly one task.
+Invariant: every split of the job is in exactly one task, which has its splits in the order of their epochs.
 
 Splits are dealt the longest first, each to the task that has least (LPT). Graham's bound (R. L. Graham, 1969): the
 heaviest task has at most 4/3 of the least possible. A small job is one task, because a task's fixed cost is more than
@@ -17,15 +17,18 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Final
 
 import pyarrow as pa
 
+from tidegauge.job.functions import columns_of
 from tidegauge.job.plan import MapBatches, OutputPlan, OutputWork, SourceRead
 from tidegauge.job.task import Write
-from tidegauge.sources.push.source import columns_of
 
 __all__ = ["TINY", "deal", "dealt", "stream_schema", "write_of"]
+
+_PLACE: Final = attrgetter("epoch", "partition", "lower")
 
 TINY: Final = 1 << 20
 """Bytes for which a further task is not worth its start."""
@@ -50,7 +53,7 @@ def dealt(reads: tuple[SourceRead, ...], *, tasks: int) -> list[list[SourceRead]
         [
             replace(read, splits=mine)
             for read in reads
-            if (mine := tuple(pieces[i][1] for i in group if pieces[i][0] is read))
+            if (mine := tuple(sorted((pieces[i][1] for i in group if pieces[i][0] is read), key=_PLACE)))
         ]
         for group in groups
     ]

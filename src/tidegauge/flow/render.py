@@ -32,7 +32,7 @@ from tidegauge.flow.stage import StageSetup, stage
 from tidegauge.flow.telling import OncePerSpan, TellingCommits
 from tidegauge.job.durable import Losses, OutputFailures
 from tidegauge.job.perform import Performer
-from tidegauge.reclock.operator import reclock
+from tidegauge.reclock.slices import reclock
 from tidegauge.remap.frontier import GAUGE
 from tidegauge.remap.operator import RemapSetup, remap
 from tidegauge.remap.round import Requests

@@ -29,7 +29,7 @@ from tidegauge.flow.pushing import Pushing
 from tidegauge.flow.render import render
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.flow.stalls import Stalls
-from tidegauge.job.perform import output_schema, performer
+from tidegauge.job.perform import OutputSchemas, performer
 from tidegauge.job.plan import Engine
 from tidegauge.remap.policy import in_batch
 from tidegauge.remap.round import Requests
@@ -85,10 +85,11 @@ class Runner:
     ) -> None:
         if not flow.outputs:
             raise EmptyFlow(flow=flow.name)
+        self._schemas: Final = OutputSchemas(engine)
         for plan in flow.outputs.values():
             declared = flow.sources[plan.source].schema
             if declared is not None:
-                output_schema(plan, declared, engine)
+                self._schemas.of(plan, declared)
         self.flow = replace(flow, policy=in_batch(flow.policy)) if batch else flow
         self.env = env
         self.engine = engine
@@ -169,6 +170,7 @@ class Runner:
                 mark=mark,
                 passed=found.passed,
                 tables=found.tables,
+                schemas=self._schemas,
                 pieces=self._pushing.pieces,
             ),
             board=self.board,

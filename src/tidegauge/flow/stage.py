@@ -37,8 +37,7 @@ from tidegauge.job.durable import Losses, OutputFailures
 from tidegauge.job.groups import Apart, Group, Groups, Need, judge, needs
 from tidegauge.job.perform import Performed, Performer, PinnedNeed
 from tidegauge.job.plan import OutputPlan
-from tidegauge.reclock.operator import SpanSlices
-from tidegauge.reclock.slices import span
+from tidegauge.reclock.slices import SpanSlices, span
 from tidegauge.remap.binding import Bound, Slice
 from tidegauge.remap.round import Failure
 from tidegauge.remap.timeline import Timeline

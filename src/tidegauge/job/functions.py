@@ -1,4 +1,4 @@
-"""Arrow functions of users: what columns they return, and running them on one batch.
+"""The columns of streams, and Arrow functions of users: what columns they return, and running them on one batch.
 
 Invariant: a function never sees `_epoch`, and keeps `_op` where its rows have operations. What it returned has
 exactly the declared or learnt columns before anyone else sees it.
@@ -25,11 +25,15 @@ from tidegauge.errors.flow import BatchFunctionFailed, ReservedColumn
 from tidegauge.job.plan import MapBatches
 from tidegauge.operations import OP, carries, check
 from tidegauge.reclock.columns import EPOCH
+from tidegauge.sources.protocol import BAD_RECORDS, Split
+from tidegauge.sources.push.source import PushedSplit
 
 __all__ = [
     "INTERNAL",
     "apply",
+    "channel_of",
     "check_names",
+    "columns_of",
     "conform",
     "function_name",
     "result_schema",
@@ -40,6 +44,23 @@ __all__ = [
 
 INTERNAL: Final = "__tg_"
 """Columns that exist only between the hops of one Spark job begin like this."""
+
+
+def channel_of(split: Split) -> str:
+    """Return the channel of the outputs that get the rows of a split."""
+    return split.channel if isinstance(split, PushedSplit) else "rows"
+
+
+def columns_of(schema: pa.Schema, channel: str) -> pa.Schema:
+    """Return the columns of a channel of a source with this schema: "rows", "errors", or a stream of several.
+
+    >>> both = pa.schema([("orders", pa.struct([("id", pa.int64())])), ("users", pa.struct([("name", pa.string())]))])
+    >>> columns_of(both, "users").names
+    ['name']
+    """
+    if channel == "rows":
+        return schema
+    return BAD_RECORDS if channel == "errors" else pa.schema(list(schema.field(channel).type))
 
 
 def with_epoch(schema: pa.Schema) -> pa.Schema:

@@ -22,7 +22,7 @@ from tidegauge.env import Env
 from tidegauge.errors.base import Definite, TidegaugeError, Transient
 from tidegauge.errors.engine import ReadFailed
 from tidegauge.job.durable import without
-from tidegauge.job.functions import said
+from tidegauge.job.functions import channel_of, said
 from tidegauge.job.groups import Need
 from tidegauge.job.plan import Engine, EpochJob, JobResult, OutputPlan, OutputWork, SourceRead
 from tidegauge.operations import carries, check
@@ -31,9 +31,8 @@ from tidegauge.remap.round import Failure
 from tidegauge.sinks.protocol import Standing
 from tidegauge.sources.protocol import GoingOn, Source, Split
 from tidegauge.sources.push.pieces import Pieces
-from tidegauge.sources.push.source import channel_of
 
-__all__ = ["GOOD_FOR", "Performed", "Performer", "PinnedNeed", "performer"]
+__all__ = ["GOOD_FOR", "OutputSchemas", "Performed", "Performer", "PinnedNeed", "performer"]
 
 NO_PIECES: Final[Mapping[str, Pieces]] = MappingProxyType({})
 
@@ -75,21 +74,16 @@ def performer(
     mark: str,
     passed: Mapping[str, Sequence[Slice]],
     tables: Mapping[str, object],
+    schemas: OutputSchemas,
     pieces: Mapping[str, Pieces] = NO_PIECES,
 ) -> Performer:
     """Return the function that performs needs with these sources on this engine. Names of jobs begin with `mark`.
 
     passed: ranges that nobody reads any more, by source. An epoch with nothing left is committed all the same.
-    tables: of the outputs. Nothing is staged for one that has vanished: `TableUpperMismatch` is raised. The engine is
-    asked for schemas of outputs once: a source's schema never changes. pieces: of the sources that push.
+    tables: of the outputs. Nothing is staged for one that has vanished: `TableUpperMismatch` is raised. schemas: of
+    the outputs on this engine. pieces: of the sources that push.
     """
-    schemas: dict[str, pa.Schema] = {}
     collecting = {plan.source for plan in plans.values() if plan.channel == "errors"}
-
-    def schema_of(plan: OutputPlan, bound: Bound) -> pa.Schema:
-        if plan.name not in schemas:
-            schemas[plan.name] = output_schema(plan, bound.schema, engine)
-        return schemas[plan.name]
 
     def perform(pinned: PinnedNeed) -> Performed:
         need, job = pinned.need, mark + env.unique()[-16:]
@@ -110,7 +104,9 @@ def performer(
         works = []
         for name in (name for name in need.outputs if plans[name].source in read):
             try:
-                works.append(OutputWork(plans[name], schema_of(plans[name], pinned.bounds[plans[name].source])))
+                works.append(
+                    OutputWork(plans[name], schemas.of(plans[name], pinned.bounds[plans[name].source].schema))
+                )
             except Transient:
                 raise
             except TidegaugeError as error:  # steps that do not fit columns which were inferred just now
@@ -172,6 +168,21 @@ def first_failure(name: str, source: Source | Pieces, slices: list[Slice], bound
         except Definite as found:
             return Failure(name, None, epoch, found)
     return Failure(name, None, epochs[0], error)
+
+
+class OutputSchemas:
+    """The columns of outputs on an engine, found once: those of a source never change. In any thread."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine: Final = engine
+        self._known: Final[dict[str, tuple[pa.Schema, pa.Schema]]] = {}
+
+    def of(self, plan: OutputPlan, source_schema: pa.Schema) -> pa.Schema:
+        """Return the columns of an output, or raise; see `output_schema`."""
+        known = self._known.get(plan.name)
+        if known is None or not known[0].equals(source_schema):
+            known = self._known[plan.name] = (source_schema, output_schema(plan, source_schema, self._engine))
+        return known[1]
 
 
 def output_schema(plan: OutputPlan, source_schema: pa.Schema, engine: Engine) -> pa.Schema:

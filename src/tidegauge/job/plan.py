@@ -104,7 +104,8 @@ class OutputPlan:
 class SourceRead:
     """The splits of one source that a job, or one of its tasks, reads. `schema` is the source's, without `_epoch`.
 
-    When `collect` is false, a record that cannot be decoded is a `Failure` of the source.
+    A task has them in the order of their epochs. When `collect` is false, a record that cannot be decoded is a
+    `Failure` of the source.
     """
 
     name: str
@@ -112,10 +113,6 @@ class SourceRead:
     schema: pa.Schema
     splits: tuple[Split, ...]
     collect: bool
-
-    def ordered(self) -> list[Split]:
-        """Return the splits in the order of their epochs."""
-        return sorted(self.splits, key=lambda s: (s.epoch, s.partition, s.lower))
 
 
 @dataclass(frozen=True, slots=True)

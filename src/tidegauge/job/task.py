@@ -33,7 +33,7 @@ from tidegauge.errors.engine import (
     UnknownOperation,
     WrongOperation,
 )
-from tidegauge.job.functions import apply, conform, said, without_epoch
+from tidegauge.job.functions import apply, channel_of, columns_of, conform, said, without_epoch
 from tidegauge.job.plan import MapBatches
 from tidegauge.job.report import Report
 from tidegauge.operations import OP, said_of, unknown
@@ -41,7 +41,6 @@ from tidegauge.reclock.columns import EPOCH, stamp
 from tidegauge.remap.round import Failure
 from tidegauge.sinks.protocol import Sink, Stager
 from tidegauge.sources.protocol import BAD_RECORDS, BadRecord, Source, Split
-from tidegauge.sources.push.source import channel_of, columns_of
 
 __all__ = ["Feed", "OutputWriter", "TaskRead", "Write", "by_epoch", "run"]
 
@@ -54,7 +53,7 @@ _BAD_BYTES: Final = 4 << 20
 
 
 class TaskRead(Protocol):
-    """What a task reads of one source. `schema` is the source's; see `SourceRead.collect`."""
+    """What a task reads of one source. `schema` is the source's; see `SourceRead`."""
 
     @property
     def name(self) -> str: ...  # noqa: D102
@@ -65,8 +64,9 @@ class TaskRead(Protocol):
     @property
     def collect(self) -> bool: ...  # noqa: D102
 
-    def ordered(self) -> Iterable[Split]:
-        """Return the splits in the order of their epochs. It is gone through once."""
+    @property
+    def splits(self) -> Iterable[Split]:
+        """The splits in the order of their epochs. They are gone through once."""
         ...
 
 
@@ -166,7 +166,7 @@ def _decoded(read: TaskRead, report: Report) -> Iterator[tuple[str, int, pa.Reco
     """
     report.records.setdefault(read.name, 0)
     report.bytes_read.setdefault(read.name, 0)
-    for split in read.ordered():
+    for split in read.splits:
         bad, channel = _BadRecords(read, split), channel_of(split)
         columns = columns_of(read.schema, channel)
         operating = OP in columns.names

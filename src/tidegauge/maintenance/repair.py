@@ -42,7 +42,7 @@ from tidegauge.flow.spec import Flow, FlowSpec
 from tidegauge.flow.stage import between, job_limit
 from tidegauge.job.durable import passed, without
 from tidegauge.job.groups import Need
-from tidegauge.job.perform import Performed, PinnedNeed, output_schema, performer
+from tidegauge.job.perform import OutputSchemas, Performed, PinnedNeed, performer
 from tidegauge.job.plan import Engine
 from tidegauge.looking.inspect import opened
 from tidegauge.maintenance.resume import leased
@@ -86,9 +86,17 @@ class Rereading:
         self._since: Final = loaded.flow.since
         self._gaps: Final = loaded.gaps
         self._passed: Final = passed(loaded)
-        self.schema: Final = output_schema(plan, self._found.bound.schema, engine)
+        schemas = OutputSchemas(engine)
+        self.schema: Final = schemas.of(plan, self._found.bound.schema)
         self._perform: Final = performer(
-            flow.outputs, flow.sources, engine, env, mark=self.mark, passed=self._passed, tables={output: table}
+            flow.outputs,
+            flow.sources,
+            engine,
+            env,
+            mark=self.mark,
+            passed=self._passed,
+            tables={output: table},
+            schemas=schemas,
         )
 
     def plan(self, epochs: Ranges, upper: int) -> list[list[Slice]]:

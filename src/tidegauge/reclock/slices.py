@@ -1,6 +1,9 @@
-"""From bound epochs to the work list: which ranges, how many epochs at once, where to resume.
+"""From bound epochs to the work list: which ranges, how many epochs at once, where to resume; and the operator.
+
+For sources that can be read by range this is all of reclocking: the slices are the work list, and no row is touched.
 
 Invariant: everything here is a function of the remap tables and of uppers, so a restart makes the same plan again.
+The operator needs no state of its own: a span's slices are a function of the timeline below the span's upper.
 
 >>> table = RemapTable("orders")
 >>> table.append(0, Frontier({"p0": 5})); table.append(1, Frontier({"p0": 9}))
@@ -22,16 +25,23 @@ of them could not be told from what it has.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from operator import attrgetter
+from typing import TypeAlias
 
+from tidegauge.dataflow import OperatorBuilder, OperatorContext, OperatorInput, OperatorOutput, Stream
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.remap.binding import Slice
 from tidegauge.remap.frontier import Frontier
+from tidegauge.remap.operator import Span
 from tidegauge.remap.table import RemapTable
+from tidegauge.remap.timeline import Timeline
 
-__all__ = ["as_of", "begins", "held", "plan_span", "resumption", "span"]
+__all__ = ["SpanSlices", "as_of", "begins", "held", "plan_span", "reclock", "resumption", "span"]
+
+SpanSlices: TypeAlias = Mapping[str, list[Slice]]
+"""The slices of a span's epochs, by source; sources with none in the span are left out."""
 
 
 def plan_span(tables: Mapping[str, RemapTable], lower: int, upper: int) -> dict[str, list[Slice]]:
@@ -102,3 +112,22 @@ def resumption(tables: Mapping[str, RemapTable], uppers: Mapping[str, int]) -> d
         return {}
     least = min(uppers.values())
     return {name: table.inverse(least) for name, table in sorted(tables.items())}
+
+
+def reclock(spans: Stream[Span], timeline: Timeline) -> Stream[SpanSlices]:
+    """Build the operator."""
+    builder = OperatorBuilder(spans.scope, "reclock")
+    builder.input(spans)
+    output: Stream[SpanSlices] = builder.output()
+
+    def build(context: OperatorContext) -> Callable[[list[OperatorInput], list[OperatorOutput]], None]:
+        context.capabilities[0].drop()
+
+        def step(inputs: list[OperatorInput], outputs: list[OperatorOutput]) -> None:
+            for capability, batch in inputs[0].drain():
+                outputs[0].give(capability, [plan_span(timeline.tables, span.lower, span.upper) for span in batch])
+
+        return step
+
+    builder.build(build, notify=False)
+    return output

@@ -166,8 +166,9 @@ class _Received:
     def collect(self) -> bool:
         return self.read.collect
 
-    def ordered(self) -> Iterator[Split]:
-        """Return what comes, as pieces of the read's splits."""
+    @property
+    def splits(self) -> Iterator[Split]:
+        """What comes, as pieces of the read's splits."""
         source: Any = self.read.source
         pieces: Iterator[Split] = source.received(self.batches, self.read.splits)
         return pieces

@@ -7,7 +7,7 @@ The store knows one set of columns for each source. A source with several stream
 struct of the stream's columns, so a stream's columns stay as they were declared first, as a source's do.
 
 >>> both = declared({"orders": pa.schema([("id", pa.int64())]), "users": pa.schema([("name", pa.string())])})
->>> both.names, columns_of(both, "users").names
+>>> both.names, both.field("users").type.names
 (['orders', 'users'], ['name'])
 >>> rows = pa.record_batch({"id": [1, 2, 3], "_partition": ["p0", "p1", "p0"], "_offset": [5, 0, 6]})
 >>> within(rows, (("p0", 0, 6), ("p1", 0, 9)))["id"].to_pylist()
@@ -31,7 +31,7 @@ from tidegauge.reclock.places import ArrowRows, Ints, Places
 from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.remap.fromtime import FromTime
 from tidegauge.remap.frontier import Frontier
-from tidegauge.sources.protocol import BAD_RECORDS, OnBadRecord, Split, from_time_of
+from tidegauge.sources.protocol import OnBadRecord, Split, from_time_of
 from tidegauge.sources.push.protocol import DecodedLater, PushSource
 
 __all__ = [
@@ -39,8 +39,6 @@ __all__ = [
     "PushedSplit",
     "StreamPlaces",
     "StreamRows",
-    "channel_of",
-    "columns_of",
     "declared",
     "pushed",
     "streams_of",
@@ -56,13 +54,6 @@ def declared(streams: Mapping[str, pa.Schema]) -> pa.Schema:
     if list(streams) == [""]:
         return streams[""]
     return pa.schema([pa.field(name, pa.struct(list(columns))) for name, columns in streams.items()])
-
-
-def columns_of(schema: pa.Schema, channel: str) -> pa.Schema:
-    """Return the columns of a channel of a source with this schema: "rows", "errors", or a stream of several."""
-    if channel == "rows":
-        return schema
-    return BAD_RECORDS if channel == "errors" else pa.schema(list(schema.field(channel).type))
 
 
 def streams_of(source: object) -> list[str]:
@@ -82,11 +73,6 @@ def pushed(source: PushSource, staging: str | None) -> PushedSource:
     if staging is not None and (not isinstance(staging, str) or not staging):
         raise InvalidArgument(parameter="staging", value=staging, expected="a folder")
     return PushedSource(source, staging)
-
-
-def channel_of(split: Split) -> str:
-    """Return the channel of the outputs that get the rows of a split."""
-    return split.channel if isinstance(split, PushedSplit) else "rows"
 
 
 @dataclass(frozen=True, slots=True)
