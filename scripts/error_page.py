@@ -20,6 +20,7 @@ PARTS = {
     "06": "The command line and reading back",
     "07": "The timely core",
     "08": "Kafka, secrets and lost records",
+    "09": "Simulation and the kit for connectors",
 }
 HEAD = """# Errors
 

@@ -1,11 +1,11 @@
-"""Benches for the laws of sources (`source_laws`): each source of Tidegauge on an upstream of its own."""
+"""Benches for `check_source`: each source of Tidegauge on an upstream of its own."""
 
 from __future__ import annotations
 
 import gzip
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -14,12 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tests.sources.kafka.writing import forget, numbers, recreate, write
 
-from tidegauge.remap.binding import Bound, Slice
 from tidegauge.sources import Csv, FileSource, GeneratorSource, Json, KafkaSource, Parquet, Source
 from tidegauge.sources.generated import rows
 from tidegauge.testing import Endpoint
 
-__all__ = ["FileBench", "GeneratorBench", "KafkaBench"]
+__all__ = ["FORMATS", "FileBench", "GeneratorBench", "KafkaBench", "file_bench"]
 
 FORMATS: Final[dict[str, Any]] = {
     "jsonl": Json("n long"),
@@ -39,13 +38,10 @@ class FileBench:
 
     folder: Path
     kind: str
-    split_bytes: int
+    split_bytes: int = 24
     source: Source = field(init=False)
-    secrets: Sequence[str] = ()
     now: datetime = LATER
     number: int = 0
-    ends: dict[str, list[tuple[int, int | None]]] = field(default_factory=dict)
-    """By path, where each record ends, with its number; None for a bad one."""
 
     def __post_init__(self) -> None:
         self.folder.mkdir()
@@ -53,34 +49,24 @@ class FileBench:
             f"{self.folder}/*.{self.kind}", format=FORMATS[self.kind], split_bytes=self.split_bytes
         )
 
-    def add(self, count: int) -> None:
+    def add(self, count: int) -> list[dict[str, int]]:
         taken, self.number = range(self.number, self.number + count), self.number + count
         if self.kind in WHOLE:
-            self._new(taken)
+            self._write(self.folder / f"{self.number:08}.{self.kind}", taken)
         else:
-            for name, mine in (("a", taken[::2]), ("b", taken[1::2])):
-                self._append(name, [(self._line(n), n) for n in mine])
+            for place, name in enumerate("ab"):
+                self._append(name, [self._line(n) for n in taken if n % 2 == place])
+        return [{"n": n} for n in taken]
 
     def _line(self, n: int) -> bytes:
         return (f'{{"n": {n}}}\n' if "json" in self.kind else f"{n}\n").encode()
 
-    def _append(self, name: str, lines: list[tuple[bytes, int | None]]) -> None:
+    def _append(self, name: str, lines: Sequence[bytes]) -> None:
         path = self.folder / f"{name}.{self.kind}"
-        ends = self.ends.setdefault(str(path), [])
-        with path.open("ab") as file:
-            if self.kind == "csv" and not ends:
-                file.write(b"n\n")
-            at = file.tell()
-            for line, n in lines:
-                at += len(line)
-                ends.append((at, n))
-            file.write(b"".join(line for line, _ in lines))
-
-    def _new(self, taken: Sequence[int], bad: bytes = b"") -> None:
-        path = self.folder / f"{self.number:08}{'-bad' if bad else ''}.{self.kind}"
-        self._write(path, taken, bad)
-        size = path.stat().st_size
-        self.ends[str(path)] = [(size, n) for n in taken]
+        if lines:
+            with path.open("ab") as file:
+                file.write(b"n\n" if self.kind == "csv" and not file.tell() else b"")
+                file.write(b"".join(lines))
 
     def _write(self, path: Path, taken: Sequence[int], bad: bytes = b"") -> None:
         if self.kind == "parquet":
@@ -89,38 +75,40 @@ class FileBench:
         else:
             path.write_bytes(gzip.compress(b"".join(map(self._line, taken)) + bad, mtime=0))
 
-    def cuts(self, partition: str, bound: Bound) -> Sequence[int]:
-        return sorted({0, *(end for end, _ in self.ends[str(bound.details[partition]["path"])])})
-
-    def records(self, piece: Slice, bound: Bound) -> list[dict[str, Any]]:
-        ends = self.ends[str(bound.details[piece.partition]["path"])]
-        return [{"n": n} for end, n in ends if piece.lower < end <= piece.upper and n is not None]
-
-    def ranges(self, split: Any) -> list[tuple[str, int, int]]:
-        return [(split.partition, split.lower, split.upper)]
-
-    def spoil(self) -> bytes | None:
-        raw = b"surely not a number\n"
-        if self.kind == "parquet":
-            return None
-        if self.kind in WHOLE:
-            self._new([], raw)
-        else:
-            self._append("a", [(raw, None)])
-        return raw
-
-    def shorten(self) -> bool:
-        path = next(iter(self.ends))
-        os.truncate(path, Path(path).stat().st_size - 3)
-        return True
+    def lose(self) -> None:
+        path = min(self.folder.iterdir())
+        os.truncate(path, path.stat().st_size - 3)
 
     def recreate(self) -> None:
-        for path, ends in self.ends.items():
-            others = [90 + n % 10 if n is not None and n < 10 else 1_000 + (n or 0) for _, n in ends]
+        for path in self.folder.iterdir():
             if self.kind in WHOLE:
-                self._write(Path(path), others)
+                self._write(path, range(1_000, 1_000 + self.number))
             else:
-                Path(path).write_bytes(b"".join(map(self._line, others)))
+                path.write_bytes(b"7" + path.read_bytes()[1:] if self.kind == "csv" else b"{ " + path.read_bytes())
+
+    def leave(self) -> None:
+        self.folder.rename(self.folder.with_name("away"))
+
+    def come_back(self) -> None:
+        self.folder.with_name("away").rename(self.folder)
+
+
+class SpoiltFileBench(FileBench):
+    """A folder of files that can have lines which are no record."""
+
+    def spoil(self) -> bytes:
+        raw = b"surely not a number\n"
+        if self.kind in WHOLE:
+            self._write(self.folder / f"{self.number:08}-bad.{self.kind}", [], raw)
+        else:
+            self._append("a", [raw])
+        return raw
+
+
+def file_bench(folder: Path, kind: str, split_bytes: int = 24) -> FileBench:
+    """Return a bench of files of a kind in an empty folder."""
+    made = FileBench if kind == "parquet" else SpoiltFileBench
+    return made(folder / "upstream", kind, split_bytes)
 
 
 @dataclass
@@ -130,12 +118,10 @@ class KafkaBench:
     broker: Endpoint
     topic: str
     secret: tuple[str, str]
-    split_records: int
+    split_records: int = 3
     source: Source = field(init=False)
-    now: datetime = field(default_factory=lambda: datetime.now(UTC))
     secrets: Sequence[str] = ()
     number: int = 0
-    values: dict[str, list[int | None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         settings = {"client.id": f"env:{self.secret[0]}"}
@@ -148,31 +134,21 @@ class KafkaBench:
             split_records=self.split_records,
         )
 
-    def add(self, count: int) -> None:
+    def add(self, count: int) -> list[dict[str, int]]:
         taken, self.number = range(self.number, self.number + count), self.number + count
         for place in (0, 1):
-            for at in range(place, count, 100_000):  # the producer's queue holds as many
-                write(self.broker, self.topic, numbers(taken[at : at + 100_000 : 2]), partition=place)
-            self.values.setdefault(f"{self.topic}-{place}", []).extend(taken[place::2])
+            mine = [n for n in taken if n % 2 == place]
+            for at in range(0, len(mine), 50_000):  # the producer's queue holds twice as many
+                write(self.broker, self.topic, numbers(mine[at : at + 50_000]), partition=place)
+        return [{"n": n} for n in taken]
 
-    def cuts(self, partition: str, bound: Bound) -> Sequence[int]:
-        return range(bound.frontier[partition] + 1)
-
-    def records(self, piece: Slice, bound: Bound) -> list[dict[str, Any]]:
-        return [{"n": n} for n in self.values[piece.partition][piece.lower : piece.upper] if n is not None]
-
-    def ranges(self, split: Any) -> list[tuple[str, int, int]]:
-        return [(one.partition, one.lower, one.upper) for one in split.ranges]
-
-    def spoil(self) -> bytes | None:
+    def spoil(self) -> bytes:
         raw = b"surely not a number"
         write(self.broker, self.topic, [raw])
-        self.values[f"{self.topic}-0"].append(None)
         return raw
 
-    def shorten(self) -> bool:
+    def lose(self) -> None:
         forget(self.broker, self.topic, 1)
-        return True
 
     def recreate(self) -> None:
         recreate(self.broker, self.topic, partitions=2)
@@ -184,39 +160,29 @@ class KafkaBench:
 class GeneratorBench:
     """A generator of two shards, whose rows come with the time."""
 
-    source: Source = field(init=False)
-    secrets: Sequence[str] = ()
+    source: GeneratorSource = field(
+        default_factory=lambda: GeneratorSource(rate=1.0, columns="n long", shards=2, start=START)
+    )
     rows: int = 0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        self.recreate()
 
     @property
     def now(self) -> datetime:
         return START + timedelta(seconds=self.rows - 1)
 
-    def add(self, count: int) -> None:
-        self.rows += count
-
-    def cuts(self, partition: str, bound: Bound) -> Sequence[int]:
-        return range(bound.frontier[partition] + 1)
-
-    def records(self, piece: Slice, bound: Bound) -> list[dict[str, Any]]:
-        shard = int(piece.partition.removeprefix("shard-"))
-        whole = rows(bound.schema, seed=self.seed, shard=shard, lower=0, upper=piece.upper)
-        found: list[dict[str, Any]] = whole.to_pylist()[piece.lower :]
-        return found
-
-    def ranges(self, split: Any) -> list[tuple[str, int, int]]:
-        return [(split.partition, split.lower, split.upper)]
-
-    def spoil(self) -> bytes | None:
-        return None
-
-    def shorten(self) -> bool:
-        return False
+    def add(self, count: int) -> list[dict[str, int]]:
+        taken, self.rows = range(self.rows, self.rows + count), self.rows + count
+        ends = (
+            [(taken.start + 1 - shard) // 2 for shard in (0, 1)],
+            [(taken.stop + 1 - shard) // 2 for shard in (0, 1)],
+        )
+        batches = [
+            rows(self.source.schema, seed=self.source.seed, shard=shard, lower=lower, upper=upper).to_pylist()
+            for shard, (lower, upper) in enumerate(zip(*ends, strict=True))
+        ]
+        return [row for batch in batches for row in batch]
 
     def recreate(self) -> None:
-        self.seed += 1
-        self.source = GeneratorSource(rate=1.0, columns="n long", seed=self.seed, shards=2, start=START)
+        self.source = replace(self.source, seed=self.source.seed + 1)
+
+    def finish(self) -> None:
+        self.source = replace(self.source, rows=self.rows)

@@ -1,10 +1,20 @@
-"""Errors of the kit for tests: a Kafka broker that cannot be had, or does not do what it was told."""
+"""Errors of the kit for tests: a Kafka broker that cannot be had, or does not do what it was told; a connector that
+breaks its laws, or that cannot be checked."""
 
 from __future__ import annotations
 
 from tidegauge.errors.base import TidegaugeError
 
-__all__ = ["BrokerDidNotStart", "BrokerNotRunning", "JarsNotFetched", "KafkaToolFailed", "TopicNotReady", "WrongJar"]
+__all__ = [
+    "BenchNotMade",
+    "BrokerDidNotStart",
+    "BrokerNotRunning",
+    "JarsNotFetched",
+    "KafkaToolFailed",
+    "LawsBroken",
+    "TopicNotReady",
+    "WrongJar",
+]
 
 
 class BrokerDidNotStart(TidegaugeError):
@@ -64,3 +74,24 @@ class TopicNotReady(TidegaugeError):
     what = "the topic {topic!r} could not be made ready: {detail}"
     cause = "a topic of that name exists already, a setting that Kafka does not take, or a broker that is stopped"
     remedy = "give each test a topic name of its own, and start or resume the broker before"
+
+
+class LawsBroken(TidegaugeError):
+    """`ConnectorReport.require` on a connector that breaks a law."""
+
+    code = "TG-0900"
+    what = "{connector} breaks the laws {laws}\n{report}"
+    cause = "a bug in the connector, or in the bench that the check was given"
+    remedy = "the report has an example for each broken law, and says what to do"
+
+
+class BenchNotMade(TidegaugeError):
+    """`check_source` or `check_sink` was not given a bench."""
+
+    code = "TG-0901"
+    what = "there is no bench to check a {kind} on: {problem}"
+    cause = "the function that was given takes no folder, fails, or returns something else"
+    remedy = (
+        "give a function that takes an empty folder and returns a bench of its own each time; "
+        "docs/reference/testing.md says what a bench has"
+    )

@@ -4,7 +4,7 @@ On each look the driver asks how far upstream is (`probe`) and makes the answer 
 belongs to an epoch. For each job it has bound ranges cut into pieces (`plan`), and tasks read these (`read`). Once
 every output holds a range, upstream may forget it (`acknowledge`).
 
-Laws, which `tests/sources/test_source_conformance.py` checks for every source:
+Laws, which `tidegauge.testing.kit.check_source` tries on ours and on yours:
 
 1. A source is a value: configuration only. It can be pickled, and a copy does all that the original does.
 2. Positions only grow. `upper` is never before the bound frontier, and what can be read in a range never changes.
