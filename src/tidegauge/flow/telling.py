@@ -73,7 +73,7 @@ class TellingCommits:
         found, noted, self._asked = self._history(lower, upper, whole=whole), self._store.noted, None
         if self._seen == noted or not found.links:
             return found
-        untold = self._store.untold(self._lease, self._output, before=upper)
+        untold = self._store.untold(self._lease.flow_id, self._output, before=upper)
         self._asked = noted, untold
         return found.telling(untold.gaps)
 

@@ -347,10 +347,10 @@ class Store:
         self._write("record gap", lambda connection: losses.record_gap(connection, lease, gap))
         self.noted += 1
 
-    def untold(self, lease: Lease, output: str, *, before: int) -> losses.Untold:
+    def untold(self, flow_id: int, output: str, *, before: int) -> losses.Untold:
         """Return the losses that a commit of an output, of the epochs before one, is to carry. In any thread."""
         with self._database.reading() as connection:
-            return losses.untold(connection, lease.flow_id, output, before=before)
+            return losses.untold(connection, flow_id, output, before=before)
 
     def record_told(self, lease: Lease, output: str, upto: int) -> None:
         """Note that the commits of an output carry the losses up to this id; 0 for none."""
