@@ -37,10 +37,17 @@ class Well:
     forgets: bool = True
     sealed: bool = False
     open: int = 0
+    life: int = 0
+    """How often it was restored."""
 
     @property
     def end(self) -> Frontier:
         return Frontier({partition: len(records) for partition, records in self.records.items()})
+
+    def restore(self, end: Frontier) -> None:
+        """Cut the log off, and its connections, as restoring an older backup does."""
+        self.life += 1
+        self.records = {partition: records[: end[partition]] for partition, records in self.records.items()}
 
     def write(self, partition: str, stream: str, *numbers: int) -> None:
         self.records.setdefault(partition, []).extend((stream, n) for n in numbers)
@@ -81,8 +88,14 @@ class Pipe:
         self.at = start
         self.identity = well.identity
         self.end: Frontier | None = None
+        self.life = well.life
+
+    def _meet(self) -> None:
+        if self.life != self.well.life:
+            raise ConnectionResetError("the well fell in")
 
     def receive(self, limit: int, seconds: float) -> Received | None:
+        self._meet()
         many = self.well.cuts.popleft() if self.well.cuts else limit
         if many < 0:
             raise ConnectionResetError("the pipe burst")
@@ -104,6 +117,7 @@ class Pipe:
         return Received(tuple(found), self.at, end)
 
     def acknowledge(self, frontier: Frontier) -> None:
+        self._meet()
         self.well.witness(frontier)
         self.well.told.append(frontier)
         if self.well.forgets:

@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.depth import examples
-from tests.flow.simulation import Crash, World
+from tests.flow.simulation import Crash, Run, World
 from tests.flow.taps import Tap, Well
 
 import tidegauge as tg
-from tidegauge.errors.push import StartForgotten
+from tidegauge.errors.push import PushedEndTakenBack, StartForgotten
+from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.looking.inspect import holds
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sinks import OutputId
@@ -89,11 +90,54 @@ STEPS = st.one_of(
 )
 
 
+LOSSES = st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.booleans())
+"""Records that p0 and p1 lose, records that are written before that, and whether the driver dies meanwhile."""
+
+
+def restored(world: Spring, run: Run, lost: tuple[Any, ...]) -> None:
+    """Upstream is restored from an older backup: it is said where the driver can know it, and bound in no case.
+
+    Once it has its records again, or where none of those that are lost was bound, the source goes on as ever.
+    """
+    *many, fresh, dies = lost
+    world.write("p0", "a", fresh)
+    run.step()
+    before, known = world.well.end, {p: list(records) for p, records in world.well.records.items()}
+    if dies:
+        run.abandon()
+    end = Frontier({p: max(0, before[p] - less) for p, less in zip(("p0", "p1"), many, strict=True)})
+    world.well.restore(end)
+    told = len(world.well.told)
+    run = world.start() if dies else run
+    for _ in range(12):
+        run.step()
+    source = run.runner.board.sources["feed"]
+    here = world.loaded().sources["feed"].table.frontier.less_equal(end)
+    if source.state == "failed":
+        assert isinstance(source.error, PushedEndTakenBack if here else UpstreamRecreated)
+        assert len(world.well.told) == told, "nothing is acknowledged to it"
+        run.abandon()
+        world.well.records = world.well.records if here else known
+        tg.resume(make(world), "feed")
+        run = world.start()
+    else:
+        assert here
+        assert dies or world.lag or before.less_equal(end), "this driver had seen more"
+    run.catch_up()
+    check(world)
+    run.abandon()
+
+
 @pytest.mark.parametrize("memory", [300, 1 << 20])
 @settings(max_examples=examples(20))
-@given(story=st.lists(STEPS, max_size=14), lag=st.integers(0, 3), tells=st.booleans())
+@given(story=st.lists(STEPS, max_size=14), lag=st.integers(0, 3), tells=st.booleans(), lost=st.none() | LOSSES)
 def test_each_record_is_in_each_output_once_at_its_epoch(
-    tmp_path_factory: pytest.TempPathFactory, memory: int, story: list[tuple[Any, ...]], lag: int, tells: bool
+    tmp_path_factory: pytest.TempPathFactory,
+    memory: int,
+    story: list[tuple[Any, ...]],
+    lag: int,
+    tells: bool,
+    lost: tuple[Any, ...] | None,
 ) -> None:
     world = Spring(tmp_path_factory.mktemp("spring"), make, lag=lag, well=Well(tells=tells))
     world.well.witness = partial(witness, world)
@@ -127,7 +171,10 @@ def test_each_record_is_in_each_output_once_at_its_epoch(
         run = world.start()
         run.catch_up()
         check(world)
-        run.abandon()
+        if tells and lost is not None:
+            restored(world, run, lost)
+        else:
+            run.abandon()
     assert lag or not world.well.open  # a call that lags dies with its driver
 
 

@@ -11,8 +11,10 @@ from __future__ import annotations
 from tidegauge.errors.base import Definite, TidegaugeError, Transient
 
 __all__ = [
+    "NotHeardYet",
     "NotReadByRange",
     "PieceUnreadable",
+    "PushedEndTakenBack",
     "StagingFull",
     "StartForgotten",
     "SubscriptionBroken",
@@ -35,7 +37,10 @@ class SubscriptionBroken(Definite):
 
     code = "TG-0351"
     what = "source {source!r} broke the rules of a subscription: {problem}"
-    cause = "an error in the source, or an upstream that does not keep to its protocol"
+    cause = (
+        "an error in the source, or an upstream that does not keep to its protocol; if its frontier went back, also "
+        "an upstream that was restored from an older backup"
+    )
     remedy = (
         "correct the source, then run: tidegauge resume FLOW {source}. Nothing of what it gave wrongly is in a table"
     )
@@ -93,3 +98,27 @@ class StagingFull(Transient):
     what = "source {source!r}: {size} bytes that wait for outputs cannot be written to {path}: {detail}"
     cause = "a staging folder on a disk that is full or away"
     remedy = "free space, or pass another folder as staging= to flow.source(); nothing is received until then"
+
+
+class PushedEndTakenBack(Definite):
+    """An upstream that pushes, had shown records that are not bound, and now has fewer."""
+
+    code = "TG-0357"
+    what = (
+        "source {source!r}: partition {partition!r} reached to {seen} when upstream last told, and ends at {end} "
+        "now: the records in between are gone"
+    )
+    cause = "upstream was restored from an older backup, or lost records, or a copy that lags behind answered"
+    remedy = (
+        "none of these records is in a table. Bring them back, then run: tidegauge resume FLOW {source}. The same "
+        "command goes on without them"
+    )
+
+
+class NotHeardYet(Transient):
+    """An acknowledgement for a server that has not said how far its log goes."""
+
+    code = "TG-0358"
+    what = "{address} has not said yet how far its log goes: it is told nothing until then"
+    cause = "a connection that has just begun, to a service that is slow"
+    remedy = "nothing: the flow acknowledges again by itself"

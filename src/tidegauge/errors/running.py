@@ -60,7 +60,10 @@ class UpstreamRecreated(Definite):
     what = (
         "source {source!r} now points at another upstream: found {found!r}, and the timeline was built from {known!r}"
     )
-    cause = "it was removed and created again, or the source was changed to read another one under the same name"
+    cause = (
+        "it was removed and created again, or restored from an older backup, or the source was changed to read "
+        "another one under the same name"
+    )
     remedy = (
         "to read the new upstream from its beginning as a new incarnation: tidegauge resume FLOW {source} "
         "--new-incarnation; once the old one is back: tidegauge resume FLOW {source}"

@@ -28,8 +28,9 @@ from tidegauge.remap.binding import Bound
 from tidegauge.remap.frontier import GAUGE
 from tidegauge.remap.operator import Span
 from tidegauge.remap.round import Answer
+from tidegauge.sources.push.law import AT_ONCE
 from tidegauge.sources.push.pieces import Pieces, pieces
-from tidegauge.sources.push.reader import AT_ONCE, PushReader, PushSetup, push_reader
+from tidegauge.sources.push.reader import PushReader, PushSetup, push_reader
 from tidegauge.sources.push.source import PushedSource, StreamPlaces
 
 __all__ = ["Pushing"]

@@ -140,6 +140,14 @@ class LogServer:
             self._records, self._oldest, self.acknowledged = {}, {}, Frontier()
         self.cut()
 
+    def restore(self, end: Frontier) -> None:
+        """Become the log that went to `end`, under the same identity, as restored from an older backup."""
+        with self._changed:
+            self._records = {partition: self._records[partition][:at] for partition, at in end.items()}
+            self._oldest = {partition: min(at, end[partition]) for partition, at in self._oldest.items()}
+            self.acknowledged = self.acknowledged.meet(end)
+        self.cut()
+
     def _run(self, work: Any, *arguments: Any) -> None:
         thread = threading.Thread(target=work, args=arguments, name="tidegauge-log-server", daemon=True)
         self._threads.append(thread)
@@ -174,6 +182,7 @@ class LogServer:
             finally:
                 with self._changed:
                     self._open.pop(connection, None)
+                connection.shutdown(socket.SHUT_RDWR)  # `_listen` has it open, too
 
     def _send(self, connection: socket.socket, turn: threading.Lock, identity: str, at: dict[str, int]) -> None:
         """Send what there is from `at` on, until the end of the connection."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pickle
+import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 from tests.waiting import eventually
@@ -13,10 +15,10 @@ from tests.waiting import eventually
 import tidegauge as tg
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.flow import InvalidArgument
-from tidegauge.errors.push import StartForgotten, SubscriptionBroken, WireBroken
+from tidegauge.errors.push import NotHeardYet, StartForgotten, SubscriptionBroken, WireBroken
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.frontier import Frontier
-from tidegauge.sources.push.reader import lawful
+from tidegauge.sources.push.law import lawful
 from tidegauge.testing import LogServer
 
 
@@ -56,11 +58,37 @@ def test_a_connection_gives_every_record_from_its_start_on(log: LogServer) -> No
     assert sorted(receive_until(source_of(log), start, log.end)) == [("p0", 3), ("p0", 4)]
 
 
-def test_an_acknowledgement_reaches_the_server(log: LogServer) -> None:
+def test_an_acknowledgement_reaches_the_server_once_it_has_said_how_far_it_is(log: LogServer) -> None:
     wire = source_of(log).connect(Frontier(), Bound())
-    wire.acknowledge(Frontier({"p0": 2}))
-    eventually(lambda: log.acknowledged == Frontier({"p0": 2}))
-    wire.close()
+    try:
+        with suppress(NotHeardYet):  # it may have come with the first line
+            wire.acknowledge(Frontier({"p0": 1}))
+        eventually(lambda: wire.receive(100, 5.0) is not None)
+        wire.acknowledge(Frontier({"p0": 2}))
+        eventually(lambda: log.acknowledged == Frontier({"p0": 2}))
+    finally:
+        wire.close()
+
+
+def test_a_server_that_has_not_said_how_far_its_log_goes_is_told_nothing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        answers = threading.Thread(target=answer, args=(listener,))
+        answers.start()
+        wire = tg.SocketSource("127.0.0.1", listener.getsockname()[1], columns="n long").connect(Frontier(), Bound())
+        with pytest.raises(NotHeardYet, match="has not said yet"):
+            wire.acknowledge(Frontier({"p0": 1}))
+        assert wire.receive(100, 0.0) is None, "the connection goes on"
+        wire.close()
+        answers.join()
+
+
+def answer(listener: socket.socket) -> None:
+    """Say the first line alone, and nothing until the client has left."""
+    connection, _address = listener.accept()
+    with connection:
+        connection.sendall(b'{"version": 1, "log": "quiet"}\n')
+        while connection.recv(1 << 16):
+            pass
 
 
 def test_a_start_that_the_server_no_longer_has_is_refused_with_both_numbers(log: LogServer) -> None:
@@ -89,6 +117,12 @@ def test_a_start_that_the_server_no_longer_has_is_refused_with_both_numbers(log:
             SubscriptionBroken,
             "went back",
             id="back and forth",
+        ),
+        pytest.param(
+            b'{"frontier": {"p0": 5, "p1": 5}, "end": {"p0": 5}}\n{"frontier": {"p0": 5, "p1": 5}}\n',
+            SubscriptionBroken,
+            "its end before that, at 0",
+            id="end",
         ),
         pytest.param(2 * b'{"partition": "p0", "offset": 5}\n', WireBroken, "ascending order", id="twice"),
         pytest.param(b'{"partition": "p0", "row": {}}\n', WireBroken, "it has no offset", id="no offset"),

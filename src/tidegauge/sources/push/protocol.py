@@ -8,6 +8,9 @@ bindings are durable they get the same epochs.
 It follows that upstream keeps what it has not been told is durable (`acknowledge`), and that a source which holds
 records back, such as those of an open transaction, holds back its frontier.
 
+A log that was cut off, as by restoring an older backup, fails the source: its `end` is before what the flow has. Once
+others have appended enough, the end tells no more; so a log that is restored should have another identity.
+
 Errors are `Transient`, or an `OSError`: the subscription is closed, the source is stalled, and after a growing delay
 it is connected again from the frontier reached. Or they are `Definite`: the source has failed for good. Any other
 exception ends the flow.
@@ -39,6 +42,11 @@ class Received:
     batches: each with its stream, its columns, and the place of each record in the columns `_partition` (a text) and
     `_offset` (an integer). frontier: a sealed one is the end of the source. end: how far upstream's log goes at
     present, None where upstream does not say.
+
+    The end is never before the frontier, names every partition that has records, and never goes back, not on another
+    connection either: where it does, upstream has lost records, and the source fails. If you are told it seldom, take
+    what came since on this connection into it, but never the `start`. If a copy may answer that lags behind, raise a
+    transient error until it has caught up.
     """
 
     batches: Sequence[tuple[str, pa.RecordBatch]]
@@ -72,7 +80,7 @@ class Subscription(Protocol):
 
         Returns as soon as there is anything, and waits at most `seconds`: a stop waits for that. At most about
         `limit` records, which is less for large ones; more where they have one position, but never more than 131,072.
-        Progress of the frontier, or of the end, alone is news.
+        Progress of the frontier, or of the end, alone is news; so is the end on a new connection.
         """
         ...
 
@@ -80,7 +88,8 @@ class Subscription(Protocol):
         """Tell upstream that everything before `frontier` is durable in every output. Idempotent.
 
         Called between two calls of `receive`, seldom more than once for an epoch. It should not wait for an answer.
-        The frontier is never beyond the records given, and never goes back, except in another run.
+        After a transient error the connection goes on, and the frontier is told later. It is never beyond the records
+        given, and never goes back, except in another run.
         """
         ...
 
@@ -115,7 +124,8 @@ class PushSource(Protocol):
         """Return a subscription from `start` on, inclusive. Runs beside the flow.
 
         Should give up after some seconds, with a transient error. Raises `Definite` when upstream no longer has
-        `start`; `StartForgotten` says so with the numbers. bound: the durable knowledge about the source.
+        `start`; `StartForgotten` says so with the numbers. bound: the durable knowledge about the source. Where
+        upstream does not say its end, this is the place to ask whether it still has everything before `start`.
         """
         ...
 

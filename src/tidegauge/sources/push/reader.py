@@ -8,10 +8,13 @@ acknowledges, and receives. The reader asks for no more than there is room for.
 A connection that breaks costs no record and doubles none, because each receipt ends at a frontier: the next
 connection begins there.
 
-    Received                 -> checked (`lawful`), given, and the capability downgraded to its frontier
+    Received                 -> checked (`law`), given, and the capability downgraded to its frontier
     nothing                  -> received again
     Transient, OSError       -> closed; after a growing delay connected again from the frontier reached
     Definite                 -> the source has failed; epochs that are not whole fail where they are planned
+
+Nothing is acknowledged before a call on the connection has passed the checks: an upstream that was restored from an
+older backup would delete what it appended since.
 
 The remap operator asks how far the source is, by the sweep, as it asks any source. The reader answers at once, in the
 worker's thread: `answer`.
@@ -19,107 +22,36 @@ worker's thread: `answer`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-import numpy as np
-import pyarrow as pa
-
 from tidegauge.dataflow import EventQueue, OperatorBuilder, OperatorContext, OperatorOutput, Scope, Stream
 from tidegauge.env import Env, Spawn
 from tidegauge.errors.base import Definite, TidegaugeError, Transient
-from tidegauge.errors.push import SubscriptionBroken
-from tidegauge.errors.reclock import UnplacedRecords
 from tidegauge.errors.running import SourceUnreachable, UpstreamRecreated
-from tidegauge.reclock.places import ArrowRows
 from tidegauge.reclock.room import Room
 from tidegauge.remap.binding import Bound, Observation
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.mint import checked_observation
 from tidegauge.remap.round import Answer
 from tidegauge.sources.owed import Owed
+from tidegauge.sources.push.law import AT_ONCE, lawful, still_there
 from tidegauge.sources.push.pieces import MEMORY, Pieces
 from tidegauge.sources.push.protocol import DecodedLater, Received, Subscription
 from tidegauge.sources.push.source import PushedSource, StreamRows
 from tidegauge.sources.sweep import backoff
 
-__all__ = ["AT_ONCE", "WAIT", "PushReader", "lawful", "push_reader"]
+__all__ = ["WAIT", "PushReader", "push_reader"]
 
-AT_ONCE: Final = 1 << 16
-"""Records that one call may give. There is room for four times as many between the reader and their epochs."""
 SIZE: Final = 16 << 20
 """Bytes that one call is to give at most, by the mean size of the records before."""
 WAIT: Final = 0.2
 """Seconds that one call waits for news. A stop waits for it too."""
 _PAUSE: Final = 0.02
 """Seconds between two calls when the first had nothing."""
-
-
-def lawful(
-    source: str, streams: Mapping[str, pa.Schema], reached: Frontier, received: Received, *, raw: bool
-) -> None:
-    """Raise `SubscriptionBroken` for what must not be received at a frontier; see the law of the protocol.
-
-    streams: the declared columns. raw: whether the batches have other columns, which are decoded later.
-
-    >>> rows = pa.record_batch({"id": [1, 2], "_partition": ["p0", "p0"], "_offset": [4, 5]})
-    >>> streams, received = {"": pa.schema([("id", pa.int64())])}, Received((("", rows),), Frontier({"p0": 6}))
-    >>> lawful("orders", streams, Frontier({"p0": 4}), received, raw=False)
-    >>> lawful("orders", streams, Frontier({"p0": 5}), received, raw=False)
-    Traceback (most recent call last):
-    tidegauge.errors.push.SubscriptionBroken: TG-0351: source 'orders' broke the rules of a subscription: ...
-    """
-
-    def broken(problem: str) -> SubscriptionBroken:
-        return SubscriptionBroken(source=source, problem=problem)
-
-    if not isinstance(received, Received) or not isinstance(received.frontier, Frontier):
-        raise broken(f"it gave {type(received).__name__}, not Received with a Frontier")
-    frontier = received.frontier
-    if not frontier.follows(reached):
-        back = {p: (n, frontier[p]) for p, n in reached.items() if frontier[p] < n}
-        raise broken(f"its frontier went back: {dict(sorted(back.items())[:3])}")
-    if received.rows > 2 * AT_ONCE:
-        raise broken(f"it gave {received.rows} records at once, and at most {2 * AT_ONCE} are taken")
-    for stream, batch in received.batches:
-        if not batch.num_rows:
-            continue
-        if stream not in streams:
-            raise broken(f"it gave records of the stream {stream!r}, and it declares {sorted(streams)}")
-        if not raw and (problem := _unlike(batch, streams[stream])):
-            raise broken(f"a batch of the stream {stream!r}: {problem}")
-        try:
-            places = ArrowRows().places(batch, source)
-        except UnplacedRecords as error:
-            raise broken(error.evidence["problem"]) from error
-        lower = np.array([reached[p] for p in places.partitions], np.int64)
-        upper = np.array([frontier[p] for p in places.partitions], np.int64)
-        codes = np.zeros(len(places.positions), np.int64) if places.codes is None else places.codes
-        outside = (places.positions < lower[codes]) | (places.positions >= upper[codes])
-        if outside.any():
-            at = int(outside.argmax())
-            code = int(codes[at])
-            raise broken(
-                f"it gave the record {int(places.positions[at])} of partition {places.partitions[code]!r}, "
-                f"and those from {lower[code]} to before {upper[code]} were due"
-            )
-
-
-def _unlike(batch: pa.RecordBatch, columns: pa.Schema) -> str:
-    """Return why a batch does not have these columns, "" when it has."""
-    for field in columns:
-        at = batch.schema.get_all_field_indices(field.name)
-        if len(at) != 1:
-            return f"it has {len(at)} columns named {field.name!r}"
-        column = batch.column(at[0])
-        if not column.type.equals(field.type):
-            return f"the column {field.name!r} is {column.type}, and was declared as {field.type}"
-        if not field.nullable and column.null_count:
-            return f"a value of the column {field.name!r} is missing, and it is NOT NULL"
-    return ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -147,9 +79,10 @@ class PushSetup:
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """What one call came to: what it received, and why upstream did not take the acknowledgement."""
+    """What one call came to: what it received, whether it acknowledged, and why upstream did not take that."""
 
     received: Received | None = None
+    told: bool = False
     refused: Exception | None = None
 
 
@@ -188,7 +121,7 @@ class PushReader:
         observed = Observation(
             at=self.setup.env.now(),
             upper=upper,
-            end=upper if self.end is None else upper.join(self.end),
+            end=upper if self.end is None else upper.join(self.end),  # it is not behind, but it has no seal
             more=self.end is None and bool(self._full),  # room comes from binding: not to be waited for
             coming=not self._current,
             identity=self.identity,
@@ -250,7 +183,7 @@ class PushReader:
         if (rest := self._call_at - now) > 0:
             self._activator.activate_after(rest)
             return
-        owed = self._owed.due(now)
+        owed = None if self._subscription is None else self._owed.due(now)
         limit = self._limit() if setup.going() else 0
         if self._subscription is None and not limit:
             return
@@ -301,7 +234,8 @@ class PushReader:
                     self._subscription.acknowledge(owed)
             except (OSError, Transient) as error:
                 refused = error
-        return _Done(self._subscription.receive(limit, WAIT) if limit else None, refused)
+        received = self._subscription.receive(limit, WAIT) if limit else None
+        return _Done(received, told=owed is not None, refused=refused)
 
     def _hear(self, call: Future[_Done], output: OperatorOutput) -> None:
         """Take in what a call came to."""
@@ -309,6 +243,7 @@ class PushReader:
         try:
             done = call.result()
             if done.received is not None:
+                self._still_there(done.received)
                 lawful(setup.name, self._streams, self.reached, done.received, raw=self._raw)
         except Definite as error:
             self._disconnect()
@@ -340,8 +275,14 @@ class PushReader:
         """Take in whether upstream took the acknowledgement: if not, it is told again, late."""
         if done.refused is not None:
             self._activator.activate_after(self._owed.refused(self.setup.env.monotonic()))
-        else:
+        elif done.told:
             self._owed.taken()
+
+    def _still_there(self, received: Received) -> None:
+        """Raise where upstream has no longer what it had."""
+        if isinstance(received, Received) and isinstance(received.end, Frontier):
+            shown = self.reached if self.end is None else self.end
+            still_there(self.setup.name, self.setup.bound().frontier, shown, received.end)
 
     def _give(self, received: Received, output: OperatorOutput) -> None:
         """Give the received records, and come to their frontier."""
@@ -353,7 +294,11 @@ class PushReader:
         self._granted -= received.rows  # it is for the reclock operator to release
         if received.rows:
             self._mean = 0.5 * self._mean + 0.5 * size / received.rows
-        self.reached, self.end = received.frontier, received.end
+        self.reached = received.frontier
+        if received.end is not None:
+            self.end = received.end
+        elif self.end is not None:  # what it has shown stays in mind
+            self.end = self.end.join(self.reached)
         self._current = self.end is not None and self.end.less_equal(self.reached)
         # Behind the records: nothing that is given later lies before it.
         if self.reached.sealed:

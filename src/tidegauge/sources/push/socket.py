@@ -5,10 +5,12 @@ where it begins; what it does not name begins at 0:
 
     {"version": 1, "from": {"p0": 5}}
 
-The server answers with the identity of its log, which changes when the log is replaced, and with the oldest record
-that it still has of each partition, 0 where it names none. Then it sends records, in each partition in ascending
-order, and lines that say how far it has come. Everything before `frontier` has been sent; a record counts once such a
-line has followed. `end` says how far the log goes at present, and may be left out:
+The server answers with the identity of its log, which changes when the log is replaced or restored from a backup, and
+with the oldest record that it still has of each partition, 0 where it names none. Then it sends records, in each
+partition in ascending order, and lines that say how far it has come. Everything before `frontier` has been sent; a
+record counts once such a line has followed. `end` says how far the log goes at present. It names every partition that
+has records, and is never before `frontier`; an end before the flow's own frontier is a loss, and fails the source. A
+server that leaves it out must itself refuse to begin beyond its end:
 
     {"version": 1, "log": "6f1b", "oldest": {"p0": 2}}
     {"stream": "orders", "partition": "p0", "offset": 5, "row": {"id": 17}}
@@ -46,7 +48,7 @@ import pyarrow.compute
 
 from tidegauge.errors.engine import UnknownOperation
 from tidegauge.errors.flow import InvalidArgument
-from tidegauge.errors.push import StartForgotten, WireBroken
+from tidegauge.errors.push import NotHeardYet, StartForgotten, WireBroken
 from tidegauge.operations import OP, carries, said_of, unknown
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.frontier import Frontier
@@ -191,6 +193,7 @@ class _Wire:
         self._size = 0
         self._whole: deque[_Stretch] = deque()
         self._reached = start
+        self._progressed = False
         self._hello: Mapping[str, Any] | None = None
         self._heard_at = time.monotonic()
         self._socket: Final = socket.create_connection((source.host, source.port), timeout=source.timeout)
@@ -214,15 +217,21 @@ class _Wire:
         lines: list[bytes] = []
         frontier, end, forth = self._reached, None, True
         while forth and self._whole and (not lines or len(lines) + len(self._whole[0].lines) <= limit):
+            told = self._whole[0].end
+            if end is not None and (told is None or not end.less_equal(told)):
+                break  # the reader is to hear of both
             stretch = self._whole.popleft()
-            forth = stretch.frontier.follows(frontier)  # if not the reader refuses it, before it goes forth again
             lines += stretch.lines
-            frontier, end = stretch.frontier, stretch.end
+            # If it does not go forth the reader refuses it, before it goes forth again.
+            forth = stretch.frontier.follows(frontier) and (told is None or stretch.frontier.less_equal(told))
+            frontier, end = stretch.frontier, told
         self._reached = frontier
         return Received(tuple(self._batches(lines)), frontier, end)
 
     def acknowledge(self, frontier: Frontier) -> None:
-        """Send the frontier. A line that is not sent whole is the end of the connection."""
+        """Send the frontier. A line that is not sent whole is the end of the connection. Raises `NotHeardYet`."""
+        if not self._progressed:
+            raise NotHeardYet(address=self.address)
         try:
             self._send({"acknowledge": dict(frontier.items())})
         except OSError:
@@ -263,6 +272,7 @@ class _Wire:
             end = None if found.get("end") is None else self._frontier(line, found["end"])
             frontier = self._frontier(line, found["frontier"], sealed=found.get("sealed") is True)
             self._whole.append(_Stretch(self._lines, frontier, end))
+            self._progressed = True
             self._lines, self._size = [], 0
         else:
             self._lines.append(line)
