@@ -32,6 +32,7 @@ LOCAL = [
     HOW_TO / "run-as-batch-or-service.md",
     HOW_TO / "run-in-a-notebook.md",
     HOW_TO / "test-a-flow.md",
+    HOW_TO / "test-a-transform-with-properties.md",
     HOW_TO / "test-with-kafka.md",
     HOW_TO / "trace-a-row.md",
     HOW_TO / "when-something-fails.md",
@@ -39,6 +40,7 @@ LOCAL = [
     HOW_TO / "write-a-sink.md",
     HOW_TO / "write-a-source.md",
     ROOT / "docs" / "reference" / "formats.md",
+    ROOT / "docs" / "reference" / "strategies.md",
 ]
 ON_KAFKA = [
     HOW_TO / "move-from-a-spark-checkpoint.md",

@@ -1,5 +1,5 @@
 """Errors of the kit for tests: a Kafka broker that cannot be had, or does not do what it was told; a connector that
-breaks its laws, or that cannot be checked."""
+breaks its laws, or that cannot be checked; a strategy that cannot be made."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ __all__ = [
     "BenchNotMade",
     "BrokerDidNotStart",
     "BrokerNotRunning",
+    "HypothesisMissing",
+    "InvalidStrategy",
     "JarsNotFetched",
     "KafkaToolFailed",
     "LawsBroken",
+    "NoStrategyKnown",
     "TopicNotReady",
     "WrongJar",
 ]
@@ -95,3 +98,30 @@ class BenchNotMade(TidegaugeError):
         "give a function that takes an empty folder and returns a bench of its own each time; "
         "docs/reference/testing.md says what a bench has"
     )
+
+
+class HypothesisMissing(TidegaugeError):
+    """The strategies were imported, and Hypothesis is not installed."""
+
+    code = "TG-0940"
+    what = "tidegauge.testing.strategies needs the Python package 'hypothesis', which cannot be imported: {detail}"
+    cause = "the package is an extra, for tests alone"
+    remedy = "pip install 'tidegauge[testing]'"
+
+
+class InvalidStrategy(TidegaugeError):
+    """A strategy was asked for with an argument that it cannot have."""
+
+    code = "TG-0941"
+    what = "{strategy}: {parameter} is {value}, expected {expected}"
+    cause = "a wrong value, a wrong type, or bounds that leave nothing between them"
+    remedy = "correct the argument"
+
+
+class NoStrategyKnown(TidegaugeError):
+    """A strategy was asked for the values of something that it does not know."""
+
+    code = "TG-0942"
+    what = "{strategy} knows no values of {thing}"
+    cause = "it is your own, or of a kind that no flow carries; only those that come with Tidegauge are known"
+    remedy = "{instead}"
