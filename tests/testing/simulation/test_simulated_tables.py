@@ -11,9 +11,9 @@ import pytest
 from tidegauge.errors.command import OutputIsBehind
 from tidegauge.errors.sinks import TableUpperMismatch
 from tidegauge.looking.read import View
-from tidegauge.sinks import OutputId, Sink
+from tidegauge.sinks import DeltaSink, KafkaSink, OutputId, ParquetSink, Sink
 from tidegauge.sinks.protocol import Applying, Recoverable, Standing, Sweeping
-from tidegauge.testing.simulation.tables import POINTS, Lake, SimulatedSink
+from tidegauge.testing.simulation.tables import POINTS, Lake, SimulatedSink, applied, counterpart_of
 
 SCHEMA = pa.schema([("user", pa.string()), ("_epoch", pa.int64())])
 OUTPUT = OutputId("shop", "orders", "a" * 32)
@@ -216,3 +216,21 @@ def test_a_reader_that_was_told_which_files_to_read_sees_the_epochs_up_to_its_ow
     assert world.lake.read(view).column("_epoch").to_pylist() == [0, 1]
     assert world.lake.read(View(0, view.uris, SCHEMA)).num_rows == 1
     assert world.lake.read(View(0, [], SCHEMA)).num_rows == 0
+
+
+def test_any_sink_has_a_counterpart_that_takes_the_rows_which_it_takes(world: World) -> None:
+    upserts = KafkaSink("localhost:9092", topic="orders", key="user", envelope="upsert")
+    appends = KafkaSink("localhost:9092", topic="orders")
+    ours: list[Sink] = [DeltaSink("/lake/orders"), ParquetSink("/lake/orders"), appends, upserts]
+    assert [counterpart_of(sink, world.lake, "orders").applies for sink in ours] == [False, False, False, True]
+    table = counterpart_of(upserts, world.lake, "orders", world.meet).open(OUTPUT)
+    columns = SCHEMA.append(pa.field("_op", pa.string()))
+    for epoch, operation in enumerate(["insert", "update", "delete"]):
+        rows = [{"user": "ada", "_epoch": epoch, "_op": operation}]
+        rows += [{"user": "bob", "_epoch": epoch, "_op": "insert"}] if epoch == 0 else []
+        stager = counterpart_of(upserts, world.lake, "orders").stage(columns, job=f"{epoch:032x}", task=0)
+        stager.write(pa.RecordBatch.from_pylist(rows, schema=columns))
+        table.commit(epoch, epoch + 1, columns, stager.close(), write=f"w{epoch}")
+    assert applied(world.lake.rows("orders"), ["user"]) == {("bob",): {"user": "bob", "_epoch": 0}}
+    assert applied(world.lake.rows("orders", 1), ["user"])[("ada",)] == {"user": "ada", "_epoch": 1}
+    assert world.seen[0] == "open"

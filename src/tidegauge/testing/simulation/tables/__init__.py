@@ -1,6 +1,16 @@
 """Outputs of a simulation: tables in memory behind the seam of a sink, and what tells what they hold."""
 
+from tidegauge.testing.simulation.tables.counterpart import counterpart_of
 from tidegauge.testing.simulation.tables.lake import Lake, LakeCommit, LakeTable, applied
 from tidegauge.testing.simulation.tables.sink import POINTS, SimulatedSink, SimulatedTable
 
-__all__ = ["POINTS", "Lake", "LakeCommit", "LakeTable", "SimulatedSink", "SimulatedTable", "applied"]
+__all__ = [
+    "POINTS",
+    "Lake",
+    "LakeCommit",
+    "LakeTable",
+    "SimulatedSink",
+    "SimulatedTable",
+    "applied",
+    "counterpart_of",
+]

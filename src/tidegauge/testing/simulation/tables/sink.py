@@ -45,7 +45,7 @@ from tidegauge.sinks.location import inside
 from tidegauge.sinks.protocol import OutputId, StagedFile, Volume, job_mark
 from tidegauge.testing.simulation.tables.lake import Lake, LakeCommit, LakeFile, LakeTable, uri_of
 
-__all__ = ["POINTS", "SimulatedSink", "SimulatedStager", "SimulatedTable"]
+__all__ = ["POINTS", "Meet", "SimulatedSink", "SimulatedStager", "SimulatedTable", "unhooked"]
 
 Meet: TypeAlias = Callable[[str], None]
 
@@ -65,8 +65,8 @@ POINTS: Final = (
 """The names of the calls, in the order of a driver's life. What ends in `ed`, and `answer`, come after the effect."""
 
 
-def _nothing(_point: str) -> None:
-    return None
+def unhooked(_point: str) -> None:
+    """Let every call pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class SimulatedSink:
 
     lake: Lake
     name: str
-    meet: Meet = _nothing
+    meet: Meet = unhooked
     applies: bool = False
 
     @property
