@@ -22,6 +22,7 @@ __all__ = [
     "FilesChangedByOthers",
     "ForeignTable",
     "InvalidColumnName",
+    "LocalTimesInMap",
     "MisplacedRows",
     "NothingTakenOut",
     "OutputIsNoTable",
@@ -314,6 +315,15 @@ class RowsTakenOut(Definite):
     what = "the table {table} cannot be mended from epoch {epoch} on: commits of {output!r} have taken rows out since"
     cause = "the rows of an epoch that is read again would include those that later commits took out"
     remedy = "write the output to another path, which gets all epochs anew as far as upstream has their records"
+
+
+class LocalTimesInMap(TidegaugeError):
+    """The columns of a Delta table that is to be created, and that nobody could read."""
+
+    code = "TG-0441"
+    what = "the column {column!r} has the type {type}; a Delta table with local times in maps alone cannot be created"
+    cause = "delta-rs creates it without the feature 'timestampNtz', and then neither it nor Spark reads the table"
+    remedy = "cast the times to timestamp[us, tz=UTC], or write the output with ParquetSink"
 
 
 class OutputIsNoTable(TidegaugeError):

@@ -19,12 +19,14 @@ is safe to repeat and to abandon, and the commit is the one entry in the log.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.types as pt
 
+from tidegauge.errors.sinks import LocalTimesInMap
 from tidegauge.sinks.columns import rows_schema
 from tidegauge.sinks.location import LocalFiles, local_folder
 from tidegauge.sinks.protocol import OutputId
@@ -70,8 +72,13 @@ class DeltaSink:
         return {"kind": "delta", "path": self.path}
 
     def check(self, schema: pa.Schema) -> None:
-        """Raise `UnsupportedColumn`, `InvalidColumnName` or `EpochColumnMissing` when rows could not be written."""
-        rows_schema(schema)
+        """Raise `UnsupportedColumn`, `InvalidColumnName` or `EpochColumnMissing` when rows could not be written.
+
+        Raise `LocalTimesInMap` when a table of these columns cannot be created, and there is none yet.
+        """
+        columns = rows_schema(schema)
+        if not os.path.exists(os.path.join(self.path, "_delta_log")):
+            _check_creatable(columns)
 
     def incarnation(self, flow: str, output: str) -> str | None:
         """Return the incarnation that the table's transactions name, None where there is none."""
@@ -99,3 +106,19 @@ class DeltaSink:
         from tidegauge.sinks.staging import ParquetStager  # what writes Parquet is for those who do
 
         return ParquetStager(LocalFiles(self.path), "", schema, job=job, task=task, statistics=True)
+
+
+def _check_creatable(columns: pa.Schema) -> None:
+    """Raise `LocalTimesInMap` where delta-rs would see none of the local times: it does not look into maps."""
+    found = {field.name: set(_local_times(field.type)) for field in columns}
+    hidden = [name for name, places in found.items() if places == {True}]
+    if hidden and not any(False in places for places in found.values()):
+        raise LocalTimesInMap(column=hidden[0], type=str(columns.field(hidden[0]).type))
+
+
+def _local_times(kind: Any, *, in_map: bool = False) -> Iterator[bool]:
+    """Yield of each local time within a type whether it is in a map."""
+    if pt.is_timestamp(kind) and kind.tz is None:
+        yield in_map
+    for number in range(kind.num_fields if pt.is_nested(kind) else 0):
+        yield from _local_times(kind.field(number).type, in_map=in_map or pt.is_map(kind))
