@@ -3,7 +3,8 @@
 Invariant: nothing here reads a clock, draws a random number, starts a thread or sleeps.
 """
 
+from tidegauge.testing.simulation.upstream.counterpart import MetSource, Simulable, counterpart
 from tidegauge.testing.simulation.upstream.log import PartitionedLog
 from tidegauge.testing.simulation.upstream.simulated import POINTS, SimulatedLog
 
-__all__ = ["POINTS", "PartitionedLog", "SimulatedLog"]
+__all__ = ["POINTS", "MetSource", "PartitionedLog", "Simulable", "SimulatedLog", "counterpart"]

@@ -1,0 +1,28 @@
+"""TG-093x: what a simulation cannot put in the place of a source."""
+
+from __future__ import annotations
+
+from tidegauge.errors.base import TidegaugeError
+
+__all__ = ["ColumnsNotDeclared", "NoCounterpart"]
+
+
+class NoCounterpart(TidegaugeError):
+    """A source that nothing can stand in for in a simulation."""
+
+    code = "TG-0930"
+    what = "source {source!r} cannot be simulated: nothing stands in for a {kind}"
+    cause = "a simulation asks no upstream, and only the class of a source knows how its own behaves"
+    remedy = (
+        "give {kind} a method simulated(self) that returns a source of the same columns over data in memory, such as "
+        "SimulatedLog(PartitionedLog(...), columns=...); or simulate the flow with another source in its place"
+    )
+
+
+class ColumnsNotDeclared(TidegaugeError):
+    """A source whose columns are inferred: there is nothing upstream that shows them."""
+
+    code = "TG-0931"
+    what = "source {source!r} cannot be simulated: its columns are not declared"
+    cause = "columns are inferred from the first records, and a simulated upstream begins with none"
+    remedy = "declare them in the format, like Json('id long, user string')"

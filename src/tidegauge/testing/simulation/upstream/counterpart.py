@@ -1,0 +1,147 @@
+"""`counterpart`: the source that stands in for one of the user's in a simulation.
+
+It has the columns of the user's source, and the options that matter to a flow. Its upstream is in memory and empty,
+and the simulation writes to it. A `GeneratorSource` stands for itself: its rows follow from its
+configuration and the time that it is given. A source of the user's own says by one method what stands in for it.
+
+>>> from tidegauge.sources import Json, KafkaSource
+>>> source = KafkaSource("kafka:9092", topic="orders", format=Json("id long"), max_records_per_epoch=10)
+>>> simulated = counterpart(source, name="orders")
+>>> simulated.schema.names, simulated.max_records_per_epoch, simulated.log.topics
+(['id'], 10, {'orders': 2})
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final, Protocol, runtime_checkable
+
+import pyarrow as pa
+
+from tidegauge.errors.simulable import ColumnsNotDeclared, NoCounterpart
+from tidegauge.remap.binding import Bound, Observation, Slice
+from tidegauge.remap.frontier import Frontier
+from tidegauge.sources.generator import GeneratorSource
+from tidegauge.sources.kafka import KafkaSource
+from tidegauge.sources.metadata import MESSAGE, without_metadata
+from tidegauge.sources.protocol import OnBadRecord, Source, Split
+from tidegauge.testing.simulation.upstream.log import PartitionedLog
+from tidegauge.testing.simulation.upstream.simulated import SimulatedLog, unmet
+
+__all__ = ["MetSource", "Simulable", "counterpart"]
+
+_UNNAMED: Final = "simulated"
+
+
+@runtime_checkable
+class Simulable(Protocol):
+    """A source of the user's own that can be simulated."""
+
+    def simulated(self) -> Source:
+        """Return a source of the same columns that asks nobody: its data is in memory, and it reads no clock."""
+        ...
+
+
+def counterpart(
+    source: Source, *, name: str, partitions: int = 2, meet: Callable[[str], None] = unmet
+) -> SimulatedLog | MetSource:
+    """Return what stands in for a source in a simulation.
+
+    name: the source's, for errors. partitions: of each topic. meet: called before and after each call, see `POINTS`.
+    Raises `NoCounterpart` and `ColumnsNotDeclared`.
+    """
+    if isinstance(source, Simulable):
+        found = source.simulated()
+        return replace(found, meet=meet) if isinstance(found, SimulatedLog) else MetSource(found, meet)
+    if isinstance(source, GeneratorSource):
+        return MetSource(source, meet)
+    if isinstance(source, KafkaSource):
+        return _log(source, name, partitions, meet)
+    raise NoCounterpart(source=name, kind=type(source).__name__)
+
+
+def _log(source: KafkaSource, name: str, partitions: int, meet: Callable[[str], None]) -> SimulatedLog:
+    if source.schema is None:
+        raise ColumnsNotDeclared(source=name)
+    topics = source.topics.names or (_UNNAMED,)
+    return SimulatedLog(
+        PartitionedLog(dict.fromkeys(topics, partitions)),
+        columns=without_metadata(source.schema, metadata=source.metadata, columns=MESSAGE),
+        topic=topics,
+        start=source.start,
+        group=source.group,
+        metadata=source.metadata,
+        max_records_per_epoch=source.max_records_per_epoch,
+        split_records=source.split_records,
+        on_data_loss=source.on_data_loss,
+        committed=source.connection.get("isolation.level", "read_committed") != "read_uncommitted",
+        meet=meet,
+    )
+
+
+@dataclass(frozen=True)
+class MetSource:
+    """A source that behaves as the one it wraps, and meets the world before and after each call."""
+
+    inner: Any
+    meet: Callable[[str], None]
+
+    @property
+    def unit(self) -> str:
+        """The unit of the inner source."""
+        return str(self.inner.unit)
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """The columns of the inner source."""
+        return self.inner.schema
+
+    def describe(self) -> Mapping[str, Any]:
+        """Return the configuration of the inner source."""
+        found: Mapping[str, Any] = self.inner.describe()
+        return found
+
+    def probe(self, bound: Bound, *, now: datetime) -> Observation:
+        """Ask the inner source."""
+        self.meet("probe")
+        observed: Observation = self.inner.probe(bound, now=now)
+        self.meet("probed")
+        return observed
+
+    def plan(self, slices: Sequence[Slice], bound: Bound) -> list[Split]:
+        """Let the inner source plan."""
+        self.meet("plan")
+        splits: list[Split] = self.inner.plan(slices, bound)
+        self.meet("planned")
+        return splits
+
+    def read(self, split: Any, on_bad_record: OnBadRecord) -> Iterator[pa.RecordBatch]:
+        """Let the inner source read."""
+        self.meet("read")
+        yield from self.inner.read(split, on_bad_record)
+        self.meet("have read")
+
+    def acknowledge(self, frontier: Frontier) -> None:
+        """Tell the inner source."""
+        self.meet("acknowledge")
+        self.inner.acknowledge(frontier)
+        self.meet("acknowledged")
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what else the inner source has: each of its protocols is one of this source, too."""
+        if name == "inner" or name.startswith("__"):
+            raise AttributeError(name)
+        found = getattr(self.inner, name)
+        if name == "lost":
+            return self._lost
+        if name == "placed":
+            return lambda flow, name: replace(self, inner=found(flow, name))
+        return found
+
+    def _lost(self, slices: Sequence[Slice], bound: Bound) -> Sequence[Slice]:
+        self.meet("lost")
+        found: Sequence[Slice] = self.inner.lost(slices, bound)
+        self.meet("told lost")
+        return found

@@ -1,0 +1,104 @@
+"""What stands in for a source in a simulation has its columns and the options that a flow can tell."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+import tidegauge as tg
+from tidegauge.errors.simulable import ColumnsNotDeclared, NoCounterpart
+from tidegauge.remap.binding import Bound, Slice
+from tidegauge.sources import GeneratorSource, KafkaSource, Source
+from tidegauge.sources.protocol import Clocked, GoingOn, Placed
+from tidegauge.testing.simulation.upstream import POINTS, MetSource, PartitionedLog, SimulatedLog, counterpart
+
+NOW = datetime(2026, 11, 23, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("metadata", [False, True])
+def test_a_topic_is_stood_in_for_by_a_log_with_the_same_columns_and_options(metadata: bool) -> None:
+    source = KafkaSource(
+        "kafka:9092",
+        topic=["orders", "returns"],
+        format=tg.Json("id long, user string"),
+        key=tg.Json("k long"),
+        start="latest",
+        metadata=metadata,
+        max_records_per_epoch=7,
+        split_records=3,
+        on_data_loss="gap",
+        settings={"isolation.level": "read_uncommitted"},
+    )
+    found = counterpart(source, name="orders", partitions=3)
+    assert isinstance(found, SimulatedLog)
+    assert found.schema == source.schema
+    assert found.log.topics == {"orders": 3, "returns": 3}
+    kept = ("topic", "start", "metadata", "max_records_per_epoch", "split_records", "on_data_loss")
+    assert {name: found.describe()[name] for name in kept} == {name: source.describe()[name] for name in kept}
+    assert not found.committed
+    assert found.placed("shop", "orders").group == source.placed("shop", "orders").group
+
+
+def test_topics_by_a_pattern_are_stood_in_for_by_one() -> None:
+    source = KafkaSource("kafka:9092", topic=tg.Topics(pattern="orders\\..*"), format=tg.Json("id long"))
+    found = counterpart(source, name="orders")
+    assert dict(found.probe(Bound(), now=NOW).upper) == {}
+
+
+def test_columns_that_would_be_inferred_are_asked_for() -> None:
+    with pytest.raises(ColumnsNotDeclared, match="'orders'"):
+        counterpart(KafkaSource("kafka:9092", topic="orders", format=tg.Json()), name="orders")
+
+
+def test_a_generator_stands_for_itself_and_goes_by_the_time_it_is_given_alone() -> None:
+    source = GeneratorSource(columns="id long", rate=1.0, rows=5, shards=2)
+    met: list[str] = []
+    found = counterpart(source, name="numbers", meet=met.append)
+    bound = Bound()
+    for now in (NOW, NOW - timedelta(days=9999), NOW + timedelta(seconds=2)):
+        assert found.probe(bound, now=now) == pickle.loads(pickle.dumps(source)).probe(bound, now=now)
+    split: Any
+    [split] = found.plan([Slice("numbers", 0, "shard-0", 0, 2)], Bound())
+    assert [batch.num_rows for batch in found.read(split, print)] == [2]
+    found.acknowledge(bound.frontier)
+    assert met == ["probe", "probed"] * 3 + list(POINTS[4:])
+
+
+def test_a_source_of_ones_own_says_what_stands_in_for_it_or_is_refused() -> None:
+    @dataclass(frozen=True)
+    class Ledger:
+        """A source of a user's own, as far as it matters here."""
+
+        columns: str = "id long"
+
+    class SimulableLedger(Ledger):
+        def simulated(self) -> Source:
+            return SimulatedLog(PartitionedLog({"ledger": 1}), columns=self.columns)
+
+    met: list[str] = []
+    found = counterpart(SimulableLedger(), name="ledger", meet=met.append)  # type: ignore[arg-type]
+    assert found.probe(Bound(), now=NOW).schema == found.schema
+    assert met == ["probe", "probed"]
+    with pytest.raises(NoCounterpart, match="a Ledger") as refused:
+        counterpart(Ledger(), name="ledger")  # type: ignore[arg-type]
+    assert "simulated(self)" in refused.value.next_step
+
+
+def test_a_source_that_meets_the_world_keeps_the_protocols_of_the_one_it_wraps() -> None:
+    met: list[str] = []
+    inner = SimulatedLog(PartitionedLog({"orders": 1}), columns="id long", on_data_loss="gap")
+    found = MetSource(inner, met.append)
+    assert isinstance(found, Source)
+    assert isinstance(found, GoingOn)
+    assert isinstance(found, Placed)
+    assert not isinstance(found, Clocked)
+    assert not isinstance(MetSource(GeneratorSource(columns="id long"), met.append), GoingOn)
+    placed: Any = found.placed("shop", "orders")
+    assert copy.copy(placed) == placed
+    assert placed == replace(found, inner=inner.placed("shop", "orders"))
+    assert (list(placed.lost([], Bound())), met) == ([], ["lost", "told lost"])
