@@ -109,9 +109,13 @@ class SocketSource:
         """Positions count records."""
         return "records"
 
-    @cached_property
+    @property
     def streams(self) -> Mapping[str, pa.Schema]:
         """The columns of each stream, metadata columns included."""
+        return self._streams
+
+    @cached_property
+    def _streams(self) -> Mapping[str, pa.Schema]:
         several = self.columns if isinstance(self.columns, Mapping) else {"": self.columns}
         return {name: self._declared(columns) for name, columns in several.items()}
 
