@@ -7,7 +7,8 @@ word, and there is no copy of the upper anywhere else.
 A sink is a picklable value, because its `stage` runs in tasks. `open` gives the driver's side of it, a `Table`.
 
 Errors mean the same everywhere: `Transient` and `OSError` may pass, and are tried again after growing delays;
-`Definite` fails the output and no other. `docs/how-to/write-a-sink.md` has a sink in full.
+`Definite` fails the output and no other. `docs/how-to/write-a-sink.md` has a sink in full, and
+`tidegauge.testing.kit.check_sink` tries all of this on yours.
 """
 
 from __future__ import annotations

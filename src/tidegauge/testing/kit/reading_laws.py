@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from tidegauge.remap.binding import Bound, Observation
 from tidegauge.sources.protocol import Source
+from tidegauge.testing.kit.rows import same
 from tidegauge.testing.kit.source_bench import SourceBench, WithSecrets
 from tidegauge.testing.kit.trial import Law, NotTried, beside, expect
 from tidegauge.testing.kit.upstream import (
@@ -28,7 +29,6 @@ from tidegauge.testing.kit.upstream import (
     read,
     read_as_added,
     read_epochs,
-    same,
     slices,
 )
 

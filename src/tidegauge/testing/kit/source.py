@@ -46,4 +46,4 @@ def check_source(
     """
     memory: Law[SourceBench] = partial(memory_is_bounded, count=many)
     laws = (*READING_LAWS, *TROUBLE_LAWS, memory)
-    return check("source", SourceBench, laws, make, deadline=deadline)
+    return check("source", SourceBench, laws, make, deadline=deadline, put=lambda bench, _folder: bench)

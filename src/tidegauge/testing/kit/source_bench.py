@@ -24,15 +24,14 @@ and the laws that need it are tried.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from tidegauge.sources.protocol import Source
+from tidegauge.testing.kit.rows import Row
 
-__all__ = ["Finishes", "Leaves", "Loses", "Recreates", "Row", "SourceBench", "Spoils", "Timed", "WithSecrets"]
-
-Row: TypeAlias = Mapping[str, Any]
+__all__ = ["Finishes", "Leaves", "Loses", "Recreates", "SourceBench", "Spoils", "Timed", "WithSecrets"]
 
 
 @runtime_checkable

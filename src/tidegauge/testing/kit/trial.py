@@ -23,10 +23,11 @@ from tidegauge.errors.base import brief
 from tidegauge.errors.testing import BenchNotMade
 from tidegauge.testing.kit.report import ConnectorReport, LawFinding
 
-__all__ = ["Law", "LawBroken", "NotTried", "beside", "check", "expect"]
+__all__ = ["Law", "LawBroken", "NotTried", "beside", "check", "expect", "raises"]
 
 Bench = TypeVar("Bench")
-Law = Callable[[Bench], None]
+Subject = TypeVar("Subject")
+Law = Callable[[Subject], None]
 HERE: Final = (str(Path(__file__).parent), threading.__file__)
 """Files whose calls are our own."""
 _HANGS: Final = (
@@ -47,6 +48,18 @@ def expect(condition: object, example: str) -> None:
     """Raise `LawBroken` unless the condition holds."""
     if not condition:
         raise LawBroken(example)
+
+
+def raises(wanted: type[Exception] | tuple[type[Exception], ...], what: str, call: Callable[[], Any]) -> None:
+    """Raise `LawBroken` unless the call raises one of the wanted errors. what: the call, for the example."""
+    names = wanted.__name__ if isinstance(wanted, type) else " or ".join(one.__name__ for one in wanted)
+    try:
+        answer = call()
+    except wanted:
+        return
+    except Exception as error:
+        raise LawBroken(f"{what} raised {brief(error)}, where it should raise {names}") from error
+    raise LawBroken(f"{what} raised no {names}" + (f", and gave {answer}" if isinstance(answer, str) else ""))
 
 
 def beside(*functions: Callable[[], Any]) -> list[Any]:
@@ -72,11 +85,12 @@ def beside(*functions: Callable[[], Any]) -> list[Any]:
 
 
 @dataclass
-class _Trial(Generic[Bench]):
+class _Trial(Generic[Bench, Subject]):
     """A law under way."""
 
-    law: Law[Bench]
+    law: Law[Subject]
     make: Callable[[Path], Bench]
+    put: Callable[[Bench, Path], Subject]
     kind: str
     like: type
     connector: str = ""
@@ -85,12 +99,14 @@ class _Trial(Generic[Bench]):
 
     def run(self) -> None:
         try:
-            with tempfile.TemporaryDirectory(prefix="tidegauge-kit-", ignore_cleanup_errors=True) as folder:
-                bench = self.bench(Path(folder))
+            with tempfile.TemporaryDirectory(prefix="tidegauge-kit-", ignore_cleanup_errors=True) as name:
+                folder = Path(name, "place")
+                folder.mkdir()
+                subject = self.put(self.bench(folder), folder)
                 try:
-                    self.law(bench)
+                    self.law(subject)
                 finally:
-                    closing = getattr(bench, "close", None)
+                    closing = getattr(subject, "close", None)
                     if closing is not None:
                         closing()
         except BaseException as error:  # noqa: BLE001 (it is judged, or raised again, by the one who waits)
@@ -110,12 +126,18 @@ class _Trial(Generic[Bench]):
 
 
 def check(
-    kind: str, like: type, laws: Sequence[Law[Bench]], make: Callable[[Path], Bench], *, deadline: float
+    kind: str,
+    like: type,
+    laws: Sequence[Law[Subject]],
+    make: Callable[[Path], Bench],
+    *,
+    deadline: float,
+    put: Callable[[Bench, Path], Subject],
 ) -> ConnectorReport:
     """Try laws one after the other, each on a bench of its own in an empty folder; report all of them.
 
-    kind: the member of the bench that is checked. After a law that was not through at its deadline no other is tried:
-    its thread is still there, and may hold anything.
+    kind: the member of the bench that is checked. put: makes the subject of the laws of a bench and its folder. After
+    a law that was not through at its deadline no other is tried: its thread is still there, and may hold anything.
     """
     findings: list[LawFinding] = []
     connector, hung = kind, ""
@@ -123,7 +145,7 @@ def check(
         if hung:
             findings.append(LawFinding(_name(law), untried=f"{hung} did not come to an end before"))
             continue
-        trial = _Trial(law, make, kind, like)
+        trial = _Trial(law, make, put, kind, like)
         name = f"tidegauge-kit-{id(trial):x}"
         thread = threading.Thread(target=contextvars.copy_context().run, args=(trial.run,), name=name, daemon=True)
         thread.start()
@@ -134,7 +156,7 @@ def check(
     return ConnectorReport(connector, tuple(findings))
 
 
-def _finding(trial: _Trial[Any], thread: str, deadline: float) -> LawFinding:
+def _finding(trial: _Trial[Any, Any], thread: str, deadline: float) -> LawFinding:
     name, (says, remedy), ended = _name(trial.law), _words(trial.law), trial.ended
     if not trial.over.is_set():
         return LawFinding(name, says, _HANGS, f"after {deadline:g} seconds it was still in {_under_way(thread)}")

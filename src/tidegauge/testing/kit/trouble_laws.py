@@ -5,18 +5,17 @@ Invariant: each of them needs a hand of the bench, but for acknowledging. A benc
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
-
-import pyarrow as pa
+from typing import Final
 
 from tidegauge.errors.base import Definite, TidegaugeError, Transient, brief
 from tidegauge.remap.frontier import ORIGIN, Frontier
 from tidegauge.remap.operator import recreated
-from tidegauge.sources.protocol import BadRecord, GoingOn
+from tidegauge.sources.protocol import BadRecord, GoingOn, Split
+from tidegauge.testing.kit.rows import same
 from tidegauge.testing.kit.source_bench import Finishes, Leaves, Loses, Recreates, SourceBench, Spoils
-from tidegauge.testing.kit.trial import Law, LawBroken, NotTried, expect
+from tidegauge.testing.kit.trial import Law, LawBroken, NotTried, expect, raises
 from tidegauge.testing.kit.upstream import (
     NAME,
     Grown,
@@ -28,7 +27,6 @@ from tidegauge.testing.kit.upstream import (
     read,
     read_as_added,
     read_epochs,
-    same,
     slices,
 )
 
@@ -46,10 +44,8 @@ def fewer_records_are_an_error(bench: SourceBench) -> None:
     bound = bind_all(bench)
     splits = bench.source.plan(slices(bound), bound)
     bench.lose()
-    _raises(
-        TidegaugeError, "reading 8 bound records of which some are gone", lambda: list(read(bench.source, splits))
-    )
-    _raises(
+    raises(TidegaugeError, "reading 8 bound records of which some are gone", lambda: _count(bench, splits))
+    raises(
         Definite, "planning 8 bound records of which some are gone", lambda: bench.source.plan(slices(bound), bound)
     )
     if isinstance(bench.source, GoingOn):
@@ -58,16 +54,8 @@ def fewer_records_are_an_error(bench: SourceBench) -> None:
         expect(bench.source.loss.startswith("TG-"), f"the code of its loss is {bench.source.loss!r}")
 
 
-def _raises(wanted: type[Exception] | tuple[type[Exception], ...], what: str, call: Callable[[], Any]) -> None:
-    names = wanted.__name__ if isinstance(wanted, type) else " or ".join(one.__name__ for one in wanted)
-    try:
-        found = call()
-    except wanted:
-        return
-    except Exception as error:
-        raise LawBroken(f"{what} raised {brief(error)}, where it should raise {names}") from error
-    count = sum(one.num_rows for one in found if isinstance(one, pa.RecordBatch)) if isinstance(found, list) else 0
-    raise LawBroken(f"{what} raised no {names}" + (f", and gave {count} rows" if count else ""))
+def _count(bench: SourceBench, splits: Sequence[Split]) -> str:
+    return f"{sum(batch.num_rows for batch in read(bench.source, splits))} rows"
 
 
 def another_upstream_is_refused(bench: SourceBench) -> None:
@@ -88,7 +76,7 @@ def another_upstream_is_refused(bench: SourceBench) -> None:
     else:
         seen = recreated(NAME, bound.identity, observed.identity) is not None
         expect(seen, f"probe says that {observed.identity!r} is the same upstream as {bound.identity!r} was")
-    _raises(Definite, "planning ranges of the upstream before", lambda: bench.source.plan(slices(bound), bound))
+    raises(Definite, "planning ranges of the upstream before", lambda: bench.source.plan(slices(bound), bound))
 
 
 def acknowledging_loses_nothing_that_is_left(bench: SourceBench) -> None:
@@ -146,7 +134,7 @@ def bad_records_are_told_and_reading_goes_on(bench: SourceBench) -> None:
     def stop(_record: BadRecord) -> None:
         raise _Stopped
 
-    _raises(_Stopped, "reading, with an `on_bad_record` that raises,", lambda: list(read(bench.source, splits, stop)))
+    raises(_Stopped, "reading, with an `on_bad_record` that raises,", lambda: list(read(bench.source, splits, stop)))
 
 
 class _Stopped(Exception):

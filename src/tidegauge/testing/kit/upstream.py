@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import pyarrow as pa
 
@@ -25,7 +25,8 @@ from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.remap.frontier import ORIGIN, Frontier
 from tidegauge.remap.mint import checked_observation
 from tidegauge.sources.protocol import BadRecord, OnBadRecord, Source, Split, from_time_of
-from tidegauge.testing.kit.source_bench import Row, SourceBench, Timed
+from tidegauge.testing.kit.rows import Row, same
+from tidegauge.testing.kit.source_bench import SourceBench, Timed
 from tidegauge.testing.kit.trial import LawBroken, expect
 
 __all__ = [
@@ -40,13 +41,11 @@ __all__ = [
     "read",
     "read_as_added",
     "read_epochs",
-    "same",
     "slices",
 ]
 
 NAME: Final = "it"
 LOOKS: Final = 1_000
-Values: TypeAlias = tuple[str, ...]
 
 
 def look(bench: SourceBench, bound: Bound) -> Observation:
@@ -182,40 +181,3 @@ def read_as_added(bench: SourceBench, grown: Grown, cuts: Sequence[int]) -> None
     for epoch, rows in enumerate(wanted):
         ranges = ", ".join(f"{p.partition!r} from {p.lower} to {p.upper}" for p in pieces if p.epoch == epoch)
         same(rows, found.get(epoch, []), f"of {ranges}, one of {len(wanted)} epochs in the plan")
-
-
-def same(wanted: Sequence[Any], found: Sequence[Any], where: str, *, ordered: bool = False) -> None:
-    """Raise `LawBroken` unless the rows are those wanted. where: for the example."""
-    problem = _differing(wanted, found, ordered=ordered)
-    expect(not problem, f"{where}: {problem}")
-
-
-def _differing(wanted: Sequence[Row], found: Sequence[Row], *, ordered: bool) -> str:
-    """Return how rows differ from those wanted, in the columns of these, or "" if they do not."""
-    names = list((wanted or found or [{}])[0])
-    if missing := [name for name in names if found and name not in found[0]]:
-        return f"they have no column {missing[0]!r}, but {', '.join(map(repr, found[0]))}"
-    left, right = _values(wanted, names), _values(found, names)
-    lost, more = list((Counter(left) - Counter(right)).elements()), list((Counter(right) - Counter(left)).elements())
-    if lost or more:
-        told = [f"{_some(some, names)} {what}" for some, what in ((lost, "missing"), (more, "too many")) if some]
-        return f"{len(found)} rows instead of {len(wanted)}: {' and '.join(told)}"
-    if ordered and left != right:
-        first = next(n for n, (one, other) in enumerate(zip(left, right, strict=True)) if one != other)
-        this, that = _shown(found[first], names), _shown(wanted[first], names)
-        return f"they are in another order: row {first} is {this} instead of {that}"
-    return ""
-
-
-def _shown(row: Row, names: Sequence[str]) -> str:
-    """Return a row in words."""
-    return "{" + ", ".join(f"{name}: {row[name]!r}" for name in names) + "}"
-
-
-def _values(rows: Sequence[Row], names: Sequence[str]) -> list[Values]:
-    return [tuple(repr(row[name]) for name in names) for row in rows]
-
-
-def _some(values: Sequence[Values], names: Sequence[str]) -> str:
-    first = "{" + ", ".join(f"{name}: {value}" for name, value in zip(names, values[0], strict=True)) + "}"
-    return first + (f" and {len(values) - 1} more are" if len(values) > 1 else " is")

@@ -1,0 +1,144 @@
+"""The kit finds each kind of mistake in a sink, names the law, and shows an example."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.sinks.conftest import read_parquet
+from tests.testing.kit.mistaken import LEFT, MistakenSink, NoteSink
+
+from tidegauge.errors.testing import BenchNotMade, LawsBroken
+from tidegauge.sinks import ParquetSink, Sink
+from tidegauge.testing.kit import check_sink
+
+
+@dataclass
+class MistakenBench:
+    folder: Path
+    mistake: str
+
+    def __post_init__(self) -> None:
+        self.path = self.folder / "orders"
+        self.sink: Any = MistakenSink(str(self.path), self.mistake)
+
+    def rows(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = read_parquet(str(self.path)).to_pylist()
+        return found
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path)
+
+    def ways(self) -> list[Sink]:
+        link = self.folder / "link"
+        link.symlink_to("orders")
+        return [MistakenSink(str(link), self.mistake)]
+
+    def elsewhere(self) -> Sink:
+        return MistakenSink(f"{self.path}-2", self.mistake)
+
+
+MISTAKES = {
+    "describe": ("it is a value", "'?files'?"),
+    "identity": ("its identity is its place", "is the same place, and its identity"),
+    "eager": ("opening changes nothing", r"has made the files \['orders/_ready'\]"),
+    "visible": ("rows are hidden until they are committed", "litter.* too many"),
+    "empty": ("commits without rows move the upper", "the upper is 0|TG-0407"),
+    "deaf": ("a commit elsewhere than at the upper is refused", r"\[0, 1\) to a table at 2 raised no TableUpper"),
+    "blind": ("files that are not as they were staged are not committed", r"epochs \[0, 2\] raised no"),
+    "litters": ("discard removes staged rows and nothing else", "discarded, and left or lost"),
+    "follows": ("discard removes staged rows and nothing else", "a file outside its place was removed"),
+    "columns": ("the columns of a table stay", "'amout', .* raised no TableSchemaChanged"),
+    "output": ("another output is kept apart", "as that of 'shop:clicks' raised no Definite"),
+    "life": ("another life of the flow is refused", "TG-0407, .*where it should raise Definite"),
+    "hasty": ("sweeping clears the litter of drivers that died", "whose lease is lost raised no"),
+    "as of": ("a table tells its files by epoch", r"files\(as_of=0\) lack"),
+    "digest": ("a table keeps the history it was told", "the digest is None"),
+    "history": ("a table keeps the history it was told", "raised no HistoriesDiffer"),
+    "remove": ("files are taken out in whole or not at all", "raised TG-0406"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_found_and_the_report_shows_an_example(mistake: str) -> None:
+    law, example = MISTAKES[mistake]
+    report = check_sink(lambda folder: MistakenBench(folder, mistake), crashes=0, deadline=120)
+    broken = {finding.name: finding for finding in report.broken}
+    assert law in broken, str(report)
+    assert re.search(example, broken[law].example), broken[law].example
+    assert all(word in str(report) for word in (f"BROKEN     {law}", broken[law].example, broken[law].remedy))
+    with pytest.raises(LawsBroken, match=law):
+        report.require()
+
+
+@dataclass
+class NoteBench:
+    folder: Path
+
+    def __post_init__(self) -> None:
+        self.path = self.folder / "note"
+        self.sink = NoteSink(str(self.path))
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.path.read_text().splitlines()] if self.path.exists() else []
+
+    def remove(self) -> None:
+        self.path.unlink()
+        self.sink.open(None).mark.unlink()  # type: ignore[arg-type]
+
+
+def test_two_steps_where_one_is_needed_are_found_by_a_crash_and_by_two_at_once() -> None:
+    report = check_sink(NoteBench, crashes=4, deadline=120)
+    broken = {finding.name: finding.example for finding in report.broken}
+    assert re.search(r"died in the commit of epoch \d+, before `.*`: .", broken["a crash leaves all or nothing"])
+    assert "at once" in broken["of two commits at once one wins"]
+    assert "two commits" in broken["of two writers one wins"] or "raised nothing" in broken["of two writers one wins"]
+    assert "a commit of [3, 4) to a table that was removed" in broken["a table that is gone is noticed"]
+
+
+@pytest.fixture
+def left() -> Iterator[None]:
+    """Let the threads of calls that hang come to an end with the test."""
+    LEFT.clear()
+    yield
+    LEFT.set()
+
+
+def test_a_commit_that_never_returns_is_named_and_the_check_ends(left: None) -> None:
+    report = check_sink(lambda folder: MistakenBench(folder, "hang"), deadline=3.0)
+    [finding] = report.broken
+    said = r"after 3 seconds it was still in `MistakenTable\.commit` \(mistaken\.py:\d+, in `commit`\)"
+    assert re.fullmatch(said, finding.example), finding.example
+    assert report.findings[0] == finding
+    assert all(later.untried for later in report.findings[1:])
+
+
+class Local:
+    """A bench whose sink no other process can import."""
+
+    def __init__(self, folder: Path) -> None:
+        class Own(ParquetSink):
+            pass
+
+        self.path = folder / "orders"
+        self.sink = Own(str(self.path))
+
+    def rows(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = read_parquet(str(self.path)).to_pylist()
+        return found
+
+
+def test_a_sink_that_no_other_process_can_make_has_the_crash_not_tried() -> None:
+    found = {finding.name: finding.untried for finding in check_sink(Local, crashes=2).findings}
+    assert "not in a module that another process can import" in found["a crash leaves all or nothing"]
+
+
+def test_what_makes_no_bench_is_refused() -> None:
+    with pytest.raises(BenchNotMade, match=r"returned <object object"):
+        check_sink(lambda folder: object())  # type: ignore[arg-type, return-value]
