@@ -37,11 +37,11 @@ from tidegauge.remap.binding import Bound, Observation
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.mint import checked_observation
 from tidegauge.remap.round import Answer
-from tidegauge.sources.owed import Owed
 from tidegauge.sources.push.law import AT_ONCE, lawful, still_there
 from tidegauge.sources.push.pieces import MEMORY, Pieces
 from tidegauge.sources.push.protocol import DecodedLater, Received, Subscription
 from tidegauge.sources.push.source import PushedSource, StreamRows
+from tidegauge.sources.reader import Owed
 from tidegauge.sources.sweep import backoff
 
 __all__ = ["WAIT", "PushReader", "push_reader"]
