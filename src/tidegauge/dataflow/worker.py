@@ -190,14 +190,18 @@ class Worker:
                 if self._doors is not None:
                     self._doors.deliver()
                 self._activations.collect()
-                idle = not self._active
-                if not idle:
-                    self._run()
+                active = set(self._active)
+                self._active.clear()  # before any runs: one that marks itself again runs in the next step
+                for name, graph in tuple(self._dataflows.items()):
+                    if name in active:
+                        graph.run()
+                        if not graph.incomplete:
+                            self._forget(name)
             except BaseException as error:
                 self._broken = error
                 raise
             # Decided after `listen`: an activation since then has rung the bell, and this sleep ends at once.
-            if idle and self._dataflows and not self._faults and timeout != 0:
+            if not active and self._dataflows and not self._faults and timeout != 0:
                 self._activations.park(timeout)
             if self._faults:
                 path, fault = self._faults.popleft()
@@ -214,15 +218,6 @@ class Worker:
         """
         while self._dataflows and not self.idle:
             self.step()
-
-    def _run(self) -> None:
-        active = set(self._active)
-        self._active.clear()  # before any runs: one that marks itself again runs in the next step
-        for name, graph in tuple(self._dataflows.items()):
-            if name in active:
-                graph.run()
-                if not graph.incomplete:
-                    self._forget(name)
 
     def _begin_turn(self, action: str) -> None:
         if not self._turn.acquire(blocking=False):
