@@ -39,6 +39,7 @@ from tidegauge.errors.base import Definite
 from tidegauge.errors.running import TickHeld, UpstreamRecreated
 from tidegauge.errors.sources import EndTakenBack
 from tidegauge.remap.binding import Observation
+from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.mint import mint
 from tidegauge.remap.policy import LOOK, SECOND, Due, Manual, Pace, Policy, enough
 from tidegauge.remap.round import Answer, Asking, Failure, Requests, Round
@@ -220,7 +221,7 @@ class _Remap:
         bound = {source: self.timeline.tables[source].frontier for source in observations}
         tick = self.due is Due.TICK or enough(setup.policy, bound, observations, units=setup.units)
         if setup.ticking() and tick and not awaited:
-            epoch = self.bind(observations)
+            epoch = self.bind(observations, bound)
         if setup.ticking():
             self.tell(epoch, awaited)
         setup.watcher.settled(caught_up=caught_up(self.timeline, self.answers, self.live), awaited=awaited)
@@ -236,17 +237,16 @@ class _Remap:
         else:
             self.setup.requests.answer(epoch)
 
-    def bind(self, observations: Mapping[str, Observation]) -> int | None:
+    def bind(self, observations: Mapping[str, Observation], bound: Mapping[str, Frontier]) -> int | None:
         """Make the next epoch durable, if anything moved or a source has another state, and return it.
 
-        A source is bound only once its columns are known.
+        A source is bound only once its columns are known. bound: where the sources stand.
         """
         for source, observed in observations.items():
-            if observed.schema is not None and self.timeline.bound(source).schema is None:
+            if observed.schema is not None and self.timeline.schema(source) is None:
                 self.setup.store.record_schema(self.setup.lease, source, observed.schema)
                 self.timeline.fix_schema(source, observed.schema)
-        known = {s: p for s, p in observations.items() if self.timeline.bound(s).schema is not None}
-        bound = {s: self.timeline.tables[s].frontier for s in known}
+        known = {s: p for s, p in observations.items() if self.timeline.schema(s) is not None}
         proposals = mint(bound, known, states=self.timeline.states())
         if not proposals:
             return None

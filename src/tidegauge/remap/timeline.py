@@ -96,6 +96,10 @@ class Timeline:
             last=self._last.get(source),
         )
 
+    def schema(self, source: str) -> pa.Schema | None:
+        """Return the columns of a source, None before they are known."""
+        return self._schemas[source]
+
     def look(self, source: str, observed: Observation) -> None:
         """Take in what a source said last, bound or not; it is all that is not durable here."""
         self._last[source] = observed

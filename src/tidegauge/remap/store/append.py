@@ -19,7 +19,6 @@ from sqlalchemy import Connection, bindparam, func, insert, select, update
 from tidegauge.errors.flow import InvalidArgument, UnknownName
 from tidegauge.errors.store import ClockBehind, FrontierRegressed, StoreReplaced, UpperMismatch
 from tidegauge.remap.binding import Detail, Proposal
-from tidegauge.remap.fromtime.polled import SourceState
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.history import Beginning, Link, Moves, follow
 from tidegauge.remap.store.chain import beginning_of, digest_before
@@ -42,15 +41,15 @@ _Change: TypeAlias = Mapping[str, int]
 class _Newest:
     """Where one source stands in its present incarnation, with the numbers of its partitions.
 
-    identified: whether it is known what its upstream says of itself. begun: the incarnations that begin with the next
-    epoch. entered: whether anything of it is bound.
+    identified: whether it is known what its upstream says of itself. state: the newest, encoded. begun: the
+    incarnations that begin with the next epoch. entered: whether anything of it is bound.
     """
 
     id: int
     identified: bool
     frontier: Frontier
     ids: Mapping[str, int]
-    state: SourceState | None
+    state: str | None
     incarnation: int
     begun: tuple[Beginning, ...]
     entered: bool
@@ -214,7 +213,7 @@ def _bind(
     moves = Moves(
         positions={partition: position for partition, (_, position) in moved.items()},
         incarnation=source.incarnation,
-        state=None if state is None or state == source.state else state.encode(),
+        state=None if state == source.state else state,
         sealed=ends,
         begun=source.begun,
         identity=proposal.identity if identifies else "",

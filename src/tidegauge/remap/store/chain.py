@@ -14,7 +14,6 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, func, select, update
 
 from tidegauge.remap.binding import Detail
-from tidegauge.remap.fromtime.polled import SourceState
 from tidegauge.remap.history import Beginning, Link, Moves, origin, rest
 from tidegauge.remap.store.incarnations import read, state_at
 from tidegauge.remap.store.schema import (
@@ -166,11 +165,11 @@ def _standing(connection: Connection, flow: FlowRecord, epoch: int) -> dict[str,
         last = connection.scalar(
             select(func.max(changes.c.epoch)).where(changes.c.source_id == source.id, changes.c.epoch <= epoch)
         )
-        state: SourceState | None = state_at(connection, source.id, first=began, last=epoch)
+        state = state_at(connection, source.id, first=began, last=epoch)
         found[source.name] = Moves(
             positions={row.key: row.position for row in rows if row.position is not None},
             incarnation=lives[-1].number if lives else 0,
-            state=None if state is None else state.encode(),
+            state=state,
             sealed=ended is not None and ended <= epoch,
             begun=tuple(beginning_of(life) for life in lives),
             identity=source.identity or "",

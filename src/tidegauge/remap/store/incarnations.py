@@ -134,27 +134,26 @@ def write_state(
     source_id: int,
     epoch: int,
     *,
-    before: SourceState | None,
+    before: str | None,
     after: SourceState | None,
-) -> SourceState | None:
-    """Keep a state that is another than the newest one, and return the newest then.
+) -> str | None:
+    """Keep a state that is another than the newest one, and return the newest then, encoded.
 
     Raises `WatermarkRegressed`.
     """
-    if after is None or after == before:
+    if after is None or after.encode() == before:
         return before
-    check_watermark(name, before, after)
+    check_watermark(name, None if before is None else decoded(before), after)
     connection.execute(insert(source_states).values(source_id=source_id, epoch=epoch, state=after.encode()))
-    return after
+    return after.encode()
 
 
-def state_at(connection: Connection, source_id: int, *, first: int, last: int) -> SourceState | None:
-    """Return the last state written in the epochs from `first` to `last`, both included."""
+def state_at(connection: Connection, source_id: int, *, first: int, last: int) -> str | None:
+    """Return the last state written in the epochs from `first` to `last`, both included, encoded."""
     there = (source_states.c.source_id == source_id) & source_states.c.epoch.between(first, last)
-    found = connection.scalar(
+    return connection.scalar(
         select(source_states.c.state).where(there).order_by(source_states.c.epoch.desc()).limit(1)
     )
-    return None if found is None else decoded(found)
 
 
 def newest_states(connection: Connection, flow_id: int) -> dict[int, tuple[int, str]]:

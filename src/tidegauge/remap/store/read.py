@@ -203,7 +203,8 @@ def read_state(connection: Connection, name: str, source: str, epoch: int) -> So
     if epoch >= flow.upper:
         raise EpochNotMinted(source=source, epoch=epoch, upper=flow.upper)
     began = [one.began_at for one in incarnations.read(connection, known[source]) if one.began_at <= epoch]
-    return incarnations.state_at(connection, known[source], first=max(began, default=0), last=epoch)
+    state = incarnations.state_at(connection, known[source], first=max(began, default=0), last=epoch)
+    return None if state is None else incarnations.decoded(state)
 
 
 def read_epochs(
