@@ -220,7 +220,7 @@ class Board:
         if answer.observed is not None:
             observed = answer.observed
             status.state = "running" if status.state in ("stalled", "starting") else status.state
-            if not observed.end and observed.note:
+            if observed.note and not observed.end:
                 status.state = "starting"
             if status.unread is None:
                 status.error, status.since, status.attempt = None, None, 0

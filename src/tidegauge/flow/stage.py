@@ -228,8 +228,9 @@ class _Stage:
         trying = group is not None and self.groups.trouble(group).attempt > 0
         held = {source: between(self.slices.get(source, ()), need.lower, need.upper) for source in wanted}
         upper = need.upper
-        for source, pieces in held.items():
-            upper = span(pieces, upper, limit=1 if trying else job_limit(self.setup.units[source]))
+        if upper - need.lower > 1:  # one epoch is never split
+            for source, pieces in held.items():
+                upper = span(pieces, upper, limit=1 if trying else job_limit(self.setup.units[source]))
         need = Need(need.outputs, need.lower, upper)
         pinned = PinnedNeed(
             need,

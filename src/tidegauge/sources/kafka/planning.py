@@ -169,7 +169,8 @@ def planned(slices: Sequence[Slice], *, schema: pa.Schema, size: int) -> Iterato
     small = min(SMALL, size)
     together: dict[int, list[Range]] = {}
     for piece in slices:
-        if piece.size <= small:
+        offsets = piece.upper - piece.lower
+        if offsets <= small:
             mine = together.setdefault(piece.epoch, [])
             if any(one.partition == piece.partition for one in mine):
                 yield KafkaSplit(epoch=piece.epoch, ranges=tuple(together.pop(piece.epoch)), schema=schema)
@@ -178,8 +179,8 @@ def planned(slices: Sequence[Slice], *, schema: pa.Schema, size: int) -> Iterato
             if sum(one.size for one in mine) >= small or len(mine) >= MANY:
                 yield KafkaSplit(epoch=piece.epoch, ranges=tuple(together.pop(piece.epoch)), schema=schema)
             continue
-        count = -(-piece.size // size)
-        cuts = [piece.lower + piece.size * i // count for i in range(count + 1)]
+        count = -(-offsets // size)
+        cuts = [piece.lower + offsets * i // count for i in range(count + 1)]
         for lower, upper in pairwise(cuts):
             yield KafkaSplit(epoch=piece.epoch, ranges=(Range(piece.partition, lower, upper),), schema=schema)
     for epoch, ranges in together.items():
