@@ -121,19 +121,16 @@ class Capability:
         if not self._held:
             raise CapabilityGone(path=self.account.path, held=repr(self._time), ended="drop()")
 
-    def _reach(self, time: Time, action: str) -> None:
-        self.require()
-        self.account.require_time(time)
-        if not self.account.order.less_equal(self._time, time):
-            raise NotBeyond(path=self.account.path, held=repr(self._time), wanted=repr(time), action=action)
-
     def clone(self) -> Capability:
         """Return a second capability at the same time. Raises CapabilityGone."""
         return self.delayed(self._time)
 
     def delayed(self, time: Time) -> Capability:
         """Return a second capability at `time`. Raises NotBeyond, ForeignTime, CapabilityGone."""
-        self._reach(time, "delayed")
+        self.require()
+        self.account.require_time(time)
+        if not self.account.order.less_equal(self._time, time):
+            raise NotBeyond(path=self.account.path, held=repr(self._time), wanted=repr(time), action="delayed")
         return gain(self.account, time, wake=self._wake)
 
     def try_delayed(self, time: Time) -> Capability | None:
@@ -148,12 +145,8 @@ class Capability:
 
     def downgrade(self, time: Time) -> None:
         """Go on to `time`, giving up all times not at or beyond it. Raises NotBeyond, ForeignTime, CapabilityGone."""
-        self._reach(time, "downgrade")
-        if time != self._time:
-            self.account.changes.extend(((time, 1), (self._time, -1)))
-            self._time = time
-            if self._wake is not None:
-                self._wake()
+        if not self.try_downgrade(time):
+            raise NotBeyond(path=self.account.path, held=repr(self._time), wanted=repr(time), action="downgrade")
 
     def try_downgrade(self, time: Time) -> bool:
         """Go on to `time` if it is at or beyond; return whether it was. Raises like `downgrade` else."""
@@ -161,7 +154,11 @@ class Capability:
         self.account.require_time(time)
         if not self.account.order.less_equal(self._time, time):
             return False
-        self.downgrade(time)
+        if time != self._time:
+            self.account.changes.extend(((time, 1), (self._time, -1)))
+            self._time = time
+            if self._wake is not None:
+                self._wake()
         return True
 
     def drop(self) -> None:

@@ -149,8 +149,8 @@ def reader(
                 context.activator.activate_after(owed.rest(answer.attempt, env.monotonic()))
             elif observed.upper.sealed:
                 capability.drop()
-            elif capability.time.less_equal(observed.upper):
-                capability.downgrade(observed.upper)
+            else:
+                capability.try_downgrade(observed.upper)
 
         def step(_inputs: list[Any], outputs: list[OperatorOutput]) -> None:
             acknowledge()
