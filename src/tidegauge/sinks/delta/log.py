@@ -138,7 +138,7 @@ class DeltaLog:
                 self._view.keep()
             if remove and not self._takes_out(files, remove, rows=lower < upper):
                 return
-            volume, version = self._volume_with(files, remove), self._next
+            version, volume = self._next, self._volume_with(files, remove)
             vouching = marks(self._output, upper, chain, changed=bool(remove) and lower < upper)
             if self._attempt(columns, files, remove, vouching, {**mine, **chain, **holding(volume)}, write):
                 self._upper = upper

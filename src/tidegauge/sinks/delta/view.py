@@ -75,8 +75,10 @@ class LogView:
         Following the log does not reveal that the table was removed, or recreated, under the same path; the entry at
         which the head stands does: while that is the same file, the head is its past.
         """
-        if self.head is not None and self._stamp is not None and self._entry_stamp() == self._stamp:
-            self._follow(self.head)
+        if (head := self.head) is not None and self._stamp is not None and self._entry_stamp() == self._stamp:
+            self._follow(head)
+            if self.head is head:
+                return
         elif not self._taken_up():
             self._look_anew()
         self._stamp = self._entry_stamp()
