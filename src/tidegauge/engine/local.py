@@ -64,6 +64,7 @@ class LocalEngine:
 
     def submit(self, job: EpochJob) -> Future[JobResult]:
         """Start the job's tasks. The future fails with `JobFailed` when the engine is closed meanwhile."""
+        most = self.parallelism * 4
         reads = {read.name: read for read in job.reads}
         streams = [stream_schema(work.plan, reads[work.plan.source].schema) for work in job.outputs]
         writes = [
@@ -74,8 +75,7 @@ class LocalEngine:
         done: Future[JobResult] = Future()
         done.set_running_or_notify_cancel()
         tasks = [
-            partial(self._task, part, writes, job, number)
-            for number, part in enumerate(dealt(job.reads, tasks=self.parallelism * 4))
+            partial(self._task, part, writes, job, number) for number, part in enumerate(dealt(job.reads, tasks=most))
         ]
         if not self._threads:
             futures = [_finished(task) for task in tasks]

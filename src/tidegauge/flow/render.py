@@ -164,7 +164,8 @@ def render(
         }
 
         def passed(output: str, upper: int) -> None:
-            output_failures.passed(output, upper)
+            if output in output_failures.known:
+                output_failures.passed(output, upper)
             if output in empty:
                 seen.passed(output, upper)
             tellers[output].note()

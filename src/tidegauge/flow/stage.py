@@ -204,11 +204,12 @@ class _Stage:
         if min(standing.values(), default=sealed) >= sealed or not self.setup.going():
             return False  # nothing is complete that an output lacks
         now = self.setup.env.monotonic()
-        self.groups = self.groups.joined(standing, self.readers, busy=self.jobs)
         begun = False
         full = self.setup.backlog.full
         roomy = {name: upper for name, upper in standing.items() if name not in full}
-        wanted = needs(self.groups, roomy, self.readers, limits=self.within(roomy), sealed=sealed)
+        limits = self.within(roomy)
+        self.groups = self.groups.joined(standing, self.readers, busy=self.jobs)
+        wanted = needs(self.groups, roomy, self.readers, limits=limits, sealed=sealed)
         for group, need in wanted.items():
             if group in self.jobs:
                 continue

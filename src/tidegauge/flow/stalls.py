@@ -51,8 +51,8 @@ class Stalls:
         self._lease: Final = lease
         self._env: Final = env
         self._known: tuple[Stall, ...] = tuple(known)
-        self.due = float("-inf")
-        """When stalls are looked at next."""
+        self.due = float("-inf") if known else env.monotonic() + LOOKS
+        """When stalls are looked at next. None that begins now is worth telling any earlier."""
 
     def tell(self, board: Board) -> None:
         """Tell the store which stalls have begun or ended, if any."""

@@ -97,7 +97,8 @@ class OutputFailures:
     ) -> None:
         self._store: Final = store
         self._lease: Final = lease
-        self._known: Final = dict(known)
+        self.known: Final = dict(known)
+        """The epoch at which each output failed that has not got past it."""
         self._watch: Final = watch
         self.ended: Final[dict[str, int]] = {}
         """The epoch at which each output ended that has failed in this run."""
@@ -105,11 +106,11 @@ class OutputFailures:
     def failed(self, output: str, epoch: int, error: TidegaugeError) -> None:
         """Note that an output has failed at an epoch, durably, before anybody is told."""
         self._store.record_output_failure(self._lease, output, epoch, error)
-        self._known[output] = self.ended[output] = epoch
+        self.known[output] = self.ended[output] = epoch
         self._watch(output, error)
 
     def passed(self, output: str, upper: int) -> None:
-        """Take a failure back once the output's table holds its epoch. Costs nothing where there is none."""
-        if upper > self._known.get(output, upper):
+        """Take a failure back once the output's table holds its epoch."""
+        if upper > self.known.get(output, upper):
             self._store.clear_output_failure(self._lease, output)
-            del self._known[output]
+            del self.known[output]

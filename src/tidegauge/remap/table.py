@@ -286,6 +286,8 @@ class RemapTable:
         """
         head = self._head
         self._check(_integer("epoch", epoch), head.upper - 1)
+        if epoch == head.upper - 1:
+            return head.frontier
         length = min(self._log.until(epoch + 1), head.length)
         sealed = head.sealed_at is not None and head.sealed_at <= epoch
         if length == head.length and sealed == head.frontier.sealed:
