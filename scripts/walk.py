@@ -6,7 +6,8 @@ its end. What is counted does not depend on how busy the machine is, but for wha
 of no account.
 
 A call is one of a Python function of the package; a generator counts each time it goes on. A change of module is a
-call of which the one before it, in its thread, was in another module.
+call of which the one before it, in its thread, was in another module. With `--twice` it lists the functions that were
+called more than once with the same arguments. That is no fault where the answer is another one by then.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from inspect import unwrap
+from datetime import datetime
+from inspect import CO_GENERATOR, unwrap
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final
@@ -64,6 +66,8 @@ REQUESTS: Final = ("list_topics", "describe_topics", "list_offsets", "committed"
 """What the clients of a broker are asked by name; what a consumer fetches it asks for by itself."""
 CLIENT: Final = "cimpl"
 """The module of the client library that asks."""
+PLAIN: Final = (str, bytes, int, float, bool, type(None), datetime, Path)
+"""What is the same argument when it is equal; anything else when it is the same object."""
 
 
 @dataclass(slots=True)
@@ -77,10 +81,15 @@ class _Thread:
 
 
 class Walk:
-    """What was called, in all threads that began while it was `followed`, and in the one that follows."""
+    """What was called, in all threads that began while it was `followed`, and in the one that follows.
+
+    given: how often each function was called with which arguments; they are kept, so that each stays what it is.
+    """
 
     def __init__(self) -> None:
         self._threads: Final[dict[int, _Thread]] = {}
+        self.given: Final[Counter[tuple[CodeType, tuple[object, ...]]]] = Counter()
+        self._kept: Final[list[object]] = []
 
     @contextmanager
     def followed(self) -> Iterator[None]:
@@ -100,8 +109,16 @@ class Walk:
             mine.calls[code] += 1
             mine.changes += code.co_filename != mine.at
             mine.at = code.co_filename
+            if not code.co_flags & CO_GENERATOR and not code.co_name.startswith("<"):
+                self._note(code, frame)
         elif event == "c_call" and what.__name__ in REQUESTS and _is_client(what.__self__):
             self._mine().requests[what.__name__] += 1
+
+    def _note(self, code: CodeType, frame: FrameType) -> None:
+        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        values = [frame.f_locals[name] for name in names if name in frame.f_locals]
+        self._kept.extend(values)
+        self.given[code, tuple(one if isinstance(one, PLAIN) else id(one) for one in values)] += 1
 
     def _mine(self) -> _Thread:
         return self._threads.setdefault(threading.get_ident(), _Thread())
@@ -110,6 +127,14 @@ class Walk:
     def calls(self) -> Counter[CodeType]:
         """How often each function was called."""
         return sum((one.calls for one in self._threads.values()), Counter())
+
+    @property
+    def twice(self) -> Counter[CodeType]:
+        """How many calls of each function had arguments that an earlier one had."""
+        found: Counter[CodeType] = Counter()
+        for (code, values), count in self.given.items():
+            found[code] += (count - 1) if values else 0
+        return +found
 
     @property
     def requests(self) -> Counter[str]:
@@ -194,6 +219,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--modules", action="store_true", help="list the modules of the run, with the calls in each")
     parser.add_argument("--functions", action="store_true", help="list its functions, with the calls of each")
+    parser.add_argument("--twice", action="store_true", help="list those called again with the same arguments")
     asked = parser.parse_args()
     with KafkaBroker() as broker, tempfile.TemporaryDirectory(prefix="tidegauge-walk-") as root:
         opening, running = walked(broker, broker.create_topic("orders"), Path(root))
@@ -204,8 +230,8 @@ def main() -> None:
     if asked.modules:
         for module, count in running.modules.most_common():
             print(f"{count:12,} {module}")
-    if asked.functions:
-        for code, count in running.calls.most_common():
+    for wanted, listed in ((asked.functions, running.calls), (asked.twice, running.twice)):
+        for code, count in listed.most_common() if wanted else ():
             print(f"{count:12,} {Path(code.co_filename).relative_to(PACKAGE)} {code.co_qualname}")
 
 

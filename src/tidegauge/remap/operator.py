@@ -190,8 +190,8 @@ class _Remap:
         error = answer.error
         if answer.observed is not None:
             self.timeline.look(answer.source, answer.observed)
-            self.note(answer.source, answer.observed)
             error = recreated(answer.source, self.timeline.identity(answer.source), answer.observed.identity)
+            self.note(answer.source, answer.observed)
         if isinstance(error, Definite):
             self.fail(Failure(answer.source, None, self.timeline.upper, error))
 

@@ -55,7 +55,10 @@ million rows take some seconds. A single span may be larger: it is never split."
 
 @dataclass(frozen=True, slots=True)
 class StagedSpan:
-    """The staged rows of one output for the epochs `[lower, upper)`. Without a `schema` the span is vacuous."""
+    """The staged rows of one output for the epochs `[lower, upper)`. Without a `schema` the span is vacuous.
+
+    bytes: how many were staged.
+    """
 
     lower: int
     upper: int
@@ -63,11 +66,10 @@ class StagedSpan:
     schema: pa.Schema | None = None
     files: tuple[StagedFile, ...] = ()
     rows: int = 0
+    bytes: int = field(init=False, compare=False)
 
-    @property
-    def bytes(self) -> int:
-        """How many bytes were staged."""
-        return sum(file.bytes for file in self.files)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bytes", sum(file.bytes for file in self.files))
 
 
 def merged(waiting: Sequence[StagedSpan], *, at_most: int | None = None) -> tuple[int, StagedSpan]:

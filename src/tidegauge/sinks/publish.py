@@ -113,10 +113,10 @@ def resumption(
             mine = {output: upper for output, upper in held.items() if readers[output] == source}
             return {**mine, "": upto}  # no output has an empty name
 
-        def durable(source: str) -> Frontier:
-            return reclock.resumption({source: timeline.tables[source]}, uppers_of(source))[source]
+        def durable(source: str, mine: Mapping[str, int]) -> Frontier:
+            return reclock.resumption({source: timeline.tables[source]}, mine)[source]
 
-        begun = {source: durable(source) for source in sources}
+        begun = {source: durable(source, uppers_of(source)) for source in sources}
         reached = {source: min(uppers_of(source).values()) for source in sources}
 
         def step(inputs: list[OperatorInput], handles: list[OperatorOutput]) -> None:
@@ -133,11 +133,11 @@ def resumption(
             for port, source in enumerate(sources):
                 # Whether upstream was told what was held at the start is not known: it is, with what is published.
                 known = told.get(source, None if anew else begun[source])
-                least = min(uppers_of(source).values())
+                least = min((mine := uppers_of(source)).values())
                 if least == reached[source] and known is not None:
                     continue
                 reached[source] = least
-                if known != (frontier := durable(source)):
+                if known != (frontier := durable(source, mine)):
                     told[source] = frontier
                     handles[port].give(moved, [frontier])
 

@@ -23,7 +23,7 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
@@ -70,7 +70,7 @@ class FileStatistics:
             said |= {"minValues": {}, "maxValues": {}}
         for path, column in self._columns.items():
             _put(said["nullCount"], path, column.nulls)
-            if ordered and _compared(column.kind) is not None:
+            if ordered and column.compared is not None:
                 low, high = column.ends()
                 _put(said["minValues"], path, low)
                 _put(said["maxValues"], path, high)
@@ -79,21 +79,24 @@ class FileStatistics:
 
 @dataclass(slots=True)
 class _Column:
-    """One column's nulls and ends. nan, minus: whether it holds a NaN, and a -0.0."""
+    """One column's nulls and ends. compared: see `_compared`. nan, minus: whether it holds a NaN, and a -0.0."""
 
     kind: Any
+    compared: Any = field(init=False)
     nulls: int = 0
     low: Any = None
     high: Any = None
     nan: bool = False
     minus: bool = False
 
+    def __post_init__(self) -> None:
+        self.compared = _compared(self.kind)
+
     def add(self, values: Any) -> None:
         self.nulls += values.null_count
-        compared = _compared(self.kind)
-        if compared is None or values.null_count == len(values):
+        if self.compared is None or values.null_count == len(values):
             return
-        values = values if compared == self.kind else values.cast(compared)
+        values = values if self.compared == self.kind else values.cast(self.compared)
         ends = pc.min_max(values).as_py()
         low, high = ends["min"], ends["max"]
         if pt.is_floating(self.kind):
@@ -156,12 +159,12 @@ def _chosen(schema: pa.Schema) -> Iterator[tuple[_Path, Any]]:
 
 
 def _leaves(fields: Iterable[Any], within: _Path = ()) -> Iterator[tuple[_Path, Any]]:
-    for field in fields:
-        path = (*within, field.name)
-        if pt.is_struct(field.type):
-            yield from _leaves((field.type.field(i) for i in range(field.type.num_fields)), path)
+    for one in fields:
+        path = (*within, one.name)
+        if pt.is_struct(one.type):
+            yield from _leaves((one.type.field(i) for i in range(one.type.num_fields)), path)
         else:
-            yield path, field.type
+            yield path, one.type
 
 
 def _values(rows: pa.Table, path: _Path) -> Any:
