@@ -17,7 +17,7 @@ from tidegauge.lazy import names
 
 if TYPE_CHECKING:
     from tidegauge.dsl.dataflow import Dataflow as Dataflow
-    from tidegauge.dsl.dataflow import RowStream as RowStream
+    from tidegauge.dsl.stream import RowStream as RowStream
     from tidegauge.engine.local import LocalEngine as LocalEngine
     from tidegauge.engine.spark.engine import SparkEngine as SparkEngine
     from tidegauge.env import Env as Env
@@ -69,7 +69,8 @@ else:
             "maintenance.compact": "compact hold release",
             "engine.local": "LocalEngine",
             "engine.spark.engine": "SparkEngine",
-            "dsl.dataflow": "Dataflow RowStream",
+            "dsl.dataflow": "Dataflow",
+            "dsl.stream": "RowStream",
             "looking.inspect": "epochs explain status",
             "looking.locate": "locate origin",
             "looking.read": "read read_arrow",

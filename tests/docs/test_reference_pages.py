@@ -17,9 +17,11 @@ from typer.testing import CliRunner
 
 import tidegauge as tg
 from tidegauge.cli.app import app
+from tidegauge.dsl.started import FlowRun
 from tidegauge.env import EFFECTS
 from tidegauge.errors import CODES
 from tidegauge.flow.board import OutputCondition, SourceCondition
+from tidegauge.flow.runner import Outcome
 from tidegauge.remap.store.opening import VIEWS
 from tidegauge.remap.store.schema import metadata
 
@@ -146,6 +148,17 @@ def test_every_view_and_column_of_the_store_is_described(flow: tg.Dataflow) -> N
 def test_every_public_name_is_in_the_python_reference() -> None:
     pages = "".join((REFERENCE / f"{name}.md").read_text() for name in ("python", "sources", "formats", "sinks"))
     assert [name for name in dir(tg) if f"tg.{name}" not in pages] == []
+
+
+@pytest.mark.parametrize(
+    ("section", "what"),
+    [("Dataflow", tg.Dataflow), ("Dataflow", FlowRun), ("Dataflow", Outcome), ("RowStream", tg.RowStream)],
+)
+def test_every_public_member_is_in_the_python_reference(section: str, what: type) -> None:
+    parts = re.split(r"^## ", (REFERENCE / "python.md").read_text(), flags=re.MULTILINE)
+    [text] = [part for part in parts if part.startswith(f"{section}\n")]
+    shown = set(re.findall(r"`(?:\w+\.)?(\w+)(?:\([^`]*)?`", text))
+    assert {name for name in dir(what) if not name.startswith("_")} - shown == set()
 
 
 @pytest.mark.parametrize(
