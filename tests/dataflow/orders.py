@@ -8,23 +8,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tidegauge.dataflow.order import (
-    ALL,
-    FIRST,
-    INT,
-    LAST,
-    PARTITIONED,
-    UNIT,
-    Bounded,
-    Interval,
-    Lex,
-    Order,
-    Product,
-    after,
-    before,
-)
+from tidegauge.dataflow.order import INT, PARTITIONED, UNIT, Bounded, Lex, Order, Product
+from tidegauge.remap.frontier import GAUGE
+from tidegauge.testing.strategies import summaries, times
 
-__all__ = ["LATTICES", "ORDERS", "Case", "Instants", "Pointwise", "intervals"]
+__all__ = ["LATTICES", "ORDERS", "Case", "Instants", "Pointwise", "case_of"]
 
 
 class Pointwise:
@@ -76,40 +64,36 @@ class Case:
     summaries: st.SearchStrategy[Any]
 
 
-keys = st.integers(0, 5)
-cuts = st.one_of(st.sampled_from([FIRST, LAST]), keys.map(before), keys.map(after))
-intervals = st.lists(cuts, min_size=2, max_size=2, unique=True).map(sorted).map(lambda ends: Interval(*ends))
-small = st.integers(0, 6)
-pairs = st.tuples(small, small)
-nested = st.tuples(small, pairs)
-partitioned = st.tuples(intervals, small)
-progress = st.tuples(partitioned, small)
-restricting = st.tuples(st.one_of(st.none(), st.just(ALL), intervals), st.one_of(st.none(), small))
-nothing = st.none()
 shores = st.dictionaries(st.sampled_from("pq"), st.integers(1, 3)).map(lambda found: tuple(sorted(found.items())))
 moments = st.integers(0, 1440).map(lambda minute: datetime(2026, 11, 20, tzinfo=UTC) + timedelta(minutes=minute))
 durations = st.timedeltas(timedelta(0), timedelta(days=2))
-steps = st.tuples(small, nothing)
+
+
+def case_of(order: Order[Any], name: str = "") -> Case:
+    """A case of one of our orders."""
+    return Case(name, order, times(order), summaries(order))
+
 
 LATTICES = [
-    Case("UNIT", UNIT, st.just(()), nothing),
-    Case("INT", INT, small, small),
-    Case("Bounded", Bounded(9), small, small),
-    Case("Product", Product(INT, INT), pairs, pairs),
-    Case("Product nested", Product(INT, Product(INT, Bounded(6))), nested, nested),
-    Case("Lex", Lex(INT, INT), pairs, pairs),
-    Case("Lex bounded", Lex(INT, Bounded(6)), pairs, steps),
-    Case("Lex of Product", Lex(Product(INT, INT), Bounded(6)), st.tuples(pairs, small), st.tuples(pairs, nothing)),
-    Case("Lex in Product", Product(Lex(INT, INT), INT), st.tuples(pairs, small), st.tuples(pairs, small)),
-    Case("Lex in Lex", Lex(Lex(INT, INT), UNIT), st.tuples(pairs, st.just(())), st.tuples(pairs, nothing)),
+    case_of(UNIT, "UNIT"),
+    case_of(INT, "INT"),
+    case_of(Bounded(9), "Bounded"),
+    case_of(Product(INT, INT), "Product"),
+    case_of(Product(INT, Product(INT, Bounded(6))), "Product nested"),
+    case_of(Lex(INT, INT), "Lex"),
+    case_of(Lex(INT, Bounded(6)), "Lex bounded"),
+    case_of(Lex(Product(INT, INT), Bounded(6)), "Lex of Product"),
+    case_of(Product(Lex(INT, INT), INT), "Lex in Product"),
+    case_of(Lex(Lex(INT, INT), UNIT), "Lex in Lex"),
 ]
 """Those in which every two times have both bounds."""
 
 ORDERS = [
     *LATTICES,
-    Case("Partitioned", PARTITIONED, partitioned, restricting),
-    Case("Product Partitioned", Product(PARTITIONED, INT), progress, st.tuples(restricting, small)),
-    Case("Lex Partitioned", Lex(PARTITIONED, INT), progress, st.tuples(nothing, small)),
-    Case("Pointwise", Pointwise(), shores, nothing),
+    case_of(PARTITIONED, "Partitioned"),
+    case_of(Product(PARTITIONED, INT), "Product Partitioned"),
+    case_of(Lex(PARTITIONED, INT), "Lex Partitioned"),
+    case_of(GAUGE, "Gauge"),
+    Case("Pointwise", Pointwise(), shores, st.none()),
     Case("Instants", Instants(), moments, durations),
 ]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.dataflow.orders import ORDERS, Case, Instants, Pointwise, intervals
+from tests.dataflow.orders import ORDERS, Case, Instants, Pointwise, case_of
 
 from tidegauge.dataflow import INT, UNIT, Antichain, Bounded, Order, Product, Worker
 from tidegauge.dataflow.order import (
@@ -28,6 +28,7 @@ from tidegauge.dataflow.order import (
     summary_less_equal,
 )
 from tidegauge.errors.dataflow import InvalidSummary
+from tidegauge.testing.strategies import intervals, orders
 
 each_order = pytest.mark.parametrize("case", ORDERS, ids=lambda case: case.name)
 
@@ -84,6 +85,20 @@ def test_a_summary_leads_on_and_strictly_so_unless_it_is_idle(case: Case, data: 
         assert there != time or idle(case.order, summary)
     if isinstance(case.order, Advancing):
         assert normal(case.order, summary) == summary
+
+
+LAWS: list[Any] = [
+    test_an_order_is_partial_and_its_sort_key_extends_it,
+    test_times_are_values,
+    test_summaries_are_monotone_and_compose,
+    test_a_summary_leads_on_and_strictly_so_unless_it_is_idle,
+]
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__.removeprefix("test_"))
+@given(order=orders(), data=st.data())
+def test_orders_made_of_orders_hold_the_laws(law: Any, order: Order[Any], data: st.DataObject) -> None:
+    law.hypothesis.inner_test(case_of(order), data)
 
 
 @pytest.mark.parametrize("case", [case for case in ORDERS if steady(case.order)], ids=lambda case: case.name)
@@ -193,7 +208,7 @@ def test_a_summary_that_the_order_does_not_have_is_refused(order: Order[Any], su
         normal(order, summary)
 
 
-@given(intervals, intervals)
+@given(intervals(), intervals())
 def test_what_a_path_restricts_to_is_what_is_in_both(a: Any, b: Any) -> None:
     both = PARTITIONED.results_in((a, 2), (b, 3))
     for key in range(-1, 7):

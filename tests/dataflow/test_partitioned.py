@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.dataflow.orders import intervals
 
 from tidegauge.dataflow import Antichain, Capability, MutableAntichain, OperatorBuilder, Worker
 from tidegauge.dataflow.order import ALL, FIRST, LAST, PARTITIONED, Interval, after, before, less_than, only
 from tidegauge.errors.dataflow import InvalidTime, ZeroCycle
+from tidegauge.testing.strategies import intervals
 
 below, above = Interval(FIRST, before(10)), Interval(after(10), LAST)
 positions = st.dictionaries(st.integers(0, 5), st.integers(0, 9))
@@ -64,7 +64,7 @@ def test_splitting_leaves_what_is_before_and_after() -> None:
     assert PARTITIONED.split((Interval(after(2), after(9)), 0), 9)[2] is None
 
 
-@given(intervals, st.integers(0, 9), st.integers(0, 5))
+@given(intervals(), st.integers(0, 9), st.integers(0, 5))
 def test_the_parts_of_a_split_are_beyond_it_do_not_compare_and_lose_no_partition(
     interval: Interval, position: int, partition: int
 ) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.dataflow.orders import ORDERS, intervals
+from tests.dataflow.orders import ORDERS
 from tests.depth import deep
 
 from tidegauge.dataflow import (
@@ -30,14 +30,13 @@ from tidegauge.dataflow.order.partitioned import Partitioned, PartitionedTime
 from tidegauge.dataflow.order.search import apart, origins
 from tidegauge.dataflow.reachability import Tracker
 from tidegauge.dataflow.topology import Graph, Shape, Topology
+from tidegauge.testing.strategies import times as times_of
 
 PAIRS = Product(INT, INT)
 LOOPS = Product(Product(PARTITIONED, INT), Bounded(3))
-partitioned = st.lists(st.tuples(intervals, st.integers(0, 3)), max_size=60)
-pairs = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=60)
-loops = st.lists(
-    st.tuples(st.tuples(st.tuples(intervals, st.integers(0, 3)), st.integers(0, 3)), st.integers(0, 3)), max_size=40
-)
+partitioned = st.lists(times_of(PARTITIONED, max_value=3), max_size=60)
+pairs = st.lists(times_of(PAIRS, max_value=30), max_size=60)
+loops = st.lists(times_of(LOOPS, max_value=3), max_size=40)
 cases = st.one_of(
     st.tuples(st.just(PARTITIONED), partitioned),
     st.tuples(st.just(PAIRS), pairs),
@@ -116,7 +115,7 @@ def test_a_wide_frontier_answers_as_its_elements_do(case: tuple[Order[Any], list
 
 
 @deep(25)
-@given(st.lists(st.lists(st.tuples(st.tuples(intervals, st.integers(0, 3)), st.sampled_from([-1, 1])), max_size=40)))
+@given(st.lists(st.lists(st.tuples(times_of(PARTITIONED, max_value=3), st.sampled_from([-1, 1])), max_size=40)))
 def test_a_wide_frontier_is_that_of_the_counts_whatever_changes_at_once(rounds: list[list[tuple[Any, int]]]) -> None:
     times: MutableAntichain[PartitionedTime] = MutableAntichain(PARTITIONED)
     counts: dict[Any, int] = {}
@@ -273,7 +272,7 @@ def implied(graph: Graph, counts: dict[tuple[int, Any], int]) -> list[set[Any]]:
 
 
 changes = st.dictionaries(
-    st.tuples(st.integers(0, 7), st.tuples(st.tuples(intervals, st.integers(0, 2)), st.integers(0, 3))),
+    st.tuples(st.integers(0, 7), times_of(Product(PARTITIONED, Bounded(4)), max_value=3)),
     st.sampled_from([-1, 1, 1, 2]),
     max_size=50,
 )

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from tidegauge.dataflow import Antichain
 from tidegauge.dataflow.order import (
+    ALL,
     FIRST,
     INT,
     LAST,
@@ -116,7 +117,7 @@ def summaries(
             return st.none() | st.tuples(*(of(part) if steady(part) else st.none() for part in (outer, inner)))
         case Partitioned():
             amounts = st.none() | st.integers(0, max_value)
-            return st.none() | st.tuples(st.none() | intervals(keys=keys), amounts)
+            return st.none() | st.tuples(st.none() | st.just(ALL) | intervals(keys=keys), amounts)
     raise _unknown("summaries", order, "draw the summaries yourself; those of a pair are tuples of two")
 
 
