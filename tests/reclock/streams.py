@@ -1,4 +1,4 @@
-"""What the tests of the streaming operator share: the definition, random histories, and a source moved by hand."""
+"""What the tests of the streaming operator share: the definition, random records, and a source moved by hand."""
 
 from __future__ import annotations
 
@@ -15,55 +15,28 @@ from tidegauge.reclock.places import Layout, Pairs
 from tidegauge.reclock.pushed import PartitionedRecords
 from tidegauge.reclock.room import Room
 from tidegauge.reclock.stream import reclock_stream
-from tidegauge.remap.frontier import GAUGE, ORIGIN, Frontier
-from tidegauge.remap.table import RemapTable
+from tidegauge.remap.frontier import GAUGE, Frontier
+from tidegauge.testing.strategies import RemapHistory
 
 Place: TypeAlias = tuple[str, int]
-History: TypeAlias = list[tuple[int, Frontier]]
-"""The bindings of a source: epochs ascend, frontiers are whole."""
 
 PARTITIONS = ("p0", "p1", "p2", "p3", "never")
 END = 13
 """Behind every position that a record has here."""
 
 
-def at(history: History, epoch: int) -> Frontier:
-    """R(e): what was bound last at or before the epoch."""
-    return next((frontier for bound, frontier in reversed(history) if bound <= epoch), ORIGIN)
-
-
-def entered(history: History, upper: int, place: Place) -> int | None:
+def entered(history: RemapHistory, upper: int, place: Place) -> int | None:
     """The definition: the first epoch below `upper` whose R is beyond the record."""
-    for epoch in range(upper):
-        frontier = at(history, epoch)
-        if frontier.sealed or place[1] < frontier[place[0]]:
-            return epoch
-    return None
+    return next((epoch for epoch in range(upper) if history.has(epoch, *place)), None)
 
 
-def reached(history: History, upper: int, lows: dict[str, int] | None) -> int:
+def reached(history: RemapHistory, upper: int, lows: dict[str, int] | None) -> int:
     """The definition of the frontier: the first epoch that a record from `lows` on may enter; None: there is none."""
     for epoch in range(upper):
-        frontier = at(history, epoch)
+        frontier = history.frontier_at(epoch)
         if lows is not None and (frontier.sealed or any(frontier[p] > lows.get(p, 0) for p in PARTITIONS)):
             return epoch
     return upper
-
-
-@st.composite
-def histories(draw: st.DrawFn) -> History:
-    """One to four partitions that appear one after the other, gaps between the epochs, some sealed in the end."""
-    partitions = PARTITIONS[: draw(st.integers(1, 4))]
-    epoch, positions, history = draw(st.integers(0, 3)), dict.fromkeys(partitions, 0), []
-    for _ in range(draw(st.integers(1, 8))):
-        for partition in partitions:
-            if draw(st.integers(0, 9)) < 4:
-                positions[partition] += draw(st.sampled_from([0, 0, 1, 2, 5]))
-        history.append((epoch, Frontier(positions)))
-        epoch += draw(st.integers(1, 5))
-    if draw(st.integers(0, 3)) == 0:
-        history[-1] = (history[-1][0], history[-1][1].seal())
-    return history
 
 
 def records() -> st.SearchStrategy[list[Place]]:
@@ -71,13 +44,6 @@ def records() -> st.SearchStrategy[list[Place]]:
     return st.sampled_from([1, 2, len(PARTITIONS)]).flatmap(
         lambda many: st.lists(st.tuples(st.sampled_from(PARTITIONS[:many]), st.integers(0, END - 2)), max_size=40)
     )
-
-
-def table_of(history: History) -> RemapTable:
-    table = RemapTable("s")
-    for epoch, frontier in history:
-        table.append(epoch, frontier)
-    return table
 
 
 def lows_of(places: list[Place]) -> dict[str, int]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.reclock.test_reclock_spans import steps, table_of
 
 from tidegauge.reclock import as_of, begins, held
+from tidegauge.testing.strategies import RemapHistory, remap_histories
 
 
 @pytest.mark.parametrize(
@@ -39,12 +39,11 @@ def test_t25_without_outputs_there_is_nothing_to_read() -> None:
 
 
 @settings(deadline=None)
-@given(steps, st.data())
+@given(remap_histories(), st.data())
 def test_an_output_is_given_what_it_lacks_and_nothing_twice_also_when_the_history_was_compacted(
-    moves: list[dict[str, int]], data: st.DataObject
+    history: RemapHistory, data: st.DataObject
 ) -> None:
-    table = table_of(moves)
-    table.advance(len(moves) + 2)
+    table = history.table()
     since = data.draw(st.integers(0, table.upper - 1))
     upper = data.draw(st.integers(0, table.upper))
     moved = [s.epoch for s in table.slices(0, since + 1)]

@@ -14,22 +14,13 @@ from hypothesis import strategies as st
 from tidegauge.errors.flow import InvalidArgument, UnknownColumn
 from tidegauge.errors.store import NotYetBound
 from tidegauge.reclock import epochs_of, pieces
-from tidegauge.remap.frontier import ORIGIN, Frontier
+from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.table import LARGEST, RemapTable
+from tidegauge.testing.strategies import RemapHistory, remap_histories
 
-moves = st.lists(st.dictionaries(st.sampled_from(["0", "1", "2"]), st.integers(1, 6)), max_size=8)
+histories = remap_histories(partitions=st.sampled_from("012"), steps=st.integers(1, 6), min_size=0, max_gap=2)
 names = st.sampled_from(["0", "1", "2", "7", None])
 rows = st.lists(st.tuples(names, st.one_of(st.none(), st.integers(-2, 20))), max_size=30)
-
-
-def table_of(moves: list[dict[str, int]], *, sealed: bool = False) -> RemapTable:
-    table, at = RemapTable("s"), ORIGIN
-    for epoch, move in enumerate(moves):
-        at = Frontier({p: at[p] + move.get(p, 0) for p in {*at, *move}})
-        table.append(2 * epoch, at)
-    if sealed:
-        table.append(table.upper, at.seal())
-    return table
 
 
 def epoch_of(table: RemapTable, partition: str | None, position: int | None) -> int | None:
@@ -64,8 +55,7 @@ POSITION_TYPES = [pa.int8(), pa.int32(), pa.int64(), pa.uint16(), pa.uint64()]
 
 
 @given(
-    moves,
-    st.booleans(),
+    histories,
     rows,
     st.sampled_from(PARTITION_TYPES),
     st.sampled_from(POSITION_TYPES),
@@ -73,15 +63,14 @@ POSITION_TYPES = [pa.int8(), pa.int32(), pa.int64(), pa.uint16(), pa.uint64()]
     st.lists(st.integers(0, 30), max_size=3),
 )
 def test_every_row_has_the_epoch_that_the_table_gives_it(
-    moves: list[dict[str, int]],
-    sealed: bool,
+    history: RemapHistory,
     rows: list[tuple[str | None, int | None]],
     partition_type: pa.DataType,
     position_type: pa.DataType,
     partition_cuts: list[int],
     position_cuts: list[int],
 ) -> None:
-    table = table_of(moves, sealed=sealed)
+    table = history.table()
     if pa.types.is_unsigned_integer(position_type):
         rows = [(p, None if n is None else abs(n)) for p, n in rows]
     of = partition_type.value_type if pa.types.is_dictionary(partition_type) else partition_type
@@ -125,7 +114,7 @@ def test_positions_at_the_end_of_their_types_are_in_no_epoch_unless_one_is_bound
 
 
 def test_columns_of_other_types_and_lengths_are_refused() -> None:
-    table = table_of([{"0": 3}])
+    table = RemapTable.load("s", [(0, "0", 3)], upper=1)
     texts, numbers = pa.array(["0"]), pa.array([0])
     for partitions, positions in (
         (pa.array([0.0]), numbers),
@@ -142,7 +131,7 @@ def test_columns_of_other_types_and_lengths_are_refused() -> None:
 def test_a_dictionary_that_lacks_what_its_rows_name_is_refused(index: int) -> None:
     broken = pa.DictionaryArray.from_arrays(pa.array([0, index], pa.int8()), pa.array(["0"]), safe=False)
     with pytest.raises(InvalidArgument):
-        epochs_of(table_of([{"0": 3}]), broken, pa.array([0, 0]))
+        epochs_of(RemapTable.load("s", [(0, "0", 3)], upper=1), broken, pa.array([0, 0]))
 
 
 def sorted_batch(rows: list[tuple[str | None, int]], partition: pa.DataType, position: pa.DataType) -> pa.RecordBatch:
@@ -155,15 +144,14 @@ def sorted_batch(rows: list[tuple[str | None, int]], partition: pa.DataType, pos
 sorted_rows = st.lists(st.tuples(names, st.integers(-2, 20)), max_size=30)
 
 
-@given(moves, st.booleans(), sorted_rows, st.sampled_from(PARTITION_TYPES[::4]), st.sampled_from(POSITION_TYPES[:3]))
+@given(histories, sorted_rows, st.sampled_from(PARTITION_TYPES[::4]), st.sampled_from(POSITION_TYPES[:3]))
 def test_the_pieces_of_a_sorted_batch_are_its_rows_in_order_each_with_its_epoch(
-    moves: list[dict[str, int]],
-    sealed: bool,
+    history: RemapHistory,
     rows: list[tuple[str | None, int]],
     partition_type: pa.DataType,
     position_type: pa.DataType,
 ) -> None:
-    table = table_of(moves, sealed=sealed)
+    table = history.table()
     batch = sorted_batch(rows, partition_type, position_type)
     found = pieces(table, batch)
     assert all(piece.num_rows for _, piece in found)
@@ -187,13 +175,13 @@ def test_pieces_at_the_end_of_the_positions_and_beyond() -> None:
 def test_pieces_share_the_memory_of_their_batch() -> None:
     batch = pa.record_batch({"_partition": ["0"] * 1000, "_offset": np.arange(1000)})
     whole = {buffer.address for column in batch.columns for buffer in column.buffers() if buffer is not None}
-    table = table_of([{"0": 10}, {"0": 500}])
+    table = RemapTable.load("s", [(0, "0", 10), (2, "0", 510)], upper=3)
     for _, piece in pieces(table, batch):
         assert {b.address for column in piece.columns for b in column.buffers() if b is not None} <= whole
 
 
 def test_pieces_of_what_has_no_places_are_refused() -> None:
-    table, texts, numbers = table_of([{"0": 3}]), pa.array(["0"]), pa.array([0])
+    table, texts, numbers = RemapTable.load("s", [(0, "0", 3)], upper=1), pa.array(["0"]), pa.array([0])
     with pytest.raises(UnknownColumn):
         pieces(table, pa.record_batch({"_partition": ["0"]}))
     with pytest.raises(UnknownColumn):

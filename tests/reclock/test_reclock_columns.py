@@ -11,6 +11,7 @@ from tidegauge.errors.flow import ReservedColumn
 from tidegauge.reclock import EPOCH, frontier_to_epoch, stamp
 from tidegauge.remap.frontier import ORIGIN, Frontier
 from tidegauge.remap.table import RemapTable
+from tidegauge.testing.strategies import RemapHistory, frontiers, remap_histories
 
 
 def test_t04_a_frontier_is_reclocked_to_the_first_epoch_that_it_does_not_complete() -> None:
@@ -46,19 +47,12 @@ def test_t16_a_seal_is_complete_only_when_the_source_is() -> None:
     assert frontier_to_epoch(table, Frontier({"p": 5}, sealed=True)) == 2
 
 
-positions = st.dictionaries(st.sampled_from(["p0", "p1", "p2"]), st.integers(0, 6))
-
-
 @settings(deadline=None)
-@given(st.lists(positions, max_size=6), positions, st.booleans(), st.booleans())
+@given(remap_histories(min_size=0, max_size=6), frontiers())
 def test_a_frontier_completes_exactly_the_epochs_that_are_bound_before_it(
-    moves: list[dict[str, int]], at: dict[str, int], ended: bool, sealed: bool
+    history: RemapHistory, frontier: Frontier
 ) -> None:
-    table, bound = RemapTable("s"), ORIGIN
-    for epoch, move in enumerate(moves):
-        bound = Frontier({p: bound[p] + move.get(p, 0) for p in {*bound, *move}})
-        table.append(epoch, bound.seal() if ended and epoch == len(moves) - 1 else bound)
-    frontier = Frontier(at, sealed=sealed)
+    table = history.table()
     waiting = [e for e in range(table.upper) if not table.frontier_at(e).less_equal(frontier)]
     assert frontier_to_epoch(table, frontier) == min(waiting, default=table.upper)
 

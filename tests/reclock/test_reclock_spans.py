@@ -12,25 +12,18 @@ from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.store import EpochNotMinted
 from tidegauge.reclock import held, plan_span, resumption, span
 from tidegauge.remap.binding import Slice
-from tidegauge.remap.frontier import ORIGIN, Frontier
+from tidegauge.remap.frontier import ORIGIN
 from tidegauge.remap.table import RemapTable
+from tidegauge.testing.strategies import RemapHistory, remap_histories
 
-steps = st.lists(st.dictionaries(st.sampled_from(["p0", "p1"]), st.integers(1, 9)), min_size=1, max_size=12)
-
-
-def table_of(moves: list[dict[str, int]], source: str = "s") -> RemapTable:
-    table, at = RemapTable(source), ORIGIN
-    for epoch, move in enumerate(moves):
-        at = Frontier({p: at[p] + move.get(p, 0) for p in {*at, *move}})
-        table.append(epoch, at)
-    return table
+histories = remap_histories(partitions=st.sampled_from(["p0", "p1"]), steps=st.integers(1, 9), max_size=12)
 
 
 @settings(deadline=None)
-@given(steps, st.integers(1, 40))
-def test_the_spans_of_a_backlog_cover_every_epoch_once(moves: list[dict[str, int]], limit: int) -> None:
-    table = table_of(moves)
-    lower, upper, planned = 0, len(moves), []
+@given(histories, st.integers(1, 40))
+def test_the_spans_of_a_backlog_cover_every_epoch_once(history: RemapHistory, limit: int) -> None:
+    table = history.table()
+    lower, upper, planned = 0, history.upper, []
     while lower < upper:
         until = span(table.slices(lower, upper), upper, limit=limit)
         assert lower < until <= upper
@@ -43,7 +36,7 @@ def test_the_spans_of_a_backlog_cover_every_epoch_once(moves: list[dict[str, int
 
 
 def test_an_epoch_beyond_the_limit_is_taken_whole_and_alone() -> None:
-    table = table_of([{"p0": 1}, {"p0": 500, "p1": 500}, {"p0": 1}])
+    table = RemapTable.load("s", [(0, "p0", 1), (1, "p0", 501), (1, "p1", 500), (2, "p0", 502)], upper=3)
     assert [span(table.slices(lower, 3), 3, limit=10) for lower in range(3)] == [1, 2, 3]
 
 
@@ -58,12 +51,11 @@ def test_a_limit_that_takes_nothing_is_refused() -> None:
 
 
 @settings(deadline=None)
-@given(steps, st.data())
+@given(histories, st.data())
 def test_an_output_holds_the_epochs_in_which_its_source_holds_nothing(
-    moves: list[dict[str, int]], data: st.DataObject
+    history: RemapHistory, data: st.DataObject
 ) -> None:
-    table = table_of(moves)
-    table.advance(len(moves) + data.draw(st.integers(0, 3)))
+    table = history.table()
     upper = data.draw(st.integers(0, table.upper))
     first = held(table, upper)
     assert upper <= first <= table.upper
@@ -73,19 +65,19 @@ def test_an_output_holds_the_epochs_in_which_its_source_holds_nothing(
 
 def test_a_source_without_slices_is_left_out_of_the_plan() -> None:
     idle = RemapTable("idle", upper=2)
-    busy = table_of([{"p0": 1}, {"p0": 1}], "busy")
+    busy = RemapTable.load("busy", [(0, "p0", 1), (1, "p0", 2)], upper=2)
     assert list(plan_span({"idle": idle, "busy": busy}, 0, 2)) == ["busy"]
     with pytest.raises(EpochNotMinted):
         plan_span({"idle": idle, "busy": busy}, 0, 3)
 
 
 @settings(deadline=None)
-@given(steps, st.data())
+@given(histories, st.data())
 def test_t33_what_is_acknowledged_never_passes_what_any_output_holds(
-    moves: list[dict[str, int]], data: st.DataObject
+    history: RemapHistory, data: st.DataObject
 ) -> None:
-    table = table_of(moves)
-    uppers = data.draw(st.dictionaries(st.sampled_from("abc"), st.integers(0, len(moves)), min_size=1))
+    table = history.table()
+    uppers = data.draw(st.dictionaries(st.sampled_from("abc"), st.integers(0, history.upper), min_size=1))
     acknowledged = resumption({"s": table}, uppers)["s"]
     for upper in uppers.values():
         held = table.frontier_at(upper - 1) if upper else ORIGIN
@@ -94,4 +86,4 @@ def test_t33_what_is_acknowledged_never_passes_what_any_output_holds(
 
 
 def test_t25_without_outputs_there_is_nothing_to_acknowledge() -> None:
-    assert resumption({"s": table_of([{"p0": 1}])}, {}) == {}
+    assert resumption({"s": RemapTable.load("s", [(0, "p0", 1)], upper=1)}, {}) == {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -13,18 +13,15 @@ from hypothesis import strategies as st
 from tests.depth import deep
 from tests.reclock.streams import (
     PARTITIONS,
-    History,
     Place,
     Rig,
     arrow,
     entered,
-    histories,
     lows_of,
     pairs,
     places_of,
     reached,
     records,
-    table_of,
 )
 
 from tidegauge.dataflow import (
@@ -46,6 +43,14 @@ from tidegauge.reclock.pushed import PartitionedRecords
 from tidegauge.reclock.room import Room
 from tidegauge.reclock.stream import reclock_stream
 from tidegauge.remap.frontier import GAUGE, Frontier
+from tidegauge.testing.strategies import (
+    RemapHistory,
+    StreamRecord,
+    arrivals,
+    cut_twice,
+    record_streams,
+    remap_histories,
+)
 
 ORDERS: list[Order[Any]] = [GAUGE, PARTITIONED]
 SIZES = (0, 1, 2, 3, 6, 15)
@@ -58,13 +63,13 @@ def readings(order: Order[Any], lows: dict[str, int]) -> list[Any]:
 
 
 @deep(200)
-@given(histories(), records(), st.sampled_from(ORDERS), st.booleans(), st.integers(0, 2**32))
+@given(remap_histories(), records(), st.sampled_from(ORDERS), st.booleans(), st.integers(0, 2**32))
 def test_pb_whatever_comes_between_bindings_each_record_leaves_once_at_its_epoch(
-    history: History, places: list[Place], order: Order[Any], in_columns: bool, seed: int
+    history: RemapHistory, places: list[Place], order: Order[Any], in_columns: bool, seed: int
 ) -> None:
     random = Random(seed)
     pushed: PartitionedRecords[Any] = PartitionedRecords("s", ArrowRows() if in_columns else Pairs(), order=order)
-    coming, bindings, upper, placed = list(places), list(history), 0, []
+    coming, bindings, upper, placed = list(places), list(history.bindings), 0, []
     while coming or bindings:
         match random.choice(["take", "bind", "advance"]):
             case "bind" if bindings:
@@ -87,12 +92,30 @@ def test_pb_whatever_comes_between_bindings_each_record_leaves_once_at_its_epoch
     assert (pushed.first(), pushed.open) == (None, 0)
 
 
-@given(histories(), records(), st.booleans())
+@given(remap_histories(), cut_twice(record_streams(), arrivals))
+def test_pa_however_a_stream_is_cut_and_its_partitions_alternate_each_record_has_its_one_epoch(
+    history: RemapHistory, ways: tuple[list[list[StreamRecord]], list[list[StreamRecord]]]
+) -> None:
+    for batches in ways:
+        pushed: PartitionedRecords[Any] = PartitionedRecords("s", Pairs())
+        coming, placed = deque(batches), []
+        for epoch, frontier in history.bindings:
+            placed += pushed.take(pairs([record[:2] for record in coming.popleft()])) if coming else []
+            pushed.bind(epoch, frontier)
+            placed += pushed.release()
+        for batch in coming:
+            placed += pushed.take(pairs([record[:2] for record in batch]))
+        expected = {(history.epoch_of(*record[:2]), record[:2]) for batch in batches for record in batch}
+        found = [(epoch, place) for epoch, batch in placed for place in places_of(batch)]
+        assert sorted(found) == sorted((epoch, place) for epoch, place in expected if epoch is not None)
+
+
+@given(remap_histories(), records(), st.booleans())
 def test_a_batch_is_cut_into_at_most_one_piece_for_each_epoch_in_the_sequence_that_it_came_in(
-    history: History, places: list[Place], dictionary: bool
+    history: RemapHistory, places: list[Place], dictionary: bool
 ) -> None:
     pushed = PartitionedRecords("s", ArrowRows())
-    for epoch, frontier in history:
+    for epoch, frontier in history.bindings:
         pushed.bind(epoch, frontier)
     pieces = pushed.take(arrow(places, dictionary=dictionary))
     assert [epoch for epoch, _ in pieces] == sorted({epoch for epoch, _ in pieces})
@@ -141,7 +164,7 @@ class Site:
 
 
 def run(
-    history: History, places: list[Place], *, order: Order[Any], peers: int, seed: int, as_of: int
+    history: RemapHistory, places: list[Place], *, order: Order[Any], peers: int, seed: int, as_of: int
 ) -> Counter[tuple[int, Place]]:
     """Let it all happen in a random interleaving, on several workers; check the frontier wherever it stands still."""
     random = Random(seed)
@@ -152,7 +175,7 @@ def run(
     coming: list[list[Place]] = [[] for _ in sites]
     for place in places:
         random.choice(coming).append(place)
-    bindings, upper = list(history), 0
+    bindings, upper = list(history.bindings), 0
     told = [dict.fromkeys(PARTITIONS, 0) for _ in sites]
     while bindings or any(coming):
         w = random.randrange(peers)
@@ -178,6 +201,8 @@ def run(
                 lows = {p: min(lows[p] for lows in told) for p in PARTITIONS}
                 expected = max(reached(history, upper, lows), as_of) if upper > as_of else as_of
                 assert [site.probe.frontier().elements() for site in sites] == [(expected,)] * peers
+    upper = history.upper
+    sites[0].remap.advance_to(upper)  # the epochs after the last binding
     for site in sites:
         site.held.drop()
     cluster.settle()
@@ -190,11 +215,11 @@ def run(
 
 @pytest.mark.parametrize("peers", [1, 2, 3])
 @deep(40)
-@given(histories(), records(), st.sampled_from(ORDERS), st.integers(0, 2**32), st.data())
+@given(remap_histories(), records(), st.sampled_from(ORDERS), st.integers(0, 2**32), st.data())
 def test_pb_pe_the_operator_agrees_with_the_ranges_and_the_definition_under_every_interleaving(
-    peers: int, history: History, places: list[Place], order: Order[Any], seed: int, data: st.DataObject
+    peers: int, history: RemapHistory, places: list[Place], order: Order[Any], seed: int, data: st.DataObject
 ) -> None:
-    table = table_of(history)
+    table = history.table()
     as_of = data.draw(st.one_of(st.just(0), st.integers(0, table.upper - 1)))
     found = run(history, places, order=order, peers=peers, seed=seed, as_of=as_of)
     slices = table.slices(0, table.upper)
@@ -211,23 +236,24 @@ def test_pb_pe_the_operator_agrees_with_the_ranges_and_the_definition_under_ever
 
 
 @deep(40)
-@given(histories(), records(), st.integers(0, 2**32), st.integers(0, 2**32))
+@given(remap_histories(), records(), st.integers(0, 2**32), st.integers(0, 2**32))
 def test_pa_the_epoch_of_a_record_does_not_depend_on_how_it_comes(
-    history: History, places: list[Place], one: int, other: int
+    history: RemapHistory, places: list[Place], one: int, other: int
 ) -> None:
     first = run(history, places, order=GAUGE, peers=1, seed=one, as_of=0)
     assert first == run(history, places[::-1], order=PARTITIONED, peers=2, seed=other, as_of=0)
 
 
 @deep(40)
-@given(histories(), records(), st.sampled_from(ORDERS), st.integers(0, 2**32), st.data())
+@given(remap_histories(), records(), st.sampled_from(ORDERS), st.integers(0, 2**32), st.data())
 def test_pc_to_compact_the_bindings_is_to_compact_what_is_reclocked_by_them(
-    history: History, places: list[Place], order: Order[Any], seed: int, data: st.DataObject
+    history: RemapHistory, places: list[Place], order: Order[Any], seed: int, data: st.DataObject
 ) -> None:
-    table = table_of(history)
+    table = history.table()
     since = data.draw(st.integers(0, table.upper - 1))
     compacted = table.compacted(since)
-    left = [(epoch, compacted.frontier_at(epoch)) for epoch in range(since, table.upper)]
+    bound = tuple((epoch, compacted.frontier_at(epoch)) for epoch in range(since, table.upper))
+    left = RemapHistory(bound, table.upper, since)
     result: Counter[tuple[int, Place]] = Counter()
     for (epoch, place), records_there in run(history, places, order=order, peers=1, seed=seed, as_of=0).items():
         result[max(epoch, since), place] += records_there
@@ -236,11 +262,11 @@ def test_pc_to_compact_the_bindings_is_to_compact_what_is_reclocked_by_them(
 
 
 @deep(40)
-@given(histories(), records(), st.sampled_from(ORDERS), st.integers(0, 2**32))
+@given(remap_histories(), records(), st.sampled_from(ORDERS), st.integers(0, 2**32))
 def test_pd_what_is_sent_at_or_after_an_epoch_or_waits_is_what_is_beyond_the_inverse_of_it(
-    history: History, places: list[Place], order: Order[Any], seed: int
+    history: RemapHistory, places: list[Place], order: Order[Any], seed: int
 ) -> None:
-    table = table_of(history)
+    table = history.table()
     found = run(history, places, order=order, peers=1, seed=seed, as_of=0)
     sent = Counter(place for _, place in found.elements())
     for epoch in range(table.upper + 1):
@@ -251,11 +277,11 @@ def test_pd_what_is_sent_at_or_after_an_epoch_or_waits_is_what_is_beyond_the_inv
 
 
 @deep(60)
-@given(histories(), records(), st.data())
+@given(remap_histories(), records(), st.data())
 def test_pf_what_was_sent_before_an_epoch_and_what_is_sent_after_resuming_there_is_the_whole(
-    history: History, places: list[Place], data: st.DataObject
+    history: RemapHistory, places: list[Place], data: st.DataObject
 ) -> None:
-    table = table_of(history)
+    table = history.table()
     whole = run(history, places, order=GAUGE, peers=1, seed=0, as_of=0)
     resume = data.draw(st.integers(0, table.upper))
     before = Counter({key: n for key, n in whole.items() if key[0] < resume})
@@ -263,7 +289,8 @@ def test_pf_what_was_sent_before_an_epoch_and_what_is_sent_after_resuming_there_
     again = [(p, n) for p, n in places if not lower.sealed and (n >= lower[p] or data.draw(st.booleans()))]
     rig = Rig(as_of=max(resume - 1, 0))
     rig.give(*again)
-    for epoch, frontier in history:
+    for epoch, frontier in history.bindings:
         rig.bind(epoch, frontier, sealed=frontier.sealed)
+    rig.advance(history.upper)
     after = Counter((epoch, place) for epoch, place in rig.out() if epoch >= resume)
     assert before + after == whole

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.reclock.streams import END, PARTITIONS, History, entered, histories
+from tests.reclock.streams import END, PARTITIONS
 
 from tidegauge.dataflow import INT, PARTITIONED, Antichain
 from tidegauge.dataflow.order.partitioned import FIRST, LAST, Interval, after, before
@@ -17,6 +17,7 @@ from tidegauge.errors.store import FrontierRegressed
 from tidegauge.reclock import tracks as tracks_module
 from tidegauge.reclock.tracks import UNBOUND, Tracks, lows_of_gauge, lows_of_intervals
 from tidegauge.remap.frontier import GAUGE, Frontier
+from tidegauge.testing.strategies import RemapHistory, remap_histories
 
 positions = st.dictionaries(st.sampled_from(PARTITIONS), st.integers(0, END), max_size=3)
 
@@ -46,18 +47,18 @@ def test_of_several_readings_the_least_position_counts_and_a_sealed_one_lets_non
     assert lows == {p: min(at.get(p, 0) for at in readings) for p in PARTITIONS if readings}
 
 
-@given(histories(), st.sampled_from(PARTITIONS), st.integers(0, END), st.integers(0, END))
+@given(remap_histories(), st.sampled_from(PARTITIONS), st.integers(0, END), st.integers(0, END))
 def test_records_are_told_apart_by_the_bounds_between_the_lowest_and_the_highest(
-    history: History, partition: str, one: int, other: int
+    history: RemapHistory, partition: str, one: int, other: int
 ) -> None:
     tracks = Tracks("s", GAUGE)
-    for epoch, frontier in history:
+    for epoch, frontier in history.bindings:
         tracks.bind(epoch, frontier)
     low, high = sorted([one, other])
     bounds, epochs = tracks.between(partition, low, high)
     assert epochs.tolist() == sorted(set(epochs.tolist()))
     for n in range(low, high + 1):
-        expected = entered(history, history[-1][0] + 1, (partition, n))
+        expected = history.epoch_of(partition, n)
         assert epochs[sum(bounds <= n)] == (UNBOUND if expected is None else expected)
 
 

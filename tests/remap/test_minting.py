@@ -12,11 +12,11 @@ from tidegauge.errors.flow import InvalidArgument, UnknownName
 from tidegauge.remap.binding import Observation, Proposal
 from tidegauge.remap.frontier import ORIGIN, Frontier
 from tidegauge.remap.mint import admit, mint
+from tidegauge.testing.strategies import frontiers
 
 NOW = datetime(2026, 11, 20, 17, tzinfo=UTC)
 
-positions = st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 40))
-frontiers = st.builds(Frontier, positions)
+wide = frontiers(partitions=st.sampled_from("abcdef"), positions=st.integers(0, 40), max_size=6, sealed=False)
 
 
 def probe(upper: Frontier) -> Observation:
@@ -24,7 +24,7 @@ def probe(upper: Frontier) -> Observation:
 
 
 @settings(deadline=None)
-@given(frontiers, frontiers, st.integers(1, 100))
+@given(wide, wide, st.integers(1, 100))
 def test_what_is_admitted_is_the_limit_or_all_there_is(lower: Frontier, more: Frontier, limit: int) -> None:
     upper = lower.join(more)
     admitted = admit(lower, upper, limit)
@@ -34,7 +34,7 @@ def test_what_is_admitted_is_the_limit_or_all_there_is(lower: Frontier, more: Fr
 
 
 @settings(deadline=None)
-@given(frontiers, frontiers, st.integers(1, 100))
+@given(wide, wide, st.integers(1, 100))
 def test_no_partition_waits_for_one_that_got_more(lower: Frontier, more: Frontier, limit: int) -> None:
     upper = lower.join(more)
     admitted = admit(lower, upper, limit)
@@ -45,7 +45,7 @@ def test_no_partition_waits_for_one_that_got_more(lower: Frontier, more: Frontie
 
 
 @settings(deadline=None)
-@given(frontiers, st.integers(1, 7))
+@given(wide, st.integers(1, 7))
 def test_a_backlog_is_worked_off_in_as_few_epochs_as_the_limit_allows(upper: Frontier, limit: int) -> None:
     at, ticks = ORIGIN, 0
     while at != upper:
@@ -118,7 +118,7 @@ def test_a_probe_of_a_source_that_is_not_there_is_an_error() -> None:
 
 
 @settings(deadline=None)
-@given(frontiers, frontiers, st.booleans())
+@given(wide, wide, st.booleans())
 def test_a_frontier_follows_another_iff_no_partition_goes_back(a: Frontier, b: Frontier, sealed: bool) -> None:
     after = b.seal() if sealed else b
     assert after.follows(a) == all(b[p] >= a[p] for p in a)

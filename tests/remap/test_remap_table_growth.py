@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import random
 import threading
+from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 
@@ -12,26 +13,28 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.remap.model import Model
 
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.store import FrontierRegressed, NotYetBound
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.table import LARGEST, RemapTable
+from tidegauge.testing.strategies import RemapHistory
 
 PARTITIONS = ("a", "b", "c")
 
 
-def check(table: RemapTable, model: Model) -> None:
+def check(table: RemapTable, model: RemapHistory) -> None:
     """Whether the table answers every question as the model does."""
     assert table.upper == model.upper
-    assert table.frontier == model.at(model.upper)
-    assert [table.frontier_at(e) for e in range(model.upper)] == [model.at(e) for e in range(model.upper)]
-    assert [table.inverse(e) for e in range(model.upper + 1)] == [model.at(e - 1) for e in range(model.upper + 1)]
+    assert table.frontier == model.frontier_at(model.upper)
+    assert [table.frontier_at(e) for e in range(model.upper)] == [model.frontier_at(e) for e in range(model.upper)]
+    assert [table.inverse(e) for e in range(model.upper + 1)] == [
+        model.frontier_at(e - 1) for e in range(model.upper + 1)
+    ]
     moved = [
         (epoch, partition, *span)
         for epoch in range(model.upper)
-        for partition, span in model.at(epoch).since(model.at(epoch - 1)).items()
+        for partition, span in model.frontier_at(epoch).since(model.frontier_at(epoch - 1)).items()
     ]
     assert [(s.epoch, s.partition, s.lower, s.upper) for s in table.slices(0, table.upper)] == moved
     rows = [(partition, position) for partition in (*PARTITIONS, "never") for position in range(12)]
@@ -67,16 +70,17 @@ steps = st.tuples(
 def test_views_that_grow_apart_keep_what_each_was_told_and_nothing_else(
     program: list[tuple[str, int, dict[str, int], int, int]],
 ) -> None:
-    held = [(RemapTable("s"), Model())]
+    held = [(RemapTable("s"), RemapHistory())]
     for what, which, moves, gap, luck in program:
-        table, model = held[which % len(held)]
-        now = model.at(model.upper)
+        which %= len(held)
+        table, model = held[which]
+        now = model.frontier_at(model.upper)
         if what == "view":
-            held.append((table.view(), model.copy()))
+            held.append((table.view(), model))
         elif what == "ask":
             check(table, model)
         elif what == "advance":
-            model.upper += gap
+            model = replace(model, upper=model.upper + gap)
             table.advance(model.upper)
         elif not now.sealed:
             epoch = model.upper + gap
@@ -86,7 +90,8 @@ def test_views_that_grow_apart_keep_what_each_was_told_and_nothing_else(
                 table.append(epoch, frontier)
             else:
                 table.extend(epoch, {p: positions[p] for p in moves}, sealed=frontier.sealed)
-            model.bind(epoch, frontier)
+            model = model.bound(epoch, frontier)
+        held[which] = table, model
     for table, model in held:
         check(table, model)
         check(pickle.loads(pickle.dumps(table)), model)

@@ -5,46 +5,23 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.remap.model import Model
 
 from tidegauge.errors.store import EpochBelowSince, EpochNotMinted, NotYetBound
-from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.table import RemapTable
+from tidegauge.testing.strategies import RemapHistory, remap_histories
 
 MOST = 12
-
-
-@st.composite
-def histories(draw: st.DrawFn) -> Model:
-    """Bindings of one to four partitions, with gaps between the epochs, some sealed at the last one."""
-    partitions = [f"p{i}" for i in range(draw(st.integers(1, 4)))]
-    epoch, positions, history = draw(st.integers(0, 3)), dict.fromkeys(partitions, 0), Model()
-    count = draw(st.integers(1, 8))
-    for number in range(count):
-        for partition in partitions:
-            if draw(st.integers(0, 9)) < 4:
-                positions[partition] += draw(st.sampled_from([0, 0, 1, 2, 5]))
-        history.bind(epoch, Frontier(positions, sealed=number == count - 1 and draw(st.booleans())))
-        epoch += draw(st.integers(1, 5))
-    return history
-
-
-def table_of(history: Model) -> RemapTable:
-    table = RemapTable("s")
-    for epoch, frontier in history.bindings:
-        table.append(epoch, frontier)
-    return table
 
 
 def records() -> st.SearchStrategy[tuple[str, int]]:
     return st.tuples(st.sampled_from(["p0", "p1", "p2", "p3", "never"]), st.integers(0, MOST))
 
 
-@given(histories(), records())
+@given(remap_histories(), records())
 def test_pa_a_record_enters_at_the_first_epoch_that_is_beyond_it_and_stays(
-    history: Model, record: tuple[str, int]
+    history: RemapHistory, record: tuple[str, int]
 ) -> None:
-    table = table_of(history)
+    table = history.table()
     members = [history.has(e, *record) for e in range(table.upper)]
     assert members == sorted(members)
     if not any(members):
@@ -54,9 +31,9 @@ def test_pa_a_record_enters_at_the_first_epoch_that_is_beyond_it_and_stays(
         assert table.epoch_of(*record) == members.index(True)
 
 
-@given(histories(), st.data())
-def test_pc_compaction_commutes_with_reclocking_for_every_since(history: Model, data: st.DataObject) -> None:
-    table = table_of(history)
+@given(remap_histories(), st.data())
+def test_pc_compaction_commutes_with_reclocking_for_every_since(history: RemapHistory, data: st.DataObject) -> None:
+    table = history.table()
     since = data.draw(st.integers(0, table.upper - 1))
     compacted = table.compacted(since)
     for partition in ("p0", "p1", "p2", "p3"):
@@ -72,11 +49,11 @@ def test_pc_compaction_commutes_with_reclocking_for_every_since(history: Model, 
     assert len(compacted) <= len(table)
 
 
-@given(histories(), records(), st.data())
+@given(remap_histories(), records(), st.data())
 def test_pd_a_record_enters_at_or_after_an_epoch_iff_it_is_beyond_the_inverse(
-    history: Model, record: tuple[str, int], data: st.DataObject
+    history: RemapHistory, record: tuple[str, int], data: st.DataObject
 ) -> None:
-    table = table_of(history)
+    table = history.table()
     epoch = data.draw(st.integers(0, table.upper))
     before = table.inverse(epoch)
     enters = history.epoch_of(*record)
@@ -84,9 +61,9 @@ def test_pd_a_record_enters_at_or_after_an_epoch_iff_it_is_beyond_the_inverse(
     assert beyond == (enters is None or enters >= epoch)
 
 
-@given(histories(), st.data())
-def test_pe_slices_hold_exactly_the_records_of_their_epochs(history: Model, data: st.DataObject) -> None:
-    table = table_of(history)
+@given(remap_histories(), st.data())
+def test_pe_slices_hold_exactly_the_records_of_their_epochs(history: RemapHistory, data: st.DataObject) -> None:
+    table = history.table()
     lower = data.draw(st.integers(0, table.upper))
     upper = data.draw(st.integers(lower, table.upper))
     found = table.slices(lower, upper)
@@ -102,11 +79,11 @@ def test_pe_slices_hold_exactly_the_records_of_their_epochs(history: Model, data
     assert [(s.epoch, s.partition) for s in found] == sorted({(s.epoch, s.partition) for s in found})
 
 
-@given(histories(), st.data())
+@given(remap_histories(), st.data())
 def test_pf_what_was_read_before_a_cut_and_what_is_read_after_it_make_the_whole(
-    history: Model, data: st.DataObject
+    history: RemapHistory, data: st.DataObject
 ) -> None:
-    table = table_of(history)
+    table = history.table()
     cut = data.draw(st.integers(0, table.upper))
     resumed = table.inverse(cut)
     before = [(s.partition, n) for s in table.slices(0, cut) for n in range(s.lower, s.upper)]
@@ -115,9 +92,9 @@ def test_pf_what_was_read_before_a_cut_and_what_is_read_after_it_make_the_whole(
     assert sorted(before + after) == sorted(whole)
 
 
-@given(histories(), st.integers(0, 9))
-def test_loading_the_changes_gives_the_table_that_appending_built(history: Model, idle: int) -> None:
-    table = table_of(history)
+@given(remap_histories(), st.integers(0, 9))
+def test_loading_the_changes_gives_the_table_that_appending_built(history: RemapHistory, idle: int) -> None:
+    table = history.table()
     table.advance(table.upper + idle)
     loaded = RemapTable.load("s", table.changes(), upper=table.upper, sealed_at=table.sealed_at)
     assert list(loaded.changes()) == list(table.changes())
@@ -125,9 +102,9 @@ def test_loading_the_changes_gives_the_table_that_appending_built(history: Model
     assert [loaded.frontier_at(e) for e in range(table.upper)] == [table.frontier_at(e) for e in range(table.upper)]
 
 
-@given(histories(), st.integers(-3, -1), st.integers(1, 3))
-def test_epochs_that_are_not_there_are_errors(history: Model, below: int, past: int) -> None:
-    table = table_of(history)
+@given(remap_histories(), st.integers(-3, -1), st.integers(1, 3))
+def test_epochs_that_are_not_there_are_errors(history: RemapHistory, below: int, past: int) -> None:
+    table = history.table()
     with pytest.raises(EpochBelowSince):
         table.frontier_at(below)
     with pytest.raises(EpochBelowSince):

@@ -12,17 +12,12 @@ from hypothesis import strategies as st
 from tidegauge.errors.flow import InvalidSchema, ReservedColumn
 from tidegauge.errors.sources import UnsupportedType
 from tidegauge.sources.ddl import as_schema, parse_ddl, to_ddl
+from tidegauge.testing.strategies import column_types
 
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8).filter(
     lambda name: name.lower() != "_epoch"
 )
-PLAIN = st.sampled_from(
-    [
-        pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.float32(), pa.float64(), pa.string(),
-        pa.binary(), pa.date32(), pa.timestamp("us", "UTC"), pa.timestamp("us"), pa.decimal128(10, 0),
-        pa.decimal128(38, 38), pa.decimal128(7, 2),
-    ]
-)  # fmt: skip
+PLAIN = column_types(nested=False)
 
 
 def fields(types: st.SearchStrategy[Any]) -> st.SearchStrategy[list[pa.Field]]:

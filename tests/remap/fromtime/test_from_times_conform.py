@@ -13,17 +13,9 @@ from tests.remap.fromtime.conformance import LAWS, Clock
 
 from tidegauge.dataflow.order import PARTITIONED
 from tidegauge.errors.fromtime import InvalidNotation, InvalidPlace
-from tidegauge.remap.fromtime import GTID, LSN, NUMBERED, PARTITIONS, POLLS, SEQUENCE, WAL, Partitions, checked
-from tidegauge.remap.fromtime.protocol import LARGEST
+from tidegauge.remap.fromtime import GTID, LSN, NUMBERED, PARTITIONS, SEQUENCE, Partitions, checked
 from tidegauge.remap.frontier import Frontier
-
-positions = st.integers(0, 9) | st.integers(2**53 - 1, 2**53 + 2) | st.integers(0, LARGEST)
-names = st.sampled_from(["p0", "p1", "a b", 'say "hi"', "x@1", "x,y", "Tür", ""]) | st.text(
-    st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20
-)
-numbers = st.integers(-3, 12) | st.integers(-(2**63), LARGEST)
-servers = st.integers(0, 5).map(lambda n: UUID(int=n)) | st.uuids()
-transactions = positions.map(lambda n: 0 if n == 1 else n)
+from tidegauge.testing.strategies import clock_frontiers
 
 
 def in_times(from_time: Partitions) -> Callable[[str, str], bool]:
@@ -73,7 +65,7 @@ class Chapters:
 CLOCKS = (
     Clock(
         from_time=PARTITIONS,
-        frontiers=st.dictionaries(names, positions, max_size=4).map(Frontier),
+        frontiers=clock_frontiers(PARTITIONS, sealed=False),
         at_or_before=in_times(PARTITIONS),
         refused=(
             "p0",
@@ -98,14 +90,14 @@ CLOCKS = (
     ),
     Clock(
         from_time=NUMBERED,
-        frontiers=st.dictionaries(numbers.map(str), positions, max_size=4).map(Frontier),
+        frontiers=clock_frontiers(NUMBERED, sealed=False),
         at_or_before=in_times(NUMBERED),
         refused=("p0@5", "01@5", "-0@5", "+1@5", "1.0@5", "1e3@5", "1_0@5", "٣@5", f"{2**63}@5", '""@5', "1@5, 1@6"),
         misplaced=(("p0", 5), ("01", 5), ("", 5), (str(2**63), 5), (str(-(2**63) - 1), 5), ("1.0", 5)),
     ),
     Clock(
         from_time=LSN,
-        frontiers=positions.map(lambda n: Frontier({WAL: n})),
+        frontiers=clock_frontiers(LSN, sealed=False),
         at_or_before=as_log,
         refused=(
             "",
@@ -130,7 +122,7 @@ CLOCKS = (
     ),
     Clock(
         from_time=GTID,
-        frontiers=st.dictionaries(servers.map(str), transactions, max_size=4).map(Frontier),
+        frontiers=clock_frontiers(GTID, sealed=False),
         at_or_before=as_sets,
         refused=(
             ",",
@@ -144,7 +136,7 @@ CLOCKS = (
     ),
     Clock(
         from_time=SEQUENCE,
-        frontiers=positions.map(lambda n: Frontier({POLLS: n})),
+        frontiers=clock_frontiers(SEQUENCE, sealed=False),
         at_or_before=lambda a, b: int(a) <= int(b),
         refused=("", "-1", "+1", "01", "1.0", "1e3", "1_000", " 1", "1\n", "NaN", str(2**63), "9" * 5000, "٣"),
         misplaced=(("p0", 5), ("", 5)),

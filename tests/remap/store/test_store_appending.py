@@ -19,6 +19,7 @@ from tidegauge.remap.binding import Detail, Proposal
 from tidegauge.remap.frontier import ORIGIN, Frontier
 from tidegauge.remap.store import Lease, LeaseHolder, SourceSpec, Store, opening
 from tidegauge.remap.table import RemapTable
+from tidegauge.testing.strategies import advancing_frontiers
 
 Bind = Callable[[int, dict[str, int]], int]
 
@@ -163,29 +164,26 @@ def test_t24_since_reaches_the_last_published_epoch_and_no_further(
     assert table(store).since == 2
 
 
-POSITIONS = st.lists(st.dictionaries(st.sampled_from(["p0", "p1", "p'2"]), st.integers(0, 4)), min_size=1, max_size=6)
+WALKS = advancing_frontiers(partitions=st.sampled_from(["p0", "p1", "p'2"]), steps=st.integers(1, 4), max_size=6)
 
 
 @deep(25, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(POSITIONS, st.data())
+@given(WALKS, st.data())
 def test_what_was_appended_is_what_is_loaded_also_after_compaction(
-    store: Store, env: Env, steps: list[dict[str, int]], data: st.DataObject
+    store: Store, env: Env, walk: list[Frontier], data: st.DataObject
 ) -> None:
     flow = env.unique()
     mine = store.acquire(flow, holder=LeaseHolder.current(env))
     store.register(mine, sources={"s": SourceSpec({})}, outputs={})
     model = RemapTable("s")
-    for epoch, step in enumerate(steps):
-        moved = Frontier({p: model.frontier[p] + step.get(p, 0) for p in {*model.frontier, *step}})
-        sealed = epoch == len(steps) - 1 and data.draw(st.booleans())
-        frontier = moved.seal() if sealed else moved
+    for epoch, frontier in enumerate(walk):
         store.append(mine, expected=epoch, at=env.now(), proposals={"s": Proposal(frontier=frontier)})
         model.append(epoch, frontier)
     loaded = store.load(flow).sources["s"].table
     by_place = sorted(model.changes())
     assert (sorted(loaded.changes()), loaded.sealed_at, loaded.upper) == (by_place, model.sealed_at, model.upper)
-    since = data.draw(st.integers(0, len(steps) - 1))
-    store.publish(mine, expected=0, upper=len(steps), at=env.now())
+    since = data.draw(st.integers(0, len(walk) - 1))
+    store.publish(mine, expected=0, upper=len(walk), at=env.now())
     store.advance_since(mine, since)
     after = store.load(flow).sources["s"].table
     assert sorted(after.changes()) == sorted(model.compacted(since).changes())

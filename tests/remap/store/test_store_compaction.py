@@ -20,10 +20,11 @@ from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import ORIGIN, Frontier
 from tidegauge.remap.store import Lease, LeaseHolder, SourceSpec, Store
 from tidegauge.remap.table import RemapTable
+from tidegauge.testing.strategies import advancing_frontiers
 
 Bind = Callable[[int, dict[str, int]], int]
 PLACES = [(partition, position) for partition in ("p0", "p1", "p'2") for position in range(9)]
-STEPS = st.lists(st.dictionaries(st.sampled_from(["p0", "p1", "p'2"]), st.integers(1, 2)), min_size=1, max_size=5)
+WALKS = advancing_frontiers(partitions=st.sampled_from(["p0", "p1", "p'2"]), steps=st.integers(1, 2), max_size=5)
 
 
 def table(store: Store, flow: str = "shop", source: str = "orders") -> RemapTable:
@@ -50,20 +51,16 @@ def answers(table: RemapTable) -> dict[str, object]:
 
 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(STEPS, st.data())
-def test_p_c_loading_a_compacted_store_is_compacting_the_loaded_one(
-    store: Store, env: Env, steps: list[dict[str, int]], data: st.DataObject
+@given(WALKS, st.data())
+def test_pc_loading_a_compacted_store_is_compacting_the_loaded_one(
+    store: Store, env: Env, walk: list[Frontier], data: st.DataObject
 ) -> None:
     flow = env.unique()
     lease = store.acquire(flow, holder=LeaseHolder.current(env))
     store.register(lease, sources={"orders": SourceSpec({})}, outputs={})
-    frontier = ORIGIN
-    for epoch, step in enumerate(steps):
-        frontier = Frontier({p: frontier[p] + step.get(p, 0) for p in {*frontier, *step}}, sealed=epoch == 3)
+    for epoch, frontier in enumerate(walk):
         proposals = {"orders": Proposal(frontier=frontier)}
         store.append(lease, expected=epoch, at=env.now(), proposals=proposals)
-        if epoch == 3:
-            break
     upper = table(store, flow).upper
     store.publish(lease, expected=0, upper=upper, at=env.now())
     model = table(store, flow)
