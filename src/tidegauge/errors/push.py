@@ -13,6 +13,7 @@ from tidegauge.errors.base import Definite, TidegaugeError, Transient
 __all__ = [
     "NotHeardYet",
     "NotReadByRange",
+    "NothingReceived",
     "PieceUnreadable",
     "PushedEndTakenBack",
     "StagingFull",
@@ -122,3 +123,15 @@ class NotHeardYet(Transient):
     what = "{address} has not said yet how far its log goes: it is told nothing until then"
     cause = "a connection that has just begun, to a service that is slow"
     remedy = "nothing: the flow acknowledges again by itself"
+
+
+class NothingReceived(Transient):
+    """A source that pushes and receives nothing at present."""
+
+    code = "TG-0359"
+    what = "source {source!r} receives nothing: {why}"
+    cause = "outputs that are away, or slower than upstream; or an upstream that does not answer"
+    remedy = (
+        "if outputs are stalled, put right what their errors name; otherwise look at upstream. Nothing is lost: "
+        "upstream keeps its records, and the source goes on by itself"
+    )

@@ -219,13 +219,14 @@ class Board:
         status = self.sources[answer.source]
         if answer.observed is not None:
             observed = answer.observed
-            status.state = "running" if status.state in ("stalled", "starting") else status.state
-            if observed.note and not observed.end:
-                status.state = "starting"
-            if status.unread is None:
+            held_up = status.unread or (None if answer.error is None else self.redaction.error(answer.error))
+            if held_up is None:
+                status.state = "running" if status.state in ("stalled", "starting") else status.state
+                if observed.note and not observed.end:
+                    status.state = "starting"
                 status.error, status.since, status.attempt = None, None, 0
             elif status.state != "sealed":
-                status.state, status.error = "stalled", status.unread
+                self._stall(status, held_up, status.attempt)
             status.end, status.note = observed.end, observed.note and self.redaction.text(observed.note)
             if not observed.coming or observed.end != observed.upper:  # else nobody knows yet how far upstream is
                 status.goal = observed.end if status.goal is None else status.goal

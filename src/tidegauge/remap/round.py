@@ -43,7 +43,8 @@ class Asking:
 class Answer:
     """What a source answered to a tick: an observation, or the error that kept it from making one.
 
-    attempt: how many of these there were in a row.
+    With an observation, the error is why the source gets no further at present. attempt: how many errors there were
+    in a row.
     """
 
     source: str

@@ -31,6 +31,7 @@ from typing import Any, Final
 from tidegauge.dataflow import EventQueue, OperatorBuilder, OperatorContext, OperatorOutput, Scope, Stream
 from tidegauge.env import Env, Spawn
 from tidegauge.errors.base import Definite, TidegaugeError, Transient
+from tidegauge.errors.push import NothingReceived
 from tidegauge.errors.running import SourceUnreachable, UpstreamRecreated
 from tidegauge.reclock.room import Room
 from tidegauge.remap.binding import Bound, Observation
@@ -50,6 +51,10 @@ SIZE: Final = 16 << 20
 """Bytes that one call is to give at most, by the mean size of the records before."""
 WAIT: Final = 0.2
 """Seconds that one call waits for news. A stop waits for it too."""
+LONG: Final = 1.0
+"""Seconds after which it is worth saying that nothing is received because outputs lack too much."""
+SILENT: Final = 5.0
+"""Seconds after which it is worth saying that a call has not come back."""
 _PAUSE: Final = 0.02
 """Seconds between two calls when the first had nothing."""
 
@@ -107,6 +112,8 @@ class PushReader:
         self._over = False
         self._owed: Final = Owed()
         self._call_at = float("-inf")
+        self._called_at = 0.0
+        self._full_at = 0.0
         self._mean = 1024.0
         self._full = ""
 
@@ -132,7 +139,15 @@ class PushReader:
             checked = checked_observation(name, source.from_time, bound, observed)
         except TidegaugeError as error:
             return Answer(name, number, error=error, attempt=1)
-        return Answer(name, number, observed=checked)
+        why = self._held_up()
+        return Answer(name, number, checked, NothingReceived(source=name, why=why) if why else None)
+
+    def _held_up(self) -> str:
+        """Return why nothing has been received for long, "" if the source goes on or waits for its next epoch."""
+        now = self.setup.env.monotonic()
+        if self._call is not None and now - self._called_at > SILENT:
+            return "a call to upstream has not come back"
+        return self._full if self.setup.pieces.full and now - self._full_at > LONG else ""
 
     @property
     def busy(self) -> bool:
@@ -190,7 +205,7 @@ class PushReader:
         if not limit and owed is None:
             return
         bound = setup.bound()
-        self._asking = limit > 0
+        self._asking, self._called_at = limit > 0, now
         self._call = setup.spawn(lambda: self._work(bound, limit, owed))
         self._call.add_done_callback(lambda _call: self._wake.activate())
 
@@ -200,7 +215,9 @@ class PushReader:
         frontier = setup.bound().frontier
         if not self._held.held or (not setup.mints and frontier.less_equal(self.reached)):
             return 0
-        self._full = self._filled()
+        before, self._full = self._full, self._filled()
+        if not before:
+            self._full_at = setup.env.monotonic()
         return 0 if self._full else max(1, min(AT_ONCE, int(SIZE / self._mean)))
 
     def _filled(self) -> str:

@@ -1,0 +1,93 @@
+"""Why a source that pushes receives nothing: the board says it, and so does `status` from another process."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from pathlib import Path
+
+import pytest
+from tests.flow.simulation import Run, World
+from tests.flow.taps import Tap
+from tests.flow.test_pushed_laws import Spring
+from tests.flow.test_pushed_rows import Gated
+from tests.remap.store.raw import sql
+
+import tidegauge as tg
+from tidegauge.cli import show
+from tidegauge.errors.push import NothingReceived
+from tidegauge.sources.push.pieces import Pieces
+
+
+@pytest.fixture
+def gate() -> threading.Event:
+    return threading.Event()
+
+
+@pytest.fixture
+def world(tmp_path: Path, gate: threading.Event) -> Spring:
+    """A flow with one output, which takes nothing before its gate is open."""
+
+    def make(world: World) -> tg.Dataflow:
+        assert isinstance(world, Spring)
+        flow = tg.Dataflow("spring", store=world.store, tick=0.5)
+        flow.sink("out", flow.source("feed", Tap(world.well)), Gated(str(tmp_path / "out"), gate=gate))
+        return flow
+
+    return Spring(tmp_path, make)
+
+
+def passing(run: Run, seconds: float) -> None:
+    """Let these seconds pass, at the pace of the flow's looks."""
+    for _ in range(int(seconds / 0.5)):
+        run.step(seconds=0.5)
+
+
+def reason(world: Spring) -> str:
+    """Why the source is stalled, as somebody else sees it; "" if it is not."""
+    report = tg.status(world.make(world), env=world.env())
+    [source] = report.sources
+    [data] = show.status_json(report)["sources"]
+    assert data["state"] == source.state
+    if source.state != "stalled":
+        assert source.error is None
+        return ""
+    assert source.since is not None
+    assert isinstance(source.error, NothingReceived)
+    return str(source.error)
+
+
+def test_records_that_wait_for_outputs_stall_their_source_for_others_too(
+    world: Spring, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegauge.flow.pushing.Pieces", partial(Pieces, most=300))
+    run = world.start()
+    world.write("p0", "", 30)
+    passing(run, 2)
+    world.write("p0", "", 30)
+    assert reason(world) == "", "it may pass"
+    passing(run, 8)
+    assert "bytes wait for outputs that lack them" in reason(world)
+    board = run.runner.board.sources["feed"]
+    assert (board.state, type(board.error)) == ("stalled", NothingReceived)
+    assert sql(world.store, "SELECT count(*) FROM stalls WHERE name = 'feed'") == [(1,)]
+    gate.set()
+    passing(run, 40)  # the output is tried again
+    run.catch_up()
+    passing(run, 3)
+    assert (reason(world), board.state) == ("", "running")
+    assert tg.read_arrow(world.make(world), "out").num_rows == 60
+    run.abandon()
+
+
+def test_a_call_that_does_not_come_back_stalls_its_source_for_others_too(world: Spring) -> None:
+    world.lag = 500  # worker steps, of which a step of the run has twelve
+    run = world.start()
+    passing(run, 1)
+    assert reason(world) == "", "it may come back"
+    passing(run, 14)
+    assert "has not come back" in reason(world)
+    world.lag = 0
+    passing(run, 20)
+    assert reason(world) == ""
+    run.abandon()
