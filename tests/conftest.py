@@ -27,6 +27,8 @@ from tests.kafka import topic_name as topic_name
 from tests.postgres import postgres as postgres
 from tests.warm import warm as warm
 
+pytest_plugins = ["tidegauge.testing.plugin"]  # also where it was installed before it had one
+
 settings.register_profile(
     "tidegauge", max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -1,33 +1,37 @@
-"""What tests of flows need and a laptop lacks: a real Kafka broker, and a log that is served over TCP.
+"""What tests of flows and connectors need: a real Kafka broker, a log that is served over TCP, a clock moved by hand.
 
-Invariant: importing it starts nothing and loads neither pytest nor a Kafka client.
+Invariant: importing it starts nothing, and loads neither pytest nor a Kafka client, nor anything else before its use.
 
 >>> from tidegauge.testing import KafkaBroker, kafka_broker
 >>> KafkaBroker().running
 False
 
-`KafkaBroker` is one broker of your own, `KafkaCluster` three of them, each with a copy of everything. `kafka_broker`,
-imported into a `conftest.py`, is the fixture: one broker for a whole test run; each test gets its `Endpoint`.
-`LogServer` is what a `SocketSource` reads, in a thread of your test.
+`KafkaBroker` is one broker of your own, `KafkaCluster` three of them, each with a copy of everything. `LogServer` is
+a log for a `SocketSource` to read, in a thread of your test. `HandClock` is a clock for flows that you move. The
+package is a plugin of pytest, too (`testing.plugin`), with fixtures: `kafka_broker` is one broker for a whole test
+run; each test gets its `Endpoint`.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tidegauge.testing.broker import KafkaBroker
-from tidegauge.testing.cluster import KafkaCluster
-from tidegauge.testing.endpoint import Endpoint
-from tidegauge.testing.log_server import LogServer
+from tidegauge.lazy import names
 
 if TYPE_CHECKING:
-    from tidegauge.testing.fixtures import kafka_broker
-
-__all__ = ["Endpoint", "KafkaBroker", "KafkaCluster", "LogServer", "kafka_broker"]
-
-
-def __getattr__(name: str) -> Any:
-    """Load pytest with the fixture, and not before."""
-    if name == "kafka_broker":
-        from tidegauge.testing.fixtures import kafka_broker
-
-        return kafka_broker
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from tidegauge.testing.broker import KafkaBroker as KafkaBroker
+    from tidegauge.testing.cluster import KafkaCluster as KafkaCluster
+    from tidegauge.testing.endpoint import Endpoint as Endpoint
+    from tidegauge.testing.fixtures import kafka_broker as kafka_broker
+    from tidegauge.testing.hand_clock import HandClock as HandClock
+    from tidegauge.testing.log_server import LogServer as LogServer
+else:
+    __getattr__, __dir__, __all__ = names(
+        __name__,
+        {
+            "broker": "KafkaBroker",
+            "cluster": "KafkaCluster",
+            "endpoint": "Endpoint",
+            "fixtures": "kafka_broker",
+            "hand_clock": "HandClock",
+            "log_server": "LogServer",
+        },
+    )
