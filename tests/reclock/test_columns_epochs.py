@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tidegauge.errors.flow import InvalidArgument, UnknownColumn
@@ -141,10 +141,12 @@ def sorted_batch(rows: list[tuple[str | None, int]], partition: pa.DataType, pos
     return pa.record_batch({"_partition": pa.array(at[0], partition), "_offset": pa.array(at[1], position)})
 
 
+SEALED = RemapHistory().bound(0, Frontier({"0": 1}, sealed=True))
 sorted_rows = st.lists(st.tuples(names, st.integers(-2, 20)), max_size=30)
 
 
 @given(histories, sorted_rows, st.sampled_from(PARTITION_TYPES[::4]), st.sampled_from(POSITION_TYPES[:3]))
+@example(SEALED, [("0", 0), ("0", 1)], pa.string(), pa.int8()).via("found: the epoch of the seal was in two pieces")
 def test_the_pieces_of_a_sorted_batch_are_its_rows_in_order_each_with_its_epoch(
     history: RemapHistory,
     rows: list[tuple[str | None, int]],

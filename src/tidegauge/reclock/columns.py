@@ -123,6 +123,8 @@ def _cut(
         return [(None, 0, rows)]
     low, high = int(values[valid]), int(values[-1])
     ends, epochs = table.changes_between(str(partition), min(low, LARGEST), min(high + 1, LARGEST))
+    if len(epochs) and epochs[-1] == table.sealed_at:
+        ends, epochs = ends[:-1], epochs[:-1]  # sealed in the epoch that it moved in last: no cut
     within = ends[: ends.searchsorted(min(high, LARGEST), "right")]  # an end beyond all rows cuts behind the last
     cuts = np.full(len(ends) + 2, rows)
     cuts[0] = valid
