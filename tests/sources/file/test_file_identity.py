@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tidegauge.sources.file.identity import FileFacts, Match, Seen, birth, fingerprint, judge, partition_key
+from tidegauge.sources.file.disk import DISK
+from tidegauge.sources.file.identity import FileFacts, Match, Seen, fingerprint, judge, partition_key
 
 KNOWN = FileFacts(path="/a", first="/a", dev=1, ino=7, born=5, modified=9, head=10, digest="same", whole=0)
 
@@ -38,10 +39,10 @@ def test_birth_survives_truncation_and_renaming(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_text("one")
     with path.open("rb") as stream:
-        first = birth(stream.fileno())
+        first = DISK.birth(stream.fileno())
     path.write_text("2")
     with path.rename(tmp_path / "b").open("rb") as stream:
-        assert birth(stream.fileno()) == first
+        assert DISK.birth(stream.fileno()) == first
 
 
 def test_a_key_is_not_given_twice(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegauge.sources.file import listing
+from tidegauge.sources.file.disk import LocalDisk
 from tidegauge.sources.file.listing import listed, printable
 
 
@@ -35,13 +35,13 @@ def test_f10_only_folders_that_can_hold_a_match_are_listed(tmp_path: Path, monke
         "a/d/x.json",
     )
     scanned: list[str] = []
-    real = listing.entries
+    plainly = LocalDisk.scandir
 
-    def spy(folder: str) -> Any:
+    def spy(disk: LocalDisk, folder: str) -> Any:
         scanned.append(folder)
-        return real(folder)
+        return plainly(disk, folder)
 
-    monkeypatch.setattr(listing, "entries", spy)
+    monkeypatch.setattr(LocalDisk, "scandir", spy)
     assert names(tmp_path, "a/b/c/hello*/*.json") == ["a/b/c/hello1/x.json", "a/b/c/hello2/y.json"]
     assert sorted(os.path.relpath(folder, tmp_path) for folder in scanned) == [
         "a/b/c",

@@ -20,7 +20,7 @@ from tidegauge.errors.sources import FileGone, FileOvertaken, FileRewritten, Sho
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources import FileSource, Json
-from tidegauge.sources.file import identity, probing
+from tidegauge.sources.file.disk import LocalDisk
 from tidegauge.sources.protocol import Source
 
 Drive = Callable[[FileSource], Any]
@@ -336,11 +336,12 @@ def test_an_idle_probe_opens_no_file(landing: Path, drive: Drive, monkeypatch: p
     flow.tick()
     opened: list[str] = []
 
-    def spy(path: str) -> Any:
+    def spy(disk: LocalDisk, path: str) -> Any:
         opened.append(path)
-        return identity.opened(path)
+        return plainly(disk, path)
 
-    monkeypatch.setattr(probing, "opened", spy)
+    plainly = LocalDisk.open
+    monkeypatch.setattr(LocalDisk, "open", spy)
     assert flow.tick() == []
     assert opened == []
     add(landing / "3.jsonl", lines(3))

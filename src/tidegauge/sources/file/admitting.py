@@ -14,7 +14,6 @@ decompressing it, so older files are bound unchecked, and reading them reveals t
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from functools import lru_cache
 from typing import BinaryIO, Final
@@ -22,8 +21,9 @@ from typing import BinaryIO, Final
 import pyarrow as pa
 
 from tidegauge.errors.sources import TruncatedFile, UnknownColumns
+from tidegauge.sources.file.disk import Disk
 from tidegauge.sources.file.found import Rules, Survey
-from tidegauge.sources.file.identity import HEAD, FileFacts, Seen, fingerprint, opened, partition_key, tail
+from tidegauge.sources.file.identity import HEAD, FileFacts, Seen, fingerprint, partition_key, tail
 from tidegauge.sources.file.listing import printable
 from tidegauge.sources.file.reading import naming
 from tidegauge.sources.formats.gzip import flaw, gunzip
@@ -71,7 +71,8 @@ def enter(stream: BinaryIO, seen: Seen, rules: Rules, found: Survey) -> None:
         found.ends[f"{seen.dev:x}:{seen.ino:x}"] = seen.size
         return
     head = min(HEAD, upper)
-    known = _new(seen, head, fingerprint(stream.fileno(), head, whole=whole), whole=whole)
+    digest = fingerprint(stream.fileno(), head, whole=whole, disk=found.held.disk)
+    known = _new(seen, head, digest, whole=whole)
     key = _key(seen, known, found)
     found.ends[key] = seen.size
     _record(stream, seen, key, known, upper, found)
@@ -117,12 +118,13 @@ def _key(seen: Seen, known: FileFacts, found: Survey) -> str:
 
 def _record(stream: BinaryIO, seen: Seen, key: str, known: FileFacts, upper: int, found: Survey) -> None:
     """Admit a file up to `upper`, and keep its present facts. The fingerprint covers bound bytes only."""
-    head = min(HEAD, upper)
+    head, disk = min(HEAD, upper), found.held.disk
     if not known.packed:
         if head > known.head or not known.digest:
-            known = replace(known, head=head, digest=fingerprint(stream.fileno(), head, whole=bool(known.whole)))
+            digest = fingerprint(stream.fileno(), head, whole=bool(known.whole), disk=disk)
+            known = replace(known, head=head, digest=digest)
         if seen.size >= upper:
-            known = replace(known, tail=tail(stream.fileno(), upper))
+            known = replace(known, tail=tail(stream.fileno(), upper, disk=disk))
         found.held.keep(key, stream)
     found.tell(key, replace(known, modified=seen.modified).detail())
     found.taken += upper - found.positions.get(key, 0)
@@ -173,7 +175,7 @@ def _admit_whole(stream: BinaryIO, seen: Seen, rules: Rules, found: Survey) -> i
     if found.full or (found.taken > 0 and found.taken + seen.size > rules.limit):
         found.full = found.more = True
         return 0
-    if whole is None and (why := _awaited(seen, now=rules.now)):
+    if whole is None and (why := _awaited(seen, found.held.disk, now=rules.now)):
         found.notes.append(f"{printable(seen.path)} is not complete: {why}")
         return 0
     return seen.size
@@ -182,29 +184,30 @@ def _admit_whole(stream: BinaryIO, seen: Seen, rules: Rules, found: Survey) -> i
 def _columns_known(stream: BinaryIO, seen: Seen, upper: int, rules: Rules, found: Survey) -> bool:
     """Infer the columns from the first file that shows them; without them nothing is admitted."""
     if rules.need_columns and found.columns is None:
-        found.columns = _inferred(stream, rules.format, path=seen.path, upper=upper)
+        found.columns = _inferred(stream, rules.format, found.held.disk, path=seen.path, upper=upper)
         if found.columns is None:
             found.notes.append(f"waiting: {printable(seen.path)} has no full record yet to infer the columns from")
             return False
     return True
 
 
-def _awaited(seen: Seen, *, now: int) -> str:
+def _awaited(seen: Seen, disk: Disk, *, now: int) -> str:
     """Return why a compressed file is waited for; nothing when it is not."""
-    return _flaw(seen) if now - seen.modified < _PATIENCE else ""
+    return _flaw(seen, disk) if now - seen.modified < _PATIENCE else ""
 
 
 @lru_cache(maxsize=1024)
-def _flaw(seen: Seen) -> str:
+def _flaw(seen: Seen, disk: Disk) -> str:
     """Return the flaw of a file as it was seen: kept, so that one which does not change is looked through once."""
     try:
-        with opened(seen.path) as stream:
-            return flaw(stream) if Seen.of(seen.path, stream.fileno()) == seen else "it was replaced just now"
+        with disk.open(seen.path) as stream:
+            now = Seen.of(seen.path, stream.fileno(), disk=disk)
+            return flaw(stream) if now == seen else "it was replaced just now"
     except FileNotFoundError:
         return "it was moved just now"
 
 
-def _inferred(stream: BinaryIO, format: Format, *, path: str, upper: int) -> pa.Schema | None:
+def _inferred(stream: BinaryIO, format: Format, disk: Disk, *, path: str, upper: int) -> pa.Schema | None:
     """Return the columns that the first `upper` bytes of an open file show, or None when there is no full record.
 
     A mebibyte is enough for most files; more is read, up to 64, only for records that are larger. Raises
@@ -217,7 +220,7 @@ def _inferred(stream: BinaryIO, format: Format, *, path: str, upper: int) -> pa.
         line = as_line(format)
         size = _SAMPLE
         while line is not None:
-            head = _head(stream, min(size, _LARGEST_SAMPLE), upper, compressed=is_whole(format, path))
+            head = _head(stream, disk, min(size, _LARGEST_SAMPLE), upper, compressed=is_whole(format, path))
             columns = line.infer(head)
             if columns is not None or len(head) < size:
                 return columns
@@ -227,9 +230,9 @@ def _inferred(stream: BinaryIO, format: Format, *, path: str, upper: int) -> pa.
     return None
 
 
-def _head(stream: BinaryIO, size: int, upper: int, *, compressed: bool) -> bytes:
+def _head(stream: BinaryIO, disk: Disk, size: int, upper: int, *, compressed: bool) -> bytes:
     if not compressed:
-        return os.pread(stream.fileno(), min(size, upper), 0)
+        return disk.pread(stream.fileno(), min(size, upper), 0)
     stream.seek(0)
     try:
         with gunzip(stream) as text:

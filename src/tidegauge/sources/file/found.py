@@ -138,7 +138,7 @@ def _refuse_away(missing: Mapping[str, Detail], found: Survey) -> None:
     for folder, details in folders.items():
         what = ""
         try:
-            device = Path(folder).stat().st_dev
+            device = found.held.disk.stat(folder).st_dev
         except (FileNotFoundError, NotADirectoryError):
             what = "not there"
         else:

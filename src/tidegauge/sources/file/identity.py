@@ -30,21 +30,16 @@ asked for, and at least the bytes that were asked for.
 
 from __future__ import annotations
 
-import ctypes
-import errno
 import hashlib
-import os
-import stat
-import struct
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
-from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
 from tidegauge.errors.sources import FileGone, FileRewritten
 from tidegauge.remap.binding import Detail
+from tidegauge.sources.file.disk import DISK, Disk, FileStatus
 from tidegauge.sources.file.listing import siblings
 
 __all__ = [
@@ -53,13 +48,11 @@ __all__ = [
     "FileFacts",
     "Match",
     "Seen",
-    "birth",
     "check",
     "digested",
     "fingerprint",
     "judge",
     "open_known",
-    "opened",
     "partition_key",
     "tail",
 ]
@@ -68,13 +61,6 @@ HEAD: Final = 4096
 """The most bytes, at each end, that a fingerprint covers."""
 TAIL: Final = 1024
 """How many of the last bytes that are bound are remembered, as a digest."""
-# statx(2): Linux reports the birth time by this call only, and `os.stat` does not make it.
-_AT_EMPTY_PATH: Final = 0x1000
-_STATX_BTIME: Final = 0x800
-_SIZE: Final = 256
-_MASK: Final = struct.Struct("=I")
-_TIME: Final = struct.Struct("=qI")
-_BTIME_AT: Final = 80
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -139,12 +125,12 @@ class Seen:
     modified: int
 
     @classmethod
-    def of(cls, path: str, fd: int) -> Seen:
+    def of(cls, path: str, fd: int, *, disk: Disk = DISK) -> Seen:
         """Look at an open file."""
-        return replace(cls.unopened(path, os.fstat(fd)), born=birth(fd))
+        return replace(cls.unopened(path, disk.fstat(fd)), born=disk.birth(fd))
 
     @classmethod
-    def unopened(cls, path: str, status: os.stat_result) -> Seen:
+    def unopened(cls, path: str, status: FileStatus) -> Seen:
         """Return the facts of a file that its status tells."""
         return cls(
             path=path,
@@ -156,11 +142,11 @@ class Seen:
         )
 
 
-def fingerprint(fd: int, head: int, *, whole: bool) -> str:
+def fingerprint(fd: int, head: int, *, whole: bool, disk: Disk = DISK) -> str:
     """Return a digest of the first `head` bytes of an open file, and of as many at its end when it is read whole."""
-    digest = hashlib.blake2b(os.pread(fd, head, 0), digest_size=16)
+    digest = hashlib.blake2b(disk.pread(fd, head, 0), digest_size=16)
     if whole:
-        digest.update(os.pread(fd, head, max(0, os.fstat(fd).st_size - head)))
+        digest.update(disk.pread(fd, head, max(0, disk.fstat(fd).st_size - head)))
     return digest.hexdigest()
 
 
@@ -169,10 +155,10 @@ def digested(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
-def tail(fd: int, position: int) -> str:
+def tail(fd: int, position: int, *, disk: Disk = DISK) -> str:
     """Return a digest of the last bytes of an open file before a position."""
     size = min(TAIL, position)
-    return digested(os.pread(fd, size, position - size))
+    return digested(disk.pread(fd, size, position - size))
 
 
 class Match(Enum):
@@ -205,48 +191,21 @@ def partition_key(seen: Seen, digest: str, *, taken: Callable[[str], bool]) -> s
     raise RuntimeError("a million files of one identity")  # only if blake2b were broken
 
 
-@cache
-def _statx() -> Callable[..., Any] | None:
-    try:
-        return ctypes.CDLL(None).statx
-    except (AttributeError, OSError):
-        return None
-
-
-def birth(fd: int) -> int:
-    """Return when an open file was created, in nanoseconds since 1970, or 0 where the file system does not say."""
-    elsewhere = getattr(os.fstat(fd), "st_birthtime", None)
-    if elsewhere is not None:
-        return int(elsewhere * 1_000_000_000)
-    call = _statx()
-    buffer = ctypes.create_string_buffer(_SIZE)
-    if call is None or call(fd, b"", _AT_EMPTY_PATH, _STATX_BTIME, buffer) != 0:
-        return 0
-    if not _MASK.unpack_from(buffer, 0)[0] & _STATX_BTIME:
-        return 0
-    seconds, nanoseconds = _TIME.unpack_from(buffer, _BTIME_AT)
-    return int(seconds) * 1_000_000_000 + int(nanoseconds)
-
-
-def opened(path: str) -> BinaryIO:
-    """Open a regular file. Raises `FileNotFoundError` for anything else, at once: a pipe does not block."""
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
-        os.close(fd)
-        raise FileNotFoundError(errno.ENOENT, "not a regular file any more", path)
-    return os.fdopen(fd, "rb")
-
-
-def check(stream: BinaryIO, facts: FileFacts, *, path: str, upper: int) -> None:
+def check(stream: BinaryIO, facts: FileFacts, *, path: str, upper: int, disk: Disk = DISK) -> None:
     """Raise `FileRewritten` unless the open file still begins as it did and has its first `upper` bytes."""
-    found = fingerprint(stream.fileno(), facts.head, whole=bool(facts.whole))
-    size = os.fstat(stream.fileno()).st_size
+    found = fingerprint(stream.fileno(), facts.head, whole=bool(facts.whole), disk=disk)
+    size = disk.fstat(stream.fileno()).st_size
     if found != facts.digest or (size < upper and not facts.packed):
         raise FileRewritten(path=path, bound=upper, size=size, expected=facts.digest, found=found)
 
 
 def open_known(
-    facts: FileFacts, *, lower: int, upper: int, elsewhere: Callable[[], Iterable[str]] = tuple
+    facts: FileFacts,
+    *,
+    lower: int,
+    upper: int,
+    elsewhere: Callable[[], Iterable[str]] = tuple,
+    disk: Disk = DISK,
 ) -> tuple[str, BinaryIO]:
     """Return where a known file is now, and the file, opened.
 
@@ -255,16 +214,16 @@ def open_known(
     `OSError`.
     """
     rewritten: FileRewritten | None = None
-    for path in _places(facts, elsewhere):
+    for path in _places(facts, elsewhere, disk):
         try:
-            stream = opened(path)
+            stream = disk.open(path)
         except FileNotFoundError:
             continue
         try:
-            if os.fstat(stream.fileno()).st_ino != facts.ino:
+            if disk.fstat(stream.fileno()).st_ino != facts.ino:
                 stream.close()
                 continue
-            check(stream, facts, path=path, upper=upper)
+            check(stream, facts, path=path, upper=upper, disk=disk)
         except FileRewritten as error:
             stream.close()
             rewritten = rewritten or error
@@ -276,7 +235,8 @@ def open_known(
     raise rewritten or FileGone(path=facts.path, lower=lower, upper=upper)
 
 
-def _places(facts: FileFacts, elsewhere: Callable[[], Iterable[str]]) -> Iterator[str]:
+def _places(facts: FileFacts, elsewhere: Callable[[], Iterable[str]], disk: Disk) -> Iterator[str]:
     yield facts.path
-    yield from (path for path, _ in siblings(str(Path(facts.path).parent), [facts.ino]) if path != facts.path)
+    here = siblings(str(Path(facts.path).parent), [facts.ino], disk=disk)
+    yield from (path for path, _ in here if path != facts.path)
     yield from elsewhere()

@@ -23,6 +23,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
+from tidegauge.sources.file.disk import DISK, Disk, Entry, FileStatus
+
 __all__ = ["Listing", "entries", "listed", "literally", "printable", "siblings"]
 
 _MAGIC = re.compile(r"[*?\[]")
@@ -33,7 +35,7 @@ _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 class Listing:
     """Regular files with what `stat` said of them, and a line for people about each name that is skipped."""
 
-    files: tuple[tuple[str, os.stat_result], ...]
+    files: tuple[tuple[str, FileStatus], ...]
     passed_over: tuple[str, ...] = ()
 
 
@@ -47,29 +49,29 @@ def printable(path: str) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in shown)
 
 
-def literally(pattern: str) -> str:
+def literally(pattern: str, *, disk: Disk = DISK) -> str:
     """Return a hint where a pattern is the very name of a file, whose special characters it takes for a glob."""
-    if not os.path.lexists(pattern):
+    if not disk.lexists(pattern):
         return ""
     return f", but there is a file of that very name: write {printable(glob.escape(pattern))!r} for it"
 
 
-def entries(folder: str) -> Iterator[os.DirEntry[str]]:
+def entries(folder: str, *, disk: Disk = DISK) -> Iterator[Entry]:
     """Yield what a folder holds; nothing when there is no such folder."""
     try:
-        found = os.scandir(folder)
+        found = disk.scandir(folder)
     except OSError as error:
         if error.errno in _ABSENT:
             return
         raise
-    with found:
-        yield from found
+    with found as listed_entries:
+        yield from listed_entries
 
 
-def siblings(folder: str, inos: Iterable[int]) -> Iterator[tuple[str, os.stat_result]]:
+def siblings(folder: str, inos: Iterable[int], *, disk: Disk = DISK) -> Iterator[tuple[str, FileStatus]]:
     """Yield the regular files of a folder that have one of these inode numbers, whatever their names."""
     wanted = frozenset(inos)
-    for entry in entries(folder):
+    for entry in entries(folder, disk=disk):
         if entry.inode() in wanted and entry.is_file(follow_symlinks=False):
             try:
                 yield entry.path, entry.stat(follow_symlinks=False)
@@ -105,7 +107,7 @@ def _tests(pattern: str) -> tuple[tuple[Callable[[str], bool] | None, ...], tupl
     return tests, ("/" + "/".join(segments[:plain]), plain)
 
 
-def _paths(pattern: str) -> set[str]:
+def _paths(pattern: str, disk: Disk) -> set[str]:
     segments = _segments(pattern)
     tests, start = _tests(pattern)
     visible = _matcher("*")
@@ -119,7 +121,7 @@ def _paths(pattern: str) -> set[str]:
             todo.append((folder, at + 1))
             todo += [
                 (entry.path, at)
-                for entry in entries(folder)
+                for entry in entries(folder, disk=disk)
                 if visible(entry.name) and entry.is_dir(follow_symlinks=False)
             ]
         elif test is None:
@@ -129,12 +131,12 @@ def _paths(pattern: str) -> set[str]:
             else:
                 todo.append((path, at + 1))
         elif last:
-            found.update(entry.path for entry in entries(folder) if test(entry.name))
+            found.update(entry.path for entry in entries(folder, disk=disk) if test(entry.name))
         else:
             # A link is tried: what it points to shows when it is listed.
             todo += [
                 (entry.path, at + 1)
-                for entry in entries(folder)
+                for entry in entries(folder, disk=disk)
                 if test(entry.name) and (entry.is_dir(follow_symlinks=False) or entry.is_symlink())
             ]
     return found
@@ -144,13 +146,13 @@ def _storable(path: str) -> bool:
     return path.isascii() or not any("\ud800" <= character <= "\udfff" for character in path)
 
 
-def listed(pattern: str) -> Listing:
+def listed(pattern: str, *, disk: Disk = DISK) -> Listing:
     """Return the files that an absolute pattern names. Raises `OSError` for a folder that may not be read."""
-    files: list[tuple[str, os.stat_result]] = []
+    files: list[tuple[str, FileStatus]] = []
     passed_over: list[str] = []
-    for path in sorted(_paths(pattern)):
+    for path in sorted(_paths(pattern, disk)):
         try:
-            status = os.stat(path)  # noqa: PTH116 - with ten thousand files a Path for each shows
+            status = disk.stat(path)
         except OSError as error:
             if error.errno in _ABSENT:
                 continue

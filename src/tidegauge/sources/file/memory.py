@@ -34,7 +34,6 @@ None
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from collections.abc import Sequence
@@ -46,53 +45,55 @@ import pyarrow as pa
 
 from tidegauge.remap.binding import Bound, Observation
 from tidegauge.remap.frontier import Frontier
+from tidegauge.sources.file.disk import DISK, Disk, FileStatus
 
 __all__ = ["MOST", "Files", "OpenFiles", "Rest"]
 
 MOST: Final = 256
 """Files that one source holds open, at most."""
 
-Files: TypeAlias = Sequence[tuple[str, os.stat_result]]
+Files: TypeAlias = Sequence[tuple[str, FileStatus]]
 
 
-def _close(files: dict[str, int]) -> None:
+def _close(files: dict[str, int], disk: Disk) -> None:
     while files:
-        os.close(files.popitem()[1])
+        disk.close(files.popitem()[1])
 
 
 class OpenFiles:
-    """The open files of one source, by partition."""
+    """The open files of one source, by partition, and the disk that has them."""
 
-    def __init__(self) -> None:
+    def __init__(self, disk: Disk = DISK) -> None:
+        self.disk: Final = disk
         self._files: Final[dict[str, int]] = {}
         self._lock: Final = threading.Lock()
-        weakref.finalize(self, _close, self._files)
+        weakref.finalize(self, _close, self._files, disk)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return OpenFiles, ()
+        return OpenFiles, () if self.disk is DISK else (self.disk,)
 
     def keep(self, key: str, stream: BinaryIO) -> None:
         """Hold an open file as the one of a partition."""
         with self._lock:
             fd = self._files.get(key)
-            if fd is not None and os.path.sameopenfile(fd, stream.fileno()):
+            if fd is not None and self.disk.sameopenfile(fd, stream.fileno()):
                 return
             if fd is not None:
-                os.close(self._files.pop(key))
+                self.disk.close(self._files.pop(key))
             if len(self._files) < MOST:
-                self._files[key] = os.dup(stream.fileno())
+                self._files[key] = self.disk.dup(stream.fileno())
 
     def path(self, key: str) -> str | None:
         """Return a path that opens the file of a partition, None when it is not held."""
         fd = self._files.get(key)
-        return None if fd is None else f"/proc/{os.getpid()}/fd/{fd}"
+        return None if fd is None else self.disk.descriptor(fd)
 
     def release(self, durable: Frontier) -> None:
         """Let go of the files that every output holds to their end."""
         with self._lock:
             for key, fd in list(self._files.items()):
-                if durable[key] >= os.fstat(fd).st_size:
-                    os.close(self._files.pop(key))
+                if durable[key] >= self.disk.fstat(fd).st_size:
+                    self.disk.close(self._files.pop(key))
 
 
 @dataclass(slots=True)

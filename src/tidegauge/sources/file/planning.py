@@ -6,7 +6,6 @@ whole format the ends between them only say how the bytes are shared out; tasks 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -17,7 +16,8 @@ import pyarrow as pa
 
 from tidegauge.errors.sources import FileGone, FileRewritten, ShortRead
 from tidegauge.remap.binding import Bound, Slice
-from tidegauge.sources.file.identity import FileFacts, Seen, open_known, opened
+from tidegauge.sources.file.disk import Disk
+from tidegauge.sources.file.identity import FileFacts, Seen, open_known
 from tidegauge.sources.file.listing import entries, listed
 from tidegauge.sources.file.memory import OpenFiles
 from tidegauge.sources.file.reading import FileSplit, naming
@@ -58,7 +58,11 @@ class BoundFiles:
         # The fingerprint covers what is bound by now; a file read whole must be as it was to its last byte.
         try:
             path, stream = open_known(
-                known, lower=piece.lower, upper=piece.upper, elsewhere=lambda: self._elsewhere(piece.partition, known)
+                known,
+                lower=piece.lower,
+                upper=piece.upper,
+                elsewhere=lambda: self._elsewhere(piece.partition, known),
+                disk=self.held.disk,
             )
         except (FileGone, FileRewritten):
             if (found := self._come_back(known, self.bound.frontier[piece.partition], piece.upper)) is None:
@@ -67,7 +71,8 @@ class BoundFiles:
         return replace(known, path=path), stream
 
     def _elsewhere(self, key: str, known: FileFacts) -> Iterator[str]:
-        yield from (path for path, status in listed(self.pattern).files if status.st_ino == known.ino)
+        here = listed(self.pattern, disk=self.held.disk).files
+        yield from (path for path, status in here if status.st_ino == known.ino)
         if (held := self.held.path(key)) is not None:
             yield held
 
@@ -76,14 +81,15 @@ class BoundFiles:
         bytes."""
         if known.whole:
             return None
-        here = entries(str(Path(known.path).parent))
-        paths = {entry.path for entry in here} | {path for path, _ in listed(self.pattern).files}
+        disk = self.held.disk
+        here = entries(str(Path(known.path).parent), disk=disk)
+        paths = {entry.path for entry in here} | {path for path, _ in listed(self.pattern, disk=self.held.disk).files}
         for path in sorted(path for path in paths if _related(path, known)):
             try:
-                stream = opened(path)
+                stream = disk.open(path)
             except FileNotFoundError:
                 continue
-            facts = continued(stream, Seen.of(path, stream.fileno()), known, position)
+            facts = continued(stream, Seen.of(path, stream.fileno(), disk=disk), known, position, disk=disk)
             if facts is not None and facts.size >= upper:
                 return facts, stream
             stream.close()
@@ -105,7 +111,7 @@ def planned(
     for piece in slices:
         file, stream = files.open(piece)
         with stream, naming(file.path):
-            splits += _cut(stream, piece, file, schema=schema, format=format, size=size)
+            splits += _cut(stream, piece, file, files.held.disk, schema=schema, format=format, size=size)
     return splits
 
 
@@ -140,7 +146,7 @@ def record_at(piece: Slice, position: int, files: BoundFiles, format: Format) ->
 
 
 def _cut(
-    stream: BinaryIO, piece: Slice, file: FileFacts, *, schema: pa.Schema, format: Format, size: int
+    stream: BinaryIO, piece: Slice, file: FileFacts, disk: Disk, *, schema: pa.Schema, format: Format, size: int
 ) -> Iterator[FileSplit]:
     def split(lower: int, upper: int, weight: int, groups: tuple[int, int] | None = None) -> FileSplit:
         return FileSplit(
@@ -173,7 +179,7 @@ def _cut(
         try:
             cuts = line.cuts(stream, piece.lower, piece.upper, size)
         except EOFError as error:
-            now = os.fstat(stream.fileno()).st_size
+            now = disk.fstat(stream.fileno()).st_size
             raise ShortRead(path=file.path, lower=piece.lower, upper=piece.upper, size=now) from error
         for lower, upper in pairwise([piece.lower, *cuts, piece.upper]):
             yield split(lower, upper, upper - lower)

@@ -35,8 +35,9 @@ from typing import BinaryIO, Final
 from tidegauge.errors.sources import EndTakenBack, FileRewritten
 from tidegauge.remap.binding import Bound, Detail
 from tidegauge.sources.file.admitting import enter, grow, put_off
+from tidegauge.sources.file.disk import FileStatus
 from tidegauge.sources.file.found import Rules, Survey, give_up, unread
-from tidegauge.sources.file.identity import Match, Seen, fingerprint, judge, opened
+from tidegauge.sources.file.identity import Match, Seen, fingerprint, judge
 from tidegauge.sources.file.listing import Listing, entries, listed, literally, printable, siblings
 from tidegauge.sources.file.memory import OpenFiles
 from tidegauge.sources.file.returning import Relations
@@ -53,7 +54,7 @@ class _Candidate:
     """A file on disk, with the keys of the partitions that are known under its inode number."""
 
     path: str
-    status: os.stat_result
+    status: FileStatus
     keys: tuple[str, ...]
     named: bool
 
@@ -72,7 +73,7 @@ def survey(pattern: str, listing: Listing, rules: Rules, bound: Bound, held: Ope
     for _again in range(LOOKS - 1):
         if not unread(found):
             break
-        found = _once(pattern, listed(pattern), rules, Survey.of(bound, held))
+        found = _once(pattern, listed(pattern, disk=held.disk), rules, Survey.of(bound, held))
         found.at_rest = False
     if rules.stop and (rewritten := next(filter(None, found.anew.values()), None)) is not None:
         raise rewritten
@@ -112,7 +113,8 @@ def _candidates(pattern: str, listing: Listing, found: Survey) -> Iterator[_Cand
     found.notes += listing.passed_over
     if not listing.files and not listing.passed_over:
         found.at_rest = False
-        found.notes.append(f"waiting: no file matches {printable(pattern)!r}{literally(pattern)}")
+        hint = literally(pattern, disk=found.held.disk)
+        found.notes.append(f"waiting: no file matches {printable(pattern)!r}{hint}")
     seen: set[tuple[int, int]] = set()
     for path, status in listing.files:
         if (status.st_dev, status.st_ino) not in seen:
@@ -125,7 +127,7 @@ def _candidates(pattern: str, listing: Listing, found: Survey) -> Iterator[_Cand
     if lost or listing.passed_over:
         found.at_rest = False
     for folder in sorted(lost):
-        for path, status in siblings(folder, lost[folder]):
+        for path, status in siblings(folder, lost[folder], disk=found.held.disk):
             if (status.st_dev, status.st_ino) not in seen:
                 seen.add((status.st_dev, status.st_ino))
                 yield _Candidate(path, status, tuple(keys[status.st_ino]), named=False)
@@ -164,7 +166,7 @@ def _look(candidate: _Candidate, rules: Rules, found: Survey) -> str | None:
     with _opened(candidate, found) as stream:
         if stream is None:
             return next(iter(candidate.keys))
-        seen = Seen.of(candidate.path, stream.fileno())
+        seen = Seen.of(candidate.path, stream.fileno(), disk=found.held.disk)
         key = _identify(stream, seen, candidate.keys, rules, found)
         if key is not None:
             grow(stream, seen, key, rules, found)
@@ -180,14 +182,14 @@ def _look_at_held(key: str, rules: Rules, found: Survey) -> None:
     if path is None or not known.ino:
         return
     try:
-        stream = opened(path)
+        stream = found.held.disk.open(path)
     except FileNotFoundError:
         return
     with stream:
-        seen = Seen.of(known.path, stream.fileno())
+        seen = Seen.of(known.path, stream.fileno(), disk=found.held.disk)
         if (seen.dev, seen.ino) != (known.dev, known.ino) or seen.size < known.size:
             return
-        if os.fstat(stream.fileno()).st_nlink == 0 and rules.now - seen.modified >= rules.settle:
+        if found.held.disk.fstat(stream.fileno()).st_nlink == 0 and rules.now - seen.modified >= rules.settle:
             found.tell(key, replace(known, final=1).detail())
         found.here[key] = path
         grow(stream, seen, key, rules, found)
@@ -206,7 +208,7 @@ def _look_at_stranger(candidate: _Candidate, relations: Relations, rules: Rules,
         with _opened(candidate, found) as stream:
             if stream is None:
                 return
-            seen = Seen.of(candidate.path, stream.fileno())
+            seen = Seen.of(candidate.path, stream.fileno(), disk=found.held.disk)
             if not relations.resolved(stream, seen, logs, rules, found) and candidate.named:
                 enter(stream, seen, rules, found)
 
@@ -216,7 +218,7 @@ def _others(relations: Relations, strangers: Sequence[_Candidate], found: Survey
     known = {candidate.path for candidate in strangers} | set(found.here.values())
     wanted = unread(found).keys() | {key for key, error in found.anew.items() if error is not None}
     for folder in sorted({str(Path(str(found.known[key]["path"])).parent) for key in wanted}):
-        for entry in sorted(entries(folder), key=lambda entry: entry.path):
+        for entry in sorted(entries(folder, disk=found.held.disk), key=lambda entry: entry.path):
             if entry.path not in known and entry.is_file(follow_symlinks=False) and relations.logs(entry.path):
                 with suppress(FileNotFoundError):
                     yield _Candidate(entry.path, entry.stat(follow_symlinks=False), (), named=False)
@@ -226,13 +228,13 @@ def _others(relations: Relations, strangers: Sequence[_Candidate], found: Survey
 def _opened(candidate: _Candidate, found: Survey) -> Iterator[BinaryIO | None]:
     """Open a file, or give None when it was renamed, removed or replaced since it was listed."""
     try:
-        stream = opened(candidate.path)
+        stream = found.held.disk.open(candidate.path)
     except FileNotFoundError:
         found.more = True  # the next probe sees what became of it
         yield None
         return
     with stream:
-        status = os.fstat(stream.fileno())
+        status = found.held.disk.fstat(stream.fileno())
         if (status.st_dev, status.st_ino) == (candidate.status.st_dev, candidate.status.st_ino):
             yield stream
         else:
@@ -244,7 +246,9 @@ def _identify(stream: BinaryIO, seen: Seen, keys: tuple[str, ...], rules: Rules,
     """Return the partition that this is still the file of, None when it is another; see `anew`."""
     for key in keys:
         known, position = found.facts(key), found.positions.get(key, 0)
-        digest = fingerprint(stream.fileno(), known.head, whole=bool(known.whole)) if known.digest else ""
+        digest = ""
+        if known.digest:
+            digest = fingerprint(stream.fileno(), known.head, whole=bool(known.whole), disk=found.held.disk)
         verdict = judge(known, seen, digest)
         shrunk = not known.final and seen.size < position
         if verdict is Match.SAME and not shrunk:

@@ -8,7 +8,6 @@ A task may run on another machine, or long after the plan was made, so a split c
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from tidegauge.errors.sources import (
 )
 from tidegauge.lazy import library
 from tidegauge.operations import OP, carries, said_of, unknown
+from tidegauge.sources.file.disk import DISK, Disk
 from tidegauge.sources.file.identity import (
     FileFacts,
     check,
@@ -92,10 +92,10 @@ def _named(error: Definite, path: str) -> UnreadableFile:
 
 
 def batches(
-    split: FileSplit, *, format: Format, metadata: bool, on_bad_record: OnBadRecord
+    split: FileSplit, *, format: Format, metadata: bool, on_bad_record: OnBadRecord, disk: Disk = DISK
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a split in batches of its schema."""
-    path, stream = open_known(split.file, lower=split.lower, upper=split.size)
+    path, stream = open_known(split.file, lower=split.lower, upper=split.size, disk=disk)
 
     def on_bad(position: int, raw: bytes, problem: str) -> None:
         on_bad_record(BadRecord(split.partition, position, raw, UnreadableRecord.code, problem))
@@ -113,9 +113,9 @@ def batches(
                     metadata=metadata,
                 )
         except EOFError as error:
-            size = os.fstat(stream.fileno()).st_size
+            size = disk.fstat(stream.fileno()).st_size
             raise ShortRead(path=path, lower=split.lower, upper=split.upper, size=size) from error
-        check(stream, split.file, path=path, upper=split.size)
+        check(stream, split.file, path=path, upper=split.size, disk=disk)
 
 
 def _skip(text: BinaryIO, position: int) -> None:

@@ -22,7 +22,6 @@ Invariant: each file that continues a log continues one log, the one whose bound
 
 from __future__ import annotations
 
-import os
 import re
 from collections import defaultdict
 from collections.abc import Sequence
@@ -33,8 +32,9 @@ from typing import BinaryIO, Final
 from tidegauge.errors.base import Definite
 from tidegauge.errors.sources import EndTakenBack
 from tidegauge.sources.file.admitting import grow
+from tidegauge.sources.file.disk import DISK, Disk
 from tidegauge.sources.file.found import Rules, Survey
-from tidegauge.sources.file.identity import HEAD, TAIL, FileFacts, Seen, digested, fingerprint, opened, tail
+from tidegauge.sources.file.identity import HEAD, TAIL, FileFacts, Seen, digested, fingerprint, tail
 from tidegauge.sources.file.listing import printable
 from tidegauge.sources.formats.boundaries import read_exactly
 from tidegauge.sources.formats.gzip import gunzip
@@ -57,16 +57,18 @@ def originals(name: str) -> set[str]:
     return found
 
 
-def continued(stream: BinaryIO, seen: Seen, log: FileFacts, position: int, *, cut: bool = False) -> FileFacts | None:
+def continued(
+    stream: BinaryIO, seen: Seen, log: FileFacts, position: int, *, cut: bool = False, disk: Disk = DISK
+) -> FileFacts | None:
     """Return the present facts of the log if the open file continues it, None if it does not.
 
     cut: whether the log was found to begin anew by this very look, so that a copy is to be expected. It is then one
     by its name also if it is too short to be compared.
     """
     if seen.path.endswith(".gz"):
-        return _unpacked(stream, seen, log, position, cut=cut)
-    there = tail(stream.fileno(), position) if seen.size >= position else None
-    head = os.pread(stream.fileno(), log.head, 0)
+        return _unpacked(stream, seen, log, position, cut=cut, disk=disk)
+    there = tail(stream.fileno(), position, disk=disk) if seen.size >= position else None
+    head = disk.pread(stream.fileno(), log.head, 0)
     if not seen.size or not _fits(log, head, there, cut=cut):
         return None
     here = replace(log, path=seen.path, dev=seen.dev, ino=seen.ino, born=seen.born, modified=seen.modified)
@@ -82,7 +84,9 @@ def _fits(log: FileFacts, head: bytes, there: str | None, *, cut: bool) -> bool:
     return log.tail in ("", there) if there is not None else not log.ino and bool(log.head)
 
 
-def _unpacked(stream: BinaryIO, seen: Seen, log: FileFacts, position: int, *, cut: bool) -> FileFacts | None:
+def _unpacked(
+    stream: BinaryIO, seen: Seen, log: FileFacts, position: int, *, cut: bool, disk: Disk
+) -> FileFacts | None:
     stream.seek(0)
     try:
         with gunzip(stream) as text:
@@ -110,7 +114,7 @@ def _unpacked(stream: BinaryIO, seen: Seen, log: FileFacts, position: int, *, cu
         born=seen.born,
         modified=seen.modified,
         head=head_size,
-        digest=fingerprint(stream.fileno(), head_size, whole=True),
+        digest=fingerprint(stream.fileno(), head_size, whole=True, disk=disk),
         whole=1,
         size=size,
         packed=1,
@@ -118,7 +122,7 @@ def _unpacked(stream: BinaryIO, seen: Seen, log: FileFacts, position: int, *, cu
     )
 
 
-def begins_alike(stream: BinaryIO, size: int, other: BinaryIO) -> bool:
+def begins_alike(stream: BinaryIO, size: int, other: BinaryIO, *, disk: Disk = DISK) -> bool:
     """Whether the `size` bytes of a file, or the first ones that it packs, are those with which another one begins.
 
     Told by the bytes at both ends. Of a compressed file (`size` 0) only the first ones are compared.
@@ -129,12 +133,12 @@ def begins_alike(stream: BinaryIO, size: int, other: BinaryIO) -> bool:
                 head = read_exactly(text, HEAD)
         except Definite:  # it is still being written
             return True
-        return os.pread(other.fileno(), len(head), 0) == head
-    if os.fstat(other.fileno()).st_size < size:
+        return disk.pread(other.fileno(), len(head), 0) == head
+    if disk.fstat(other.fileno()).st_size < size:
         return False
     ends = (0, max(0, size - HEAD))
     width = min(HEAD, size)
-    return all(os.pread(stream.fileno(), width, at) == os.pread(other.fileno(), width, at) for at in ends)
+    return all(disk.pread(stream.fileno(), width, at) == disk.pread(other.fileno(), width, at) for at in ends)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +179,7 @@ class Relations:
             known, position = found.facts(key), found.positions.get(key, 0)
             if not position and known.ino:  # nothing of it is known by which to tell
                 continue
-            facts = continued(stream, seen, known, position, cut=key in found.anew)
+            facts = continued(stream, seen, known, position, cut=key in found.anew, disk=found.held.disk)
             if facts is not None:
                 fits.append((facts.size == position, position, key, facts))
         if fits:
@@ -219,11 +223,11 @@ def _copies(stream: BinaryIO, seen: Seen, key: str, found: Survey, *, compressed
     if path is None or found.facts(key).whole or path == seen.path or (compressed and f"{path}.gz" != seen.path):
         return False
     try:
-        log = opened(path)
+        log = found.held.disk.open(path)
     except FileNotFoundError:
         return False
     with log:
-        alike = begins_alike(stream, 0 if compressed else seen.size, log)
+        alike = begins_alike(stream, 0 if compressed else seen.size, log, disk=found.held.disk)
     stream.seek(0)
     if alike:
         found.notes.append(f"{printable(seen.path)} is so far a copy of {printable(path)}, and is not read twice")

@@ -131,7 +131,7 @@ class FileSource:
 
         Raises `FileRewritten`, `EndTakenBack`, `FileGone`, `FolderAway`, `UnknownColumns`, `OSError`.
         """
-        listing = listed(self.path)
+        listing = listed(self.path, disk=self.held.disk)
         if (again := self.rest.again(listing.files, bound, now=now)) is not None:
             return again
         declared = self.schema
@@ -193,7 +193,13 @@ class FileSource:
         Raises `FileOvertaken`, `UnreadableFile`, `OSError`.
         """
         try:
-            yield from batches(split, format=self.format, metadata=self.metadata, on_bad_record=on_bad_record)
+            yield from batches(
+                split,
+                format=self.format,
+                metadata=self.metadata,
+                on_bad_record=on_bad_record,
+                disk=self.held.disk,
+            )
         except (FileGone, FileRewritten, ShortRead) as error:
             raise FileOvertaken(path=split.file.path, detail=error.summary) from error
 
