@@ -6,7 +6,7 @@ bound of each side comes from its own answers. After each call both must have sa
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -29,7 +29,7 @@ class Pair:
     """A real source, a simulated one, and what is bound of each; tests replace what they change.
 
     said: returns what an error of the sources says that has to be the same. alike: checks what `told` leaves out of
-    two observations, such as ids.
+    two observations, such as ids. label: the name that both sides have for a side's partition.
     """
 
     def __init__(
@@ -40,11 +40,12 @@ class Pair:
         *,
         said: Callable[[TidegaugeError], Any],
         alike: Callable[[Observation, Observation], None],
+        label: Callable[[int, str], str] = lambda _side, partition: partition,
     ) -> None:
         self.real, self.simulated = real, simulated
-        self.draw, self.said, self.alike = draw, said, alike
+        self.draw, self.said, self.alike, self.label = draw, said, alike, label
         self.bounds = (Bound(), Bound())
-        self.slices: list[Slice] = []
+        self.slices: list[tuple[Slice, Slice]] = []
         self.epoch = 0
 
     def both(self, ask: Callable[[Any, Bound, int], Any]) -> list[Any] | None:
@@ -60,7 +61,7 @@ class Pair:
             return found
         assert not found, f"one raised {raised[0]}, the other said {found[0]}"
         first, second = map(self.said, raised)
-        assert first == second
+        assert first == second, f"{first} and {second}"
         event(type(raised[1]).__name__)
         if isinstance(raised[1], Definite) and self.draw(st.booleans()):
             self.resume()
@@ -81,48 +82,82 @@ class Pair:
         if answers is None:
             return False
         real, simulated = answers
-        assert told(real) == told(simulated)
         self.alike(real, simulated)
+        mine, other = self.told(real, 0), self.told(simulated, 1)
+        assert mine == other, {name: (mine[name], other[name]) for name in mine if mine[name] != other[name]}
         if binds and real.upper != self.bounds[0].frontier:
-            ranges = real.upper.since(self.bounds[0].frontier)
-            new = [Slice("it", self.epoch, place, lower, upper) for place, (lower, upper) in ranges.items()]
-            self.slices = new + self.slices[:_LATE]
+            new = [self.sliced(side, said) for side, said in enumerate((real, simulated))]
+            assert new[0].keys() == new[1].keys()
+            self.slices = [(new[0][name], new[1][name]) for name in sorted(new[0])] + self.slices[:_LATE]
             self.epoch += 1
         first, second = self.bounds
         self.bounds = (after(first, real, binds=binds), after(second, simulated, binds=binds))
         return bool(real.more)
 
-    def read(self, wanted: list[Slice], *, ranges: Callable[[Any], Any]) -> None:
+    def sliced(self, side: int, said: Observation) -> dict[str, Slice]:
+        """Return what is bound of a side by an observation, by the names that both sides have."""
+        ranges = said.upper.since(self.bounds[side].frontier)
+        return {
+            self.label(side, place): Slice("it", self.epoch, place, lower, upper)
+            for place, (lower, upper) in ranges.items()
+        }
+
+    def told(self, it: Observation, side: int) -> dict[str, Any]:
+        """Return what two observations have in common if they say the same."""
+        frontiers = {"upper": it.upper, "end": it.end, "lower": it.lower, "taken back": it.taken_back}
+        return {name: self.labelled(at, side) for name, at in frontiers.items()} | {
+            "sealed": it.upper.sealed,
+            "more": it.more,
+            "schema": it.schema,
+            "note": it.note,
+            "at": it.at,
+            "details": sorted(self.label(side, place) for place in it.details),
+            "has a state": it.state is not None,
+        }
+
+    def labelled(self, places: Mapping[str, Any], side: int) -> dict[str, Any]:
+        return {self.label(side, place): at for place, at in places.items()}
+
+    def read(self, wanted: list[tuple[Slice, Slice]], *, ranges: Callable[[Any], Any]) -> None:
         """Read slices that were bound, as a job does: without those that are given up. ranges: of a split."""
-        lost = self.both(lambda source, bound, _side: source.lost(wanted, bound))
+        lost = self.both(lambda source, bound, side: source.lost([pair[side] for pair in wanted], bound))
         if lost is None:
             return
-        assert lost[0] == lost[1]
-        rest = without(wanted, lost[0])
-        plans = self.both(lambda source, bound, _side: source.plan(rest, bound))
+        self.same(lost, lambda one: (one.lower, one.upper))
+        rest = [without([pair[side] for pair in wanted], lost[side]) for side in (0, 1)]
+        plans = self.both(lambda source, bound, side: source.plan(rest[side], bound))
         if plans is None:
             return
-        first, second = ([(one.epoch, ranges(one)) for one in plan] for plan in plans)
-        assert first == second
-        for index in range(len(first)):
-            found = self.both(partial(contents, plans, index))
+        self.same(plans, ranges)
+        for index in range(len(plans[0])):
+            found = self.both(partial(self.contents, plans, index))
             if found is None:
                 return
             assert found[0] == found[1]
 
+    def same(self, pieces: list[Any], ranges: Callable[[Any], Any]) -> None:
+        """Check that both sides said the same pieces, in the same order."""
+        first, second = (
+            [
+                (one.epoch, None if " and " in one.partition else self.label(side, one.partition), ranges(one))
+                for one in of
+            ]
+            for side, of in enumerate(pieces)
+        )
+        assert first == second
 
-def told(it: Observation) -> dict[str, Any]:
-    """Return what two observations have in common if they say the same."""
-    frontiers = {"upper": it.upper, "end": it.end, "lower": it.lower}
-    return {name: (dict(at), at.sealed) for name, at in frontiers.items()} | {
-        "more": it.more,
-        "schema": it.schema,
-        "note": it.note,
-        "at": it.at,
-        "taken back": dict(it.taken_back),
-        "details": sorted(it.details),
-        "has a state": it.state is not None,
-    }
+    def contents(
+        self, plans: list[Any], index: int, source: Any, _bound: Bound, side: int
+    ) -> tuple[list[dict[str, Any]], list[tuple[Any, ...]]]:
+        """Return the rows of a split of a side by their place, and its bad records."""
+        bad: list[BadRecord] = []
+        rows = [row for batch in source.read(plans[side][index], bad.append) for row in batch.to_pylist()]
+        for row in rows:
+            row["_partition"] = self.label(side, row["_partition"])
+        wrong = [
+            (self.label(side, one.partition), one.position, one.raw, one.code, one.key, one.timestamp) for one in bad
+        ]
+        return sorted(rows, key=lambda row: (row["_partition"], row["_offset"])), sorted(wrong, key=lambda o: o[:2])
 
 
 def after(bound: Bound, said: Observation, *, binds: bool) -> Bound:
@@ -144,13 +179,3 @@ def without(slices: list[Slice], lost: list[Slice]) -> list[Slice]:
     ends = {(one.epoch, one.partition): one.upper for one in lost}
     rest = [replace(one, lower=ends.get((one.epoch, one.partition), one.lower)) for one in slices]
     return [one for one in rest if one.lower < one.upper]
-
-
-def contents(
-    plans: list[Any], index: int, source: Any, _bound: Bound, side: int
-) -> tuple[list[dict[str, Any]], list[tuple[Any, ...]]]:
-    """Return the rows of a split of a side by their place, and its bad records."""
-    bad: list[BadRecord] = []
-    rows = [row for batch in source.read(plans[side][index], bad.append) for row in batch.to_pylist()]
-    wrong = [(one.partition, one.position, one.raw, one.code, one.key, one.timestamp) for one in bad]
-    return sorted(rows, key=lambda row: (row["_partition"], row["_offset"])), sorted(wrong, key=lambda one: one[:2])

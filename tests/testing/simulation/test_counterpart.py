@@ -15,9 +15,13 @@ from tidegauge.errors.simulable import ColumnsNotDeclared, NoCounterpart
 from tidegauge.remap.binding import Bound, Slice
 from tidegauge.sources import GeneratorSource, KafkaSource, Source
 from tidegauge.sources.protocol import Clocked, GoingOn, Placed
-from tidegauge.testing.simulation.upstream import POINTS, MetSource, PartitionedLog, SimulatedLog, counterpart
+from tidegauge.testing.simulation.upstream import POINTS, Folder, MetSource, PartitionedLog, SimulatedLog, counterpart
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
+
+
+def ignore(_name: str) -> None:
+    """Let a call pass."""
 
 
 @pytest.mark.parametrize("metadata", [False, True])
@@ -34,7 +38,7 @@ def test_a_topic_is_stood_in_for_by_a_log_with_the_same_columns_and_options(meta
         on_data_loss="gap",
         settings={"isolation.level": "read_uncommitted"},
     )
-    found = counterpart(source, name="orders", partitions=3)
+    found = counterpart(source, name="orders", partitions=3).met(print)
     assert isinstance(found, SimulatedLog)
     assert found.schema == source.schema
     assert found.log.topics == {"orders": 3, "returns": 3}
@@ -46,7 +50,7 @@ def test_a_topic_is_stood_in_for_by_a_log_with_the_same_columns_and_options(meta
 
 def test_topics_by_a_pattern_are_stood_in_for_by_one() -> None:
     source = KafkaSource("kafka:9092", topic=tg.Topics(pattern="orders\\..*"), format=tg.Json("id long"))
-    found = counterpart(source, name="orders")
+    found = counterpart(source, name="orders").met(ignore)
     assert dict(found.probe(Bound(), now=NOW).upper) == {}
 
 
@@ -58,7 +62,7 @@ def test_columns_that_would_be_inferred_are_asked_for() -> None:
 def test_a_generator_stands_for_itself_and_goes_by_the_time_it_is_given_alone() -> None:
     source = GeneratorSource(columns="id long", rate=1.0, rows=5, shards=2)
     met: list[str] = []
-    found = counterpart(source, name="numbers", meet=met.append)
+    found = counterpart(source, name="numbers").met(met.append)
     bound = Bound()
     for now in (NOW, NOW - timedelta(days=9999), NOW + timedelta(seconds=2)):
         assert found.probe(bound, now=now) == pickle.loads(pickle.dumps(source)).probe(bound, now=now)
@@ -81,7 +85,7 @@ def test_a_source_of_ones_own_says_what_stands_in_for_it_or_is_refused() -> None
             return SimulatedLog(PartitionedLog({"ledger": 1}), columns=self.columns)
 
     met: list[str] = []
-    found = counterpart(SimulableLedger(), name="ledger", meet=met.append)  # type: ignore[arg-type]
+    found = counterpart(SimulableLedger(), name="ledger").met(met.append)  # type: ignore[arg-type]
     assert found.probe(Bound(), now=NOW).schema == found.schema
     assert met == ["probe", "probed"]
     with pytest.raises(NoCounterpart, match="a Ledger") as refused:
@@ -102,3 +106,16 @@ def test_a_source_that_meets_the_world_keeps_the_protocols_of_the_one_it_wraps()
     assert copy.copy(placed) == placed
     assert placed == replace(found, inner=inner.placed("shop", "orders"))
     assert (list(placed.lost([], Bound())), met) == ([], ["lost", "told lost"])
+
+
+def test_files_are_stood_in_for_by_a_folder_that_outlives_drivers() -> None:
+    source = tg.FileSource("/landing/*.jsonl", format=tg.Json("id long"), metadata=True, on_data_loss="gap")
+    found = counterpart(source, name="clicks")
+    assert isinstance(found.upstream, Folder)
+    found.upstream.append("/landing/a.jsonl", b'{"id": 1}\n', at=NOW)
+    met: list[str] = []
+    first, second = found.met(ignore), found.met(met.append)
+    for reader in (first, second):
+        assert sum(reader.probe(Bound(), now=NOW).upper.values()) == 10
+        assert reader.describe() == source.describe()
+    assert met == ["probe", "probed"]

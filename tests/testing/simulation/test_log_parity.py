@@ -206,7 +206,7 @@ class LogLife:
         bound = self.pair.slices
         self.read_all(bound if self.draw(st.booleans()) else bound[:1])
 
-    def read_all(self, wanted: list[Slice]) -> None:
+    def read_all(self, wanted: list[tuple[Slice, Slice]]) -> None:
         self.pair.read(wanted, ranges=lambda split: split.ranges)
 
     def settle(self) -> None:

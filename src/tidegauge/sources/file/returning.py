@@ -199,8 +199,8 @@ class Relations:
 def _absent(key: str, seen: Seen, found: Survey, *, compressed: bool) -> bool:
     """Whether a log is without its file, in the way that a file of this path may continue it."""
     known = found.facts(key)
-    held = found.here.get(key, "").startswith("/proc/")
-    if known.whole or (key in found.here and not held):
+    here = found.here.get(key)
+    if known.whole or (here is not None and here != found.held.path(key)):
         return False
     if compressed or not known.ino:
         return known.path != seen.path  # under the path of a log that began anew is what it began anew as

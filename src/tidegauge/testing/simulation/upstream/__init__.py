@@ -3,8 +3,18 @@
 Invariant: nothing here reads a clock, draws a random number, starts a thread or sleeps.
 """
 
-from tidegauge.testing.simulation.upstream.counterpart import MetSource, Simulable, counterpart
+from tidegauge.testing.simulation.upstream.counterpart import Counterpart, MetSource, Simulable, counterpart
+from tidegauge.testing.simulation.upstream.folder import Folder
 from tidegauge.testing.simulation.upstream.log import PartitionedLog
 from tidegauge.testing.simulation.upstream.simulated import POINTS, SimulatedLog
 
-__all__ = ["POINTS", "MetSource", "PartitionedLog", "Simulable", "SimulatedLog", "counterpart"]
+__all__ = [
+    "POINTS",
+    "Counterpart",
+    "Folder",
+    "MetSource",
+    "PartitionedLog",
+    "Simulable",
+    "SimulatedLog",
+    "counterpart",
+]

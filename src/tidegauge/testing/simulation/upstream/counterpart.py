@@ -1,14 +1,15 @@
-"""`counterpart`: the source that stands in for one of the user's in a simulation.
+"""`counterpart`: what stands in for a user's source in a simulation.
 
-It has the columns of the user's source, and the options that matter to a flow. Its upstream is in memory and empty,
-and the simulation writes to it. A `GeneratorSource` stands for itself: its rows follow from its
-configuration and the time that it is given. A source of the user's own says by one method what stands in for it.
+Its upstream is in memory and empty, and the simulation writes to it. A topic becomes a log, and a source with the
+same columns and options reads it. A `FileSource` reads a folder in memory. A `GeneratorSource` stands for itself: its
+rows follow from its configuration and from the time that it is given. A source of your own has one method that
+returns what stands in for it.
 
 >>> from tidegauge.sources import Json, KafkaSource
 >>> source = KafkaSource("kafka:9092", topic="orders", format=Json("id long"), max_records_per_epoch=10)
 >>> simulated = counterpart(source, name="orders")
->>> simulated.schema.names, simulated.max_records_per_epoch, simulated.log.topics
-(['id'], 10, {'orders': 2})
+>>> simulated.upstream.topics, simulated.met(print).schema.names
+({'orders': 2}, ['id'])
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, Protocol, runtime_checkable
 
 import pyarrow as pa
@@ -23,14 +25,16 @@ import pyarrow as pa
 from tidegauge.errors.simulable import ColumnsNotDeclared, NoCounterpart
 from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.remap.frontier import Frontier
+from tidegauge.sources.file.source import FileSource
 from tidegauge.sources.generator import GeneratorSource
 from tidegauge.sources.kafka import KafkaSource
 from tidegauge.sources.metadata import MESSAGE, without_metadata
 from tidegauge.sources.protocol import OnBadRecord, Source, Split
+from tidegauge.testing.simulation.upstream.folder import Folder, read_from
 from tidegauge.testing.simulation.upstream.log import PartitionedLog
-from tidegauge.testing.simulation.upstream.simulated import SimulatedLog, unmet
+from tidegauge.testing.simulation.upstream.simulated import SimulatedLog
 
-__all__ = ["MetSource", "Simulable", "counterpart"]
+__all__ = ["Counterpart", "MetSource", "Simulable", "counterpart"]
 
 _UNNAMED: Final = "simulated"
 
@@ -44,25 +48,44 @@ class Simulable(Protocol):
         ...
 
 
-def counterpart(
-    source: Source, *, name: str, partitions: int = 2, meet: Callable[[str], None] = unmet
-) -> SimulatedLog | MetSource:
+@dataclass(frozen=True)
+class Counterpart:
+    """What stands in for a source. upstream: what a simulation writes to, None where there is nothing to write.
+
+    It outlives drivers. Each of them has a source of its own over it, which `met` returns.
+    """
+
+    upstream: PartitionedLog | Folder | None
+    met: Callable[[Callable[[str], None]], Source]
+    """Returns a source that remembers nothing, given what it calls before and after each call, see `POINTS`."""
+
+
+def counterpart(source: Source, *, name: str, partitions: int = 2) -> Counterpart:
     """Return what stands in for a source in a simulation.
 
-    name: the source's, for errors. partitions: of each topic. meet: called before and after each call, see `POINTS`.
-    Raises `NoCounterpart` and `ColumnsNotDeclared`.
+    name: the source's, for errors. partitions: of each topic. Raises `NoCounterpart` and `ColumnsNotDeclared`.
     """
-    if isinstance(source, Simulable):
-        found = source.simulated()
-        return replace(found, meet=meet) if isinstance(found, SimulatedLog) else MetSource(found, meet)
-    if isinstance(source, GeneratorSource):
-        return MetSource(source, meet)
-    if isinstance(source, KafkaSource):
-        return _log(source, name, partitions, meet)
-    raise NoCounterpart(source=name, kind=type(source).__name__)
+    match source:
+        case Simulable():
+            return _own(source.simulated())
+        case GeneratorSource():
+            return Counterpart(None, partial(MetSource, source))
+        case KafkaSource():
+            return _own(_log(source, name, partitions))
+        case FileSource():
+            folder = Folder()
+            return Counterpart(folder, lambda meet: MetSource(read_from(source, folder), meet))
+        case _:
+            raise NoCounterpart(source=name, kind=type(source).__name__)
 
 
-def _log(source: KafkaSource, name: str, partitions: int, meet: Callable[[str], None]) -> SimulatedLog:
+def _own(source: Source) -> Counterpart:
+    if isinstance(source, SimulatedLog):
+        return Counterpart(source.log, lambda meet: replace(source, meet=meet))
+    return Counterpart(None, partial(MetSource, source))
+
+
+def _log(source: KafkaSource, name: str, partitions: int) -> SimulatedLog:
     if source.schema is None:
         raise ColumnsNotDeclared(source=name)
     topics = source.topics.names or (_UNNAMED,)
@@ -77,7 +100,6 @@ def _log(source: KafkaSource, name: str, partitions: int, meet: Callable[[str], 
         split_records=source.split_records,
         on_data_loss=source.on_data_loss,
         committed=source.connection.get("isolation.level", "read_committed") != "read_uncommitted",
-        meet=meet,
     )
 
 

@@ -65,8 +65,15 @@ class LogPartition:
 
     @property
     def stable(self) -> int:
-        """The last stable offset: no open transaction has a record before it."""
-        return max(self.start, min(self.open.values())) if self.open else self.end
+        """The last stable offset: no open transaction has a record before it that retention has left.
+
+        It is where an append begins. If retention cuts an append of an open transaction, it is before `start`.
+        """
+        if not self.open:
+            return self.end
+        first = max(self.start, min(self.open.values()))
+        at = bisect_right(self.firsts, first) - 1
+        return self.firsts[at] if at >= 0 and first in self.chunks[at].offsets else first
 
     def add(self, chunk: LogChunk) -> None:
         """Put a chunk at the end."""
