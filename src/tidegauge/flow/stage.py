@@ -275,7 +275,7 @@ class _Stage:
                 self.setup.discard(name, staged.files)
         away = {Apart(source): error for source, error in verdict.away.items()}
         stuck = {Apart(self.readers[name], name): error for name, error in verdict.stuck.items()}
-        if group not in away and group not in stuck:
+        if self.groups.troubles and group not in away and group not in stuck:
             self.groups = self.groups.passed(group)
         for apart, error in away.items():
             read = [name for name in need.outputs if self.readers[name] == apart.source]

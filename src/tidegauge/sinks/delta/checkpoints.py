@@ -41,13 +41,15 @@ def due(entries: int, *, files: int) -> bool:
 class Checkpoints:
     """The checkpoints of one table. All methods are for the thread that commits, or one after the other.
 
-    counted: a version and what the table held there, where that was not known before; else None.
+    next: none is due before this version. counted: a version and what the table held there, where that was not known
+    before; else None.
     """
 
     def __init__(self, table: str, output: OutputId) -> None:
         self._table: Final = table
         self._output: Final = output
         self._last = max(0, hinted(Path(table, "_delta_log")))
+        self.next = self._last + _LEAST
         self._under_way: threading.Thread | None = None
         self.counted: tuple[int, Volume] | None = None
 
@@ -59,6 +61,7 @@ class Checkpoints:
         self._last = max(self._last, hinted(Path(self._table, "_delta_log")))  # others make some too
         if due(version - self._last, files=files) and (self._under_way is None or not self._under_way.is_alive()):
             self._last = version
+            self.next = version + _LEAST
             self._under_way = threading.Thread(
                 target=self._make, args=(version,), kwargs={"count": volume is None}, name="tidegauge-checkpoint"
             )

@@ -144,7 +144,8 @@ class DeltaLog:
                 self._upper = upper
                 if lower < upper:
                     self._digest = text_of(number(chain["digest"])) if chain else None
-                self._checkpoints.after(version, volume)
+                if version >= self._checkpoints.next:
+                    self._checkpoints.after(version, volume)
                 return
         raise TableBusy(table=self._folder, attempts=_ATTEMPTS)
 

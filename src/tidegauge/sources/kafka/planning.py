@@ -48,7 +48,7 @@ from tidegauge.kafka import cluster
 from tidegauge.remap.binding import Bound, Slice
 from tidegauge.sources.kafka.asking import Cluster
 from tidegauge.sources.kafka.inquiry import Inquiry
-from tidegauge.sources.kafka.probing import TopicListing, changed, confirmed
+from tidegauge.sources.kafka.probing import TopicListing, changed, confirmed, meant
 
 __all__ = ["KafkaSplit", "Outrun", "Range", "begun", "outrun", "overtaken", "planned", "seen"]
 
@@ -137,7 +137,7 @@ def overtaken(asked: Cluster, what: Inquiry, slices: Sequence[Slice], bound: Bou
     """
     places = {piece.partition: cluster.split(piece.partition) for piece in slices}
     wanted = {topic for topic, _ in places.values()}
-    wanted |= {topic for partition in bound.details if what.topics.selects(topic := cluster.split(partition)[0])}
+    wanted |= meant(bound, what.topics)
     there = asked.described(wanted)
     there |= confirmed(asked, wanted - there.keys())
     if gone := sorted({topic for topic, _ in places.values()} - there.keys()):

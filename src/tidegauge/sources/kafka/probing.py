@@ -47,7 +47,7 @@ from tidegauge.remap.binding import Bound, Detail
 from tidegauge.remap.frontier import ORIGIN, Frontier
 from tidegauge.remap.mint import admit
 from tidegauge.sources.kafka.asking import Cluster
-from tidegauge.sources.kafka.inquiry import Inquiry, Start
+from tidegauge.sources.kafka.inquiry import Inquiry, Start, Topics
 
 __all__ = [
     "CONFIRMATIONS",
@@ -57,6 +57,7 @@ __all__ = [
     "behind",
     "changed",
     "confirmed",
+    "meant",
     "newcomers",
     "other_ids",
     "regressed",
@@ -91,6 +92,12 @@ class Admission:
     lost: Mapping[str, tuple[int, int]]
     more: bool
     taken_back: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+
+def meant(bound: Bound, topics: Topics) -> set[str]:
+    """Return the topics that are bound, without those that the source no longer reads."""
+    known = {cluster.split(partition)[0] for partition in bound.details}
+    return known.intersection(topics.names or topics.among(known))
 
 
 def other_ids(bound: Bound, ids: Mapping[str, str]) -> dict[str, tuple[str, str]]:
@@ -162,7 +169,7 @@ def survey(asked: Cluster, what: Inquiry, bound: Bound, *, now: datetime) -> tup
     Raises `TopicUnknown`, `NoTopicMatches`, `TopicDeleted`, `TopicRecreated`, `UpstreamRecreated`, `RecordsLost`,
     `EndTakenBack`, and what `tidegauge.kafka` raises.
     """
-    known = {topic for partition in bound.details if what.topics.selects(topic := cluster.split(partition)[0])}
+    known = meant(bound, what.topics)
     there, note = _topics(asked, what, known)
     if gone := sorted(known - there.keys()):
         raise TopicDeleted(source=what.name, topics=gone, servers=what.servers)
@@ -244,8 +251,7 @@ def changed(asked: Cluster, what: Inquiry, bound: Bound, listing: TopicListing) 
     found = [f"{topic} with the id {now}" for topic, (_, now) in sorted(ids.items())]
     found += [f"{partition} with records to {now}" for partition, (_, now) in sorted(behind.items())]
     other = {*ids, *(cluster.split(partition)[0] for partition in behind)}
-    meant = {topic for partition in bound.details if what.topics.selects(topic := cluster.split(partition)[0])}
-    if others := sorted(meant - other):
+    if others := sorted(meant(bound, what.topics) - other):
         return TopicRecreated(source=what.name, topics=sorted(other), others=others)
     return UpstreamRecreated(source=what.name, known="; ".join(known[:5]), found="; ".join(found[:5]))
 
