@@ -203,6 +203,8 @@ class _Stage:
         standing = {name: self.uppers[name] for name in self.capabilities}
         if min(standing.values(), default=sealed) >= sealed or not self.setup.going():
             return False  # nothing is complete that an output lacks
+        if None in self.jobs and not self.groups.troubles:
+            return False  # all are in one group, and it has its job
         now = self.setup.env.monotonic()
         begun = False
         full = self.setup.backlog.full

@@ -73,14 +73,14 @@ class Timeline:
         """
         if epoch != self.upper:
             raise ValueError(f"epoch {epoch} does not follow {self.upper - 1}")
+        if at is not None and self._times.upper == epoch:
+            self._times.append(at)
         for source, proposal in proposals.items():
             self.tables[source].append(epoch, proposal.frontier)
             self._details[source].update(proposal.details)
             self._identities[source] = self._identities[source] or proposal.identity
             self._states[source] = proposal.state or self._states[source]
         self.upper = epoch + 1
-        if at is not None and self._times.upper == epoch:
-            self._times.append(at)
         for table in self.tables.values():
             table.advance(self.upper)
 

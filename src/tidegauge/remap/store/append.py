@@ -20,7 +20,7 @@ from tidegauge.errors.flow import InvalidArgument, UnknownName
 from tidegauge.errors.store import ClockBehind, FrontierRegressed, StoreReplaced, UpperMismatch
 from tidegauge.remap.binding import Detail, Proposal
 from tidegauge.remap.frontier import Frontier
-from tidegauge.remap.history import Beginning, Link, Moves, follow
+from tidegauge.remap.history import Beginning, Link, Moves, follow, origin
 from tidegauge.remap.store.chain import beginning_of, digest_before
 from tidegauge.remap.store.incarnations import identify, newest, read, state_at, write_state
 from tidegauge.remap.store.lease import Lease, guard
@@ -290,8 +290,11 @@ def _read_head(connection: Connection, lease: Lease, upper: int) -> Head:
             begun=tuple(beginning_of(life) for life in begun if life.began_at == upper),
             entered=bool(positions) or state is not None,
         )
-    minted_at = connection.scalar(
-        select(timeline.c.minted_at).where(timeline.c.flow_id == lease.flow_id, timeline.c.epoch == upper - 1)
-    )
-    digest = digest_before(connection, lease.flow_id, lease.incarnation, upper)
-    return Head(lease.incarnation, upper, minted_at, found, digest)
+    last = connection.execute(
+        select(timeline.c.minted_at, timeline.c.digest)
+        .where(timeline.c.flow_id == lease.flow_id)
+        .where(timeline.c.epoch == upper - 1)
+    ).one_or_none()
+    if last is None:
+        return Head(lease.incarnation, upper, None, found, "" if upper else origin(lease.incarnation))
+    return Head(lease.incarnation, upper, last.minted_at, found, last.digest or "")
