@@ -32,13 +32,14 @@ from tidegauge.kafka.failures import (
     unanswered,
 )
 
-__all__ = ["PATIENCE", "Topic", "described", "gathered", "names", "offsets", "partition", "split"]
+__all__ = ["PATIENCE", "AskedCluster", "Topic", "described", "gathered", "names", "offsets", "partition", "split"]
 
 PATIENCE: Final = 10.0
 """Seconds for the answer to one question."""
 _SOON: Final = 2.0
 """Seconds for a broker to come back after the client reports it down."""
 _LOOK: Final = 0.1
+_BETWEEN: Final = 0.3
 _NONE: Final = -1
 """The offset where there is no record so late. One below it is no answer: nobody could be asked."""
 _NAMES: Final = 1 << 16
@@ -198,3 +199,29 @@ def _answers(client: Client) -> bool:
 def _some(topics: Iterable[str]) -> str:
     listed = sorted(topics)
     return ", ".join(listed[:3]) + (f" and {len(listed) - 3} more" if len(listed) > 3 else "")
+
+
+@dataclass(frozen=True, slots=True)
+class AskedCluster:
+    """A cluster that is asked through a client. servers: for people."""
+
+    client: Client
+    servers: str
+
+    def names(self) -> list[str]:
+        """Return the names of all topics that we can see."""
+        return names(self.client, servers=self.servers)
+
+    def described(self, topics: Collection[str]) -> dict[str, Topic]:
+        """Return the topics of these names that exist."""
+        return described(self.client, topics, servers=self.servers)
+
+    def offsets(
+        self, places: Iterable[tuple[str, int]], at: Literal["earliest", "latest"] | int, *, committed: bool = True
+    ) -> dict[str, int]:
+        """Return what partitions have an answer for."""
+        return offsets(self.client, places, at, servers=self.servers, committed=committed)
+
+    def wait(self) -> None:
+        """Wait for less than a second."""
+        time.sleep(_BETWEEN)

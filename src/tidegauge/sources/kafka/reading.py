@@ -27,9 +27,9 @@ from typing import Any, Final
 from tidegauge.errors.kafka import KafkaFailed, MessageTooLarge
 from tidegauge.kafka import cluster
 from tidegauge.kafka.clients import Client, admin, consumer, kafka
+from tidegauge.kafka.cluster import AskedCluster
 from tidegauge.kafka.failures import ALL_DOWN, REFUSALS, explained, told, unanswered
 from tidegauge.kafka.settings import Settings, Value
-from tidegauge.sources.kafka.asking import AskedCluster
 from tidegauge.sources.kafka.inquiry import Inquiry
 from tidegauge.sources.kafka.planning import Range, outrun
 

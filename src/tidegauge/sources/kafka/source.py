@@ -30,6 +30,7 @@ from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.kafka import NothingToInfer
 from tidegauge.errors.sources import RecordsLost
 from tidegauge.kafka.clients import admin, consumer, kafka
+from tidegauge.kafka.cluster import AskedCluster
 from tidegauge.kafka.java import java
 from tidegauge.kafka.settings import Settings, Value
 from tidegauge.remap.binding import Bound, Observation, Slice
@@ -37,7 +38,6 @@ from tidegauge.remap.fromtime import SourceState
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.formats.messages import MessageFormat
 from tidegauge.sources.kafka.acknowledging import commit, lacking
-from tidegauge.sources.kafka.asking import AskedCluster
 from tidegauge.sources.kafka.decoding import MessageDecoder, joined, key_and_value
 from tidegauge.sources.kafka.framing import Piece, beyond, bulk_of, frame, missing, received
 from tidegauge.sources.kafka.inquiry import Given, Inquiry, Start, Topics, named
