@@ -13,11 +13,12 @@ telling the `Env` before and after. So a test can hold time still, or crash at a
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, get_args
@@ -75,6 +76,8 @@ class Env:
         sleep: waits for a number of seconds.
         point: called with `before NAME` and `after NAME` around each durable effect, in the thread that performs it.
             Commits, for example, run beside the worker.
+        connect: returns the `Backend` of a store's address (`remap.store.connect`); None for SQLite and PostgreSQL.
+        lock: makes a lock for threads that may be in the outside world while they hold it.
     """
 
     now: Callable[[], datetime] = _utc_now
@@ -82,6 +85,8 @@ class Env:
     unique: Callable[[], str] = _unique
     sleep: Callable[[float], None] = time.sleep
     point: Callable[[str], None] = _nothing
+    connect: Callable[[Any], Any] | None = None
+    lock: Callable[[], AbstractContextManager[Any]] = threading.Lock
 
     @contextmanager
     def effect(self, name: Effect) -> Iterator[None]:

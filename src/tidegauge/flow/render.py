@@ -81,7 +81,7 @@ def render(
     seen = SeenTables(flow.store, flow.lease, empty=empty)
 
     backlog = Backlog(env.monotonic)
-    history = OncePerSpan(partial(flow.store.history, spec.name))
+    history = OncePerSpan(partial(flow.store.history, spec.name), env)
 
     def discard(output: str, files: tuple[StagedFile, ...]) -> None:
         flow.tables[output].discard(files)

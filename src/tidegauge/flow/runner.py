@@ -6,13 +6,13 @@ and the tables and comes to the same rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Event
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 from tidegauge.dataflow import Worker
 from tidegauge.env import Env, Spawn
@@ -94,6 +94,8 @@ class Runner:
         self.env = env
         self.engine = engine
         self.stopping = False
+        self.missed: Final[list[Transient]] = []
+        """Why renewals of the lease were missed, as far as the run has not looked at it yet."""
         self.requests = requests or Requests(flow.name)
         self._spawn = spawn
         self._watch = watch
@@ -315,26 +317,40 @@ class Runner:
 
     def run(self, until: Literal["caught-up"] | None) -> Outcome:
         """Step until the run is over. Raises the first definite error of a source or an output, at the end."""
-        missed: list[Transient] = []
-        with renewing(self.lease, every=RENEW_EVERY, missed=missed.append) as lost, self._seen_through():
-            while (why := self.ended(until)) is None:
-                if lost:
-                    raise lost[0]
-                if missed and isinstance(error := missed.pop(), WAITED_FOR) and not self._outage.waiting:
-                    self._outage.begin(error, at=self._reached)  # there may be nothing to bind, to run into it
-                if self.stopping and not self.board.stopping:
-                    self.board.stop()
-                if until and self._absent.away and (missing := self._absent.missing(self.board)) is not None:
-                    raise missing
-                self.step(park=0.2)
-            if self.stopping and not all(commit.done() for commit in self._commits):
-                self.board.stop()  # they are waited for, and may be on a mount that does not answer
-            self._tell_upstream()
+        with renewing(self.lease, every=RENEW_EVERY, missed=self.missed.append) as lost, self._seen_through():
+            course = self.course(until, lost)
+            while True:
+                try:
+                    park = next(course)
+                except StopIteration as over:
+                    return cast("Outcome", over.value)
+                self.step(park=park)
+
+    def course(
+        self, until: Literal["caught-up"] | None, lost: Sequence[Exception]
+    ) -> Generator[float, None, Outcome]:
+        """Say before each step for how long it may park, and return where the run stopped.
+
+        lost: why the lease is not ours any more, as soon as that is known. Raises as `run` does.
+        """
+        while (why := self.ended(until)) is None:
+            if lost:
+                raise lost[0]
+            if self.missed and isinstance(error := self.missed.pop(), WAITED_FOR) and not self._outage.waiting:
+                self._outage.begin(error, at=self._reached)  # there may be nothing to bind, to run into it
+            if self.stopping and not self.board.stopping:
+                self.board.stop()
+            if until and self._absent.away and (missing := self._absent.missing(self.board)) is not None:
+                raise missing
+            yield 0.2
+        if self.stopping and not all(commit.done() for commit in self._commits):
+            self.board.stop()  # they are waited for, and may be on a mount that does not answer
+        yield from self._last_words()
         if self.board.errors:
             raise self.board.errors[0]
         return Outcome(self.flow.name, self.board.published, why)
 
-    def _tell_upstream(self) -> None:
+    def _last_words(self) -> Iterator[float]:
         """Acknowledge the last publication, which nobody waits for while the flow goes on. Once, as ever.
 
         Upstream may not answer: then it is told by the next run, which costs nothing but its room.
@@ -343,11 +359,26 @@ class Runner:
         until = self.env.monotonic() + LAST_WORDS
         while not self._outage.waiting:
             if not self._worker.idle:
-                self.step()
+                yield 0.0
             elif self._telling and self.env.monotonic() < until:
-                self.step(park=0.05)
+                yield 0.05
             else:
                 return
+
+    @property
+    def idle(self) -> bool:
+        """Whether a step would do nothing before time passes, or something beside the worker ends."""
+        return self._outage.waiting or self._anew or self._worker.idle
+
+    @property
+    def next_timer(self) -> float | None:
+        """When a step has something to do although nothing else has happened, by the monotonic clock."""
+        return None if self._outage.waiting or self._anew else self._worker.next_timer
+
+    @property
+    def busy(self) -> bool:
+        """Whether a commit is under way, which is seen through before the store is closed."""
+        return not all(commit.done() for commit in self._commits)
 
     @property
     def _telling(self) -> bool:

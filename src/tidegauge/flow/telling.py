@@ -8,16 +8,16 @@ history of a span does not change while a flow runs, as bindings do not: so the 
 many outputs commit it, and concurrent callers wait for the first one.
 
 >>> asked = []
->>> tell = OncePerSpan(lambda lower, upper, *, whole: asked.append((lower, upper, whole)) or History((), "d"))
+>>> tell = OncePerSpan(lambda lower, upper, *, whole: asked.append((lower, upper, whole)) or History((), "d"), Env())
 >>> [tell(0, 3, whole=False).before for _ in range(50)] == 50 * ["d"], asked
 (True, [(0, 3, False)])
 """
 
 from __future__ import annotations
 
-import threading
 from typing import Final
 
+from tidegauge.env import Env
 from tidegauge.remap.history import History
 from tidegauge.remap.store import Lease, Store
 from tidegauge.remap.store.losses import Untold
@@ -30,12 +30,12 @@ KEPT: Final = 8
 
 
 class OncePerSpan:
-    """Tells the history of a span, and remembers what it told last."""
+    """Tells the history of a span, and remembers what it told last. env: of the flow, for its lock."""
 
-    def __init__(self, ask: HistoryTeller) -> None:
+    def __init__(self, ask: HistoryTeller, env: Env) -> None:
         self._ask: Final = ask
         self._told: Final[dict[tuple[int, int, bool], History]] = {}
-        self._lock: Final = threading.Lock()
+        self._lock: Final = env.lock()
 
     def __call__(self, lower: int, upper: int, *, whole: bool) -> History:
         """Return the history of the epochs `[lower, upper)`; see `Store.history`."""

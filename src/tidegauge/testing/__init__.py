@@ -7,9 +7,9 @@ Invariant: importing it starts nothing, and loads neither pytest nor a Kafka cli
 False
 
 `KafkaBroker` is one broker of your own, `KafkaCluster` three of them, each with a copy of everything. `LogServer` is
-a log for a `SocketSource` to read, in a thread of your test. `HandClock` is a clock for flows that you move. The
-package is a plugin of pytest, too (`testing.plugin`), with fixtures: `kafka_broker` is one broker for a whole test
-run; each test gets its `Endpoint`.
+a log for a `SocketSource` to read, in a thread of your test. `HandClock` is a clock for flows that you move.
+`simulate` runs a whole flow of yours from a seed. The package is a plugin of pytest, too (`testing.plugin`), with
+fixtures: `kafka_broker` is one broker for a whole test run; each test gets its `Endpoint`.
 """
 
 from typing import TYPE_CHECKING
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tidegauge.testing.fixtures import kafka_broker as kafka_broker
     from tidegauge.testing.hand_clock import HandClock as HandClock
     from tidegauge.testing.log_server import LogServer as LogServer
+    from tidegauge.testing.simulation import replay as replay
+    from tidegauge.testing.simulation import simulate as simulate
 else:
     __getattr__, __dir__, __all__ = names(
         __name__,
@@ -33,5 +35,6 @@ else:
             "fixtures": "kafka_broker",
             "hand_clock": "HandClock",
             "log_server": "LogServer",
+            "simulation": "replay simulate",
         },
     )

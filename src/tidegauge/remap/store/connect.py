@@ -60,16 +60,26 @@ class Backend(Protocol):
     def explain(self, error: BaseException, *, lost: bool) -> TidegaugeError: ...  # noqa: D102
 
 
+def _backend(address: File | Server) -> Backend:
+    return Sqlite(address) if isinstance(address, File) else Postgres(address)
+
+
 class Database:
     """An open database: transactions that read, transactions that write, and errors in our words."""
 
-    def __init__(self, address: str | File | Server, *, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self,
+        address: str | File | Server,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        backend: Callable[[File | Server], Backend] | None = None,
+    ) -> None:
         address = parse(address) if isinstance(address, str) else address
         self.url: Final = address.shown
         self.redaction: Final = Redaction(address.secrets)
         self.refused: TidegaugeError | None = None
         """Why nothing can be written, where nothing can: it is raised instead of writing."""
-        self._backend: Final[Backend] = Sqlite(address) if isinstance(address, File) else Postgres(address)
+        self._backend: Final[Backend] = (backend or _backend)(address)
         self._engine: Final = self._backend.engine()
         shared = {SENDER: Sender(self._backend.deliver), "compiled_cache": COMPILED}
         self._ways: Final = {

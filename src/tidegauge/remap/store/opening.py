@@ -209,7 +209,7 @@ def _layout(connection: Connection, url: str) -> int | None:
 
 def opened(address: File | Server, env: Env) -> Database:
     """Open a database and bring it to the layout of this version."""
-    database = Database(address, sleep=env.sleep)
+    database = Database(address, sleep=env.sleep, backend=env.connect)
     try:
         migrate(database, env)
     except BaseException:

@@ -116,7 +116,7 @@ class SimulatedLog:
         return "records"
 
     @cached_property
-    def _data(self) -> pa.Schema:
+    def data(self) -> pa.Schema:
         """The columns of the rows in the log."""
         found = as_schema(self.columns)
         if found is None or not len(found):
@@ -126,7 +126,7 @@ class SimulatedLog:
     @cached_property
     def schema(self) -> pa.Schema:
         """The columns, metadata columns included."""
-        return with_metadata(self._data, metadata=self.metadata, where="the simulated log", columns=MESSAGE)
+        return with_metadata(self.data, metadata=self.metadata, where="the simulated log", columns=MESSAGE)
 
     @cached_property
     def _what(self) -> Inquiry:
@@ -154,7 +154,7 @@ class SimulatedLog:
         return {
             "kind": "simulated log",
             "topic": {"pattern": topics.pattern} if topics.pattern else list(topics.names),
-            "columns": to_ddl(self._data),
+            "columns": to_ddl(self.data),
             "start": self._what.start.describe(),
             "group": self._group,
             "metadata": self.metadata,
@@ -195,7 +195,7 @@ class SimulatedLog:
     def _check(self, bound: pa.Schema) -> None:
         """Raise `SchemaChanged` unless these are the columns."""
         if bound != self.schema:
-            key_and_value(bound, _NO_KEYS, self._data, metadata=self.metadata, source=self.name)
+            key_and_value(bound, _NO_KEYS, self.data, metadata=self.metadata, source=self.name)
 
     def plan(self, slices: Sequence[Slice], bound: Bound) -> list[Split]:
         """Cut slices into splits, after a look whether the log has them, unless it said so just now.
@@ -272,12 +272,22 @@ class SimulatedLog:
         """Return rows as one batch of `schema`."""
         slices = []
         for chunk, first, last in held:
-            if chunk.rows is None or chunk.rows.schema != self._data:
+            if chunk.rows is None or chunk.rows.schema != self.data:
                 raise InvalidArgument(parameter="columns", value=self.columns, expected=f"as the log: {chunk.rows}")
             slices.append(chunk.rows.slice(first, last - first))
         rows = slices[0] if len(slices) == 1 else pa.concat_batches(slices)
         facts = _facts(partition, held, rows.num_rows) if self.metadata else []
         return pa.RecordBatch.from_arrays([*rows.columns, *facts], schema=schema)
+
+    def committed_rows(self, partition: str, lower: int, upper: int) -> pa.RecordBatch | None:
+        """Return the rows of a range, for a check: those that retention took, too. None for none."""
+        there = self.log.held(partition, lower, upper, committed=self.committed)
+        held = [one for one in there if one[0].rows is not None]
+        return self._batch(partition, held, self.schema) if held else None
+
+    def told(self) -> Mapping[str, int]:
+        """Return the offsets that are committed for the group."""
+        return self.log.groups.get(self._group, {})
 
     def acknowledge(self, frontier: Frontier) -> None:
         """Commit the offsets for the group, forwards only. Raises `BrokerUnreachable`."""

@@ -1,0 +1,186 @@
+"""The laws of a simulated world, looked at from outside: in its database, its lake and its logs.
+
+    at a binding           it is of the next epoch, goes back nowhere, and has nothing that upstream lacks (`ledger`)
+    at publishing          every live output holds the epoch
+    at an acknowledgement  every output of the source holds the acknowledged records
+    at any time            a reader of all tables at a published epoch finds them there, the same each time
+    after the faults       before long, all records are bound, in every table, published and acknowledged
+    in the end             every epoch of every table has the rows that its bindings say, and no lease is left
+
+No code of the system decides here whether the system is right, but for the steps of a flow: they are run over each
+epoch as one batch, because the rows of an epoch do not depend on how it was cut.
+
+A law that breaks while a driver comes by is kept, and is raised by the world: it is not the driver's to handle.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import Any, Final
+
+import pyarrow as pa
+
+from tidegauge.engine.plain.steps import without_spark
+from tidegauge.flow.spec import FlowSpec
+from tidegauge.job.functions import apply, conform
+from tidegauge.job.plan import OutputPlan
+from tidegauge.testing.simulation.ledger import BindingLedger, Broken
+from tidegauge.testing.simulation.tables import Lake
+from tidegauge.testing.simulation.writers import LogUpstream
+
+__all__ = ["Checks"]
+
+_SHOWN: Final = 3
+
+
+class Checks:
+    """The laws of one world, and what they have to remember. broken: the first that did not hold."""
+
+    def __init__(self, spec: FlowSpec, ledger: BindingLedger, lake: Lake, upstreams: dict[str, LogUpstream]) -> None:
+        self.broken: Broken | None = None
+        self._spec: Final = spec
+        self._ledger: Final = ledger
+        self._lake: Final = lake
+        self._upstreams: Final = upstreams
+        self._seen: Final[dict[tuple[str, int], Counter[str]]] = {}
+
+    def at(self, place: str) -> None:
+        """Look at the newest durable facts when a driver comes to a place."""
+        if self.broken is not None:
+            return
+        try:
+            if place == "store committed":
+                self._ledger.follow()
+            elif place == "after publish":
+                self._published()
+            elif place.endswith(": acknowledged"):
+                self._acknowledged(place.removesuffix(": acknowledged"))
+        except Broken as broken:
+            self.broken = broken
+
+    def _uppers(self, *, live: bool) -> dict[str, int]:
+        """Return the first epoch that each output lacks. live: without those that have failed."""
+        gone, lost = (self._ledger.failed_outputs(), self._ledger.failed()) if live else (set(), set())
+        return {
+            name: self._ledger.holds(plan.source, self._lake.upper(name))
+            for name, plan in self._spec.outputs.items()
+            if name not in gone and plan.source not in lost
+        }
+
+    def _published(self) -> None:
+        self._ledger.follow()
+        for name, upper in self._uppers(live=True).items():
+            if upper < self._ledger.published:
+                said = f"{self._ledger.published} epochs are published, {name} has {upper}"
+                raise Broken("what is published is in every table", said)
+
+    def _acknowledged(self, source: str) -> None:
+        told = self._upstreams[source].told()
+        for name, plan in self._spec.outputs.items():
+            if plan.source != source:
+                continue
+            held = self._ledger.until(source, self._ledger.holds(source, self._lake.upper(name)))
+            for partition, position in told.items():
+                if position > held.get(partition, 0):
+                    said = f"{partition} is acknowledged to {position}, {name} holds it to {held.get(partition, 0)}"
+                    raise Broken("nothing is acknowledged before it is durable", said)
+
+    def read(self, random: Random) -> None:
+        """Read all tables at one published epoch. Raises `Broken`."""
+        if self._ledger.published == 0:
+            return
+        epoch = random.randrange(self._ledger.published)
+        for name, upper in self._uppers(live=True).items():
+            if upper <= epoch:
+                raise Broken("readers find all tables at one epoch", f"{name} has {upper}, {epoch} is published")
+            found = self._rows(name, epoch).get(epoch, Counter())
+            if self._seen.setdefault((name, epoch), found) != found:
+                raise Broken("a published epoch does not change", f"{name} at {epoch}")
+
+    def _rows(self, name: str, as_of: int | None = None) -> dict[int, Counter[str]]:
+        """Return the rows of a table by epoch, in no order."""
+        found: dict[int, Counter[str]] = {}
+        for row in self._lake.rows(name, as_of=as_of).to_pylist():
+            found.setdefault(row.pop("_epoch"), Counter())[_shown(row)] += 1
+        return found
+
+    def caught_up(self) -> bool:
+        """Whether all records are bound, in every live table, and published."""
+        self._ledger.follow()
+        failed, upper = self._ledger.failed(), self._ledger.upper
+        for name, upstream in self._upstreams.items():
+            if name not in failed and upstream.there() != _moved(self._ledger.frontiers[name]):
+                return False
+        live = self._uppers(live=True)
+        return all(held >= upper for held in live.values()) and (not live or self._ledger.published >= upper)
+
+    def state(self) -> str:
+        """Return how far everything is, for people."""
+        ledger = self._ledger
+        return (
+            f"{ledger.upper} epochs are bound and {ledger.published} published; the tables have "
+            f"{self._uppers(live=False)}; bound is {ledger.frontiers}; upstream has "
+            f"{ {name: upstream.there() for name, upstream in self._upstreams.items()} }"
+        )
+
+    def at_the_end(self, *, orderly: bool) -> None:
+        """Look at everything once more. orderly: whether the last driver stopped as it was told. Raises `Broken`."""
+        if self.broken is not None:
+            raise self.broken
+        self._ledger.follow()
+        if orderly and (leases := self._ledger.ask("SELECT holder FROM leases")):
+            raise Broken("a driver that stops gives its lease back", str(leases))
+        failed = self._ledger.failed()
+        for name, upstream in self._upstreams.items():
+            if name in failed and not upstream.overtaken:
+                raise Broken("no source fails without need", name)
+        for name, plan in self._spec.outputs.items():
+            self._content(name, plan)
+        for source in {plan.source: None for plan in self._spec.outputs.values()}:
+            told, bound = self._upstreams[source].told(), _moved(self._ledger.frontiers[source])
+            if orderly and not failed and told != bound:
+                raise Broken(
+                    "what is published is acknowledged in the end", f"{source}: {told}, and {bound} is bound"
+                )
+
+    def _content(self, name: str, plan: OutputPlan) -> None:
+        """Every epoch of a table has the rows that its bindings say."""
+        actual, upper = self._rows(name), self._lake.upper(name)
+        if beyond := sorted(epoch for epoch in actual if epoch >= upper):
+            raise Broken("no row is of an epoch that its table does not hold", f"{name}: {beyond}")
+        for epoch in range(upper):
+            least, most = (self._expected(name, plan, epoch, whole=whole) for whole in (False, True))
+            found = actual.get(epoch, Counter())
+            if least is not None and most is not None and not least <= found <= most:
+                said = f"{name} at {epoch}: {_some('missing', least - found)}; {_some('too many', found - most)}"
+                raise Broken("an epoch has the rows that its bindings say", said)
+
+    def _expected(self, name: str, plan: OutputPlan, epoch: int, *, whole: bool) -> Counter[str] | None:
+        """Return the rows of an epoch; None where compaction took records that one may have read before, or not."""
+        upstream, batches = self._upstreams[plan.source], list[pa.RecordBatch]()
+        for partition, lower, upper in self._ledger.ranges(plan.source, epoch, whole=whole):
+            if upstream.blurred(partition, lower, upper):
+                return None
+            batches += upstream.rows(partition, lower, upper)
+        rows: Counter[str] = Counter()
+        if batches:
+            functions, made = without_spark(plan.steps, upstream.schema, output=name)
+            together = conform(pa.concat_batches(batches), upstream.schema)
+            for batch in apply(functions, together, made, output=name, epoch=epoch):
+                rows.update(map(_shown, batch.to_pylist()))
+        return rows
+
+
+def _shown(row: dict[str, Any]) -> str:
+    return repr(tuple(row.values()))
+
+
+def _moved(frontier: dict[str, int]) -> dict[str, int]:
+    """Return the partitions of a frontier that have something."""
+    return {partition: position for partition, position in frontier.items() if position > 0}
+
+
+def _some(what: str, rows: Counter[str]) -> str:
+    shown = ", ".join(list(rows)[:_SHOWN])
+    return f"{rows.total()} rows {what}{': ' if shown else ''}{shown}"

@@ -1,0 +1,97 @@
+"""The flow that worlds are made of: what its factory returns, looked at once, and what a plan has to know of it.
+
+Invariant: a factory returns equal flows. A driver that starts again calls it, and has to find its own.
+
+>>> import tidegauge as tg
+>>> def make_flow():
+...     flow = tg.Dataflow("shop", store="sqlite:///shop.db", tick=2.0)
+...     flow.sink("lake", flow.source("orders", tg.GeneratorSource(columns="id long")), tg.ParquetSink("lake"))
+...     return flow
+>>> ground = Ground.of(make_flow)
+>>> ground.facts.sources, ground.facts.tick, "lake: commit" in ground.facts.places
+(('orders',), 2.0, True)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tidegauge.engine.local import LocalEngine
+from tidegauge.env import POINTS as EFFECTS
+from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.simulation import FactoryBroke, FlowsDiffer
+from tidegauge.flow.spec import Flow, FlowSpec
+from tidegauge.job.perform import output_schema
+from tidegauge.remap.policy import Every
+from tidegauge.testing.simulation.plan import FlowFacts
+from tidegauge.testing.simulation.tables import POINTS as SINK_POINTS
+from tidegauge.testing.simulation.upstream import POINTS as SOURCE_POINTS
+
+__all__ = ["STORE_POINTS", "Ground", "MakeFlow"]
+
+MakeFlow = Callable[[], Flow]
+
+STORE_POINTS: Final = ("store begin", "store commit", "store committed")
+"""Where a driver meets the world on its way to the database."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """A factory, the flow that it makes, and the facts for plans."""
+
+    make: MakeFlow
+    spec: FlowSpec
+    facts: FlowFacts
+
+    @staticmethod
+    def of(make: MakeFlow) -> Ground:
+        """Look at what a factory makes.
+
+        Raises `FactoryBroke`, `FlowsDiffer`, `NeedsSpark`, and the errors of the flow's steps and columns.
+        """
+        spec, again = _made(make), _made(make)
+        for here, there in zip(_said(spec), _said(again), strict=True):
+            if here != there:
+                raise FlowsDiffer(factory=_name(make), difference=f"{here}, then {there}")
+        engine = LocalEngine(threads=0)
+        for plan in spec.outputs.values():
+            if (columns := spec.sources[plan.source].schema) is not None:
+                output_schema(plan, columns, engine)
+        places = [*EFFECTS, *STORE_POINTS]
+        places += [f"{name}: {point}" for name in spec.outputs for point in SINK_POINTS]
+        places += [f"{name}: {point}" for name in spec.sources for point in SOURCE_POINTS]
+        policy = spec.policy
+        tick = policy.seconds if isinstance(policy, Every) and policy.seconds else 1.0
+        return Ground(make, spec, FlowFacts(tuple(spec.sources), tuple(spec.outputs), tuple(places), tick))
+
+    def again(self) -> FlowSpec:
+        """Return the flow anew, as a driver that starts does."""
+        return _made(self.make)
+
+
+def _made(make: MakeFlow) -> FlowSpec:
+    try:
+        made: Any = make()
+    except TidegaugeError:
+        raise
+    except Exception as error:
+        raise FactoryBroke(factory=_name(make), detail=f"{type(error).__name__}: {error}") from error
+    if not isinstance(spec := getattr(made, "spec", None), FlowSpec):
+        raise FactoryBroke(factory=_name(make), detail=f"it returned {made!r}")
+    return spec
+
+
+def _name(make: MakeFlow) -> str:
+    return str(getattr(make, "__qualname__", repr(make)))
+
+
+def _said(spec: FlowSpec) -> tuple[Any, ...]:
+    """Return what a flow says of itself, part by part."""
+    return (
+        spec.name,
+        spec.policy,
+        {name: dict(source.describe()) for name, source in spec.sources.items()},
+        {name: (plan.source, dict(plan.sink.describe())) for name, plan in spec.outputs.items()},
+    )

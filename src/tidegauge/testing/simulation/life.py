@@ -1,0 +1,146 @@
+"""One life of a driver: from its start until it has caught up, failed, or died.
+
+A life sees the world through one function, `meet`: the environment's points, its store and its adapters call it with
+the name of what they are about to do, or have just done. There the world may strike.
+
+Invariant: a dead life changes nothing. Whatever its code does while it is thrown out, the first thing that it meets
+ends that too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from tidegauge.engine.local import LocalEngine
+from tidegauge.env import Env
+from tidegauge.errors.base import TidegaugeError, Transient
+from tidegauge.flow.runner import RENEW_EVERY, Runner, at_once
+from tidegauge.testing.simulation.scheduler import Crash
+from tidegauge.testing.simulation.store import SimulatedStore
+
+if TYPE_CHECKING:
+    from tidegauge.testing.simulation.world import World
+
+__all__ = ["Life"]
+
+_ATTENTION: Final = 0.05
+"""Seconds within which a driver that rests notices that it is told to stop."""
+
+
+class Life:
+    """A driver. skew: by how many seconds its wall clock is ahead. over: whether it came to its end alive."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world: Final = world
+        self.name: Final = name
+        self.skew = 0.0
+        self.dead = False
+        self.thaws = 0.0
+        self.over = False
+        self.stopping = False
+        self.error: BaseException | None = None
+        self.runner: Runner | None = None
+        self._asked = 0
+        world.scheduler.begin(name, self._live, owner=self)
+
+    def env(self) -> Env:
+        """Return what its code knows of the world."""
+        world = self.world
+        return Env(
+            now=self._now,
+            monotonic=world.clock.monotonic,
+            unique=world.unique,
+            sleep=world.scheduler.sleep,
+            point=self.meet,
+            lock=world.scheduler.lock,
+            connect=lambda _address: SimulatedStore(world.memory, lambda call: self.meet(f"store {call}")),
+        )
+
+    def _now(self) -> datetime:
+        return self.world.clock.now(skew=self.skew)
+
+    def meet(self, place: str) -> None:
+        """Come to a place where the world may strike. Raises `Crash` when the driver dies, or has died."""
+        if self.dead:
+            raise Crash
+        self.world.strike(self, place)
+        if self.dead:
+            raise Crash
+
+    def spawn(self, work: Callable[[], Any]) -> Future[Any]:
+        """Run a function beside the worker."""
+        self._asked += 1
+        future: Future[Any] = Future()
+
+        def beside() -> None:
+            done = at_once(work)
+            error = done.exception()
+            if isinstance(error, Crash):
+                raise error
+            if error is None:
+                future.set_result(done.result())
+            else:
+                future.set_exception(error)
+
+        self.world.scheduler.begin(f"{self.name}.{self._asked}", beside, owner=self)
+        return future
+
+    def stop(self) -> None:
+        """Ask it to stop after its current work, as a signal does."""
+        self.stopping = True
+        if self.runner is not None and not self.over:
+            self.runner.stop()
+
+    def _live(self) -> None:
+        """Run the flow as a process does, and tell the world how that ended."""
+        try:
+            self._run()
+        except (TidegaugeError, OSError) as error:
+            self.error = error
+            if self.runner is not None:
+                self._close(self.runner)
+        self.over = True
+        self.world.ended(self)
+
+    def _run(self) -> None:
+        scheduler, lost = self.world.scheduler, list[Exception]()
+        runner = Runner(self.world.spec(self), LocalEngine(threads=0), env=self.env(), spawn=self.spawn)
+        self.runner = runner
+        if self.stopping:
+            runner.stop()
+        scheduler.begin(f"{self.name}.lease", lambda: self._renew(runner, lost), owner=self)
+        for park in runner.course(None, lost):
+            runner.step()
+            self._rest(runner, park)
+        self._close(runner)
+
+    def _rest(self, runner: Runner, park: float) -> None:
+        """Let others run until the worker has something to do, for at most `park` seconds."""
+        if not runner.idle:
+            self.world.scheduler.pause()
+            return
+        now = self.world.clock.monotonic()
+        due = now + (min(park, _ATTENTION) if self.stopping else park)
+        if runner.next_timer is not None:
+            due = min(due, max(runner.next_timer, now))
+        self.world.scheduler.wait(lambda: not runner.idle, until=due)
+
+    def _close(self, runner: Runner) -> None:
+        self.world.scheduler.wait(lambda: not runner.busy)
+        runner.close()
+
+    def _renew(self, runner: Runner, lost: list[Exception]) -> None:
+        """Renew the lease, as the thread beside a run does (`flow.beside`)."""
+        while not self.over:
+            self.world.scheduler.wait(lambda: self.over, until=self.world.clock.monotonic() + RENEW_EVERY)
+            try:
+                if not self.over:
+                    runner.lease.renew()
+            except Transient as error:
+                runner.missed.append(error)
+            except TidegaugeError as error:
+                lost.append(error)
+                return

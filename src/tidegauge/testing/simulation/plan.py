@@ -1,0 +1,183 @@
+"""A plan: all that happens to a flow in one simulated world, decided before it begins.
+
+*Acts* are what others do at an instant: writers append, retention takes records, a broker goes away, a clock is put
+back. *Faults* strike a driver where it meets the world: at the nth time that any driver comes to a place of a name.
+The seed also decides
+which actor runs next.
+
+Invariant: a plan is a value, made of the seed and of what the flow looks like. A plan with fewer acts or faults is a
+plan, so a failing one can be made smaller by leaving things out.
+
+>>> flow = FlowFacts(("orders",), ("lake",), ("before publish", "after publish"))
+>>> plan = planned(7, flow, kinds=("crash",))
+>>> plan == planned(7, flow, kinds=("crash",)), {fault.kind for fault in plan.faults} <= {"crash"}
+(True, True)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Final, Literal, NamedTuple, TypeAlias, get_args
+
+from tidegauge.errors.simulation import UnknownFault
+
+__all__ = ["KINDS", "Act", "Fault", "FaultKind", "FlowFacts", "Plan", "checked_kinds", "planned"]
+
+FaultKind: TypeAlias = Literal[
+    "crash", "pause", "slow", "error", "lost", "full", "away", "clock", "rival", "retention", "stop"
+]
+KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
+"""What may go wrong.
+
+    crash      a driver dies
+    pause      a driver stops for a while, and goes on with what it believed
+    slow       one thing that a driver does takes long
+    error      one thing that a driver does fails, and nothing of it is done
+    lost       one thing that a driver does is done, and its answer is an error
+    full       the store and the tables have no room for a while
+    away       an upstream does not answer for a while
+    clock      a driver's wall clock jumps
+    rival      another driver is started beside the one that runs
+    retention  records are taken from upstream before they are read
+    stop       somebody stops the driver, and starts it again
+"""
+
+AT_A_PLACE: Final = ("crash", "pause", "slow", "error", "lost")
+
+
+class FlowFacts(NamedTuple):
+    """What a plan has to know of a flow: its sources, its outputs, the places where its drivers meet the world."""
+
+    sources: tuple[str, ...]
+    outputs: tuple[str, ...]
+    places: tuple[str, ...]
+    tick: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """What somebody does at an instant, to a source or to the drivers. number: how much of it, or a choice of its."""
+
+    at: float
+    what: str
+    on: str = ""
+    number: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.at:8.2f}  {self.what} {self.on} {self.number}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What happens the `nth` time that a driver comes to a place. seconds: how long it lasts."""
+
+    kind: FaultKind
+    place: str
+    nth: int
+    seconds: float = 0.0
+
+    def __str__(self) -> str:
+        lasting = f" for {self.seconds:g} s" if self.seconds else ""
+        return f"{self.kind}{lasting} at '{self.place}', time {self.nth}"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that happens until the instant `ends`. After it nothing goes wrong any more.
+
+    calm: whether actors run one after the other, each as far as it can; else the seed decides who is next.
+    """
+
+    seed: int
+    ends: float
+    acts: tuple[Act, ...]
+    faults: tuple[Fault, ...]
+    calm: bool = False
+
+    def with_acts(self, acts: Sequence[Act]) -> Plan:
+        """Return the plan with other acts."""
+        return replace(self, acts=tuple(acts))
+
+    def with_faults(self, faults: Sequence[Fault]) -> Plan:
+        """Return the plan with other faults."""
+        return replace(self, faults=tuple(faults))
+
+
+def checked_kinds(kinds: Sequence[str] | None) -> tuple[FaultKind, ...]:
+    """Return kinds of faults; None stands for all. Raises `UnknownFault`."""
+    if kinds is None:
+        return KINDS
+    wrong = [kinds] if isinstance(kinds, str) else [kind for kind in kinds if kind not in KINDS]
+    if wrong:
+        raise UnknownFault(kind=wrong[0], known=list(KINDS))
+    return tuple(kind for kind in KINDS if kind in kinds)
+
+
+def planned(seed: int, flow: FlowFacts, *, kinds: Sequence[FaultKind] = KINDS, epochs: int = 30) -> Plan:
+    """Return the plan of a seed: how often things go wrong is drawn with it, from never to all the time.
+
+    kinds: what may go wrong. epochs: for how many ticks of the flow writers write.
+    """
+    random = Random(f"tidegauge {seed}")  # noqa: S311 - nothing is secret here
+    ends = epochs * flow.tick
+    acts = _writing(random, flow, ends)
+    chosen = _chosen(random, kinds)
+    faults: list[Fault] = []
+    for kind in chosen:
+        rate = random.choice((1, 1, 2, 3, 8))
+        for _ in range(rate):
+            if kind in AT_A_PLACE:
+                faults.append(_struck(random, kind, flow))
+            else:
+                acts.append(_acted(random, kind, flow, ends))
+    return Plan(seed, ends, tuple(sorted(acts, key=lambda act: act.at)), tuple(faults))
+
+
+def _chosen(random: Random, kinds: Sequence[FaultKind]) -> list[FaultKind]:
+    """Return what goes wrong in this life: nothing, one kind alone, some, or all."""
+    if not kinds:
+        return []
+    match random.randrange(8):
+        case 0:
+            return []
+        case 1 | 2 | 3:
+            return [random.choice(kinds)]
+        case 7:
+            return [*kinds]
+        case _:
+            return [kind for kind in kinds if random.random() < 0.4]
+
+
+def _writing(random: Random, flow: FlowFacts, ends: float) -> list[Act]:
+    """Return what writers do: records in bursts, now and then a transaction, more partitions, compaction."""
+    acts: list[Act] = []
+    for source in flow.sources:
+        every = flow.tick * random.choice((0.4, 0.8, 0.8, 3.0))
+        at = random.random() * flow.tick
+        rare = random.random() < 0.5
+        while at < ends:
+            what = random.choices(
+                ("append", "transact", "compact", "grow"), (20, 3, 1, 1) if rare else (20, 0, 0, 0)
+            )[0]
+            acts.append(Act(round(at, 3), what, source, random.randrange(1, 6)))
+            at += every * random.uniform(0.2, 1.8)
+    return acts
+
+
+def _struck(random: Random, kind: FaultKind, flow: FlowFacts) -> Fault:
+    place = random.choice(flow.places)
+    nth = 1 + int(random.expovariate(0.2))
+    seconds = {
+        "pause": random.choice((0.5, 3.0, 20.0, 31.0, 60.0)),
+        "slow": random.choice((0.1, 1.0, 5.0, 40.0)),
+    }.get(kind, 0.0)
+    return Fault(kind, place, nth, seconds)
+
+
+def _acted(random: Random, kind: FaultKind, flow: FlowFacts, ends: float) -> Act:
+    at = round(random.random() * ends, 3)
+    on = random.choice(flow.sources) if kind in ("away", "retention") else ""
+    number = random.choice((-90, -5, -1, 1, 5, 90)) if kind == "clock" else random.choice((1, 2, 5, 10, 40))
+    return Act(at, kind, on, number)

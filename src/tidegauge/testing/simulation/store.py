@@ -1,0 +1,130 @@
+"""The store of a simulated world: SQLite in memory, with a world around its transactions.
+
+All of `remap` runs unchanged; only the connection is another one. There is one for all drivers of a world, because
+nobody is interrupted within a transaction. Before a transaction begins, before it commits and after that, the driver
+*meets* the world, which may let time pass, raise an error in place of an answer, or end the driver.
+
+Invariant: a transaction whose commit was not reached has changed nothing; one whose commit was reached is durable,
+whatever its driver hears of it.
+
+>>> met = []
+>>> memory = Memory()
+>>> from tidegauge.remap.store.connect import Database
+>>> database = Database(memory.url, backend=lambda address: SimulatedStore(memory, met.append))
+>>> database.write(lambda connection: connection.exec_driver_sql("CREATE TABLE t (n INTEGER)")) and None
+>>> met
+['begin', 'commit', 'committed']
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.pool import StaticPool
+
+from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.store import StoreFailed
+from tidegauge.remap.store.sending import Parcel
+
+__all__ = ["URL", "Memory", "NoAnswer", "SimulatedStore"]
+
+URL: Final = "sqlite:////simulated/flow.db"
+_WRITES: Final = "tidegauge_writes"
+
+
+class NoAnswer(sqlite3.OperationalError):
+    """What happened to a transaction, as the error that its driver is to get."""
+
+    def __init__(self, told: TidegaugeError) -> None:
+        super().__init__(str(told))
+        self.told: Final = told
+
+
+class _OneConnection(sqlite3.Connection):
+    """A connection that its users cannot close, and that meets the world around a commit."""
+
+    meet: Callable[[str], None]
+    writes: bool
+
+    def commit(self) -> None:
+        if not self.in_transaction:
+            return
+        meet = self.meet if self.writes else _nobody
+        meet("commit")
+        super().commit()
+        meet("committed")
+
+    def close(self) -> None:
+        """Stay open."""
+
+
+def _nobody(_call: str) -> None:
+    return None
+
+
+class Memory:
+    """The database, which outlives its drivers."""
+
+    def __init__(self) -> None:
+        self.url: Final = URL
+        self.connection: Final = sqlite3.connect(":memory:", factory=_OneConnection, check_same_thread=False)
+        self.connection.isolation_level = None
+        self.connection.execute("PRAGMA foreign_keys=ON")
+
+    def copy(self) -> bytes:
+        """Return all of it, as a backup does."""
+        return bytes(self.connection.serialize())
+
+    def restore(self, copied: bytes) -> None:
+        """Make it what it was when it was copied."""
+        self.connection.deserialize(copied)
+
+
+class SimulatedStore:
+    """A driver's way to the database: the `Backend` of its `Database`."""
+
+    def __init__(self, memory: Memory, meet: Callable[[str], None]) -> None:
+        self._memory: Final = memory
+        self._meet: Final = meet
+
+    def engine(self) -> Engine:
+        """Return an engine whose every connection is the one there is."""
+        engine = create_engine("sqlite://", creator=lambda: self._memory.connection, poolclass=StaticPool)
+        event.listen(engine, "begin", self._begin)
+        return engine
+
+    def _begin(self, connection: Connection) -> None:
+        held: Any = connection.connection.driver_connection
+        self._meet("begin")
+        held.meet, held.writes = self._meet, connection.get_execution_options().get(_WRITES, False)
+        held.execute("BEGIN IMMEDIATE")  # raises, were another transaction under way
+
+    def options(self, *, writes: bool) -> Mapping[str, Any]:
+        """Return what SQLAlchemy is to be told of a transaction."""
+        return {_WRITES: writes}
+
+    def be_alone(self, connection: Connection) -> None:
+        """Nobody else is in a transaction."""
+
+    def now(self, connection: Connection) -> datetime | None:  # noqa: ARG002
+        """It has no clock."""
+        return None
+
+    def deliver(self, connection: Connection, parcel: Parcel) -> Sequence[tuple[Any, ...]]:
+        """Execute a parcel."""
+        driver: Any = connection.connection.driver_connection
+        found: Sequence[tuple[Any, ...]] = []
+        for text, sets in parcel:
+            cursor = driver.execute(text, sets[0]) if len(sets) == 1 else driver.executemany(text, sets)
+            found = cursor.fetchall()
+        return found
+
+    def explain(self, error: BaseException, *, lost: bool) -> TidegaugeError:  # noqa: ARG002
+        """Return what the world says happened."""
+        if isinstance(error, NoAnswer):
+            return error.told
+        return StoreFailed(url=self._memory.url, detail=str(error))

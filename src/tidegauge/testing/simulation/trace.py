@@ -1,0 +1,46 @@
+"""The trace of a simulated world: a line an event, with the virtual time, who it was, and what.
+
+Invariant: equal plans have equal traces, in any process.
+
+>>> trace = EventTrace()
+>>> trace.note(0.5, "A", "before publish")
+>>> print(trace.text())
+time      who       what
+    0.500 A         before publish
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Final
+
+__all__ = ["LEGEND", "EventTrace"]
+
+LEGEND: Final = """\
+time  virtual seconds      A, B, ...  drivers in the order of their start      A.7  what the driver A began seventh
+      beside its worker    A.lease  the renewal of its lease                   world  others: writers, brokers, clocks
+before/after X  a durable effect of the flow           store X  a transaction of the store
+NAME: X         a call of the source or sink NAME      !! X     something went wrong here, as the plan has it
+"""
+
+
+class EventTrace:
+    """The events so far."""
+
+    def __init__(self) -> None:
+        self.events: Final[list[tuple[float, str, str]]] = []
+
+    def note(self, at: float, who: str, what: str) -> None:
+        """Add an event."""
+        self.events.append((at, who, what))
+
+    def digest(self) -> str:
+        """Return 16 hex digits that tell one trace from another."""
+        return blake2b(repr(self.events).encode(), digest_size=8).hexdigest()
+
+    def text(self, *, last: int | None = None) -> str:
+        """Return the trace for people; last: only this number of events before its end."""
+        shown = self.events if last is None else self.events[-last:]
+        lines = [f"{at:9.3f} {who:<9} {what}" for at, who, what in shown]
+        left = len(self.events) - len(shown)
+        return "\n".join(["time      who       what", *([f"... {left} events before"] if left else []), *lines])

@@ -1,0 +1,270 @@
+"""A simulated world: one flow, its upstreams, its store, its tables, and one driver after the other.
+
+The world carries out a plan. What survives drivers is in memory: a log for each source, a database, a lake. What a
+driver meets on its way goes through `strike`, where the plan's faults are. When the plan's time is over nothing goes
+wrong any more: then everything has to arrive within `PATIENCE`, and to be in order when the last driver has stopped.
+
+Invariant: a world reads no clock of this machine, draws no random number but from its seed, and starts no thread.
+
+>>> import tidegauge as tg
+>>> from tidegauge.testing.simulation.plan import planned
+>>> def make_flow():
+...     flow = tg.Dataflow("shop", store="sqlite:///shop.db", tick=1.0)
+...     flow.sink("lake", flow.source("orders", tg.GeneratorSource(columns="id long")), tg.ParquetSink("lake"))
+...     return flow
+>>> ground = Ground.of(make_flow)
+>>> world = World(ground, planned(1, ground.facts, kinds=()))
+>>> world.run()
+>>> len(world.lives), world.lake.rows("lake").num_rows > 0
+(1, True)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from string import ascii_uppercase
+from typing import Any, Final
+
+from tidegauge.errors.base import Definite, Transient
+from tidegauge.errors.simulation import SimulationFailed
+from tidegauge.errors.store import ClockBehind, ClocksApart, FlowAlreadyRunning, LeaseLost
+from tidegauge.flow.spec import FlowSpec
+from tidegauge.testing.simulation.checks import Checks
+from tidegauge.testing.simulation.clock import VirtualClock
+from tidegauge.testing.simulation.ground import Ground
+from tidegauge.testing.simulation.ledger import BindingLedger, Broken
+from tidegauge.testing.simulation.life import Life
+from tidegauge.testing.simulation.outside import no_room, outside
+from tidegauge.testing.simulation.plan import Act, Fault, Plan
+from tidegauge.testing.simulation.scheduler import Scheduler, Standstill
+from tidegauge.testing.simulation.store import URL, Memory
+from tidegauge.testing.simulation.tables import Lake
+from tidegauge.testing.simulation.tables.counterpart import counterpart_of
+from tidegauge.testing.simulation.trace import EventTrace
+from tidegauge.testing.simulation.writers import LogUpstream
+
+__all__ = ["PATIENCE", "World"]
+
+PATIENCE: Final = 240.0
+"""Virtual seconds after the last fault, within which everything is in every table: a pause of a minute, a lease that
+has to run out, and the longest delay before something is tried again, each twice."""
+
+_FROZEN: Final = 5.0
+"""Seconds after which somebody starts another driver in place of one that does not move."""
+
+_OUTSIDE: Final = (FlowAlreadyRunning, LeaseLost, Transient, OSError)
+_JUMPED: Final = (ClockBehind, ClocksApart)
+
+
+class World:
+    """A world that carries out a plan. `run` it once."""
+
+    def __init__(self, ground: Ground, plan: Plan) -> None:
+        self.ground: Final = ground
+        self.plan: Final = plan
+        self.clock: Final = VirtualClock()
+        self.random: Final = Random(f"schedule {plan.seed}")  # noqa: S311 - nothing is secret here
+        self.scheduler: Final = Scheduler(self.random, self.clock)
+        self.memory: Final = Memory()
+        self.lake: Final = Lake()
+        self.trace: Final = EventTrace()
+        self.lives: Final[list[Life]] = []
+        self.upstreams: Final = {
+            name: LogUpstream(ground.spec.name, name, source, seed=plan.seed)
+            for name, source in ground.spec.sources.items()
+        }
+        self.ledger: Final = BindingLedger(self.memory, self.upstreams)
+        self.checks: Final = Checks(ground.spec, self.ledger, self.lake, self.upstreams)
+        self._armed: Final[dict[tuple[str, int], list[Fault]]] = {}
+        for fault in plan.faults:
+            self._armed.setdefault((fault.place, fault.nth), []).append(fault)
+        self._met: Final[dict[str, int]] = {}
+        self._full_until = 0.0
+        self._healed = False
+        self._closing = False
+        self._over = False
+        self._made = 0
+
+    def run(self) -> None:
+        """Carry out the plan. Raises `SimulationFailed` for a law that does not hold."""
+        for name, work in (("world", self._others), ("supervisor", self._supervise), ("reader", self._read)):
+            self.scheduler.begin(name, work)
+        try:
+            self.scheduler.run(lambda: self._over or self.checks.broken is not None)
+            self.checks.at_the_end(orderly=not self.lives[-1].dead and self.lives[-1].error is None)
+        except Broken as broken:
+            raise self._failed(broken.law, broken.detail) from broken
+        except Standstill as stuck:
+            raise self._failed("everything comes to an end", str(stuck)) from stuck
+        except Exception as error:
+            detail = f"{type(error).__name__}: {error}"
+            raise self._failed("a driver ends only for what comes from outside", detail) from error
+        finally:
+            self.scheduler.close()
+
+    def _failed(self, law: str, detail: str) -> SimulationFailed:
+        return SimulationFailed(seed=self.plan.seed, law=law, detail=detail)
+
+    # What a driver is given.
+
+    def unique(self) -> str:
+        """Return a fresh identifier."""
+        self._made += 1
+        return f"{self._made:032x}"
+
+    def spec(self, life: Life) -> FlowSpec:
+        """Return the flow as one driver has it: with this world's store, sources and tables."""
+        spec = self.ground.again()
+        sources: dict[str, Any] = {}
+        for name in spec.sources:
+            sources[name] = self.upstreams[name].source(_meeting(life, name))
+        outputs = {
+            name: replace(plan, sink=counterpart_of(plan.sink, self.lake, name, _meeting(life, name)))
+            for name, plan in spec.outputs.items()
+        }
+        return replace(spec, store=URL, sources=sources, outputs=outputs)
+
+    # What happens to it.
+
+    def strike(self, life: Life, place: str) -> None:
+        """Let a driver come to a place: the plan's faults strike, or time passes, or others go first.
+
+        Between `store commit` and what follows nobody else runs: they would wait for the transaction's lock.
+        """
+        now = self.clock.monotonic()
+        self.trace.note(now, self.scheduler.running, place)
+        self.checks.at(place)
+        alone = place == "store commit"
+        if not self._healed:
+            count = self._met[place] = self._met.get(place, 0) + 1
+            for fault in self._armed.get((place, count), ()):
+                if not (alone and fault.kind in ("pause", "slow")):
+                    self._befall(life, fault)
+            if now < self._full_until and (error := no_room(place)) is not None:
+                raise error
+        if not (alone or life.dead):
+            self._let_others()
+
+    def _let_others(self) -> None:
+        """Let others go first, or let a moment pass, as the seed has it."""
+        drawn = 1.0 if self.plan.calm else self.random.random()
+        if drawn < 0.02:
+            self.scheduler.sleep(self.random.choice((0.001, 0.01, 0.1, 0.7)))
+        elif drawn < 0.3:
+            self.scheduler.pause()
+
+    def _befall(self, life: Life, fault: Fault) -> None:
+        """Let a fault strike. Raises the error that the driver gets."""
+        error = outside(fault.kind, fault.place) if fault.kind in ("error", "lost") else None
+        if fault.kind not in ("error", "lost") or error is not None:
+            self._note(f"!! {fault.kind}", f"{fault.seconds:g} s" if fault.seconds else "")
+        if fault.kind == "crash":
+            life.dead = True
+        elif fault.kind == "pause":
+            life.thaws = self.clock.monotonic() + fault.seconds
+            self.scheduler.pause()
+        elif fault.kind == "slow":
+            self.scheduler.sleep(fault.seconds)
+        if error is not None:
+            raise error
+
+    def ended(self, life: Life) -> None:
+        """Hear of a life that came to its end. Raises its error, where nothing from outside is to blame."""
+        error = life.error
+        self._note("ended" if error is None else f"ended with {type(error).__name__}")
+        if error is None or isinstance(error, _OUTSIDE):
+            return
+        lossy = isinstance(error, Definite) and any(upstream.overtaken for upstream in self.upstreams.values())
+        jumped = isinstance(error, _JUMPED) and any(act.what == "clock" for act in self.plan.acts)
+        if not (lossy or jumped):
+            raise error
+        if self.ledger.failed() == set(self.upstreams):
+            self._closing = True  # nothing is left to do: whoever restarts the flow finds the same
+
+    def _note(self, what: str, more: str = "") -> None:
+        self.trace.note(self.clock.monotonic(), self.scheduler.running, f"{what} {more}".rstrip())
+
+    # What others do.
+
+    def _others(self) -> None:
+        """Do what writers, brokers and people do until the plan ends, then let nothing go wrong any more."""
+        for act in self.plan.acts:
+            self.scheduler.sleep(act.at - self.clock.monotonic())
+            self._act(act)
+        self.scheduler.sleep(self.plan.ends - self.clock.monotonic())
+        self._note("from here on nothing goes wrong")
+        self._healed, self._full_until = True, 0.0
+        for upstream in self.upstreams.values():
+            upstream.log.away = False
+        for life in self.lives:
+            life.skew = 0.0
+        self._end()
+
+    def _act(self, act: Act) -> None:
+        self._note(act.what, f"{act.on} {act.number}".strip())
+        match act.what:
+            case "full":
+                self._full_until = self.clock.monotonic() + act.number
+            case "away":
+                self.scheduler.begin("world", lambda: self._away(act.on, act.number))
+            case "clock":
+                for life in self._living():
+                    life.skew += act.number
+            case "rival":
+                self._start()
+            case "stop":
+                for life in self._living():
+                    life.stop()
+            case _:
+                self.upstreams[act.on].act(act)
+
+    def _away(self, source: str, seconds: float) -> None:
+        log = self.upstreams[source].log
+        log.away = True
+        self.scheduler.sleep(seconds)
+        log.away = False
+
+    def _living(self) -> list[Life]:
+        return [life for life in self.lives if not life.dead and not life.over]
+
+    def _start(self) -> None:
+        number = len(self.lives)
+        name = ascii_uppercase[number] if number < len(ascii_uppercase) else f"Z{number}"
+        self.lives.append(Life(self, name))
+
+    def _supervise(self) -> None:
+        """See to it that a driver runs. One that does not move gets a successor."""
+        while not self._closing:
+            soon = self.clock.monotonic() + _FROZEN
+            if not any(life.thaws <= soon for life in self._living()):
+                self.scheduler.sleep(self.random.choice((0.0, 0.1, 2.0)))
+                self._start()
+            self.scheduler.sleep(0.5)
+
+    def _read(self) -> None:
+        """Read all tables at one published epoch, now and then."""
+        while not self._over:
+            self.scheduler.sleep(self.plan.ends * self.random.uniform(0.05, 0.3))
+            self.checks.read(self.random)
+
+    def _end(self) -> None:
+        """Wait until everything has arrived, and then for the drivers, which are told to stop."""
+        self._expect(self.checks.caught_up, "everything arrives once nothing goes wrong any more")
+        self._closing = True
+        for life in self.lives:
+            life.stop()
+        self._expect(lambda: not self._living(), "a driver that is told to stop does")
+        self._over = True
+
+    def _expect(self, so: Callable[[], bool], law: str) -> None:
+        until = self.clock.monotonic() + PATIENCE
+        while not so():
+            if self.clock.monotonic() > until:
+                raise Broken(law, self.checks.state())
+            self.scheduler.sleep(0.5)
+
+
+def _meeting(life: Life, name: str) -> Callable[[str], None]:
+    return lambda call: life.meet(f"{name}: {call}")

@@ -1,0 +1,36 @@
+"""Search the worlds of the reference flow for a law that breaks: `python -m tests.simulation.search --most N`.
+
+It prints one JSON line, `{"seeds": tried, "failed": seed or null, "what": "..."}`, and exits with 0 either way.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from tests.simulation.reference import make_flow
+
+from tidegauge.errors.simulation import SimulationFailed
+from tidegauge.testing.simulation.ground import Ground
+from tidegauge.testing.simulation.plan import planned
+from tidegauge.testing.simulation.world import World
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--most", type=int, default=300)
+    arguments.add_argument("--first", type=int, default=0)
+    given = arguments.parse_args()
+    ground = Ground.of(make_flow)
+    for tried, seed in enumerate(range(given.first, given.first + given.most), start=1):
+        try:
+            World(ground, planned(seed, ground.facts)).run()
+        except SimulationFailed as failed:
+            what = f"{failed.evidence['law']}: {failed.evidence['detail']}"
+            print(json.dumps({"seeds": tried, "failed": seed, "what": what}))
+            return
+    print(json.dumps({"seeds": given.most, "failed": None, "what": ""}))
+
+
+if __name__ == "__main__":
+    main()

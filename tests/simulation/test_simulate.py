@@ -1,0 +1,185 @@
+"""Whole flows simulated from a seed: they hold their laws, the same each time, and what is wrong is found."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.simulation.reference import make_flow
+
+import tidegauge as tg
+from tidegauge.errors.simulable import ColumnsNotDeclared, NoCounterpart
+from tidegauge.errors.simulation import (
+    FactoryBroke,
+    FlowsDiffer,
+    SeedPasses,
+    SimulationFailed,
+    Ungeneratable,
+    UnknownFault,
+)
+from tidegauge.errors.sinks import UnsupportedColumn
+from tidegauge.testing.simulation import KINDS, replay, simulate
+from tidegauge.testing.simulation.ground import Ground
+from tidegauge.testing.simulation.plan import planned
+from tidegauge.testing.simulation.world import World
+
+SEEDS = range(12)
+
+
+def test_every_law_holds_in_the_worlds_of_these_seeds() -> None:
+    held = simulate(make_flow, seeds=SEEDS)
+    assert held.seeds == len(SEEDS)
+    assert held.epochs > 100
+    assert held.rows > 1000
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_law_holds_when_one_kind_of_fault_comes_alone(kind: str) -> None:
+    assert simulate(make_flow, seeds=[1000 + KINDS.index(kind)], faults=[kind], epochs=12).seeds == 1
+
+
+def traced(seed: int) -> str:
+    world = World(ground := Ground.of(make_flow), planned(seed, ground.facts))
+    world.run()
+    return world.trace.digest()
+
+
+SHOW = """
+from tests.simulation.test_simulate import traced
+print(*[traced(seed) for seed in (3, 5)])
+"""
+
+
+def test_a_seed_has_the_same_trace_in_processes_that_hash_differently() -> None:
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", SHOW],
+            env={**os.environ, "PYTHONHASHSEED": hashed, "PYTHONPATH": os.pathsep.join([*sys.path, str(Path.cwd())])},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for hashed in ("1", "2")
+    ]
+    assert said[0] == said[1]
+    assert said[0].split() == [traced(3), traced(5)]
+
+
+def test_seeds_differ_in_what_happens() -> None:
+    assert len({traced(seed) for seed in (3, 5, 6)}) == 3
+
+
+# What is wrong is found.
+
+
+def shop(step: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Callable[[], tg.Dataflow]:
+    def make() -> tg.Dataflow:
+        flow = tg.Dataflow("shop", store="sqlite:///shop.db", tick=1.0)
+        orders = flow.source("orders", tg.GeneratorSource(columns="id long, amount double"))
+        flow.sink("lake", orders.map_batches(step), tg.ParquetSink("lake"))
+        return flow
+
+    return make
+
+
+def test_a_step_that_numbers_the_rows_of_its_batch_is_found_with_a_short_life() -> None:
+    def numbered(batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch.append_column("number", pa.array(range(batch.num_rows), pa.int64()))
+
+    with pytest.raises(SimulationFailed, match="an epoch has the rows that its bindings say") as failed:
+        simulate(shop(numbered), seeds=range(20))
+    told = str(failed.value)
+    assert "what went wrong:\n  none" in told
+    acts = told.partition("what others did")[2].partition("time      who")[0].strip().splitlines()[1:]
+    assert len(acts) == 2, "two appends, to two partitions: fewer do not show it"
+
+
+def test_a_step_that_remembers_earlier_epochs_is_found() -> None:
+    seen: list[int] = []
+
+    def running_total(batch: pa.RecordBatch) -> pa.RecordBatch:
+        seen.append(batch.num_rows)
+        return batch.append_column("total", pa.array([sum(seen)] * batch.num_rows, pa.int64()))
+
+    with pytest.raises(SimulationFailed, match="an epoch has the rows that its bindings say"):
+        simulate(shop(running_total), seeds=range(20))
+
+
+def test_a_seed_that_fails_fails_again_and_one_that_holds_says_so() -> None:
+    def numbered(batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch.append_column("number", pa.array(range(batch.num_rows), pa.int64()))
+
+    with pytest.raises(SimulationFailed) as failed:
+        simulate(shop(numbered), seeds=range(20))
+    seed = failed.value.evidence["seed"]
+    assert str(replay(shop(numbered), seed=seed)) == str(failed.value)
+    with pytest.raises(SeedPasses, match=f"seed {seed} does not fail any more"):
+        replay(shop(lambda batch: batch), seed=seed)
+
+
+# Bad input.
+
+
+def test_what_is_wrong_with_a_flow_before_anything_happens_is_told_as_it_is() -> None:
+    with pytest.raises(UnsupportedColumn, match="nothing"):
+        simulate(shop(lambda batch: batch.append_column("nothing", pa.nulls(batch.num_rows))))
+
+
+def test_a_factory_that_raises_or_returns_something_else_is_refused() -> None:
+    def broken() -> tg.Dataflow:
+        raise KeyError("SHOP_HOME")
+
+    with pytest.raises(FactoryBroke, match="SHOP_HOME"):
+        simulate(broken)
+    with pytest.raises(FactoryBroke, match="it returned 7"):
+        simulate(lambda: 7)  # type: ignore[arg-type, return-value]
+
+
+def test_a_factory_that_returns_another_flow_each_time_is_refused() -> None:
+    made: list[int] = []
+
+    def make() -> tg.Dataflow:
+        made.append(0)
+        flow = tg.Dataflow("shop", store="sqlite:///shop.db")
+        flow.sink(
+            f"lake-{len(made)}", flow.source("orders", tg.GeneratorSource(columns="id long")), tg.ParquetSink("x")
+        )
+        return flow
+
+    with pytest.raises(FlowsDiffer, match=r"lake-1.*then.*lake-2"):
+        simulate(make)
+
+
+def test_an_unknown_fault_is_refused_with_those_that_there_are() -> None:
+    with pytest.raises(UnknownFault, match=r"'fire'.*'crash'"):
+        simulate(make_flow, faults=["crash", "fire"])
+    with pytest.raises(UnknownFault, match="'crash,pause'"):
+        simulate(make_flow, faults="crash,pause")
+
+
+def one(source: Any) -> Callable[[], tg.Dataflow]:
+    def make() -> tg.Dataflow:
+        flow = tg.Dataflow("shop", store="sqlite:///shop.db")
+        flow.sink("lake", flow.source("orders", source), tg.ParquetSink("lake"))
+        return flow
+
+    return make
+
+
+def test_columns_that_are_not_declared_or_cannot_be_written_are_refused() -> None:
+    with pytest.raises(ColumnsNotDeclared, match="'orders'"):
+        simulate(one(tg.KafkaSource("nowhere:9092", topic="orders", format=tg.Json())))
+    nested = tg.Json("id long, tags array<string>")
+    with pytest.raises(Ungeneratable, match="'tags'"):
+        simulate(one(tg.KafkaSource("nowhere:9092", topic="orders", format=nested)))
+
+
+def test_a_source_that_nothing_stands_in_for_is_refused() -> None:
+    with pytest.raises(NoCounterpart, match="nothing stands in for"):
+        simulate(one(tg.SocketSource("nowhere", 9000, columns="id long")))
