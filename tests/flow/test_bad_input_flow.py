@@ -23,7 +23,7 @@ from tidegauge.errors.flow import (
     UnknownColumn,
     UnknownName,
 )
-from tidegauge.errors.sinks import TableOfAnotherIncarnation
+from tidegauge.errors.sinks import TableOfAnotherIncarnation, TableWentBack
 from tidegauge.errors.store import FlowAlreadyRunning, OutputMoved, SchemaChanged, StoreTooNew
 
 
@@ -160,6 +160,36 @@ def test_an_output_that_is_pointed_at_another_source_needs_another_table(
     assert numbers(two(world), "a") == [1]
     finish(world, renamed("a2"))
     assert numbers(renamed("a2")(world), "a") == [1]
+
+
+def linked(name: str) -> Callable[[World], tg.Dataflow]:
+    """A flow that names its table by a symbolic link. name: its source."""
+
+    def make(world: World) -> tg.Dataflow:
+        flow = tg.Dataflow("two", store=world.store)
+        flow.sink("a", source(world, flow, name), tg.DeltaSink(str(world.root / "link" / "a")))
+        return flow
+
+    return make
+
+
+def test_a_table_that_is_named_by_a_link_is_the_same_table(tmp_path: Path) -> None:
+    world = World(tmp_path, two)
+    write(tmp_path / "a" / "1.jsonl", lines(1))
+    finish(world)
+    (tmp_path / "link").symlink_to(tmp_path / "lake")
+    with pytest.raises(OutputMoved):
+        begin(world, linked("again"))
+    assert numbers(two(world), "a") == [1]
+    finish(world, linked("a"))
+    assert numbers(two(world), "a") == [1]
+    shutil.rmtree(tmp_path / "lake" / "a")
+    run = begin(world, two)
+    for _ in range(3):
+        run.step()
+    assert isinstance(run.runner.board.outputs["a"].error, TableWentBack)
+    assert not (tmp_path / "lake" / "a").exists(), "nothing is written in its place"
+    run.abandon()
 
 
 def declared(ddl: str) -> Callable[[World], tg.Dataflow]:

@@ -68,7 +68,10 @@ def register(flow: FlowSpec, store: Store, lease: Lease) -> None:
             name: SourceSpec(source.describe(), source.schema, from_time_of(source).kind)
             for name, source in flow.sources.items()
         },
-        outputs={name: OutputSpec(plan.source, plan.sink.describe()) for name, plan in flow.outputs.items()},
+        outputs={
+            name: OutputSpec(plan.source, plan.sink.describe(), plan.sink.identity)
+            for name, plan in flow.outputs.items()
+        },
     )
 
 

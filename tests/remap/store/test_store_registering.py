@@ -46,6 +46,25 @@ def test_registering_again_changes_the_configuration_and_nothing_else(store: Sto
     assert (raw.source, raw.config, raw.failure and raw.failure[0]) == ("orders", {}, 3)
 
 
+@pytest.mark.parametrize(
+    ("later", "same"),
+    [
+        pytest.param(OutputSpec("orders", {"kind": "a", "path": "/lake"}, "/lake"), True, id="unchanged"),
+        pytest.param(OutputSpec("orders", {"kind": "a", "path": "/link"}, "/lake"), True, id="spelled differently"),
+        pytest.param(OutputSpec("orders", {"kind": "a", "path": "/lake"}, "/else"), True, id="moved with its link"),
+        pytest.param(OutputSpec("orders", {"kind": "a", "path": "/else"}, "/else"), False, id="elsewhere"),
+        pytest.param(OutputSpec("orders", {"kind": "b", "path": "/lake"}, "/lake"), False, id="of another kind"),
+        pytest.param(OutputSpec("orders", {"kind": "a", "path": "/link"}, ""), False, id="nobody knows"),
+    ],
+)
+def test_of_another_table_nothing_is_known(store: Store, lease: Lease, later: OutputSpec, *, same: bool) -> None:
+    first = OutputSpec("orders", {"kind": "a", "path": "/lake"}, "/lake")
+    store.register(lease, sources={"orders": SourceSpec({})}, outputs={"raw": first})
+    store.record_held(lease, {"raw": 3})
+    store.register(lease, sources={}, outputs={"raw": later})
+    assert store.load("shop").outputs["raw"].held == (3 if same else 0)
+
+
 def test_flows_of_one_store_do_not_see_each_other(store: Store, env: Env, lease: Lease) -> None:
     other = store.acquire("farm", holder=LeaseHolder.current(env))
     store.register(other, sources={"orders": SourceSpec({"farm": True}, ID)}, outputs={})

@@ -69,16 +69,28 @@ def register(
         _make_so(connection, sources, known, values)
     stored = _rows(connection, outputs, lease)
     for name, plan in planned.items():
-        values = {"source": plan.source, "config": as_json(plan.config)}
+        said = {"identity": plan.identity} if plan.identity else {}
+        values = {"source": plan.source, "config": as_json({**plan.config, **said})}
         known = stored.get(name)
         if known is None:
             connection.execute(insert(outputs).values(flow_id=lease.flow_id, name=name, **values))
-        elif known.source != plan.source and known.config == values["config"]:
-            raise OutputMoved(output=name, before=known.source, now=plan.source)
-        elif known.config != values["config"]:  # another table, of which nothing is known yet
+        elif not _same_table(from_json(known.config), plan):  # nothing is known of the other one yet
             _make_so(connection, outputs, known, {**values, "held": None, "told": None})
+        elif known.source != plan.source:
+            raise OutputMoved(output=name, before=known.source, now=plan.source)
         else:
             _make_so(connection, outputs, known, values)
+
+
+def _same_table(known: Mapping[str, Any], plan: OutputSpec) -> bool:
+    """Whether an output writes where it wrote before: its options may change, and so may the spelling of its path.
+
+    What it wrote may be of another kind: then it is another table, even in the same place.
+    """
+    config = {key: value for key, value in known.items() if key != "identity"}
+    if as_json(config) == as_json(plan.config):
+        return True
+    return known.get("identity", "") == plan.identity != "" and config.get("kind") == plan.config.get("kind")
 
 
 def record_held(connection: Connection, lease: Lease, uppers: Mapping[str, int | None]) -> None:

@@ -57,10 +57,14 @@ class SourceSpec:
 
 @dataclass(frozen=True, slots=True)
 class OutputSpec:
-    """An output as its flow describes it: the source that it reads, its configuration as JSON without secrets."""
+    """An output as its flow describes it: the source that it reads, its configuration as JSON without secrets.
+
+    identity: its sink's, which says where it writes to however that is spelled; "" where nobody asked.
+    """
 
     source: str
     config: Mapping[str, Any]
+    identity: str = ""
 
 
 @dataclass(frozen=True, slots=True)
