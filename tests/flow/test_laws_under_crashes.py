@@ -14,7 +14,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from tests.depth import examples
 from tests.flow.simulation import Crash, Recorder, Run, World
 
@@ -336,10 +343,14 @@ class Laws(RuleBasedStateMachine):
         assert epochs == list(range(loaded.flow.upper)), "an epoch without a binding, or none at 0"
 
 
-TestLaws = pytest.mark.deep(Laws.TestCase)
-TestLaws.settings = settings(
+SCHEDULES = settings(
     max_examples=examples(25),
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
+
+
+@pytest.mark.deep
+def test_pg_under_any_schedule_of_crashes_tables_hold_what_one_life_makes_and_no_ack_is_early() -> None:
+    run_state_machine_as_test(Laws, settings=SCHEDULES)
