@@ -28,6 +28,7 @@ from tidegauge.sources.protocol import Source
 from tidegauge.testing.simulation.plan import Act
 from tidegauge.testing.simulation.upstream import PartitionedLog, SimulatedLog
 from tidegauge.testing.simulation.upstream.counterpart import counterpart
+from tidegauge.testing.simulation.upstream.simulated import unmet
 
 __all__ = ["LogUpstream"]
 
@@ -142,7 +143,7 @@ def _read_from_log(source: Source, name: str) -> SimulatedLog:
     if isinstance(source, GeneratorSource) and not source.metadata:
         log, most = PartitionedLog({name: 2}), source.max_records_per_epoch
         return SimulatedLog(log, columns=source.schema, max_records_per_epoch=most)
-    found = counterpart(source, name=name)
+    found = counterpart(source, name=name).met(unmet)
     if not isinstance(found, SimulatedLog):
         raise NoCounterpart(source=name, kind=type(source).__name__)
     return found
