@@ -1,4 +1,4 @@
-"""A simulated store is SQLite, so both kinds of stores must be one: they answer every call alike, with equal faults.
+"""A simulated store, SQLite and PostgreSQL are one: they answer every call alike, with equal faults.
 
 `tests/remap/store/test_minters_machine.py` holds each kind against a model, with crashes and lost lines, of what
 binds and publishes. Here no call is left out, and the other store is the model.
@@ -32,6 +32,7 @@ from tidegauge.remap.store import EXPIRY, Gap, Lease, LeaseHolder, OutputSpec, S
 from tidegauge.remap.store.postgres import Postgres
 from tidegauge.remap.table import RemapTable
 from tidegauge.remap.timeline import EpochTimes
+from tidegauge.testing.simulation.store import Memory, SimulatedStore
 
 SOURCES = ("orders", "clicks", "late")
 OUTPUTS = ("raw", "sums")
@@ -92,10 +93,10 @@ def plain(value: Any) -> Any:
 class Place:
     """A store, open twice. Whatever is random or a time is the same for every kind of store."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, **way: Any) -> None:
         self.now = NOON
         self.drawn = 0
-        self.env = Env(now=lambda: self.now, unique=self._unique)
+        self.env = Env(now=lambda: self.now, unique=self._unique, **way)
         self.stores = [Store.open(url, env=self.env) for _ in range(2)]
 
     def close(self) -> None:
@@ -282,20 +283,22 @@ def places(postgres: Server) -> Iterator[list[Place]]:
     """A store of each kind; every example has a flow of its own in them. Time passes by the clock of the test."""
     with pytest.MonkeyPatch.context() as hidden, tempfile.TemporaryDirectory() as folder:
         hidden.setattr(Postgres, "now", lambda _self, _connection: None)
-        found = [Place(url) for url in (f"sqlite:///{folder}/store.db", postgres.place())]
+        memory = Memory()
+        simulated = Place(memory.url, connect=lambda _address: SimulatedStore(memory, lambda _call: None))
+        found = [simulated, Place(f"sqlite:///{folder}/store.db"), Place(postgres.place())]
         yield found
         for place in found:
             place.close()
 
 
-@deep(48)
+@deep(36)
 @given(bound=st.integers(0, 4), steps=st.lists(STEP, min_size=5, max_size=25))
-def test_every_call_has_the_same_answer_on_both_kinds_of_store(
+def test_every_call_has_the_same_answer_on_every_kind_of_store(
     places: list[Place], bound: int, steps: list[Step]
 ) -> None:
     flow = f"flow {next(NAMES)}"
     runs = [Runs(place, flow) for place in places]
     some = Step("append", 0, SOURCES[0], OUTPUTS[0], 2, 0, flag=True)
     for step in [*[some, some._replace(call="publish")] * bound, *steps, some._replace(call="load")]:
-        on_sqlite, on_postgres = (one.act(step) for one in runs)
-        assert on_sqlite == on_postgres, step
+        simulated, on_sqlite, on_postgres = (one.act(step) for one in runs)
+        assert simulated == on_sqlite == on_postgres, step
