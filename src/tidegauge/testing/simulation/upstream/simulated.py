@@ -22,7 +22,7 @@ not answered yet (`POINTS`). What it raises is raised by the call: at the second
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
@@ -67,7 +67,7 @@ def unmet(_name: str) -> None:
 
 @dataclass(frozen=True)
 class SimulatedLog:
-    """The records of topics of a log in memory.
+    """The records of topics of a log in memory. Two are equal if they are configured alike, whatever log they read.
 
     Args:
         log: the upstream.
@@ -86,7 +86,7 @@ class SimulatedLog:
     Raises `InvalidArgument`, `InvalidSchema`, `ReservedColumn`.
     """
 
-    log: PartitionedLog
+    log: PartitionedLog = field(compare=False, repr=False)
     _: KW_ONLY
     columns: str | pa.Schema
     topic: str | Sequence[str] | Topics | None = None
@@ -98,7 +98,7 @@ class SimulatedLog:
     on_data_loss: Literal["stop", "gap"] = "stop"
     committed: bool = True
     name: str = ""
-    meet: Callable[[str], None] = unmet
+    meet: Callable[[str], None] = field(default=unmet, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         for parameter in ("max_records_per_epoch", "split_records"):
