@@ -99,6 +99,9 @@ def test_a_table_that_is_written_anew_needs_records_that_upstream_was_told_are_d
     refused = run(command)
     assert refused.exit_code == 1
     assert "TG-0352" in refused.stderr
+    assert "bring these records back upstream" in refused.stderr
+    assert "TG-0557" in command("resume", "feed", "--new-incarnation", "--accept-loss").stderr
+    assert command("resume", "feed").exit_code == 0
 
 
 def test_a_lost_store_is_recovered_from_the_tables_and_upstream_is_read_on(

@@ -57,8 +57,8 @@ class StartForgotten(Definite):
     )
     cause = "upstream deleted records that it had not been told are durable, or the flow was stopped for too long"
     remedy = (
-        "to go on with the records that are left, as a new incarnation: tidegauge resume FLOW {source} "
-        "--new-incarnation --accept-loss"
+        "bring these records back upstream, then run: tidegauge resume FLOW SOURCE. A new incarnation does not help: "
+        "it begins with the first record of each partition. Published epochs stay readable"
     )
 
 
