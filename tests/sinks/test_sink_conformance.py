@@ -96,8 +96,9 @@ def test_each_refusal_is_an_error_of_its_own(bench: Any) -> None:
     for lower, upper in ((0, 0), (2, 1), (-1, 0)):
         with pytest.raises(InvalidArgument):
             table.commit(lower, upper, SCHEMA, [], write="1" * 32)
-    with pytest.raises(MisplacedRows):
-        table.commit(2, 3, SCHEMA, bench.stage([5]), write="1" * 32)
+    for epochs in ([2, 3], [1, 2], [5]):
+        with pytest.raises(MisplacedRows):
+            table.commit(2, 3, SCHEMA, bench.stage(epochs), write="1" * 32)
     for path in ("/etc/hostname", "../elsewhere", "a/../../b", ""):
         with pytest.raises(InvalidArgument):
             table.discard([StagedFile(path, 1, 1, 0, 0)])

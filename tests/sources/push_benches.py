@@ -1,4 +1,4 @@
-"""Benches for the laws of sources that push (`push_laws`): each source on an upstream of its own."""
+"""Benches for `check_push_source`: each source that pushes on a log of its own."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.sources.push_laws import Placed
-
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources import SocketSource
 from tidegauge.sources.push.protocol import PushSource
 from tidegauge.testing import LogServer
+from tidegauge.testing.kit import PushedRecord
 
 __all__ = ["JournalBench", "SocketBench"]
 
@@ -27,45 +26,42 @@ class SocketBench:
 
     log: LogServer
     source: PushSource = field(init=False)
-    secrets: Sequence[str] = ()
     number: int = 0
 
     def __post_init__(self) -> None:
         self.source = SocketSource(self.log.host, self.log.port, columns=STREAMS)
 
-    def add(self, count: int) -> list[Placed]:
+    def add(self, count: int) -> list[PushedRecord]:
         taken, self.number = range(self.number, self.number + count), self.number + count
         return [self._append(n) for n in taken]
 
-    def _append(self, n: int) -> Placed:
+    def _append(self, n: int) -> PushedRecord:
         row = {"n": n, "name": f"row {n}"} if n % 2 else {"n": n}
         stream, partition = "odd" if n % 2 else "even", f"p{n % 3 % 2}"
-        return Placed(stream, partition, self.log.append(row, stream=stream, partition=partition), row)
+        return PushedRecord(stream, partition, self.log.append(row, stream=stream, partition=partition), row)
 
-    def spoil(self) -> bytes | None:
+    def spoil(self) -> bytes:
         raw = b'{"n": "surely not a number"}'
         self.log.write(raw, stream="even", partition="p0")
         return raw
 
-    def cut(self) -> bool:
+    def cut(self) -> None:
         self.log.cut()
-        return True
 
-    def forget(self) -> bool:
+    def lose(self) -> None:
         self.log.forget("p0", 1)
-        return True
 
-    def restore(self, end: Frontier) -> bool:
+    def restore(self, end: Frontier) -> None:
         self.log.restore(end)
-        return True
 
-    def replace(self) -> bool:
+    def recreate(self) -> None:
         self.log.replace("another log")
-        return True
 
-    def seal(self) -> bool:
+    def finish(self) -> None:
         self.log.seal()
-        return True
+
+    def close(self) -> None:
+        self.log.__exit__(None, None, None)
 
 
 @dataclass
@@ -76,7 +72,6 @@ class JournalBench:
     made: Any
     """The source's class."""
     source: PushSource = field(init=False)
-    secrets: Sequence[str] = ()
     number: int = 0
 
     def __post_init__(self) -> None:
@@ -90,28 +85,12 @@ class JournalBench:
         with closing(sqlite3.connect(self.folder / "journal.db")) as database, database:
             return [database.execute(statement, row).lastrowid for row in rows]
 
-    def add(self, count: int) -> list[Placed]:
+    def add(self, count: int) -> list[PushedRecord]:
         taken, self.number = range(self.number, self.number + count), self.number + count
         rows = [{"id": n, "name": f"row {n}"} for n in taken]
         places = self._execute("INSERT INTO journal (id, name) VALUES (?, ?)", [tuple(row.values()) for row in rows])
-        return [Placed("", "journal", at or 0, row) for at, row in zip(places, rows, strict=True)]
+        return [PushedRecord("", "journal", at or 0, row) for at, row in zip(places, rows, strict=True)]
 
-    def spoil(self) -> bytes | None:
-        return None
-
-    def cut(self) -> bool:
-        return False
-
-    def forget(self) -> bool:
-        return False
-
-    def restore(self, end: Frontier) -> bool:
+    def restore(self, end: Frontier) -> None:
         self._execute("DELETE FROM journal WHERE position >= ?", [(end["journal"],)])
         self._execute("UPDATE sqlite_sequence SET seq = ? WHERE name = 'journal'", [(end["journal"] - 1,)])
-        return True
-
-    def replace(self) -> bool:
-        return False
-
-    def seal(self) -> bool:
-        return False

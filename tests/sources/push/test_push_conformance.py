@@ -1,4 +1,5 @@
-"""What every source that pushes must hold: the laws of `push_laws`, on our own and on the one of the guide."""
+"""Every source that pushes holds the laws of the kit for connectors, ours and the one of the guide; each law is seen
+broken."""
 
 from __future__ import annotations
 
@@ -14,9 +15,7 @@ import pyarrow as pa
 import pytest
 from tests.docs.pages import ROOT, blocks
 from tests.sources.push_benches import JournalBench, SocketBench
-from tests.sources.push_laws import PUSH_LAWS, PushBench
 
-from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.push import StartForgotten
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.frontier import Frontier
@@ -24,6 +23,9 @@ from tidegauge.sources import SocketSource
 from tidegauge.sources.protocol import OnBadRecord
 from tidegauge.sources.push.protocol import DecodedLater, PushSource, Received, Subscription
 from tidegauge.testing import LogServer
+from tidegauge.testing.kit import PushBench, check_push_source
+from tidegauge.testing.kit.push_laws import PUSH_LAWS
+from tidegauge.testing.kit.trial import check
 
 
 def checked_by_the_type_checkers(source: SocketSource) -> tuple[PushSource, DecodedLater]:
@@ -31,31 +33,34 @@ def checked_by_the_type_checkers(source: SocketSource) -> tuple[PushSource, Deco
     return source, source
 
 
-Maker = Callable[[str], PushBench]
+Maker = Callable[[str], Callable[[Path], PushBench]]
 
 
 @pytest.fixture
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Maker]:
-    """Make a bench of a kind."""
+    """Make a maker of benches of a kind."""
     page = [block.text for block in blocks(ROOT / "docs" / "how-to" / "write-a-push-source.md")]
     [text] = [text for text in page if text.startswith("# journal.py\n")]
     (tmp_path / "pushed_journal.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
-    with LogServer() as log:
 
-        def made(kind: str) -> PushBench:
-            if kind == "socket":
-                return SocketBench(log)
-            return JournalBench(tmp_path / "upstream", importlib.import_module("pushed_journal").Journal)
+    def made(kind: str) -> Callable[[Path], PushBench]:
+        if kind == "socket":
+            return lambda folder: SocketBench(LogServer().__enter__())
+        return lambda folder: JournalBench(folder / "upstream", importlib.import_module("pushed_journal").Journal)
 
-        yield made
+    yield made
     sys.modules.pop("pushed_journal", None)
 
 
-@pytest.mark.parametrize("kind", ["socket", "journal"])
-@pytest.mark.parametrize("law", PUSH_LAWS.values(), ids=PUSH_LAWS.keys())
-def test_it_holds(law: Callable[[PushBench], None], kind: str, make: Maker) -> None:
-    law(make(kind))
+def test_a_socket_holds_every_law(make: Maker) -> None:
+    report = check_push_source(make("socket"), deadline=120)
+    report.require()
+    assert all(finding.held for finding in report.findings)
+
+
+def test_the_journal_of_the_guide_holds_every_law(make: Maker) -> None:
+    check_push_source(make("journal"), deadline=120).require()
 
 
 @dataclass(frozen=True)
@@ -142,10 +147,10 @@ class Faulty:
 FAULTS = {
     "describes itself as another": ("it_is_a_value", "socket"),
     "leaves out a record": ("each_record_comes_once_and_in_order", "socket"),
-    "leaves out its start": ("what_comes_depends_on_the_start_alone", "socket"),
+    "leaves out its start": ("the_records_depend_on_the_start_alone", "socket"),
     "finds news in nothing": ("without_news_it_gives_nothing_soon", "socket"),
     "says an old end": ("the_end_says_how_far_upstream_goes", "journal"),
-    "acknowledges too much": ("what_is_not_acknowledged_is_kept", "journal"),
+    "acknowledges too much": ("acknowledging_loses_nothing_that_is_left", "journal"),
     "hears of no cut": ("a_connection_that_is_cut_is_an_error_that_passes", "socket"),
     "begins with what there is": ("records_that_are_gone_are_refused", "socket"),
     "hides that upstream lost records": ("an_older_backup_is_refused", "socket"),
@@ -155,15 +160,26 @@ FAULTS = {
 }
 
 
+BY_NAME = {law.__name__: law for law in PUSH_LAWS}
+
+
 def test_a_fault_is_planted_for_each_law() -> None:
-    assert {law for law, _kind in FAULTS.values()} == PUSH_LAWS.keys()
+    assert {law for law, _kind in FAULTS.values()} == BY_NAME.keys()
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_each_law_notices_a_source_that_breaks_it(fault: str, make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.sources.push_laws.PATIENCE", 1.0)
+    monkeypatch.setattr("tidegauge.testing.kit.connection.PATIENCE", 1.0)
     law, kind = FAULTS[fault]
-    bench = make(kind)
-    bench.source = Broken(bench.source, fault)
-    with pytest.raises((AssertionError, TidegaugeError)):
-        PUSH_LAWS[law](bench)
+
+    def faulty(folder: Path) -> PushBench:
+        bench: Any = make(kind)(folder)
+        bench.source = Broken(bench.source, fault)
+        found: PushBench = bench
+        return found
+
+    report = check("source", PushBench, [BY_NAME[law]], faulty, deadline=120, put=lambda bench, _folder: bench)
+    [broken] = report.broken
+    assert broken.name == law.replace("_", " ")
+    assert broken.example
+    assert broken.remedy
