@@ -13,8 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidegauge.dataflow import Antichain
 from tidegauge.errors.flow import InvalidArgument
-from tidegauge.remap.frontier import ORIGIN, Frontier
+from tidegauge.remap.frontier import GAUGE, ORIGIN, Frontier
+from tidegauge.testing.strategies import frontiers as any_frontiers
 
 PARTITIONS = ("a", "b", "c", "d")
 positions = st.dictionaries(st.sampled_from(PARTITIONS), st.integers(0, 3))
@@ -55,6 +57,14 @@ def test_of_a_thousand_partitions_those_are_found_that_moved_or_went_back(
     assert list(now.since(before).items()) == list(expected.items())
     assert now.follows(before) == (not gone_back)
     assert (now == before) == (not moved and not gone_back)
+
+
+@given(any_frontiers(), any_frontiers())
+def test_readings_sort_as_their_order_has_them_and_one_at_the_end_sorts_last(a: Frontier, b: Frontier) -> None:
+    if GAUGE.less_equal(a, b) and not GAUGE.less_equal(b, a):
+        assert GAUGE.sort_key(a) < GAUGE.sort_key(b)
+    if a.sealed and not b.sealed:
+        assert Antichain([a, b], GAUGE).elements() == (b,)
 
 
 def test_what_since_returned_may_be_changed_by_its_owner() -> None:

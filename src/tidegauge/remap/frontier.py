@@ -258,9 +258,12 @@ class Gauge:
         """Whether no partition is further in `a` than in `b`."""
         return a.less_equal(b)
 
-    def sort_key(self, time: Frontier, /) -> int:
-        """Return the sum of all positions: if `a < b`, some position is larger and none smaller, so the sum is."""
-        return sum(time.values())
+    def sort_key(self, time: Frontier, /) -> tuple[bool, int]:
+        """Return whether it is the end, which sorts last, and the sum of all positions.
+
+        If `a < b` and neither is the end, some position is larger and none smaller, so the sum is larger.
+        """
+        return time.sealed, sum(time.values())
 
 
 GAUGE: Final = Gauge()
