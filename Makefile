@@ -8,7 +8,7 @@ SPREAD := --dist loadgroup --max-worker-restart=0 -q
 unexport PYTHONDONTWRITEBYTECODE
 CODE := src tests scripts examples $(wildcard benchmarks)
 
-.PHONY: help setup postgres kafka archives demo demo-kafka test lint types unit long oldest soak format bench walk docs lock clean
+.PHONY: help setup postgres kafka archives demo demo-kafka test lint types unit long mutants oldest soak format bench walk docs lock clean
 help: ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
 
@@ -49,7 +49,11 @@ unit: setup postgres kafka archives ## tests and doctests, three at a time: many
 
 long: setup postgres kafka archives ## the rest: clusters of three, old versions, chaos (35 minutes at most)
 	TIDEGAUGE_DEEP=1 $(BIN)/pytest -n 2 $(SPREAD) -m "long or deep"
+	@$(MAKE) --no-print-directory mutants
 	@$(MAKE) --no-print-directory oldest
+
+mutants: setup ## plant bugs, one at a time, and see that each is found (MUTANTS='zombie lease': which)
+	$(BIN)/python scripts/mutants.py $(MUTANTS)
 
 oldest: setup kafka ## the main job on the oldest versions that are declared, in an environment of their own
 	@$(BIN)/python scripts/oldest.py

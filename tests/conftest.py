@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, is_hypothesis_test, settings
+from hypothesis import HealthCheck, Phase, is_hypothesis_test, settings
 from tests import java
 from tests.depth import examples
 from tests.kafka import kafka_broker as kafka_broker
@@ -33,6 +33,10 @@ settings.register_profile(
     "tidegauge", max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("tidegauge")
+# For planted bugs (`scripts/mutants.py`): the same examples each time, and what fails is not made smaller.
+settings.register_profile(
+    "mutants", settings.get_profile("tidegauge"), derandomize=True, phases=(Phase.explicit, Phase.generate)
+)
 
 # What the user asked for stays. Stores and tables are synchronised with their disk thousands of times, which a file
 # system in memory does at once; a process that is killed loses nothing on it.

@@ -73,6 +73,16 @@ def rows(flow: tg.Dataflow, output: str, as_of: int | None = None) -> Counter[tu
     return Counter((row["id"], row["_epoch"]) for row in tg.read_arrow(flow, output, as_of=as_of).to_pylist())
 
 
+def test_a_range_that_was_given_up_before_since_is_not_read_for_an_output_that_is_added_later(small: Shop) -> None:
+    flow = small.run(0, 1)
+    last = tg.bindings(flow).to_pylist()[-1]
+    tg.skip(flow, "orders", last["partition"], last["lower"], last["position"])
+    flow = small.run(2, 3)
+    tg.compact(flow, before=3)
+    flow = small.run(4, outputs=("orders", "late", "quiet"))
+    assert rows(flow, "late") == Counter({(0, 3): 1, (2, 3): 1, (3, 3): 1, (4, 4): 1})
+
+
 def test_t22_an_output_added_after_a_compaction_has_all_rows_those_from_before_since_with_since(shop: Shop) -> None:
     flow = shop.run(0, 1, 2, 3, 4, quiet=1)
     done = tg.compact(flow, before=3)

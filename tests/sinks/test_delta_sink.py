@@ -122,6 +122,24 @@ def test_a_commit_of_others_between_comparison_and_append_is_followed(
     assert delta.rows() == [("ada", 0), ("ada", 1)]
 
 
+def test_a_driver_that_commits_between_comparison_and_append_wins_and_the_other_changes_nothing(
+    delta: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, other = delta.open(), delta.open()
+    delta.commit(table, 0, 1)
+    real = os.link
+
+    def interrupted(*args: Any) -> None:
+        monkeypatch.setattr(os, "link", real)
+        delta.commit(other, 1, 2)
+        real(*args)
+
+    monkeypatch.setattr(os, "link", interrupted)
+    with pytest.raises(TableUpperMismatch):
+        delta.commit(table, 1, 2)
+    assert delta.rows() == [("ada", 0), ("ada", 1)]
+
+
 def test_what_others_change_between_comparison_and_append_is_seen(
     delta: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

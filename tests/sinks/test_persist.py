@@ -15,6 +15,8 @@ from tests.sinks.conftest import OUTPUT, SCHEMA, stage
 from tidegauge.dataflow import INT, Worker
 from tidegauge.env import Env
 from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.dataflow import OperatorFailed
+from tidegauge.errors.running import SpanConflict
 from tidegauge.errors.sinks import UnsupportedTable
 from tidegauge.flow.runner import at_once
 from tidegauge.remap.history import NO_HISTORY
@@ -115,6 +117,23 @@ def test_of_what_waits_together_the_part_that_the_table_refuses_is_found(tmp_pat
     assert table.asked == [(0, 5), (0, 1), (1, 2), (2, 3), (3, 4)]
     assert sink.open(OUTPUT).upper == 3
     assert len(list(Path(path).glob("*.parquet"))) == 3, "what came in vain is gone"
+
+
+def test_a_span_of_which_the_table_holds_a_part_is_not_trimmed(tmp_path: Path) -> None:
+    """Somebody else committed other spans than ours, and our files may hold rows of both parts."""
+    sink, log = DeltaSink(str(tmp_path / "orders")), Log()
+    table = sink.open(OUTPUT)
+    table.commit(0, 1, SCHEMA, stage(sink, [0]), write="0" * 32)
+    worker = Worker(monotonic=lambda: 0.0)
+    with worker.dataflow("shop", order=INT) as scope:
+        staged, stream = scope.input("staged")
+        persist(stream, setup(table, log))
+    files = tuple(file for epoch in range(3) for file in stage(sink, [epoch]))
+    staged.send([StagedSpan(0, 3, "1" * 32, SCHEMA, files, 3)])
+    with pytest.raises(OperatorFailed) as caught:
+        worker.settle()
+    assert isinstance(caught.value.__cause__, SpanConflict)
+    assert (log.done, sink.open(OUTPUT).upper) == ([], 1)
 
 
 class Refusing:

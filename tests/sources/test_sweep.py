@@ -38,13 +38,23 @@ def probes() -> st.SearchStrategy[Observation]:
     )
 
 
-@given(probe=probes(), last=st.none() | probes(), bound=st.builds(Bound, frontier=frontiers, state=states))
+@st.composite
+def looks(draw: st.DrawFn) -> tuple[Observation, Observation]:
+    """Two answers of a source, one after the other, of which much is the same."""
+    last, now = draw(probes()), draw(probes())
+    same = draw(st.sets(st.sampled_from(["upper", "end", "more", "identity", "state", "taken_back"])))
+    return replace(now, **{name: getattr(last, name) for name in same}), last
+
+
+@given(looks(), st.booleans(), states)
 def test_what_is_no_news_binds_nothing_and_leaves_the_reader_where_it_is(
-    probe: Observation, last: Observation | None, bound: Bound
+    found: tuple[Observation, Observation], caught_up: bool, state: SourceState | None
 ) -> None:
+    probe, last = found
+    bound = Bound(frontier=Frontier(last.upper) if caught_up else Frontier(), state=state)
+    assert news(probe, None, bound)
     if news(probe, last, bound):
         return
-    assert last is not None
     assert probe.upper == last.upper
     known = {} if bound.state is None else {"s": bound.state}
     assert mint({"s": bound.frontier}, {"s": probe}, states=known) == {}

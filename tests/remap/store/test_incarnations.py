@@ -50,6 +50,9 @@ def test_positions_begin_again_at_the_upper_and_the_old_ones_stay(
         assert [found.table.epoch_of("p0", position) for position in (0, 2, 3)] == [2, 2, 3]
         with pytest.raises(NotYetBound):
             found.table.epoch_of("p0", 4)
+        whole, last = looked.history("shop", 3, 4, whole=True).links  # of which a lost store is recovered
+        assert (whole.whole, whole.sources["orders"].positions) == (True, {"p0": 3})
+        assert last.sources["orders"].positions == {"p0": 4, "p2": 1}
         [past] = found.past
         assert [past.epoch_of("p0", position) for position in (4, 5, 8)] == [0, 1, 1]
         assert (past.upper, past.frontier) == (2, Frontier({"p0": 9, "p1": 2}))

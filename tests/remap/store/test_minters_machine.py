@@ -58,6 +58,7 @@ FATE = st.sampled_from(
         Fate("answer lost", "itself"),
     ]
 )
+LOST = st.sampled_from([Fate("question lost"), Fate("answer lost"), Fate("question lost", "itself")])
 MOVES = st.dictionaries(
     st.sampled_from(SOURCES), st.dictionaries(st.sampled_from(PARTITIONS), st.integers(0, 3), min_size=1)
 )
@@ -155,6 +156,12 @@ class Minters(RuleBasedStateMachine):
         judge = partial(self.model.publish, minter.run, expected, upper)
         self.perform(minter, "publish", do, judge, again=partial(self.model.check, minter.run), fate=fate)
 
+    @rule(first=LOST, then=LOST)
+    def bind_and_publish(self, first: Fate, then: Fate) -> None:
+        """An epoch is published as soon as it is bound, so there is something to publish; and both get lost."""
+        self.append(self.one(0), {SOURCES[0]: self.moved(SOURCES[0], {"p0": 1})}, first)
+        self.publish(0, 0, 0, then)
+
     @rule(who=WHO, left=st.integers(-1, 2), fate=FATE)
     def compact(self, who: int, left: int, fate: Fate) -> None:
         """Up to the last published epoch but a few, or past it; when as much as can be is published."""
@@ -171,6 +178,15 @@ class Minters(RuleBasedStateMachine):
         epoch = max((self.model.since if near == "since" else self.model.upper - 1) + off, 0)
         do = partial(minter.store.hold, self.flow, owner, epoch)
         self.perform(minter, None, do, partial(self.model.hold, owner, epoch), fate=fate)
+
+    @rule(who=WHO, left=st.integers(-1, 2), fate=FATE)
+    def compact_past_the_first_of_two_holds(self, who: int, left: int, fate: Fate) -> None:
+        """The oldest epoch is held, and then the newest by somebody else: it is the oldest one that counts."""
+        minter = self.one(who)
+        for owner, epoch in (("query", self.model.since), ("backfill", max(self.model.upper - 1, 0))):
+            do = partial(minter.store.hold, self.flow, owner, epoch)
+            self.perform(minter, None, do, partial(self.model.hold, owner, epoch), fate=WELL)
+        self.compact(who, left, fate)
 
     @precondition(lambda self: self.model.since > 0)
     @rule(who=WHO, owner=OWNER, before=st.integers(1, 3), fate=FATE)

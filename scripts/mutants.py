@@ -1,0 +1,163 @@
+"""Plants bugs, one at a time, each in a copy of the sources of its own, and demands that every one is found.
+
+A mutant is a patch in `tests/mutants/`. Its head says what it plants, what that breaks and where the idea comes from;
+each line `found-by:` names tests. They run on the copy with the same examples each time (`mutants` in
+`tests/conftest.py`), and one of them has to fail.
+
+Invariants. Nothing is changed but the copies. A mutant that nothing finds fails the command, and so do a patch that
+no longer applies and a finder that fails on the sources as they are, or that cannot say: an error in a finder is no
+find.
+
+    python scripts/mutants.py            all of them, two at a time
+    python scripts/mutants.py 08 zombie  those whose names have one of these words in them
+"""
+
+from __future__ import annotations
+
+import compileall
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[1]
+MUTANTS: Final = ROOT / "tests" / "mutants"
+AT_ONCE: Final = 2
+PATIENCE: Final = 120
+"""Seconds for one test. A mutant may wait for what never comes; a test that fails by it has found it."""
+LIMIT: Final = 600
+"""Seconds for all tests of a mutant, or for half of all tests where nothing is planted."""
+
+_FOUND_BY: Final = re.compile(r"^found-by: (.+)$", re.MULTILINE)
+_BODY: Final = re.compile(r"^--- a/", re.MULTILINE)
+_FAILED: Final = re.compile(r"^FAILED (.+?)(?: - .*)?$", re.MULTILINE)
+
+
+class Unusable(Exception):
+    """Something is wrong with a mutant or a finder, so that nothing can be said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A patch, and the tests that should see it."""
+
+    name: str
+    path: Path
+    tests: tuple[str, ...]
+
+    @staticmethod
+    def read(path: Path) -> Mutant:
+        """Return the mutant of a patch. Raises `Unusable`."""
+        head, *body = _BODY.split(path.read_text(), maxsplit=1)
+        tests = tuple(_FOUND_BY.findall(head))
+        missing = [word for word in ("Planted:", "Breaks:", "Idea:") if word not in head]
+        if not body or not tests or missing:
+            lacks = ", ".join([*missing, *["found-by:"] * (not tests), *["a diff"] * (not body)])
+            raise Unusable(f"{path.relative_to(ROOT)} lacks {lacks}")
+        return Mutant(path.stem, path, tests)
+
+
+def properties(source: Path, tests: Sequence[str]) -> str | None:
+    """Run tests on a copy of the sources. Return the first that fails, None where all pass. Raises `Unusable`."""
+    options = ["-x", "-q", "-p", "no:cacheprovider", "--hypothesis-profile=mutants", f"--timeout={PATIENCE}"]
+    command = [sys.executable, "-m", "pytest", *options, *tests]
+    code, said = run(command, source)
+    if code == 0:
+        return None
+    failed = _FAILED.search(said)
+    if code != 1 or failed is None:
+        raise Unusable(f"pytest ended with {code}:\n{said[-2000:]}")
+    return failed[1]
+
+
+Finder = Callable[[Path, Sequence[str]], str | None]
+FINDERS: Final[Mapping[str, Finder]] = {"properties": properties}
+"""Who looks for mutants, each by what it is told to look with: it returns what it found, or None."""
+
+
+def run(command: Sequence[str], source: Path) -> tuple[int, str]:
+    """Run a command that imports from a copy of the sources; return how it ended and what it said."""
+    env = {**os.environ, "PYTHONPATH": str(source)}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)
+    out, err = subprocess.PIPE, subprocess.STDOUT
+    with subprocess.Popen(
+        command, cwd=ROOT, env=env, text=True, stdout=out, stderr=err, start_new_session=True
+    ) as process:
+        try:
+            said, _ = process.communicate(timeout=LIMIT)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise Unusable(f"{' '.join(command)} took more than {LIMIT} seconds") from None
+        return process.returncode, said
+
+
+def apply(mutant: Mutant, folder: Path, *options: str) -> None:
+    """Plant a bug in the copy of the sources in a folder. Raises `Unusable` where the patch does not apply."""
+    env = {**os.environ, "GIT_CEILING_DIRECTORIES": str(folder.parent)}
+    command = ["git", "apply", "--whitespace=nowarn", *options, str(mutant.path)]
+    done = subprocess.run(command, cwd=folder, env=env, text=True, stderr=subprocess.PIPE, check=False)
+    if done.returncode != 0:
+        raise Unusable(f"{mutant.path.relative_to(ROOT)} no longer applies: mend it or drop it\n{done.stderr}")
+
+
+def look(mutant: Mutant, clean: Path) -> tuple[str | None, float]:
+    """Return what found a mutant, and in how many seconds."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix=f"mutant-{mutant.name}-") as folder:
+        shutil.copytree(clean, source := Path(folder) / "src")  # with what is compiled of it: times are kept
+        apply(mutant, Path(folder))
+        found = next((f"{name}: {it}" for name, find in FINDERS.items() if (it := find(source, mutant.tests))), None)
+    return found, time.monotonic() - began
+
+
+def sound(clean: Path, mutants: Sequence[Mutant]) -> None:
+    """Raise `Unusable` where a patch does not apply, or a finder finds something in the sources as they are."""
+    for mutant in mutants:
+        apply(mutant, clean.parent, "--check")
+    tests = sorted(set(chain.from_iterable(mutant.tests for mutant in mutants)))
+    parts = [tests[first::AT_ONCE] for first in range(min(AT_ONCE, len(tests)))]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for name, find in FINDERS.items():
+            for failed in filter(None, pool.map(partial(find, clean), parts)):
+                raise Unusable(f"{name} find something where nothing is planted: {failed}")
+
+
+def main(words: Sequence[str]) -> int:
+    paths = [
+        path for path in sorted(MUTANTS.glob("*.patch")) if not words or any(word in path.stem for word in words)
+    ]
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        clean = Path(folder) / "src"
+        shutil.copytree(ROOT / "src", clean, ignore=shutil.ignore_patterns("__pycache__"))
+        compileall.compile_dir(clean, quiet=1)
+        try:
+            mutants = [Mutant.read(path) for path in paths]
+            sound(clean, mutants)
+            print(f"{len(mutants)} mutants; nothing is found where none is planted", flush=True)
+            missed = 0
+            with ThreadPoolExecutor(AT_ONCE) as pool:
+                for mutant, (found, seconds) in zip(
+                    mutants, pool.map(partial(look, clean=clean), mutants), strict=True
+                ):
+                    missed += found is None
+                    print(f"{mutant.name:52} {seconds:5.1f} s  {found or 'NOT FOUND'}", flush=True)
+        except Unusable as error:
+            print(error, file=sys.stderr)
+            return 2
+    print(f"{len(mutants) - missed} of {len(mutants)} were found")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
