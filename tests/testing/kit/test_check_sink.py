@@ -16,7 +16,12 @@ from tests.testing.kit.mistaken import LEFT, MistakenSink, NoteSink
 
 from tidegauge.errors.testing import BenchNotMade, LawsBroken
 from tidegauge.sinks import ParquetSink, Sink
-from tidegauge.testing.kit import check_sink
+from tidegauge.testing.kit import SinkBench, check_sink
+from tidegauge.testing.kit.commit_laws import COMMIT_LAWS
+from tidegauge.testing.kit.driver_laws import DRIVER_LAWS
+from tidegauge.testing.kit.place import SinkOnTrial
+from tidegauge.testing.kit.table_laws import TABLE_LAWS
+from tidegauge.testing.kit.trial import Law, check
 
 
 @dataclass
@@ -65,16 +70,34 @@ MISTAKES = {
 }
 
 
+BY_NAME: dict[str, Law[SinkOnTrial]] = {
+    law.__name__.replace("_", " "): law for law in (*COMMIT_LAWS, *DRIVER_LAWS, *TABLE_LAWS)
+}
+
+
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_found_and_the_report_shows_an_example(mistake: str) -> None:
     law, example = MISTAKES[mistake]
-    report = check_sink(lambda folder: MistakenBench(folder, mistake), crashes=0, deadline=120)
-    broken = {finding.name: finding for finding in report.broken}
-    assert law in broken, str(report)
-    assert re.search(example, broken[law].example), broken[law].example
-    assert all(word in str(report) for word in (f"BROKEN     {law}", broken[law].example, broken[law].remedy))
+
+    def make(folder: Path) -> MistakenBench:
+        return MistakenBench(folder, mistake)
+
+    def put(bench: SinkBench, folder: Path) -> SinkOnTrial:
+        return SinkOnTrial(bench, folder, make)
+
+    report = check("sink", SinkBench, [BY_NAME[law]], make, deadline=120, put=put)
+    [broken] = report.broken
+    assert (broken.name, bool(broken.law), bool(broken.remedy)) == (law, True, True)
+    assert re.search(example, broken.example), broken.example
+    assert all(word in str(report) for word in (f"BROKEN     {law}", broken.law, broken.example, broken.remedy))
     with pytest.raises(LawsBroken, match=law):
         report.require()
+
+
+def test_a_mistake_breaks_few_laws_and_the_others_are_tried() -> None:
+    report = check_sink(lambda folder: MistakenBench(folder, "digest"), crashes=0)
+    assert [finding.name for finding in report.broken] == ["a table keeps the history it was told"]
+    assert sum(finding.held for finding in report.findings) == 20
 
 
 @dataclass
@@ -94,7 +117,7 @@ class NoteBench:
 
 
 def test_two_steps_where_one_is_needed_are_found_by_a_crash_and_by_two_at_once() -> None:
-    report = check_sink(NoteBench, crashes=4, deadline=120)
+    report = check_sink(NoteBench, crashes=2, deadline=120)
     broken = {finding.name: finding.example for finding in report.broken}
     assert re.search(r"died in the commit of epoch \d+, before `.*`: .", broken["a crash leaves all or nothing"])
     assert "at once" in broken["of two commits at once one wins"]
