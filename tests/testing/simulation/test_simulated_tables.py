@@ -87,7 +87,7 @@ def test_it_is_all_that_our_own_tables_are(world: World) -> None:
     assert world.sink.incarnation("shop", "clicks") is None
 
 
-@pytest.mark.parametrize("point", [p for p in POINTS if p not in ("open", "sweep", "stand", "discard")])
+@pytest.mark.parametrize("point", [p for p in POINTS if p not in ("open", "sweep", "stand", "abort", "discard")])
 @pytest.mark.parametrize("error", [Crash(), OSError("away")])
 def test_whatever_happens_at_a_point_the_commit_is_there_in_whole_or_not_at_all(
     world: World, point: str, error: BaseException
@@ -157,6 +157,19 @@ def test_what_a_dead_task_has_begun_is_swept_by_its_flow_alone(world: World) -> 
         world.sink.open(OUTPUT).sweep(failing(lost))
     assert world.lake.tables["orders"].staged
     world.sink.open(OUTPUT).sweep(lambda: None)
+    assert not world.lake.tables["orders"].staged
+
+
+def test_a_driver_that_is_dead_tidies_nothing_up(world: World) -> None:
+    stager = world.sink.stage(SCHEMA, job="1" * 32, task=0)
+    stager.write(pa.RecordBatch.from_pylist([{"user": "ada", "_epoch": 0}], schema=SCHEMA))
+    world.at = {"close": failing(Crash()), "abort": failing(Crash())}
+    with pytest.raises(Crash):
+        stager.close()
+    with pytest.raises(Crash):
+        stager.abort()
+    assert list(world.lake.tables["orders"].staged.values()) == [None]
+    stager.abort()
     assert not world.lake.tables["orders"].staged
 
 

@@ -57,6 +57,7 @@ POINTS: Final = (
     "written",
     "close",
     "closed",
+    "abort",
     "commit",
     "committed",
     "answer",
@@ -154,6 +155,7 @@ class SimulatedStager:
 
     def abort(self) -> None:
         """Remove the file."""
+        self._meet("abort")
         self._place.staged.pop(self._path, None)
         self._batches.clear()
         self._staged = []
