@@ -1,8 +1,9 @@
 """Plants bugs, one at a time, each in a copy of the sources of its own, and demands that every one is found.
 
 A mutant is a patch in `tests/mutants/`. Its head says what it plants, what that breaks and where the idea comes from;
-each line `found-by:` names tests. They run on the copy with the same examples each time (`mutants` in
-`tests/conftest.py`), and one of them has to fail.
+each line `found-by:` names tests, or the simulation. The tests run on the copy with the same examples each time
+(`mutants` in `tests/conftest.py`), and one of them has to fail; the simulation tries one seed after another, and one
+of them has to break a law. A mutant that names both has to be found by both.
 
 Invariants. Nothing is changed but the copies. A mutant that nothing finds fails the command, and so do a patch that
 no longer applies and a finder that fails on the sources as they are, or that cannot say: an error in a finder is no
@@ -15,6 +16,7 @@ find.
 from __future__ import annotations
 
 import compileall
+import json
 import os
 import re
 import shutil
@@ -23,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -39,6 +41,11 @@ PATIENCE: Final = 120
 LIMIT: Final = 600
 """Seconds for all tests of a mutant, or for half of all tests where nothing is planted."""
 
+PROPERTIES: Final = "properties"
+SIMULATION: Final = "simulation"
+SEEDS: Final = 40
+"""How many lives are simulated at most."""
+
 _FOUND_BY: Final = re.compile(r"^found-by: (.+)$", re.MULTILINE)
 _BODY: Final = re.compile(r"^--- a/", re.MULTILINE)
 _FAILED: Final = re.compile(r"^FAILED (.+?)(?: - .*)?$", re.MULTILINE)
@@ -50,22 +57,22 @@ class Unusable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A patch, and the tests that should see it."""
+    """A patch, and who should see it: tests, or the simulation."""
 
     name: str
     path: Path
-    tests: tuple[str, ...]
+    found_by: tuple[str, ...]
 
     @staticmethod
     def read(path: Path) -> Mutant:
         """Return the mutant of a patch. Raises `Unusable`."""
         head, *body = _BODY.split(path.read_text(), maxsplit=1)
-        tests = tuple(_FOUND_BY.findall(head))
+        found_by = tuple(_FOUND_BY.findall(head))
         missing = [word for word in ("Planted:", "Breaks:", "Idea:") if word not in head]
-        if not body or not tests or missing:
-            lacks = ", ".join([*missing, *["found-by:"] * (not tests), *["a diff"] * (not body)])
+        if not body or not found_by or missing:
+            lacks = ", ".join([*missing, *["found-by:"] * (not found_by), *["a diff"] * (not body)])
             raise Unusable(f"{path.relative_to(ROOT)} lacks {lacks}")
-        return Mutant(path.stem, path, tests)
+        return Mutant(path.stem, path, found_by)
 
 
 def properties(source: Path, tests: Sequence[str]) -> str | None:
@@ -81,9 +88,27 @@ def properties(source: Path, tests: Sequence[str]) -> str | None:
     return failed[1]
 
 
+def simulation(source: Path, _names: Sequence[str]) -> str | None:
+    """Simulate lives on a copy of the sources. Return in how many seeds a law broke, and which. Raises `Unusable`."""
+    code, said = run([sys.executable, "-m", "tests.simulation.search", "--most", str(SEEDS)], source)
+    try:
+        found = json.loads(said.splitlines()[-1])
+        return None if found["failed"] is None else f"{found['seeds']} seeds, {found['what']}"
+    except (IndexError, KeyError, TypeError, ValueError):
+        raise Unusable(f"the simulation ended with {code}:\n{said[-2000:]}") from None
+
+
 Finder = Callable[[Path, Sequence[str]], str | None]
-FINDERS: Final[Mapping[str, Finder]] = {"properties": properties}
-"""Who looks for mutants, each by what it is told to look with: it returns what it found, or None."""
+FINDERS: Final[Mapping[str, Finder]] = {PROPERTIES: properties, SIMULATION: simulation}
+"""Who looks for mutants, given what `found-by:` names of it. It returns what it found, or None."""
+
+
+def told(names: Iterable[str]) -> dict[str, list[str]]:
+    """Return the finders that `found-by:` names, each with what it looks with."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        found.setdefault(SIMULATION if name == SIMULATION else PROPERTIES, []).append(name)
+    return found
 
 
 def run(command: Sequence[str], source: Path) -> tuple[int, str]:
@@ -111,13 +136,13 @@ def apply(mutant: Mutant, folder: Path, *options: str) -> None:
         raise Unusable(f"{mutant.path.relative_to(ROOT)} no longer applies: mend it or drop it\n{done.stderr}")
 
 
-def look(mutant: Mutant, clean: Path) -> tuple[str | None, float]:
-    """Return what found a mutant, and in how many seconds."""
+def look(mutant: Mutant, clean: Path) -> tuple[dict[str, str | None], float]:
+    """Return what each finder found of a mutant, and in how many seconds."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix=f"mutant-{mutant.name}-") as folder:
         shutil.copytree(clean, source := Path(folder) / "src")  # with what is compiled of it: times are kept
         apply(mutant, Path(folder))
-        found = next((f"{name}: {it}" for name, find in FINDERS.items() if (it := find(source, mutant.tests))), None)
+        found = {name: FINDERS[name](source, names) for name, names in told(mutant.found_by).items()}
     return found, time.monotonic() - began
 
 
@@ -125,12 +150,14 @@ def sound(clean: Path, mutants: Sequence[Mutant]) -> None:
     """Raise `Unusable` where a patch does not apply, or a finder finds something in the sources as they are."""
     for mutant in mutants:
         apply(mutant, clean.parent, "--check")
-    tests = sorted(set(chain.from_iterable(mutant.tests for mutant in mutants)))
-    parts = [tests[first::AT_ONCE] for first in range(min(AT_ONCE, len(tests)))]
+    asked = told(sorted(set(chain.from_iterable(mutant.found_by for mutant in mutants))))
+    tests = asked.pop(PROPERTIES, [])
+    parts = [(PROPERTIES, part) for part in (tests[first::AT_ONCE] for first in range(AT_ONCE)) if part]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        for name, find in FINDERS.items():
-            for failed in filter(None, pool.map(partial(find, clean), parts)):
-                raise Unusable(f"{name} find something where nothing is planted: {failed}")
+        looks = [(name, pool.submit(FINDERS[name], clean, part)) for name, part in [*parts, *asked.items()]]
+    for name, done in looks:
+        if (found := done.result()) is not None:
+            raise Unusable(f"{name} find something where nothing is planted: {found}")
 
 
 def main(words: Sequence[str]) -> int:
@@ -150,8 +177,9 @@ def main(words: Sequence[str]) -> int:
                 for mutant, (found, seconds) in zip(
                     mutants, pool.map(partial(look, clean=clean), mutants), strict=True
                 ):
-                    missed += found is None
-                    print(f"{mutant.name:52} {seconds:5.1f} s  {found or 'NOT FOUND'}", flush=True)
+                    missed += None in found.values()
+                    said = "; ".join(f"{name}: {it or 'NOT FOUND'}" for name, it in found.items())
+                    print(f"{mutant.name:52} {seconds:5.1f} s  {said}", flush=True)
         except Unusable as error:
             print(error, file=sys.stderr)
             return 2
