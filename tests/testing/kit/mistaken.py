@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import threading
@@ -55,6 +56,8 @@ class MistakenSink:
         if self.mistake == "eager":
             Path(self.path).mkdir(exist_ok=True)
             Path(self.path, "_ready").touch()
+        if self.mistake == "first" and Path(f"{self.path}.begun").exists():
+            raise RuntimeError("somebody has begun this table")
         if self.mistake == "life":
             output = replace(output, incarnation="a" * 32)
         if self.mistake == "output":
@@ -104,7 +107,12 @@ class MistakenTable:
             case "blind":
                 files = [replace(file, first_epoch=lower, last_epoch=upper - 1) for file in files]
         try:
+            if self.mistake == "first" and lower == 0:
+                importlib.import_module("pandas")  # it makes calls that no later commit makes
+                Path(f"{self.sink.path}.begun").touch()
             self.table.commit(lower, upper, schema, files, remove=remove, write=write, history=history)
+            if self.mistake == "first":
+                Path(f"{self.sink.path}.begun").unlink(missing_ok=True)
         except TableUpperMismatch:
             if self.mistake != "deaf":
                 raise

@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from tidegauge.errors.testing import BenchNotMade, LawsBroken
 from tidegauge.sinks import ParquetSink, Sink
 from tidegauge.testing.kit import SinkBench, check_sink
 from tidegauge.testing.kit.commit_laws import COMMIT_LAWS
-from tidegauge.testing.kit.driver_laws import DRIVER_LAWS
+from tidegauge.testing.kit.driver_laws import DRIVER_LAWS, a_crash_leaves_all_or_nothing
 from tidegauge.testing.kit.place import SinkOnTrial
 from tidegauge.testing.kit.table_laws import TABLE_LAWS
 from tidegauge.testing.kit.trial import Law, check
@@ -123,6 +124,21 @@ def test_two_steps_where_one_is_needed_are_found_by_a_crash_and_by_two_at_once()
     assert "at once" in broken["of two commits at once one wins"]
     assert "two commits" in broken["of two writers one wins"] or "raised nothing" in broken["of two writers one wins"]
     assert "a commit of [3, 4) to a table that was removed" in broken["a table that is gone is noticed"]
+
+
+def test_a_driver_dies_in_the_first_commit_too() -> None:
+    def make(folder: Path) -> MistakenBench:
+        return MistakenBench(folder, "first")
+
+    law: Law[SinkOnTrial] = partial(a_crash_leaves_all_or_nothing, crashes=4)
+    report = check(
+        "sink", SinkBench, [law], make, deadline=120, put=lambda bench, folder: SinkOnTrial(bench, folder, make)
+    )
+    [broken] = report.broken
+    said = (
+        r"the driver died in the commit of epoch 0, before `.*`: the next one raised RuntimeError: somebody has begun"
+    )
+    assert re.match(said, broken.example), broken.example
 
 
 @pytest.fixture

@@ -94,6 +94,7 @@ def a_crash_leaves_all_or_nothing(place: SinkOnTrial, crashes: int) -> None:
     if not crashes:
         raise NotTried("it was told to let no driver die (crashes=0)")
     with Deaths() as deaths:
+        deaths.commit(place.another(), SPARED, "spared")  # it imports modules, which the later ones have
         first = deaths.commit(place, SPARED, "spared")
         place.shows(rows([0], "spared"), 1, "a driver in a process of its own committed epoch 0")
         for instant in _spread(first, (crashes + 1) // 2):  # the commit that makes the table
