@@ -22,6 +22,7 @@ from tidegauge.testing.simulation.writers import LogUpstream
 
 __all__ = ["BindingLedger", "Broken"]
 
+_TABLES: Final = "SELECT name FROM sqlite_master WHERE name = 'flows'"
 _FLOW: Final = "SELECT upper, published FROM flows"
 _CHANGES: Final = """
     SELECT c.epoch, s.name, p.key, c.position FROM changes c
@@ -49,13 +50,16 @@ class BindingLedger:
         self.upper = 0
         self.published = 0
         self._memory: Final = memory
+        self._made = False
         self._upstreams: Final = upstreams
         self._bound: Final[dict[str, dict[int, dict[str, tuple[int, int]]]]] = {name: {} for name in upstreams}
         self._moved: Final[dict[str, list[int]]] = {name: [] for name in upstreams}
 
     def ask(self, question: str, *values: Any) -> list[Any]:
-        """Return what a SELECT finds."""
-        return list(self._memory.connection.execute(question, values))
+        """Return the rows of a SELECT; none before a driver has made the tables."""
+        if not self._made:
+            self._made = bool(list(self._memory.connection.execute(_TABLES)))
+        return list(self._memory.connection.execute(question, values)) if self._made else []
 
     def follow(self) -> None:
         """Read what a transaction has brought."""
