@@ -44,6 +44,21 @@ def test_every_law_holds_when_one_kind_of_fault_comes_alone(kind: str) -> None:
     assert simulate(make_flow, seeds=[1000 + KINDS.index(kind)], faults=[kind], epochs=12).seeds == 1
 
 
+def make_files() -> tg.Dataflow:
+    """Files that grow, are torn and come late, where the reference flow has topics."""
+    flow = tg.Dataflow("files", store="sqlite:///files.db", tick=1.0)
+    source = tg.FileSource("/landing/*.jsonl", format=tg.Json("id long, name string"), metadata=True)
+    lines = flow.source("lines", source)
+    flow.sink("lines", lines, tg.DeltaSink("lake/lines"))
+    flow.sink("names", lines.select("name"), tg.ParquetSink("lake/names"))
+    return flow
+
+
+def test_every_law_holds_with_files_that_grow_are_torn_and_come_late() -> None:
+    held = simulate(make_files, seeds=range(4))
+    assert held.rows > 300
+
+
 def traced(seed: int) -> str:
     world = World(ground := Ground.of(make_flow), planned(seed, ground.facts))
     world.run()

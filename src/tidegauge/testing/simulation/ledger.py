@@ -13,19 +13,20 @@ Invariant: epochs follow each other, no frontier goes back, and nothing is bound
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from tidegauge.testing.simulation.store import Memory
-from tidegauge.testing.simulation.writers import LogUpstream
+from tidegauge.testing.simulation.writers import Upstream
 
 __all__ = ["BindingLedger", "Broken"]
 
 _TABLES: Final = "SELECT name FROM sqlite_master WHERE name = 'flows'"
 _FLOW: Final = "SELECT upper, published FROM flows"
 _CHANGES: Final = """
-    SELECT c.epoch, s.name, p.key, c.position FROM changes c
+    SELECT c.epoch, s.name, p.key, c.position, p.detail FROM changes c
     JOIN sources s ON s.id = c.source_id JOIN partitions p ON p.id = c.partition_id
     WHERE c.epoch >= ? ORDER BY c.epoch, s.name, p.key"""
 _LOSSES: Final = """
@@ -45,7 +46,7 @@ class Broken(AssertionError):
 class BindingLedger:
     """The bindings so far. frontiers: of each source. upper: how many epochs are bound. published: how many are."""
 
-    def __init__(self, memory: Memory, upstreams: Mapping[str, LogUpstream]) -> None:
+    def __init__(self, memory: Memory, upstreams: Mapping[str, Upstream]) -> None:
         self.frontiers: Final[dict[str, dict[str, int]]] = {name: {} for name in upstreams}
         self.upper = 0
         self.published = 0
@@ -73,7 +74,9 @@ class BindingLedger:
         if published > upper:
             raise Broken("what is published is bound", f"published {published}, bound {upper}")
         if upper > self.upper:
-            for epoch, source, partition, position in self.ask(_CHANGES, self.upper):
+            for epoch, source, partition, position, detail in self.ask(_CHANGES, self.upper):
+                if partition not in self.frontiers[source]:
+                    self._upstreams[source].learn(partition, json.loads(detail or "{}"))
                 self._bind(epoch, source, partition, position, upper=upper)
         self.upper, self.published = upper, published
 

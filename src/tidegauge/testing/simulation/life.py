@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Life"]
 
+_FAREWELL: Final = 1.0
 _ATTENTION: Final = 0.05
 """Seconds within which a driver that rests notices that it is told to stop."""
 
@@ -44,6 +45,8 @@ class Life:
         self.error: BaseException | None = None
         self.runner: Runner | None = None
         self._asked = 0
+        self._closing = False
+        self._renewing = False
         world.scheduler.begin(name, self._live, owner=self)
 
     def env(self) -> Env:
@@ -129,18 +132,25 @@ class Life:
         self.world.scheduler.wait(lambda: not runner.idle, until=due)
 
     def _close(self, runner: Runner) -> None:
-        self.world.scheduler.wait(lambda: not runner.busy)
+        """End as a process does: commits are seen through, and a renewal under way is waited for a second."""
+        scheduler, self._closing = self.world.scheduler, True
+        scheduler.wait(lambda: not runner.busy)
+        scheduler.wait(lambda: not self._renewing, until=self.world.clock.monotonic() + _FAREWELL)
         runner.close()
 
     def _renew(self, runner: Runner, lost: list[Exception]) -> None:
         """Renew the lease, as the thread beside a run does (`flow.beside`)."""
-        while not self.over:
-            self.world.scheduler.wait(lambda: self.over, until=self.world.clock.monotonic() + RENEW_EVERY)
+        scheduler, clock = self.world.scheduler, self.world.clock
+        while not self._closing:
+            scheduler.wait(lambda: self._closing, until=clock.monotonic() + RENEW_EVERY)
             try:
-                if not self.over:
+                self._renewing = not self._closing
+                if self._renewing:
                     runner.lease.renew()
             except Transient as error:
                 runner.missed.append(error)
-            except TidegaugeError as error:
+            except Exception as error:  # noqa: BLE001 - raised by the run, which may be over
                 lost.append(error)
                 return
+            finally:
+                self._renewing = False

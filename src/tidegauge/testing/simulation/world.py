@@ -43,7 +43,7 @@ from tidegauge.testing.simulation.store import URL, Memory
 from tidegauge.testing.simulation.tables import Lake
 from tidegauge.testing.simulation.tables.counterpart import counterpart_of
 from tidegauge.testing.simulation.trace import EventTrace
-from tidegauge.testing.simulation.writers import LogUpstream
+from tidegauge.testing.simulation.writers import upstream_of
 
 __all__ = ["PATIENCE", "World"]
 
@@ -72,7 +72,7 @@ class World:
         self.trace: Final = EventTrace()
         self.lives: Final[list[Life]] = []
         self.upstreams: Final = {
-            name: LogUpstream(ground.spec.name, name, source, seed=plan.seed)
+            name: upstream_of(ground.spec.name, name, source, self.clock, seed=plan.seed)
             for name, source in ground.spec.sources.items()
         }
         self.ledger: Final = BindingLedger(self.memory, self.upstreams)
@@ -197,7 +197,7 @@ class World:
         self._note("from here on nothing goes wrong")
         self._healed, self._full_until = True, 0.0
         for upstream in self.upstreams.values():
-            upstream.log.away = False
+            upstream.set_away(False)
         for life in self.lives:
             life.skew = 0.0
         self._end()
@@ -221,10 +221,9 @@ class World:
                 self.upstreams[act.on].act(act)
 
     def _away(self, source: str, seconds: float) -> None:
-        log = self.upstreams[source].log
-        log.away = True
+        self.upstreams[source].set_away(True)
         self.scheduler.sleep(seconds)
-        log.away = False
+        self.upstreams[source].set_away(False)
 
     def _living(self) -> list[Life]:
         return [life for life in self.lives if not life.dead and not life.over]

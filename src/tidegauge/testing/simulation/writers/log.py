@@ -1,10 +1,8 @@
-"""The upstream of a source in a simulated world: what writers do to it, and what a check may ask of it.
+"""The writers of a log: records in bursts, transactions, more partitions, compaction, retention.
 
-Invariant: the rows of a record depend on the seed, the source, the partition and the offset alone, so a plan with
-fewer acts writes the same rows at the places that are left.
-
->>> from tidegauge.sources import GeneratorSource
->>> upstream = LogUpstream("shop", "orders", GeneratorSource(columns="id long"), seed=1)
+>>> from tidegauge.testing.simulation.upstream import PartitionedLog
+>>> log = SimulatedLog(PartitionedLog({"orders": 2}), columns="id long")
+>>> upstream = LogUpstream("orders", log, seed=1)
 >>> upstream.act(Act(0.5, "append", "orders", 3))
 >>> sum(upstream.there().values())
 3
@@ -18,21 +16,12 @@ from random import Random
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute
 
-from tidegauge.errors.simulable import NoCounterpart
-from tidegauge.errors.simulation import Ungeneratable
-from tidegauge.sources import GeneratorSource
-from tidegauge.sources.generated import can_generate, rows
-from tidegauge.sources.protocol import Source
 from tidegauge.testing.simulation.plan import Act
-from tidegauge.testing.simulation.upstream import PartitionedLog, SimulatedLog
-from tidegauge.testing.simulation.upstream.counterpart import counterpart
-from tidegauge.testing.simulation.upstream.simulated import unmet
+from tidegauge.testing.simulation.upstream import SimulatedLog
+from tidegauge.testing.simulation.writers.values import check_columns, made
 
 __all__ = ["LogUpstream"]
-
-pc: Final[Any] = pyarrow.compute
 
 _MOST: Final = 4
 
@@ -40,8 +29,10 @@ _MOST: Final = 4
 class LogUpstream:
     """A topic that writers write to, and a flow reads in place of a source of its user's."""
 
-    def __init__(self, flow: str, name: str, source: Source, *, seed: int) -> None:
-        self._source: Final = _read_from_log(source, name).placed(flow, name)
+    acknowledges: Final = True
+
+    def __init__(self, name: str, source: SimulatedLog, *, seed: int) -> None:
+        self._source: Final = source
         self.name: Final = name
         self.schema: Final = self._source.schema
         """The columns that the flow gets, metadata columns included."""
@@ -51,13 +42,18 @@ class LogUpstream:
         self._seed: Final = seed
         self._compacted: Final[dict[str, set[int]]] = {}
         self._columns: Final = self._source.data
-        for column in self._columns:
-            if not can_generate(column.type):
-                raise Ungeneratable(source=name, column=column.name, type=str(column.type))
+        check_columns(name, self._columns)
+
+    def set_away(self, away: bool) -> None:  # noqa: FBT001
+        """Let nobody answer, or somebody again."""
+        self.log.away = away
 
     def source(self, meet: Callable[[str], None]) -> SimulatedLog:
         """Return the source, as one driver has it."""
         return replace(self._source, meet=meet)
+
+    def learn(self, partition: str, details: Mapping[str, Any]) -> None:
+        """A partition is named after its topic, which says all."""
 
     def there(self) -> dict[str, int]:
         """Return the next position of each partition that has something: all that has to arrive."""
@@ -119,31 +115,10 @@ class LogUpstream:
                 raise ValueError(act.what)
 
     def _made(self, place: str, count: int) -> pa.RecordBatch:
-        """Return the rows of the next offsets of a partition, some values null."""
+        """Return the rows of the next offsets of a partition."""
         first, shard = self.log.end(place), int(place.rpartition("-")[2])
-        made = rows(self._columns, seed=self._seed, shard=shard, lower=first, upper=first + count)
-        null = [(first + i) % 7 == 3 for i in range(count)]
-        if not any(null):
-            return made
-        mask = pa.array(null)
-        held = [made.column(0)]
-        for number, column in enumerate(self._columns):
-            if number:
-                values = made.column(number)
-                held.append(pc.if_else(mask, pa.scalar(None, column.type), values) if column.nullable else values)
-        return pa.RecordBatch.from_arrays(held, schema=self._columns)
+        return made(self._columns, seed=self._seed, shard=shard, lower=first, upper=first + count)
 
     @staticmethod
     def _keys(random: Random, count: int) -> list[bytes]:
         return [random.choice((b"a", b"b", b"c", b"d", b"e")) for _ in range(count)]
-
-
-def _read_from_log(source: Source, name: str) -> SimulatedLog:
-    """Return what stands in for a source: it reads a log. Rows that a generator would make are written, too."""
-    if isinstance(source, GeneratorSource) and not source.metadata:
-        log, most = PartitionedLog({name: 2}), source.max_records_per_epoch
-        return SimulatedLog(log, columns=source.schema, max_records_per_epoch=most)
-    found = counterpart(source, name=name).met(unmet)
-    if not isinstance(found, SimulatedLog):
-        raise NoCounterpart(source=name, kind=type(source).__name__)
-    return found

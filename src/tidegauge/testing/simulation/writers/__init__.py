@@ -1,0 +1,101 @@
+"""The upstream of a source in a simulated world: what writers do to it, and what a check may ask of it.
+
+Invariant: the rows of a record depend on the seed, the source, the partition and the position alone, so a plan with
+fewer acts writes the same rows at the places that are left.
+
+>>> from tidegauge.sources import GeneratorSource
+>>> upstream = upstream_of("shop", "orders", GeneratorSource(columns="id long"), VirtualClock(), seed=1)
+>>> upstream.act(Act(0.5, "append", "orders", 3))
+>>> sum(upstream.there().values())
+3
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from tidegauge.errors.simulable import NoCounterpart
+from tidegauge.sources import FileSource, GeneratorSource, Json
+from tidegauge.sources.protocol import Source
+from tidegauge.testing.simulation.clock import VirtualClock
+from tidegauge.testing.simulation.plan import Act
+from tidegauge.testing.simulation.upstream import PartitionedLog, SimulatedLog
+from tidegauge.testing.simulation.upstream.counterpart import counterpart
+from tidegauge.testing.simulation.upstream.folder import Folder
+from tidegauge.testing.simulation.upstream.simulated import unmet
+from tidegauge.testing.simulation.writers.folder import FolderUpstream
+from tidegauge.testing.simulation.writers.log import LogUpstream
+
+__all__ = ["Upstream", "upstream_of"]
+
+
+class Upstream(Protocol):
+    """An upstream. schema: the columns that a flow gets. acknowledges: whether it keeps what it is told.
+
+    overtaken: whether retention may have taken records that were not read.
+    """
+
+    @property
+    def schema(self) -> pa.Schema: ...  # noqa: D102
+    @property
+    def acknowledges(self) -> bool: ...  # noqa: D102
+    @property
+    def overtaken(self) -> bool: ...  # noqa: D102
+
+    def source(self, meet: Callable[[str], None]) -> Any:
+        """Return the source, as one driver has it."""
+        ...
+
+    def set_away(self, away: bool) -> None:  # noqa: FBT001
+        """Let nobody answer, or somebody again."""
+        ...
+
+    def learn(self, partition: str, details: Mapping[str, Any]) -> None:
+        """Hear under which name, and with which details, the store knows a partition."""
+        ...
+
+    def there(self) -> dict[str, int]:
+        """Return the next position of each partition that has something: all that has to arrive."""
+        ...
+
+    def end(self, partition: str) -> int:
+        """Return the next position of a partition: nothing beyond it can be bound."""
+        ...
+
+    def start(self, partition: str) -> int:
+        """Return the first position that retention has left."""
+        ...
+
+    def told(self) -> Mapping[str, int]:
+        """Return the positions that were acknowledged."""
+        ...
+
+    def rows(self, partition: str, lower: int, upper: int) -> list[pa.RecordBatch]:
+        """Return the rows of a range, also those that retention took."""
+        ...
+
+    def blurred(self, partition: str, lower: int, upper: int) -> bool:
+        """Whether compaction took records of a range, which only earlier commits may have."""
+        ...
+
+    def act(self, act: Act) -> None:
+        """Do what a writer does."""
+        ...
+
+
+def upstream_of(flow: str, name: str, source: Source, clock: VirtualClock, *, seed: int) -> Upstream:
+    """Return the upstream of a source. Raises `NoCounterpart`, `ColumnsNotDeclared` and `Ungeneratable`."""
+    if isinstance(source, GeneratorSource) and not source.metadata:  # its rows are written, as others' are
+        most = source.max_records_per_epoch
+        log = SimulatedLog(PartitionedLog({name: 2}), columns=source.schema, max_records_per_epoch=most)
+        return LogUpstream(name, log.placed(flow, name), seed=seed)
+    found = counterpart(source, name=name)
+    stands_in = found.met(unmet)
+    if isinstance(stands_in, SimulatedLog):
+        return LogUpstream(name, stands_in.placed(flow, name), seed=seed)
+    if isinstance(source, FileSource) and isinstance(found.upstream, Folder) and isinstance(source.format, Json):
+        return FolderUpstream(name, source, found.upstream, clock, seed=seed)
+    raise NoCounterpart(source=name, kind=type(source).__name__)
