@@ -75,10 +75,10 @@ class Mutant:
         return Mutant(path.stem, path, found_by)
 
 
-def properties(source: Path, tests: Sequence[str]) -> str | None:
+def properties(source: Path, names: Sequence[str]) -> str | None:
     """Run tests on a copy of the sources. Return the first that fails, None where all pass. Raises `Unusable`."""
     options = ["-x", "-q", "-p", "no:cacheprovider", "--hypothesis-profile=mutants", f"--timeout={PATIENCE}"]
-    command = [sys.executable, "-m", "pytest", *options, *tests]
+    command = [sys.executable, "-m", "pytest", *options, *names]
     code, said = run(command, source)
     if code == 0:
         return None
@@ -88,7 +88,7 @@ def properties(source: Path, tests: Sequence[str]) -> str | None:
     return failed[1]
 
 
-def simulation(source: Path, _names: Sequence[str]) -> str | None:
+def simulation(source: Path, names: Sequence[str]) -> str | None:  # noqa: ARG001 - as `properties`
     """Simulate lives on a copy of the sources. Return in how many seeds a law broke, and which. Raises `Unusable`."""
     code, said = run([sys.executable, "-m", "tests.simulation.search", "--most", str(SEEDS)], source)
     try:
