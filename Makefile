@@ -8,7 +8,7 @@ SPREAD := --dist loadgroup --max-worker-restart=0 -q
 unexport PYTHONDONTWRITEBYTECODE
 CODE := src tests scripts examples $(wildcard benchmarks)
 
-.PHONY: help setup postgres kafka archives demo demo-kafka test lint types unit long mutants oldest soak format bench walk docs lock clean
+.PHONY: help setup postgres kafka archives demo demo-kafka test lint types unit long mutants oldest soak simulate format bench walk docs lock clean
 help: ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
 
@@ -60,6 +60,9 @@ oldest: setup kafka ## the main job on the oldest versions that are declared, in
 
 soak: kafka ## ten minutes of killed brokers and drivers; SOAK='--seed N --seconds S' sets it
 	$(BIN)/python -m tests.flow.kafka.soak $(SOAK)
+
+simulate: setup ## simulate the flow of the tests from N seeds on all cores; SIMULATE='--first 500 shop.py' sets more
+	@$(BIN)/python scripts/simulate.py --seeds $(or $(N),10000) $(SIMULATE)
 
 format: setup ## put everything into the one style
 	$(BIN)/ruff check --fix $(CODE)

@@ -20,6 +20,7 @@ from tidegauge.errors.simulation import (
     FlowsDiffer,
     SeedPasses,
     SimulationFailed,
+    StepSeesOrder,
     Ungeneratable,
     UnknownFault,
 )
@@ -29,7 +30,7 @@ from tidegauge.testing.simulation.ground import Ground
 from tidegauge.testing.simulation.plan import planned
 from tidegauge.testing.simulation.world import World
 
-SEEDS = range(12)
+SEEDS = range(8)
 
 
 def test_every_law_holds_in_the_worlds_of_these_seeds() -> None:
@@ -60,7 +61,7 @@ def test_every_law_holds_with_files_that_grow_are_torn_and_come_late() -> None:
 
 
 def traced(seed: int) -> str:
-    world = World(ground := Ground.of(make_flow), planned(seed, ground.facts))
+    world = World(ground := Ground.of(make_flow), planned(seed, ground.facts, epochs=8))
     world.run()
     return world.trace.digest()
 
@@ -103,39 +104,41 @@ def shop(step: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Callable[[], tg.Da
     return make
 
 
-def test_a_step_that_numbers_the_rows_of_its_batch_is_found_with_a_short_life() -> None:
-    def numbered(batch: pa.RecordBatch) -> pa.RecordBatch:
-        return batch.append_column("number", pa.array(range(batch.num_rows), pa.int64()))
+def numbered(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Number some of the rows of a batch: those of every sixteenth identifier, which are rare in a sample."""
+    numbers, some = [], 0
+    for identifier in batch["id"].to_pylist():
+        rare = identifier is not None and identifier % 16 == RARE
+        some += rare
+        numbers.append(some if rare else 0)
+    return batch.append_column("number", pa.array(numbers, pa.int64()))
 
+
+RARE = 11
+
+
+def test_a_step_that_is_wrong_for_rare_rows_is_found_with_a_short_life() -> None:
     with pytest.raises(SimulationFailed, match="an epoch has the rows that its bindings say") as failed:
-        simulate(shop(numbered), seeds=range(20))
+        simulate(shop(numbered), seeds=[14, 15], epochs=6, faults=())
     told = str(failed.value)
     assert "what went wrong:\n  none" in told
     acts = told.partition("what others did")[2].partition("time      who")[0].strip().splitlines()[1:]
-    assert len(acts) == 2, "two appends, to two partitions: fewer do not show it"
+    assert len(acts) == 5, "the appends up to two rare rows in two partitions, and no others"
+    assert failed.value.evidence["seed"] == 15
+    assert str(replay(shop(numbered), seed=15, epochs=6, faults=())) == told
+    with pytest.raises(SeedPasses, match="seed 15 does not fail any more"):
+        replay(shop(lambda batch: batch), seed=15, epochs=6, faults=())
 
 
-def test_a_step_that_remembers_earlier_epochs_is_found() -> None:
-    seen: list[int] = []
-
-    def running_total(batch: pa.RecordBatch) -> pa.RecordBatch:
-        seen.append(batch.num_rows)
-        return batch.append_column("total", pa.array([sum(seen)] * batch.num_rows, pa.int64()))
-
-    with pytest.raises(SimulationFailed, match="an epoch has the rows that its bindings say"):
-        simulate(shop(running_total), seeds=range(20))
-
-
-def test_a_seed_that_fails_fails_again_and_one_that_holds_says_so() -> None:
-    def numbered(batch: pa.RecordBatch) -> pa.RecordBatch:
+def test_a_step_that_is_not_definite_is_found_before_any_world() -> None:
+    def numbered_all(batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch.append_column("number", pa.array(range(batch.num_rows), pa.int64()))
 
-    with pytest.raises(SimulationFailed) as failed:
-        simulate(shop(numbered), seeds=range(20))
-    seed = failed.value.evidence["seed"]
-    assert str(replay(shop(numbered), seed=seed)) == str(failed.value)
-    with pytest.raises(SeedPasses, match=f"seed {seed} does not fail any more"):
-        replay(shop(lambda batch: batch), seed=seed)
+    def no_world(_seed: int, _so_far: object) -> None:
+        pytest.fail("a world was run")
+
+    with pytest.raises(StepSeesOrder, match="numbered_all"):
+        simulate(shop(numbered_all), after=no_world)
 
 
 # Bad input.

@@ -30,6 +30,7 @@ from tidegauge.cli.frame import (
 )
 from tidegauge.cli.load import load_flow, parse_target
 from tidegauge.cli.run import LiveBoard, make_engine, run_flow
+from tidegauge.cli.simulating import simulate
 
 __all__ = ["app"]
 
@@ -283,5 +284,5 @@ def trace(
             print_view(places.trace_view(found, asked))
 
 
-for command in (tables.backup, tables.recover, tables.repair, tables.verify):
+for command in (tables.backup, tables.recover, tables.repair, tables.verify, simulate):
     app.command()(command)

@@ -20,7 +20,7 @@ from tidegauge.cli import STOPPED
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.command import FlowFileBroken, FlowFileMissing, NoFlowInFile, NoSuchFlow, SeveralFlows
 
-__all__ = ["load_flow", "load_module", "own_modules", "parse_target", "send_by_value"]
+__all__ = ["flow_maker", "load_flow", "load_module", "own_modules", "parse_target", "send_by_value"]
 
 _PREFIX = "flow_file_"
 
@@ -97,6 +97,26 @@ def load_flow(target: str | Path) -> tg.Dataflow:
         module = load_module(path)
     except KeyboardInterrupt:
         sys.exit(STOPPED)
+    return _flow_of(module, path, variable)
+
+
+def flow_maker(target: str | Path) -> Callable[[], tg.Dataflow]:
+    """Return a function that loads the file anew and returns its flow, as each process has it.
+
+    Where the target names no variable and the file has a function `make_flow`, it is that function's.
+    """
+    path, variable = parse_target(target)
+
+    def make_flow() -> tg.Dataflow:
+        module = load_module(path)
+        make = None if variable else getattr(module, "make_flow", None)
+        flow: tg.Dataflow = _flow_of(module, path, variable) if make is None else make()
+        return flow
+
+    return make_flow
+
+
+def _flow_of(module: ModuleType, path: Path, variable: str) -> tg.Dataflow:
     flows = {name: value for name, value in vars(module).items() if isinstance(value, tg.Dataflow)}
     if not flows:
         raise NoFlowInFile(path=str(path))

@@ -1,4 +1,4 @@
-"""TG-092x: simulated worlds: flows that cannot be simulated, and what a simulation found.
+"""TG-092x, TG-095x: simulated worlds: flows that cannot be simulated, and what a simulation found.
 
 >>> print(UnknownFault(kind="fire", known=["crash", "pause"]))
 TG-0920: there is no fault 'fire'; there are 'crash', 'pause'
@@ -16,6 +16,11 @@ __all__ = [
     "GreenletMissing",
     "SeedPasses",
     "SimulationFailed",
+    "StepDrawsChance",
+    "StepKeepsState",
+    "StepRaises",
+    "StepSeesCuts",
+    "StepSeesOrder",
     "Ungeneratable",
     "UnknownFault",
 ]
@@ -63,7 +68,10 @@ class SimulationFailed(TidegaugeError):
     code = "TG-0924"
     what = "seed {seed}: {law}\n{detail}"
     cause = "a step that is not a function of its rows alone, or an error in a connector or in Tidegauge"
-    remedy = "run it again with simulate(make_flow, seed={seed}), which prints the shortest life that still fails"
+    remedy = (
+        "correct it, then run the seed again, with the same faults and epochs: replay(make_flow, seed={seed}), or "
+        "'tidegauge simulate FLOW --replay {seed}'"
+    )
 
 
 class SeedPasses(TidegaugeError):
@@ -82,3 +90,63 @@ class GreenletMissing(TidegaugeError):
     what = "simulations run on greenlet, which is not installed: {detail}"
     cause = "Tidegauge was installed without its extra for tests"
     remedy = "pip install 'tidegauge[testing]'"
+
+
+class StepRaises(TidegaugeError):
+    """A function that raises for rows that its columns can hold."""
+
+    code = "TG-0950"
+    what = "output {output!r}: map_batches({step}) raises {error}\n  for these rows:     {rows}"
+    cause = "a null, or a value that the function does not expect; the run would fail this output at such a row"
+    remedy = (
+        "let the function take the value, or keep it out: a column declared 'not null' has no nulls, and a record "
+        "that lacks it is a bad record"
+    )
+
+
+class StepDrawsChance(TidegaugeError):
+    """A function that gives other rows for the same rows."""
+
+    code = "TG-0951"
+    what = (
+        "output {output!r}: map_batches({step}) gives other rows for the same rows\n"
+        "  the rows:           {rows}\n  one call gives:     {first}\n  the next one gives: {second}"
+    )
+    cause = "the function asks the clock, draws a random number or a UUID, or asks something outside of the flow"
+    remedy = "compute it from the row: an epoch that is read again after a crash has to be the same"
+
+
+class StepKeepsState(TidegaugeError):
+    """A function that remembers earlier calls."""
+
+    code = "TG-0952"
+    what = (
+        "output {output!r}: map_batches({step}) remembers earlier calls, in {kept}\n"
+        "  the rows:           {rows}\n  one call gives:     {first}\n  a later one gives:  {second}"
+    )
+    cause = "the function keeps a total, a counter or what it has seen; epochs may come again, and in other processes"
+    remedy = "let each row speak for itself, and add up in a query on the published table"
+
+
+class StepSeesOrder(TidegaugeError):
+    """A function whose rows depend on which partition's rows came first."""
+
+    code = "TG-0953"
+    what = (
+        "output {output!r}: map_batches({step}) depends on the order of partitions, which differs from run to run\n"
+        "  the rows:           {rows}\n  in this order:      {first}\n  the other way:      {second}"
+    )
+    cause = "the function numbers rows, takes the first of several, or compares a row with the one before it"
+    remedy = "do that in a query on the published table, in the order of _epoch, _partition and _offset"
+
+
+class StepSeesCuts(TidegaugeError):
+    """A function whose rows depend on how the rows of an epoch are cut into batches."""
+
+    code = "TG-0954"
+    what = (
+        "output {output!r}: map_batches({step}) depends on how rows are cut into batches\n"
+        "  the rows:           {rows}\n  as one batch:       {first}\n  row by row:         {second}"
+    )
+    cause = "the function adds up, limits or removes duplicates over a batch, which is any part of an epoch"
+    remedy = "compute each row from itself alone, and aggregate in a query on the published table"

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.simulation import SeedPasses, SimulationFailed
 from tidegauge.flow.spec import Flow
+from tidegauge.testing.simulation.definite import definite
 from tidegauge.testing.simulation.ground import Ground
 from tidegauge.testing.simulation.plan import Plan, checked_kinds, planned
 from tidegauge.testing.simulation.shrink import shortest
@@ -73,12 +74,17 @@ def simulate(
         epochs: for how many ticks of the flow its writers write.
         after: is told each seed that held, with everything so far.
 
-    Raises `SimulationFailed`, which tells the shortest life that still fails, `FactoryBroke`, `FlowsDiffer`,
-    `Ungeneratable`, `UnknownFault`, `InvalidArgument`, and what your flow raises when it is opened.
+    Before the first world your functions are tried on a few rows: see `definite`.
+
+    Raises `SimulationFailed`, which tells the shortest life that still fails; for a function that depends on more
+    than its rows `StepRaises`, `StepDrawsChance`, `StepKeepsState`, `StepSeesOrder` or `StepSeesCuts`;
+    `FactoryBroke`, `FlowsDiffer`, `Ungeneratable`, `UnknownFault`, `InvalidArgument`, and what your flow raises when
+    it is opened.
     """
     if epochs < 1:
         raise InvalidArgument(parameter="epochs", value=epochs, expected="at least 1")
     kinds, ground, so_far = checked_kinds(faults), Ground.of(make_flow), Simulated(0, 0, 0, 0)
+    definite(ground)
     for seed in seeds:
         world = World(ground, planned(seed, ground.facts, kinds=kinds, epochs=epochs))
         try:

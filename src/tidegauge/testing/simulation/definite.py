@@ -1,0 +1,269 @@
+"""Whether the functions of a flow depend on their rows alone, tried on a few rows before any world is run.
+
+    law                                                                broken
+    a function takes all that its columns can hold                     `StepRaises`
+    it gives the same rows for the same rows                           `StepDrawsChance`, `StepKeepsState`
+    rows of one partition may come before those of another, or after   `StepSeesOrder`
+    the rows of an epoch may be cut into batches anywhere              `StepSeesCuts`
+
+A law is two ways to give a function the same rows. What it returns is compared in no order, so it may return its rows
+in any, and fewer or more of them. Where the two ways differ, rows are left out as long as they do.
+
+Invariant: what an error shows has happened, with these rows.
+
+>>> import tidegauge as tg
+>>> def total(batch):
+...     return pa.record_batch({"total": [batch.num_rows]})
+>>> def make_flow():
+...     flow = tg.Dataflow("shop", store="sqlite:///shop.db")
+...     orders = flow.source("orders", tg.GeneratorSource(columns="id long not null"))
+...     flow.sink("lake", orders.map_batches(total), tg.ParquetSink("lake"))
+...     return flow
+>>> definite(Ground.of(make_flow))
+Traceback (most recent call last):
+    ...
+tidegauge.errors.simulation.StepSeesCuts: TG-0954: output 'lake': map_batches(total) depends on how rows are cut ...
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, TypeAlias
+
+import pyarrow as pa
+
+from tidegauge.engine.plain.steps import without_spark
+from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.flow import BatchFunctionFailed
+from tidegauge.errors.simulation import (
+    StepDrawsChance,
+    StepKeepsState,
+    StepRaises,
+    StepSeesCuts,
+    StepSeesOrder,
+)
+from tidegauge.job.functions import apply, function_name, result_schema
+from tidegauge.job.plan import MapBatches
+from tidegauge.testing.simulation.clock import VirtualClock
+from tidegauge.testing.simulation.ground import Ground
+from tidegauge.testing.simulation.memory import changed, kept
+from tidegauge.testing.simulation.sample import sample
+from tidegauge.testing.simulation.shrink import smallest
+from tidegauge.testing.simulation.writers import upstream_of
+
+__all__ = ["definite"]
+
+TRIES: Final = 120
+"""How often rows are left out, for one example."""
+_SHOWN: Final = 4
+
+_Rows: TypeAlias = "Counter[str]"
+_Parts: TypeAlias = Sequence[pa.RecordBatch]
+_Ways: TypeAlias = tuple[_Rows, _Rows]
+_Law: TypeAlias = Callable[["_Tried", _Parts], _Ways]
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """A function of an output. fresh: makes it anew with its flow, so that it remembers nothing of earlier calls."""
+
+    output: str
+    name: str
+    fresh: Callable[[], MapBatches]
+    gives: pa.Schema
+
+    def batches(self, step: MapBatches, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+        """Return what the function makes of a batch. Raises `BatchFunctionFailed` and `WrongBatch`."""
+        return apply([step], batch, self.gives, output=self.output, epoch=0)
+
+    def rows(self, step: MapBatches, *given: pa.RecordBatch) -> _Rows:
+        """Return the rows that it makes of batches, in no order."""
+        made = [made for batch in given for made in self.batches(step, batch)]
+        return Counter(text for batch in made for text in _texts(batch))
+
+
+def definite(ground: Ground) -> None:
+    """Raise an error with a small example for the first function of a flow that breaks a law.
+
+    Raises `StepRaises`, `StepDrawsChance`, `StepKeepsState`, `StepSeesOrder`, `StepSeesCuts`, and as a `World` does
+    for sources that cannot be simulated.
+    """
+    for name, plan in ground.spec.outputs.items():
+        if plan.channel == "rows" and any(isinstance(step, MapBatches) for step in plan.steps):
+            source = ground.spec.sources[plan.source]
+            upstream = upstream_of(ground.spec.name, plan.source, source, VirtualClock(), seed=0)
+            _output(ground, name, upstream.schema)
+
+
+def _output(ground: Ground, name: str, schema: pa.Schema) -> None:
+    """Try the functions of an output one after the other, each on the rows that come to it."""
+
+    def fresh(number: int) -> MapBatches:
+        return without_spark(ground.again().outputs[name].steps, schema, output=name)[0][number]
+
+    mine = ground.spec.outputs[name].steps
+    parts, others = (sample(schema, seed=seed) for seed in (0, 1))
+    given = schema
+    for number, step in enumerate(without_spark(mine, schema, output=name)[0]):
+        given = result_schema([step], given, output=name)
+        tried = _Tried(name, function_name(step.function), partial(fresh, number), given)
+        if step in mine:
+            _try(tried, parts, others)
+        parts, others = ([_joined(tried.batches(step, part), given) for part in some] for some in (parts, others))
+
+
+def _try(tried: _Tried, parts: _Parts, others: _Parts) -> None:
+    for law, broken in _LAWS:
+        try:
+            ways = law(tried, parts)
+        except BatchFunctionFailed:
+            raise _raising(tried, parts) from None
+        if ways[0] != ways[1]:
+            raise broken(tried, _example(tried, law, parts, ways), others)
+
+
+# The laws: two ways to give a function rows.
+
+
+def _again(tried: _Tried, parts: _Parts) -> _Ways:
+    step, whole = tried.fresh(), pa.concat_batches(parts)
+    return tried.rows(step, whole), tried.rows(step, whole)
+
+
+def _after_others(tried: _Tried, parts: _Parts) -> _Ways:
+    begun = tried.fresh()
+    tried.rows(begun, *parts[:-1])
+    return tried.rows(tried.fresh(), parts[-1]), tried.rows(begun, parts[-1])
+
+
+def _swapped(tried: _Tried, parts: _Parts) -> _Ways:
+    step = tried.fresh()
+    return tried.rows(step, pa.concat_batches(parts)), tried.rows(step, pa.concat_batches(parts[::-1]))
+
+
+def _cut(tried: _Tried, parts: _Parts) -> _Ways:
+    step, whole = tried.fresh(), pa.concat_batches(parts)
+    return tried.rows(step, whole), tried.rows(step, *(whole.slice(row, 1) for row in range(whole.num_rows)))
+
+
+# A small example of what is broken.
+
+
+@dataclass(frozen=True, slots=True)
+class _Example:
+    """Rows, and what a function made of them in two ways."""
+
+    rows: str
+    first: str
+    second: str
+
+
+def _example(tried: _Tried, law: _Law, parts: _Parts, ways: _Ways) -> _Example:
+    """Return the smallest example that was seen."""
+    seen = [(parts, ways)]
+
+    def breaks(places: Sequence[tuple[int, int]]) -> bool:
+        some = _taken(parts, places)
+        try:
+            ways = law(tried, some)
+        except BatchFunctionFailed:
+            return False
+        if ways[0] != ways[1]:
+            seen.append((some, ways))
+        return ways[0] != ways[1]
+
+    smallest(_places(parts), breaks, most=TRIES)
+    some, (first, second) = seen[-1]
+    return _Example(_told(some), _listed(first.elements()), _listed(second.elements()))
+
+
+def _raising(tried: _Tried, parts: _Parts) -> StepRaises:
+    """Return the error of a function that raises, with few rows for which it does."""
+    step, seen = tried.fresh(), list[tuple[_Parts, str]]()
+
+    def raises(places: Sequence[tuple[int, int]]) -> bool:
+        some = _taken(parts, places)
+        try:
+            tried.rows(step, pa.concat_batches(some))
+        except BatchFunctionFailed as failed:
+            seen.append((some, str(failed.evidence["error"])))
+            return True
+        return False
+
+    every = _places(parts)
+    for places in (every, *([place] for place in every)):
+        if raises(places):
+            smallest(places, raises, most=TRIES)
+            break
+    some, error = seen[-1] if seen else (parts, "an error, but not twice")
+    return StepRaises(output=tried.output, step=tried.name, rows=_told(some), error=error)
+
+
+def _differing(tried: _Tried, found: _Example, others: _Parts) -> TidegaugeError:
+    """Return the error of a function that gives other rows for the same: it keeps something, or it is chance."""
+    names = _keeps(tried, others)
+    return _error(StepKeepsState, tried, found, kept=names) if names else _error(StepDrawsChance, tried, found)
+
+
+def _kept(tried: _Tried, found: _Example, others: _Parts) -> TidegaugeError:
+    return _error(StepKeepsState, tried, found, kept=_keeps(tried, others) or ["something"])
+
+
+def _keeps(tried: _Tried, others: _Parts) -> list[str]:
+    """Return the names of what the function changes while it runs, on rows that it has not seen."""
+    step = tried.fresh()
+    before = kept(step.function)
+    tried.rows(step, *others)
+    return changed(before, kept(step.function))
+
+
+def _error(kind: type[TidegaugeError], tried: _Tried, found: _Example, **more: object) -> TidegaugeError:
+    return kind(output=tried.output, step=tried.name, rows=found.rows, first=found.first, second=found.second, **more)
+
+
+_LAWS: Final[Sequence[tuple[_Law, Callable[[_Tried, _Example, _Parts], TidegaugeError]]]] = (
+    (_again, _differing),
+    (_after_others, _kept),
+    (_swapped, lambda tried, found, _others: _error(StepSeesOrder, tried, found)),
+    (_cut, lambda tried, found, _others: _error(StepSeesCuts, tried, found)),
+)
+"""In this order: what one finds, those after it may find too, but say less well."""
+
+
+# Rows.
+
+
+def _places(parts: _Parts) -> list[tuple[int, int]]:
+    """Return where each row is: its part and its number there."""
+    return [(part, row) for part, batch in enumerate(parts) for row in range(batch.num_rows)]
+
+
+def _taken(parts: _Parts, places: Sequence[tuple[int, int]]) -> _Parts:
+    """Return some rows of parts."""
+    rows: list[list[int]] = [[] for _ in parts]
+    for part, row in places:
+        rows[part].append(row)
+    return [batch.take(pa.array(mine, pa.int64())) for batch, mine in zip(parts, rows, strict=True)]
+
+
+def _joined(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    return pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], schema=schema)
+
+
+def _texts(batch: pa.RecordBatch) -> list[str]:
+    """Return rows as texts. Equal rows have equal texts."""
+    return ["{" + ", ".join(f"{name}: {value!r}" for name, value in row.items()) + "}" for row in batch.to_pylist()]
+
+
+def _told(parts: _Parts) -> str:
+    return ", then ".join(_listed(_texts(part)) for part in parts if part.num_rows)
+
+
+def _listed(texts: Iterable[str]) -> str:
+    """Return rows for people."""
+    listed = list(texts)
+    more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
+    return (", ".join(listed[:_SHOWN]) or "no rows") + more

@@ -1,0 +1,63 @@
+"""Rows to try the steps of a flow on: few of them, with nulls, values that come again, and values of any size.
+
+Invariant: they depend on the columns, the partition and the seed alone.
+
+>>> [piece.num_rows for piece in sample(pa.schema([("id", pa.int64()), ("user", pa.string())]))]
+[24, 24]
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any, Final
+
+import pyarrow as pa
+
+from tidegauge.sources.generated import can_generate, rows
+from tidegauge.sources.metadata import PLACE
+
+__all__ = ["sample"]
+
+ROWS: Final = 24
+"""Rows of a partition."""
+_PARTITIONS: Final = 2
+_PARTITION, _OFFSET = PLACE
+
+
+def sample(columns: pa.Schema, *, seed: int = 0) -> list[pa.RecordBatch]:
+    """Return rows of each partition. The last one is null wherever it may be, and no partition begins as another."""
+    return [_of_partition(columns, seed=seed, shard=shard) for shard in range(_PARTITIONS)]
+
+
+def _of_partition(columns: pa.Schema, *, seed: int, shard: int) -> pa.RecordBatch:
+    random = Random(f"{seed} {shard}")  # noqa: S311 - nothing is secret here
+    arrays = [_column(field, random, seed=seed, shard=shard) for field in columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=columns)
+
+
+def _column(field: pa.Field, random: Random, *, seed: int, shard: int) -> Any:
+    if field.equals(_PARTITION):
+        return pa.array([f"sample-{shard}"] * ROWS, field.type)
+    if field.equals(_OFFSET):
+        return pa.array(range(ROWS), field.type)
+    if not can_generate(field.type):  # of a message's metadata: the writers write no other
+        return pa.nulls(ROWS, field.type)
+    made = rows(pa.schema([field]), seed=seed, shard=shard, lower=0, upper=ROWS)
+    values: list[Any] = made.column(0).to_pylist()
+    common = _common(field.type) or values[:2]
+    for row in range(1, ROWS):
+        drawn = random.random()
+        if field.nullable and (row == ROWS - 1 or drawn < 0.1):
+            values[row] = None
+        elif drawn < 0.5:
+            values[row] = random.choice(common)
+    return pa.array(values, field.type)
+
+
+def _common(of: Any) -> list[Any]:
+    """Return values that come again and again, and at which functions err; [] for a type without such."""
+    if pa.types.is_integer(of):
+        return [0, 1, 2, -1, 100]
+    if pa.types.is_floating(of):
+        return [0.0, 1.5, -2.5, 150.0, 1e6]
+    return ["", "a", "b", "ü"] if pa.types.is_string(of) else []

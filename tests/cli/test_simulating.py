@@ -1,0 +1,106 @@
+"""`tidegauge simulate` runs the flow of a file in worlds of its own, and says what is wrong with it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Done, Shop
+
+FLOW = """
+import pyarrow as pa
+
+import tidegauge as tg
+
+
+def step(batch):
+    STEP
+
+
+def make_flow():
+    flow = tg.Dataflow("shop", store="sqlite:///shop.db")
+    source = tg.KafkaSource("nowhere:9092", topic="orders", format=tg.Json("id long not null"))
+    flow.sink("lake", flow.source("orders", source).map_batches(step), tg.ParquetSink("lake"))
+    return flow
+"""
+FEW = ("--seeds", "2", "--epochs", "4")
+LOADED = "flow = make_flow()\nwith open('loads', 'a') as loads:\n    loads.write('.')\n"
+
+
+def simulated(shop: Shop, *options: str, step: str = "return batch", more: str = "") -> Done:
+    (shop.root / "shop.py").write_text(FLOW.replace("STEP", step) + more, encoding="utf-8")
+    return shop("simulate", "shop.py", *options)
+
+
+def test_a_flow_that_holds_is_summed_up_and_touches_nothing(shop: Shop) -> None:
+    done = simulated(shop, *FEW, "--first", "5")
+    assert done.code == 0, done.err
+    assert done.out.startswith("2 seeds, ")
+    assert done.out.endswith(" rows: every law held\n")
+    assert [path.name for path in shop.root.iterdir() if path.name != "__pycache__"] == ["shop.py"]
+
+
+def test_a_step_that_adds_up_is_named_with_a_small_example(shop: Shop) -> None:
+    done = simulated(shop, *FEW, step="return pa.record_batch({'rows': [batch.num_rows]})")
+    assert (done.code, done.out) == (1, "")
+    assert "TG-0954: output 'lake': map_batches(step) depends on how rows are cut into batches" in done.err
+    assert "  row by row:         {rows: 1}, {rows: 1}\n" in done.err
+
+
+def test_a_seed_that_fails_is_shown_and_shown_again(shop: Shop) -> None:
+    rare = "\n    ".join(
+        [
+            "rare = [n % 16 == 11 for n in batch['id'].to_pylist()]",
+            "ranks = [sum(rare[: i + 1]) * is_so for i, is_so in enumerate(rare)]",
+            "return batch.append_column('rank', pa.array(ranks, pa.int64()))",
+        ]
+    )
+    done = simulated(shop, "--seeds", "60", "--epochs", "6", "--faults", "none", step=rare)
+    assert done.code == 1
+    assert "TG-0924: seed " in done.err
+    assert "what others did, until " in done.err
+    seed = done.err.partition("TG-0924: seed ")[2].partition(":")[0]
+    assert f"--replay {seed}" in done.err
+    again = simulated(shop, "--replay", seed, "--epochs", "6", "--faults", "none", step=rare)
+    assert (again.code, again.err) == (1, done.err)
+
+
+def test_a_seed_that_holds_cannot_be_shown_as_a_failure(shop: Shop) -> None:
+    done = simulated(shop, "--replay", "7", "--epochs", "4", "--faults", "crash,pause")
+    assert done.code == 1
+    assert "TG-0925: seed 7 does not fail any more" in done.err
+
+
+def test_the_file_is_loaded_anew_for_each_driver(shop: Shop) -> None:
+    done = simulated(shop, *FEW, "--faults", "crash", more=LOADED)
+    lives = int(done.out.split()[2])
+    assert len((shop.root / "loads").read_text()) > lives
+
+
+@pytest.mark.parametrize("how", [("--faults", "crash,fire"), ("--seeds", "0")])
+def test_bad_usage_is_refused(how: tuple[str, ...], shop: Shop) -> None:
+    done = simulated(shop, *how)
+    assert done.code == (1 if how[0] == "--faults" else 2)
+    assert ("TG-0920" if how[0] == "--faults" else "--seeds") in done.err
+
+
+def test_the_flow_of_a_variable_is_taken_where_one_is_named(shop: Shop) -> None:
+    both = "flow = make_flow()\nother = make_flow()\n"
+    (shop.root / "two.py").write_text(FLOW.replace("STEP", "return batch") + both)
+    assert shop("simulate", "two.py:other", *FEW).code == 0
+    missing = shop("simulate", "two.py:third", *FEW)
+    assert missing.code == 1
+    assert "TG-0609" in missing.err
+
+
+def test_make_simulate_runs_ranges_in_processes_and_stops_at_what_fails(shop: Shop, tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    (tmp_path / "shop.py").write_text(FLOW.replace("STEP", "return pa.record_batch({'rows': [batch.num_rows]})"))
+    command = [sys.executable, str(root / "scripts/simulate.py"), "--seeds", "4", "--epochs", "4", "--processes", "2"]
+    held = subprocess.run(command, capture_output=True, text=True, check=True, env=shop.environment())
+    assert held.stdout.startswith("4 seeds, ")
+    failed = subprocess.run([*command, str(tmp_path / "shop.py")], capture_output=True, text=True, check=False)
+    assert failed.returncode == 1
+    assert "TG-0954" in failed.stderr
