@@ -8,6 +8,7 @@ from typing import Literal
 
 import pyarrow as pa
 import pytest
+from tests.flow.simulation import Crash, Struck, World
 
 import tidegauge as tg
 from tidegauge.errors.sources import EndTakenBack, FileGone, FileRewritten
@@ -120,3 +121,34 @@ def test_an_end_that_went_back_is_a_failure_or_a_gap_of_the_next_epoch(tmp_path:
         stream.write(2 * LINE)
     run(flow_of(tmp_path))
     assert tg.read_arrow(flow_of(tmp_path), "lines").num_rows == 3
+
+
+@pytest.mark.parametrize("on_data_loss", ["stop", "gap"])
+def test_files_that_were_bound_and_whose_mount_is_away_are_waited_for(
+    tmp_path: Path, landing: Path, on_data_loss: Literal["stop", "gap"]
+) -> None:
+    (landing / "a.jsonl").write_text(3 * LINE)
+
+    def make(world: World) -> tg.Dataflow:
+        flow = tg.Dataflow("logs", store=world.store, tick=0.5)
+        source = tg.FileSource(f"{world.root}/in/*.jsonl", format=tg.Json("n long"), on_data_loss=on_data_loss)
+        flow.sink("lines", flow.source("log", source), tg.ParquetSink(f"{world.root}/lake"))
+        return flow
+
+    world = Struck(tmp_path, make, strike="before stage")
+    life = world.start()
+    with pytest.raises(Crash):
+        life.catch_up()
+    life.abandon()
+    away = landing.rename(landing.with_name("away"))
+    world.clock.seconds += 60.0
+    life = world.start()
+    for _ in range(60):  # longer than a job is tried that fails without need
+        life.step(seconds=2.0)
+    [source] = life.runner.board.sources.values()
+    assert (source.state, gaps(tmp_path)) == ("stalled", [])
+    away.rename(landing)
+    life.catch_up()
+    life.abandon()
+    assert tg.read_arrow(make(world), "lines").num_rows == 3
+    assert gaps(tmp_path) == []

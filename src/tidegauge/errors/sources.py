@@ -224,6 +224,7 @@ class FolderAway(Transient):
     """A folder that is missing, or on another file system, while files in it are still to be read."""
 
     code = "TG-0341"
+    patient = True
     what = "{folder} is {what}, and {count} files that were in it are not read to their end, such as {path}"
     cause = "a mount that is temporarily away"
     remedy = "mount it again: the source goes on by itself. If the files are gone for good, create the folder again"

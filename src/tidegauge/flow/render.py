@@ -19,10 +19,12 @@ Sources that push have another road, which joins this one at stage (`pushing`).
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 from tidegauge.dataflow import INT, EventQueue, Stream, Worker
 from tidegauge.env import Env, Spawn
+from tidegauge.errors.base import Transient
 from tidegauge.flow.away import waited_for
 from tidegauge.flow.belonging import SeenTables
 from tidegauge.flow.board import Board
@@ -84,7 +86,8 @@ def render(
     history = OncePerSpan(partial(flow.store.history, spec.name), env)
 
     def discard(output: str, files: tuple[StagedFile, ...]) -> None:
-        flow.tables[output].discard(files)
+        with suppress(OSError, Transient):  # litter does no harm, and the next opening sweeps it
+            flow.tables[output].discard(files)
 
     for name in news:
         with worker.dataflow(f"{spec.name}/{name}", order=GAUGE) as scope:

@@ -13,7 +13,7 @@ folder that is away is reported lost: a mount may come back.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,12 +21,13 @@ import pyarrow as pa
 
 from tidegauge.errors.sources import FileGone, FileRewritten, FolderAway
 from tidegauge.remap.binding import Bound, Detail
+from tidegauge.sources.file.disk import Disk
 from tidegauge.sources.file.identity import FileFacts
 from tidegauge.sources.file.listing import printable
 from tidegauge.sources.file.memory import OpenFiles
 from tidegauge.sources.formats.protocol import Format, LineFormat
 
-__all__ = ["Rules", "Survey", "give_up", "unread"]
+__all__ = ["Rules", "Survey", "give_up", "refuse_away", "unread"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,18 +132,26 @@ def give_up(missing: Mapping[str, Detail], rules: Rules, found: Survey) -> None:
 
 
 def _refuse_away(missing: Mapping[str, Detail], found: Survey) -> None:
+    here = {str(Path(str(found.known[key]["path"])).parent) for key in found.here if key in found.known}
+    refuse_away(missing.values(), found.held.disk, here=here.__contains__)
+
+
+def refuse_away(missing: Iterable[Detail], disk: Disk, *, here: Callable[[str], bool]) -> None:
+    """Raise `FolderAway` where files are missing with the whole folder or disk that they were in.
+
+    here: whether a file that is known is in a folder, which then is the same as before.
+    """
     folders: defaultdict[str, list[Detail]] = defaultdict(list)
-    for detail in missing.values():
+    for detail in missing:
         folders[str(Path(str(detail["path"])).parent)].append(detail)
-    kept = {str(Path(str(found.known[key]["path"])).parent) for key in found.here if key in found.known}
     for folder, details in folders.items():
         what = ""
         try:
-            device = found.held.disk.stat(folder).st_dev
+            device = disk.stat(folder).st_dev
         except (FileNotFoundError, NotADirectoryError):
             what = "not there"
         else:
-            if folder not in kept and all(detail["dev"] != device for detail in details):
+            if all(detail["dev"] != device for detail in details) and not here(folder):
                 what = "on another file system than they were"
         if what:
             raise FolderAway(folder=folder, what=what, count=len(details), path=details[0]["path"])

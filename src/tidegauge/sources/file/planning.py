@@ -17,6 +17,7 @@ import pyarrow as pa
 from tidegauge.errors.sources import FileGone, FileRewritten, ShortRead
 from tidegauge.remap.binding import Bound, Slice
 from tidegauge.sources.file.disk import Disk
+from tidegauge.sources.file.found import refuse_away
 from tidegauge.sources.file.identity import FileFacts, Seen, open_known
 from tidegauge.sources.file.listing import entries, listed
 from tidegauge.sources.file.memory import OpenFiles
@@ -53,7 +54,7 @@ class BoundFiles:
     held: OpenFiles
 
     def open(self, piece: Slice) -> tuple[FileFacts, BinaryIO]:
-        """Open the file of a slice, wherever it is now. Raises `FileGone`, `FileRewritten`, and `OSError`."""
+        """Open the file of a slice, wherever it is now. Raises as `Source.plan` of files does."""
         known = FileFacts.of(self.bound.details[piece.partition])
         # The fingerprint covers what is bound by now; a file read whole must be as it was to its last byte.
         try:
@@ -66,6 +67,7 @@ class BoundFiles:
             )
         except (FileGone, FileRewritten):
             if (found := self._come_back(known, self.bound.frontier[piece.partition], piece.upper)) is None:
+                refuse_away([self.bound.details[piece.partition]], self.held.disk, here=self._known)
                 raise
             return found
         return replace(known, path=path), stream
@@ -75,6 +77,19 @@ class BoundFiles:
         yield from (path for path, status in here if status.st_ino == known.ino)
         if (held := self.held.path(key)) is not None:
             yield held
+
+    def _known(self, folder: str) -> bool:
+        """Whether a bound file is in a folder, as it was."""
+        for key, detail in self.bound.details.items():
+            if str(Path(str(detail["path"])).parent) == folder:
+                try:
+                    upper = self.bound.frontier[key]
+                    _path, stream = open_known(FileFacts.of(detail), lower=0, upper=upper, disk=self.held.disk)
+                except (FileGone, FileRewritten):
+                    continue
+                stream.close()
+                return True
+        return False
 
     def _come_back(self, known: FileFacts, position: int, upper: int) -> tuple[FileFacts, BinaryIO] | None:
         """Open the file that a log is by now, its copy or what it was compressed to, if it has the first `upper`

@@ -164,7 +164,7 @@ class FileSource:
     def plan(self, slices: Sequence[Slice], bound: Bound) -> list[Split]:
         """Cut slices at record boundaries, wherever their files are now.
 
-        Raises `FileGone`, `FileRewritten`, `ShortRead`, `UnreadableFile`, `OSError`.
+        Raises `FileGone`, `FileRewritten`, `FolderAway`, `ShortRead`, `UnreadableFile`, `OSError`.
         """
         schema = bound.schema or self.schema
         if schema is None:

@@ -1,0 +1,28 @@
+"""What simulation has found, each as the shortest life that showed it."""
+
+from __future__ import annotations
+
+from tests.simulation.reference import make_flow
+from tests.simulation.test_simulate import make_files
+
+from tidegauge.testing.simulation.ground import Ground
+from tidegauge.testing.simulation.plan import Act, Fault, Plan
+from tidegauge.testing.simulation.world import World
+
+
+def test_a_staged_file_that_cannot_be_removed_now_does_not_end_the_run() -> None:
+    acts = [Act(0.2, "append", "orders", 5), Act(0.3, "append", "orders", 3), Act(0.4, "append", "orders", 4)]
+    faults = [Fault("error", "orders: written", 2), Fault("error", "orders: discard", 1)]
+    faults += [Fault("error", "large: discard", 1)]
+    world = World(Ground.of(make_flow), Plan(1, 3.0, tuple(acts), tuple(faults), calm=True))
+    world.run()
+    assert [life.name for life in world.lives] == ["A"]
+    assert world.trace.text().count("!! error") == 2
+
+
+def test_files_that_are_bound_and_whose_mount_is_away_are_waited_for() -> None:
+    acts = [Act(0.7, "append", "lines", 3), Act(1.9, "append", "lines", 2), Act(3.05, "away", "lines", 40)]
+    faults = [Fault("crash", "before stage", 2), Fault("crash", "before stage", 3)]
+    world = World(Ground.of(make_files), Plan(1, 50.0, tuple(acts), tuple(faults), calm=True))
+    world.run()
+    assert world.lake.rows("lines").num_rows == 5
