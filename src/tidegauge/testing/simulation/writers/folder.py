@@ -40,12 +40,11 @@ _MOST: Final = 5
 class FolderUpstream:
     """Files of JSON lines that writers write, and a flow reads in place of a source of its user's."""
 
-    acknowledges: Final = False
-    overtaken: Final = False
-
     def __init__(self, name: str, source: FileSource, folder: Folder, clock: VirtualClock, *, seed: int) -> None:
         if source.schema is None:
             raise ColumnsNotDeclared(source=name)
+        self.acknowledges = False
+        self.overtaken = False
         self.name: Final = name
         self.schema: Final = source.schema
         self._user: Final = source

@@ -29,14 +29,13 @@ _MOST: Final = 4
 class LogUpstream:
     """A topic that writers write to, and a flow reads in place of a source of its user's."""
 
-    acknowledges: Final = True
-
     def __init__(self, name: str, source: SimulatedLog, *, seed: int) -> None:
         self._source: Final = source
         self.name: Final = name
         self.schema: Final = self._source.schema
         """The columns that the flow gets, metadata columns included."""
         self.log: Final = self._source.log
+        self.acknowledges = True
         self.overtaken = False
         """Whether retention may have taken records that were not read."""
         self._seed: Final = seed
