@@ -43,6 +43,7 @@ class Checks:
         self._ledger: Final = ledger
         self._lake: Final = lake
         self._upstreams: Final = upstreams
+        self._read: Final = sorted({plan.source for plan in spec.outputs.values()})
         self._seen: Final[dict[tuple[str, int], Counter[str]]] = {}
 
     def at(self, place: str) -> None:
@@ -106,13 +107,15 @@ class Checks:
         return found
 
     def caught_up(self) -> bool:
-        """Whether all records are bound, in every live table, and published."""
+        """Whether all records are bound, in every live table, published and acknowledged."""
         self._ledger.follow()
         failed, upper = self._ledger.failed(), self._ledger.upper
         for name, upstream in self._upstreams.items():
             bound = self._ledger.frontiers[name]
             if name not in failed and any(bound.get(place, 0) < end for place, end in upstream.there().items()):
                 return False
+        if not failed and not all(self._is_acknowledged(name) for name in self._read):
+            return False
         live = self._uppers(live=True)
         return all(held >= upper for held in live.values()) and (not live or self._ledger.published >= upper)
 
@@ -138,12 +141,15 @@ class Checks:
                 raise Broken("no source fails without need", name)
         for name, plan in self._spec.outputs.items():
             self._content(name, plan)
-        for source in {plan.source: None for plan in self._spec.outputs.values()}:
-            told, bound = self._upstreams[source].told(), _moved(self._ledger.frontiers[source])
-            if orderly and not failed and self._upstreams[source].acknowledges and told != bound:
-                raise Broken(
-                    "what is published is acknowledged in the end", f"{source}: {told}, and {bound} is bound"
-                )
+        for name in self._read:
+            if orderly and not failed and not self._is_acknowledged(name):
+                said = f"{name}: {self._upstreams[name].told()}, bound {self._ledger.frontiers[name]}"
+                raise Broken("what is published is acknowledged in the end", said)
+
+    def _is_acknowledged(self, source: str) -> bool:
+        """Whether upstream was told of all that is bound, where it keeps what it is told."""
+        upstream = self._upstreams[source]
+        return not upstream.acknowledges or upstream.told() == _moved(self._ledger.frontiers[source])
 
     def _content(self, name: str, plan: OutputPlan) -> None:
         """Every epoch of a table has the rows that its bindings say."""
