@@ -6,6 +6,7 @@ bound of each side comes from its own answers. After each call both must have sa
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -23,6 +24,9 @@ __all__ = ["Pair"]
 
 _LATE: Final = 3
 """How many slices of earlier epochs are kept to be read again."""
+
+_HELD = re.compile(r"/proc/\d+/fd/\d+|/held/\d+")
+"""How a file without a name is called, on a disk and in memory."""
 
 
 class Pair:
@@ -109,7 +113,7 @@ class Pair:
             "sealed": it.upper.sealed,
             "more": it.more,
             "schema": it.schema,
-            "note": it.note,
+            "note": _HELD.sub("a file that is held", it.note),
             "at": it.at,
             "details": sorted(self.label(side, place) for place in it.details),
             "has a state": it.state is not None,

@@ -72,7 +72,7 @@ OCCURS: dict[str, tuple[st.SearchStrategy[Any], Callable[[Any], Any], int]] = {
     "frontiers: no partition": (frontiers(), lambda f: not f and not f.sealed, 15),
     "frontiers: an end": (frontiers(), lambda f: f.sealed, 30),
     "clock_frontiers: two servers": (clock_frontiers(GTID), lambda f: len(f) == 2, 120),
-    "clock_frontiers: a negative number": (clock_frontiers(NUMBERED), lambda f: "-1" in f, 30),
+    "clock_frontiers: a negative number": (clock_frontiers(NUMBERED), lambda f: "-1" in f, 40),
     "advancing_frontiers: a partition appears": (advancing_frontiers(), lambda w: len(w[-1]) > len(w[0]), 50),
     "advancing_frontiers: a source is idle": (advancing_frontiers(), lambda w: w[1:] and w[0] and w[0] == w[1], 90),
     "advancing_frontiers: it ends": (advancing_frontiers(), lambda w: w[-1].sealed and w[-1] and len(w) > 1, 70),
