@@ -26,3 +26,12 @@ def test_files_that_are_bound_and_whose_mount_is_away_are_waited_for() -> None:
     world = World(Ground.of(make_files), Plan(1, 50.0, tuple(acts), tuple(faults), calm=True))
     world.run()
     assert world.lake.rows("lines").num_rows == 5
+
+
+def test_a_run_stops_although_an_output_is_away_that_lacks_nothing_published() -> None:
+    acts = [Act(0.97, "append", "orders", 3), Act(2.29, "stop", "", 5)]
+    faults = [Fault("pause", "orders: answer", 1, 31.0), Fault("slow", "before append bindings", 1, 1.0)]
+    faults += [Fault("error", "large: sweep", 2), Fault("error", "orders: open", 1)]
+    world = World(Ground.of(make_flow), Plan(2053, 3.3, tuple(acts), tuple(faults), calm=True))
+    world.run()
+    assert world.lives[0].error is None

@@ -307,7 +307,8 @@ class Runner:
             # What cannot be committed at present may not be for long; it is staged once more by the next run.
             well = [o for o in outputs if o.state != "stalled"]
             at_rest = not board.jobs and all(o.upper >= board.expected[o.name] for o in well)
-            return "stopped" if at_rest and board.published >= held else None
+            told = board.published >= held or self._absent.away  # while an output is away nothing is published
+            return "stopped" if at_rest and told else None
         held = min(held, board.published)  # an output that was added late may hold less than is published
         over = not outputs or all(s.state in ("sealed", "failed") for s in board.sources.values())
         over = over or any(board.sources[name].state == "failed" for name in self.flow.required)
