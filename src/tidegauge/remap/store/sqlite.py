@@ -35,7 +35,7 @@ from tidegauge.remap.store.schema import LAYOUT, store_layout
 from tidegauge.remap.store.sending import Parcel
 from tidegauge.remap.store.storefile import GuardedConnection, StoreFile
 
-__all__ = ["PATIENCE", "Sqlite"]
+__all__ = ["PATIENCE", "Sqlite", "delivered"]
 
 PATIENCE: Final = 10.0
 """Seconds to wait for a lock; an address may say otherwise with `?timeout=`."""
@@ -119,12 +119,7 @@ class Sqlite:
 
     def deliver(self, connection: Connection, parcel: Parcel) -> Sequence[tuple[Any, ...]]:
         """Execute a parcel. The driver's errors are what they are."""
-        driver: Any = connection.connection.driver_connection
-        found: Sequence[tuple[Any, ...]] = []
-        for text, sets in parcel:
-            cursor = driver.execute(text, sets[0]) if len(sets) == 1 else driver.executemany(text, sets)
-            found = cursor.fetchall()
-        return found
+        return delivered(connection, parcel)
 
     def explain(self, error: BaseException, *, lost: bool) -> TidegaugeError:  # noqa: ARG002
         """Return an exception of the driver in our words. A file that is away may come back as it was."""
@@ -154,6 +149,16 @@ class Sqlite:
         if found.ours:
             return CorruptStore(url=url, detail=found.detail or detail, intact=found.intact)
         return NotAStore(url=url, detail=detail)
+
+
+def delivered(connection: Connection, parcel: Parcel) -> Sequence[tuple[Any, ...]]:
+    """Execute a parcel on a connection of SQLite, and return the rows of its last statement."""
+    driver: Any = connection.connection.driver_connection
+    found: Sequence[tuple[Any, ...]] = []
+    for text, sets in parcel:
+        cursor = driver.execute(text, sets[0]) if len(sets) == 1 else driver.executemany(text, sets)
+        found = cursor.fetchall()
+    return found
 
 
 def _checked_out(connection: Any, _record: Any, _proxy: Any) -> None:

@@ -29,6 +29,7 @@ from sqlalchemy.pool import StaticPool
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.store import StoreFailed
 from tidegauge.remap.store.sending import Parcel
+from tidegauge.remap.store.sqlite import delivered
 
 __all__ = ["URL", "Memory", "NoAnswer", "SimulatedStore"]
 
@@ -75,14 +76,6 @@ class Memory:
         self.connection.isolation_level = None
         self.connection.execute("PRAGMA foreign_keys=ON")
 
-    def copy(self) -> bytes:
-        """Return all of it, as a backup does."""
-        return bytes(self.connection.serialize())
-
-    def restore(self, copied: bytes) -> None:
-        """Make it what it was when it was copied."""
-        self.connection.deserialize(copied)
-
 
 class SimulatedStore:
     """A driver's way to the database: the `Backend` of its `Database`."""
@@ -116,12 +109,7 @@ class SimulatedStore:
 
     def deliver(self, connection: Connection, parcel: Parcel) -> Sequence[tuple[Any, ...]]:
         """Execute a parcel."""
-        driver: Any = connection.connection.driver_connection
-        found: Sequence[tuple[Any, ...]] = []
-        for text, sets in parcel:
-            cursor = driver.execute(text, sets[0]) if len(sets) == 1 else driver.executemany(text, sets)
-            found = cursor.fetchall()
-        return found
+        return delivered(connection, parcel)
 
     def explain(self, error: BaseException, *, lost: bool) -> TidegaugeError:  # noqa: ARG002
         """Return what the world says happened."""
