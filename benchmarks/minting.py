@@ -27,7 +27,8 @@ import tidegauge as tg
 from benchmarks.core.timing import per, seconds
 from benchmarks.figures import Figure, Goal
 from benchmarks.room import Room
-from tidegauge.flow.runner import Runner, at_once
+from tidegauge.env import at_once
+from tidegauge.flow.runner import Runner
 from tidegauge.remap.binding import Bound, Observation
 from tidegauge.remap.fromtime.partitioned import PARTITIONS
 from tidegauge.remap.frontier import Frontier

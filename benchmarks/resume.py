@@ -19,8 +19,8 @@ from benchmarks.flows import TICK
 from benchmarks.room import Room
 from tidegauge.dsl.dataflow import Dataflow
 from tidegauge.engine.local import LocalEngine
-from tidegauge.env import Env
-from tidegauge.flow.runner import Runner, at_once
+from tidegauge.env import Env, at_once
+from tidegauge.flow.runner import Runner
 from tidegauge.job.perform import output_schema
 from tidegauge.remap.binding import Bound, Proposal
 from tidegauge.remap.frontier import Frontier

@@ -18,7 +18,8 @@ from statistics import median
 import tidegauge as tg
 from benchmarks.figures import Figure, Goal
 from benchmarks.room import Room
-from tidegauge.flow.runner import Runner, at_once
+from tidegauge.env import at_once
+from tidegauge.flow.runner import Runner
 
 __all__ = ["measure"]
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, get_args
 
-__all__ = ["EFFECTS", "POINTS", "Effect", "Env", "Spawn"]
+__all__ = ["EFFECTS", "POINTS", "Effect", "Env", "Spawn", "at_once"]
 
 Spawn = Callable[[Callable[[], Any]], "Future[Any]"]
 """Runs a function beside the worker, or at once."""
@@ -63,6 +63,16 @@ def _unique() -> str:
 
 def _nothing(_point: str) -> None:
     return None
+
+
+def at_once(function: Callable[[], Any]) -> Future[Any]:
+    """Run a function here and now, and return its future: the `spawn` of a run in one thread."""
+    future: Future[Any] = Future()
+    try:
+        future.set_result(function())
+    except BaseException as error:  # noqa: BLE001 - it is the future's to raise
+        future.set_exception(error)
+    return future
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

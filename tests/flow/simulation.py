@@ -19,7 +19,8 @@ from typing import Any
 import pyarrow as pa
 
 import tidegauge as tg
-from tidegauge.flow.runner import Runner, at_once
+from tidegauge.env import at_once
+from tidegauge.flow.runner import Runner
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.store import EXPIRY, Loaded, Store
 

@@ -16,8 +16,9 @@ import pytest
 from tests.waiting import eventually
 
 import tidegauge as tg
+from tidegauge.env import at_once
 from tidegauge.flow.board import Board
-from tidegauge.flow.runner import Runner, at_once
+from tidegauge.flow.runner import Runner
 from tidegauge.sinks.protocol import OutputId
 
 

@@ -15,12 +15,13 @@ from tests.sources.kafka.writing import ANY_TIME, delete, forget, numbers, recre
 from tests.waiting import eventually
 
 import tidegauge as tg
+from tidegauge.env import at_once
 from tidegauge.errors.engine import RecordUnparsable
 from tidegauge.errors.kafka import BrokerUnreachable, TopicDeleted
 from tidegauge.errors.running import NothingToResume, UpstreamRecreated
 from tidegauge.errors.sources import RecordsLost
 from tidegauge.flow import stage
-from tidegauge.flow.runner import Runner, at_once
+from tidegauge.flow.runner import Runner
 from tidegauge.flow.running import threads
 from tidegauge.testing import Endpoint, KafkaBroker
 from tidegauge.testing.endpoint import quiet

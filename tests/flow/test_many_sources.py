@@ -16,7 +16,8 @@ from tests.waiting import eventually
 
 import tidegauge as tg
 from tidegauge.dataflow.invocation import Operator
-from tidegauge.flow.runner import Runner, at_once
+from tidegauge.env import at_once
+from tidegauge.flow.runner import Runner
 
 
 def rows(count: int) -> tg.GeneratorSource:

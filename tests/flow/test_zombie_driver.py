@@ -20,9 +20,10 @@ from tests.remap.store.raw import dump, sql
 import tidegauge as tg
 import tidegauge.flow.runner as runner_module
 from tidegauge.cli.load import load_flow
+from tidegauge.env import at_once
 from tidegauge.errors.history import StoreBehindTable
 from tidegauge.errors.sinks import TableUpperMismatch
-from tidegauge.flow.runner import Outcome, Runner, at_once
+from tidegauge.flow.runner import Outcome, Runner
 from tidegauge.remap.store import EXPIRY
 from tidegauge.sinks.protocol import OutputId
 

@@ -13,9 +13,10 @@ from tests.maintenance.rolledback import Shop
 from tests.postgres import Server
 
 import tidegauge as tg
+from tidegauge.env import at_once
 from tidegauge.errors.command import FlowNeverRan
 from tidegauge.errors.history import BackupExists, BackupFailed, ServerBacksUp
-from tidegauge.flow.runner import Runner, at_once
+from tidegauge.flow.runner import Runner
 
 
 @pytest.fixture

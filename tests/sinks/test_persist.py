@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from tests.sinks.conftest import OUTPUT, SCHEMA, stage
 
 from tidegauge.dataflow import INT, Worker
-from tidegauge.env import Env
+from tidegauge.env import Env, at_once
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.dataflow import OperatorFailed
 from tidegauge.errors.running import SpanConflict
 from tidegauge.errors.sinks import UnsupportedTable
-from tidegauge.flow.runner import at_once
 from tidegauge.remap.history import NO_HISTORY
 from tidegauge.sinks import DeltaSink, backlog
 from tidegauge.sinks.backlog import Backlog, StagedSpan, merged

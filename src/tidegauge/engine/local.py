@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Final
@@ -22,6 +21,7 @@ import pyarrow as pa
 
 from tidegauge.engine.parts import dealt, stream_schema, write_of
 from tidegauge.engine.plain.steps import without_spark
+from tidegauge.env import at_once
 from tidegauge.errors.engine import JobFailed
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.job.functions import said, with_epoch
@@ -78,7 +78,7 @@ class LocalEngine:
             partial(self._task, part, writes, job, number) for number, part in enumerate(dealt(job.reads, tasks=most))
         ]
         if not self._threads:
-            futures = [_finished(task) for task in tasks]
+            futures = [at_once(task) for task in tasks]
         else:
             pool = ThreadPoolExecutor(self._threads, thread_name_prefix="tidegauge-task")
             with self._lock:
@@ -147,12 +147,3 @@ class LocalEngine:
 
 def _closed(job: EpochJob) -> JobFailed:
     return JobFailed(first=job.lower, last=job.upper - 1, detail="the engine was closed")
-
-
-def _finished(task: Callable[[], Report]) -> Future[Report]:
-    future: Future[Report] = Future()
-    try:
-        future.set_result(task())
-    except BaseException as error:  # noqa: BLE001 - it is handed on in the future
-        future.set_exception(error)
-    return future

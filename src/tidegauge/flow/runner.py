@@ -36,7 +36,7 @@ from tidegauge.remap.round import Requests
 from tidegauge.remap.store import Lease, LeaseHolder, Store
 from tidegauge.sinks.protocol import Finishing, Table, job_mark
 
-__all__ = ["LAST_WORDS", "RENEW_EVERY", "Outcome", "Runner", "at_once"]
+__all__ = ["LAST_WORDS", "RENEW_EVERY", "Outcome", "Runner"]
 
 
 RENEW_EVERY = 5.0
@@ -53,16 +53,6 @@ class Outcome:
     flow: str
     published: int
     why: Literal["caught up", "sealed", "stopped"]
-
-
-def at_once(function: Callable[[], Any]) -> Future[Any]:
-    """Run a function here and now, and return its future: the `spawn` of a run in one thread."""
-    future: Future[Any] = Future()
-    try:
-        future.set_result(function())
-    except BaseException as error:  # noqa: BLE001 - it is the future's to raise
-        future.set_exception(error)
-    return future
 
 
 class Runner:

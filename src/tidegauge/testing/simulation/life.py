@@ -15,9 +15,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from tidegauge.engine.local import LocalEngine
-from tidegauge.env import Env
+from tidegauge.env import Env, at_once
 from tidegauge.errors.base import TidegaugeError, Transient
-from tidegauge.flow.runner import RENEW_EVERY, Runner, at_once
+from tidegauge.flow.runner import RENEW_EVERY, Runner
 from tidegauge.testing.simulation.scheduler import Crash
 from tidegauge.testing.simulation.store import SimulatedStore
 
