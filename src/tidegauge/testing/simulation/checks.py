@@ -1,4 +1,4 @@
-"""The laws of a simulated world, looked at from outside: in its database, its lake and its logs.
+"""The laws, looked at from outside: in a database, in tables and in upstreams, simulated ones or real ones.
 
     at a binding           it is of the next epoch, goes back nowhere, and has nothing that upstream lacks (`ledger`)
     at publishing          every live output holds the epoch
@@ -16,6 +16,7 @@ A law that breaks while a driver comes by is kept, and is raised by the world: i
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from random import Random
 from typing import Any, Final
 
@@ -25,9 +26,8 @@ from tidegauge.engine.plain.steps import without_spark
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.job.functions import apply, conform
 from tidegauge.job.plan import OutputPlan
+from tidegauge.testing.simulation.evidence import TableEvidence, UpstreamEvidence
 from tidegauge.testing.simulation.ledger import BindingLedger, Broken
-from tidegauge.testing.simulation.tables import Lake
-from tidegauge.testing.simulation.writers import Upstream
 
 __all__ = ["Checks"]
 
@@ -37,7 +37,13 @@ _SHOWN: Final = 3
 class Checks:
     """The laws of one world, and what they have to remember. broken: the first that did not hold."""
 
-    def __init__(self, spec: FlowSpec, ledger: BindingLedger, lake: Lake, upstreams: dict[str, Upstream]) -> None:
+    def __init__(
+        self,
+        spec: FlowSpec,
+        ledger: BindingLedger,
+        lake: TableEvidence,
+        upstreams: Mapping[str, UpstreamEvidence],
+    ) -> None:
         self.broken: Broken | None = None
         self._spec: Final = spec
         self._ledger: Final = ledger

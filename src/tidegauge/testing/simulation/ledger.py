@@ -1,4 +1,4 @@
-"""What a simulated world's database says is bound, read with plain SQL as it becomes durable, and never forgotten.
+"""What a store's database says is bound, read with plain SQL as it becomes durable, and never forgotten.
 
 The store may forget: compaction of the timeline folds old epochs. So a ledger reads each binding once, right after
 the transaction that brought it, and keeps it as what every table is held against.
@@ -16,14 +16,12 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
-from tidegauge.testing.simulation.store import Memory
-from tidegauge.testing.simulation.writers import Upstream
+from tidegauge.testing.simulation.evidence import StoreEvidence, UpstreamEvidence
 
 __all__ = ["BindingLedger", "Broken"]
 
-_TABLES: Final = "SELECT name FROM sqlite_master WHERE name = 'flows'"
 _FLOW: Final = "SELECT upper, published FROM flows"
 _CHANGES: Final = """
     SELECT c.epoch, s.name, p.key, c.position, p.detail FROM changes c
@@ -46,21 +44,14 @@ class Broken(AssertionError):
 class BindingLedger:
     """The bindings so far. frontiers: of each source. upper: how many epochs are bound. published: how many are."""
 
-    def __init__(self, memory: Memory, upstreams: Mapping[str, Upstream]) -> None:
+    def __init__(self, store: StoreEvidence, upstreams: Mapping[str, UpstreamEvidence]) -> None:
         self.frontiers: Final[dict[str, dict[str, int]]] = {name: {} for name in upstreams}
         self.upper = 0
         self.published = 0
-        self._memory: Final = memory
-        self._made = False
+        self.ask: Final = store.ask
         self._upstreams: Final = upstreams
         self._bound: Final[dict[str, dict[int, dict[str, tuple[int, int]]]]] = {name: {} for name in upstreams}
         self._moved: Final[dict[str, list[int]]] = {name: [] for name in upstreams}
-
-    def ask(self, question: str, *values: Any) -> list[Any]:
-        """Return the rows of a SELECT; none before a driver has made the tables."""
-        if not self._made:
-            self._made = bool(list(self._memory.connection.execute(_TABLES)))
-        return list(self._memory.connection.execute(question, values)) if self._made else []
 
     def follow(self) -> None:
         """Read what a transaction has brought."""

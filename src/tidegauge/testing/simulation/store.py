@@ -35,6 +35,7 @@ __all__ = ["URL", "Memory", "NoAnswer", "SimulatedStore"]
 
 URL: Final = "sqlite:////simulated/flow.db"
 _WRITES: Final = "tidegauge_writes"
+_TABLES: Final = "SELECT name FROM sqlite_master WHERE name = 'flows'"
 
 
 class NoAnswer(sqlite3.OperationalError):
@@ -75,6 +76,13 @@ class Memory:
         self.connection: Final = sqlite3.connect(":memory:", factory=_OneConnection, check_same_thread=False)
         self.connection.isolation_level = None
         self.connection.execute("PRAGMA foreign_keys=ON")
+        self._made = False
+
+    def ask(self, question: str, *values: Any) -> list[Any]:
+        """Return the rows of a SELECT; none before a driver has made the tables."""
+        if not self._made:
+            self._made = bool(list(self.connection.execute(_TABLES)))
+        return list(self.connection.execute(question, values)) if self._made else []
 
 
 class SimulatedStore:

@@ -12,15 +12,14 @@ fewer acts writes the same rows at the places that are left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Protocol
-
-import pyarrow as pa
 
 from tidegauge.errors.simulable import NoCounterpart
 from tidegauge.sources import FileSource, GeneratorSource, Json
 from tidegauge.sources.protocol import Source
 from tidegauge.testing.simulation.clock import VirtualClock
+from tidegauge.testing.simulation.evidence import UpstreamEvidence
 from tidegauge.testing.simulation.plan import Act
 from tidegauge.testing.simulation.upstream import PartitionedLog, SimulatedLog
 from tidegauge.testing.simulation.upstream.counterpart import counterpart
@@ -32,18 +31,8 @@ from tidegauge.testing.simulation.writers.log import LogUpstream
 __all__ = ["Upstream", "upstream_of"]
 
 
-class Upstream(Protocol):
-    """An upstream. schema: the columns that a flow gets. acknowledges: whether it keeps what it is told.
-
-    overtaken: whether retention may have taken records that were not read.
-    """
-
-    @property
-    def schema(self) -> pa.Schema: ...  # noqa: D102
-    @property
-    def acknowledges(self) -> bool: ...  # noqa: D102
-    @property
-    def overtaken(self) -> bool: ...  # noqa: D102
+class Upstream(UpstreamEvidence, Protocol):
+    """An upstream that writers write to, and that may be away."""
 
     def source(self, meet: Callable[[str], None]) -> Any:
         """Return the source, as one driver has it."""
@@ -51,34 +40,6 @@ class Upstream(Protocol):
 
     def set_away(self, away: bool) -> None:  # noqa: FBT001
         """Let nobody answer, or somebody again."""
-        ...
-
-    def learn(self, partition: str, details: Mapping[str, Any]) -> None:
-        """Hear under which name, and with which details, the store knows a partition."""
-        ...
-
-    def there(self) -> dict[str, int]:
-        """Return the next position of each partition that has something: all that has to arrive."""
-        ...
-
-    def end(self, partition: str) -> int:
-        """Return the next position of a partition: nothing beyond it can be bound."""
-        ...
-
-    def start(self, partition: str) -> int:
-        """Return the first position that retention has left."""
-        ...
-
-    def told(self) -> Mapping[str, int]:
-        """Return the positions that were acknowledged."""
-        ...
-
-    def rows(self, partition: str, lower: int, upper: int) -> list[pa.RecordBatch]:
-        """Return the rows of a range, also those that retention took."""
-        ...
-
-    def blurred(self, partition: str, lower: int, upper: int) -> bool:
-        """Whether compaction took records of a range, which only earlier commits may have."""
         ...
 
     def act(self, act: Act) -> None:
