@@ -73,6 +73,12 @@ class Life:
         if self.dead:
             raise Crash
 
+    def _between(self, place: str) -> None:
+        """Come to the end of one thing that it does, before the next. Raises `Crash` as `meet` does."""
+        self.world.between(self, place)
+        if self.dead:
+            raise Crash
+
     def spawn(self, work: Callable[[], Any]) -> Future[Any]:
         """Run a function beside the worker."""
         self._asked += 1
@@ -83,6 +89,7 @@ class Life:
             error = done.exception()
             if isinstance(error, Crash):
                 raise error
+            self._between("work done")
             if error is None:
                 future.set_result(done.result())
             else:
@@ -117,6 +124,7 @@ class Life:
         scheduler.begin(f"{self.name}.lease", lambda: self._renew(runner, lost), owner=self)
         for park in runner.course(None, lost):
             runner.step()
+            self._between("worker step")
             self._rest(runner, park)
         self._close(runner)
 

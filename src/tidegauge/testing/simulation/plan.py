@@ -16,14 +16,14 @@ plan, so a failing one can be made smaller by leaving things out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 from tidegauge.errors.simulation import UnknownFault
 
-__all__ = ["KINDS", "Act", "Fault", "FaultKind", "FlowFacts", "Plan", "checked_kinds", "planned"]
+__all__ = ["BETWEEN", "KINDS", "Act", "Fault", "FaultKind", "FlowFacts", "Plan", "checked_kinds", "planned"]
 
 FaultKind: TypeAlias = Literal[
     "crash", "pause", "slow", "error", "lost", "full", "away", "clock", "rival", "retention", "stop"
@@ -45,6 +45,13 @@ KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
 """
 
 AT_A_PLACE: Final = ("crash", "pause", "slow", "error", "lost")
+
+BETWEEN: Final[Mapping[str, int]] = {"worker step": 100, "work done": 25}
+"""Places between two things that a driver does: after each step of its worker, and when something beside the worker
+is done and the worker has not heard of it. The numbers are at which count a fault strikes there, on average."""
+
+_BETWEEN_ALSO: Final = ("crash", "pause", "slow")
+"""What can happen to a driver that asks nobody for anything."""
 
 
 class FlowFacts(NamedTuple):
@@ -167,8 +174,11 @@ def _writing(random: Random, flow: FlowFacts, ends: float) -> list[Act]:
 
 
 def _struck(random: Random, kind: FaultKind, flow: FlowFacts) -> Fault:
-    place = random.choice(flow.places)
-    nth = 1 + int(random.expovariate(0.2))
+    place, often = random.choice(flow.places), 5
+    if kind in _BETWEEN_ALSO and random.random() < 0.1:
+        place = random.choice([*BETWEEN])
+        often = BETWEEN[place]
+    nth = 1 + int(random.expovariate(1 / often))
     seconds = {
         "pause": random.choice((0.5, 3.0, 20.0, 31.0, 60.0)),
         "slow": random.choice((0.1, 1.0, 5.0, 40.0)),

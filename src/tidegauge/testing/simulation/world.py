@@ -21,7 +21,7 @@ Invariant: a world reads no clock of this machine, draws no random number but fr
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
 from string import ascii_uppercase
@@ -138,14 +138,25 @@ class World:
         self.checks.at(place)
         alone = place == "store commit"
         if not self._healed:
-            count = self._met[place] = self._met.get(place, 0) + 1
-            for fault in self._armed.get((place, count), ()):
+            for fault in self._due(place):
                 if not (alone and fault.kind in ("pause", "slow")):
                     self._befall(life, fault)
             if now < self._full_until and (error := no_room(place)) is not None:
                 raise error
         if not (alone or life.dead):
             self._let_others()
+
+    def between(self, life: Life, place: str) -> None:
+        """Let a driver be between two things that it does. It is there so often that only faults are in the trace."""
+        if not self._healed:
+            for fault in self._due(place):
+                self._note(place)
+                self._befall(life, fault)
+
+    def _due(self, place: str) -> Sequence[Fault]:
+        """Count that a driver came to a place, and return the faults that strike now."""
+        count = self._met[place] = self._met.get(place, 0) + 1
+        return self._armed.get((place, count), ())
 
     def _let_others(self) -> None:
         """Let others go first, or let a moment pass, as the seed has it."""
