@@ -77,6 +77,13 @@ class Head:
 _BIND: Final = insert(changes)
 _MINT: Final = insert(timeline)
 _ADVANCE: Final = update(flows).where(flows.c.id == bindparam("flow")).values(upper=bindparam("to"))
+_SPAN: Final = (
+    (timeline.c.flow_id == bindparam("flow"))
+    & (timeline.c.epoch >= bindparam("from"))
+    & (timeline.c.epoch < bindparam("to"))
+)
+_DATE: Final = update(timeline).where(_SPAN).values(published_at=bindparam("at"))
+_PUBLISH: Final = update(flows).where(flows.c.id == bindparam("flow")).values(published=bindparam("to"))
 
 
 def append(
@@ -174,9 +181,8 @@ def publish(
         raise InvalidArgument(
             parameter="upper", value=upper, expected=f"beyond {expected}, and at most {flow.upper}, the bound epochs"
         )
-    these = (timeline.c.flow_id == lease.flow_id) & (timeline.c.epoch >= expected) & (timeline.c.epoch < upper)
-    connection.execute(update(timeline).where(these).values(published_at=at))
-    connection.execute(update(flows).where(flows.c.id == lease.flow_id).values(published=upper))
+    dated = {"flow": lease.flow_id, "from": expected, "to": upper, "at": at}
+    send(connection, (_DATE, [dated]), (_PUBLISH, [{"flow": lease.flow_id, "to": upper}]))
 
 
 def _wrote(connection: Connection, lease: Lease, epoch: int, write_id: str) -> bool:

@@ -54,7 +54,7 @@ class Backend(Protocol):
 
     def engine(self) -> Engine: ...  # noqa: D102
     def options(self, *, writes: bool) -> Mapping[str, Any]: ...  # noqa: D102
-    def be_alone(self, connection: Connection) -> None: ...  # noqa: D102
+    def begin(self, connection: Connection, *, writes: bool, alone: bool) -> None: ...  # noqa: D102
     def now(self, connection: Connection) -> datetime | None: ...  # noqa: D102
     def deliver(self, connection: Connection, parcel: Parcel) -> Sequence[tuple[Any, ...]]: ...  # noqa: D102
     def explain(self, error: BaseException, *, lost: bool) -> TidegaugeError: ...  # noqa: D102
@@ -141,8 +141,7 @@ class Database:
                 with self._translated(), ExitStack() as begun:
                     connection = begun.enter_context(self._ways[writes].connect())
                     begun.enter_context(connection.begin())
-                    if alone:
-                        self._backend.be_alone(connection)
+                    self._backend.begin(connection, writes=writes, alone=alone)
                     opened.push(begun.pop_all())
             except (StoreFull, StoreAway):
                 raise

@@ -179,25 +179,40 @@ class Lease:
 
     def _renew(self, connection: Connection) -> None:
         guard(connection, self)
-        mine = leases.c.flow_id == self.flow_id
-        connection.execute(update(leases).where(mine).values(renewed_at=self._database.now(connection, self._env)))
+        send(connection, (_RENEW, [{"flow": self.flow_id, "now": self._database.now(connection, self._env)}]))
+
+
+# Made once: to make a statement takes longer than SQLite takes to answer it.
+_ONE_AT_A_TIME: Final = select(store_layout.c.version).with_for_update()
+"""Locks what every store has, for no row of a flow that is not there yet can be locked."""
+_FLOW: Final = select(flows).where(flows.c.name == bindparam("flow")).with_for_update()
+_LEASE: Final = select(leases).where(leases.c.flow_id == bindparam("flow"))
+_TAKE: Final = insert(leases)
+_CLEAR: Final = delete(leases).where(leases.c.flow_id == bindparam("flow"))
+_MINE: Final = (flows.c.id == bindparam("flow")) & (flows.c.incarnation == bindparam("life"))
+_LOCK: Final = select(flows.c.id).where(_MINE).with_for_update()
+_LOOK: Final = (
+    select(leases.c.token, flows.c.upper, flows.c.published, flows.c.since)
+    .select_from(flows.outerjoin(leases, leases.c.flow_id == flows.c.id))
+    .where(_MINE)
+)
+_RENEW: Final = update(leases).where(leases.c.flow_id == bindparam("flow")).values(renewed_at=bindparam("now"))
 
 
 def acquire(database: Database, env: Env, flow: str, holder: LeaseHolder) -> Lease:
     """Take the lease of a flow, which begins to exist by it. Raises `FlowAlreadyRunning`."""
 
     def take(connection: Connection) -> Lease:
-        # one at a time, for no row of a flow that is not there yet can be locked
-        connection.execute(select(store_layout.c.version).with_for_update())
+        connection.execute(_ONE_AT_A_TIME)
         now, here = database.now(connection, env), env.now()
         if judge(min(now, here), max(now, here)) == "wrong":
             raise ClocksApart(url=database.url, now=shown(here), server=shown(now))
-        found = connection.execute(select(flows).where(flows.c.name == flow).with_for_update()).one_or_none()
+        found = connection.execute(_FLOW, {"flow": flow}).one_or_none()
         if found is None:
             fresh = {"name": flow, "incarnation": env.unique(), "created_at": now, "upper": 0, "published": 0}
             connection.execute(insert(flows).values(**fresh, since=0))
-            found = connection.execute(select(flows).where(flows.c.name == flow)).one()
-        held = connection.execute(select(leases).where(leases.c.flow_id == found.id)).one_or_none()
+            found = connection.execute(_FLOW, {"flow": flow}).one()
+        held = connection.execute(_LEASE, {"flow": found.id}).one_or_none()
         since = now
         if held is not None and held.token == holder.run:
             since = held.since
@@ -212,20 +227,18 @@ def acquire(database: Database, env: Env, flow: str, holder: LeaseHolder) -> Lea
                 since=shown(held.since),
                 patience=EXPIRY,
             )
-        connection.execute(delete(leases).where(leases.c.flow_id == found.id))
-        connection.execute(
-            insert(leases).values(
-                flow_id=found.id,
-                token=holder.run,
-                holder=holder.name,
-                host=holder.host,
-                boot=holder.boot,
-                pid=holder.pid,
-                process_started=holder.process_started,
-                since=since,
-                renewed_at=now,
-            )
-        )
+        row = {
+            "flow_id": found.id,
+            "token": holder.run,
+            "holder": holder.name,
+            "host": holder.host,
+            "boot": holder.boot,
+            "pid": holder.pid,
+            "process_started": holder.process_started,
+            "since": since,
+            "renewed_at": now,
+        }
+        send(connection, (_CLEAR, [{"flow": found.id}]), (_TAKE, [row]))
         return Lease(flow, found.id, found.incarnation, holder.run, holder, since, database, env)
 
     with env.effect("acquire lease"):
@@ -265,7 +278,7 @@ def break_lease(connection: Connection, env: Env, flow: str, *, force: bool) -> 
     here = (holder.host, holder.boot) == (me.host, me.boot)
     if here and not force and not _is_gone(holder, me, started):
         raise LeaseHeld(flow=flow, holder=_told(found), pid=found.pid)
-    connection.execute(delete(leases).where(leases.c.flow_id == found.flow_id))
+    connection.execute(_CLEAR, {"flow": found.flow_id})
     return f"{_told(found)}, renewed last at {shown(found.renewed_at)}"
 
 
@@ -286,16 +299,6 @@ class Held(NamedTuple):
     upper: int
     published: int
     since: int
-
-
-# Made once: to make a statement takes longer than SQLite takes to answer it.
-_MINE: Final = (flows.c.id == bindparam("flow")) & (flows.c.incarnation == bindparam("life"))
-_LOCK: Final = select(flows.c.id).where(_MINE).with_for_update()
-_LOOK: Final = (
-    select(leases.c.token, flows.c.upper, flows.c.published, flows.c.since)
-    .select_from(flows.outerjoin(leases, leases.c.flow_id == flows.c.id))
-    .where(_MINE)
-)
 
 
 def guard(connection: Connection, lease: Lease) -> Held:
@@ -321,7 +324,7 @@ def _held(connection: Connection, lease: Lease, *statements: Executable) -> Held
 
 def _who(connection: Connection, flow_id: int) -> str:
     """Return who has a flow's lease, in the words of `LeaseLost`."""
-    row = connection.execute(select(leases).where(leases.c.flow_id == flow_id)).one_or_none()
+    row = connection.execute(_LEASE, {"flow": flow_id}).one_or_none()
     if row is None:
         return "nobody has it now"
     return f"{row.holder} on {row.host}, process {row.pid}, has it since {shown(row.since)}"

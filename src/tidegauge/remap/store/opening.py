@@ -145,6 +145,9 @@ _WORDS: Final[Mapping[str, Mapping[str, str]]] = {
     "postgresql": {"id": "BIGSERIAL", "ref": "BIGINT", "rowless": ""},
 }
 
+_VERSION: Final = select(store_layout.c.version)
+"""Made once, which takes longer than to run it."""
+
 
 def create_views(connection: Connection) -> None:
     """Make the views."""
@@ -193,13 +196,13 @@ def exists(url: str) -> bool:
 def _layout(connection: Connection, url: str) -> int | None:
     """Return the version of the layout, None when nothing of it is there."""
     look = inspect(connection)
-    there = {*look.get_table_names(), *look.get_view_names()}
-    if store_layout.name not in there:
+    if not look.has_table(store_layout.name, look.default_schema_name):
+        there = {*look.get_table_names(), *look.get_view_names()}
         taken = sorted(there & {*metadata.tables, *VIEWS})
         if taken:
             raise NotAStore(url=url, detail=f"it has tables of our names ({', '.join(taken)}), and they are not ours")
         return None
-    found = connection.scalar(select(store_layout.c.version))
+    found = connection.scalar(_VERSION)
     if found is None or found < 1:
         raise NotAStore(url=url, detail=f"its layout is {found}")
     if found > LAYOUT:

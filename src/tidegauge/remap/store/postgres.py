@@ -94,7 +94,6 @@ class Postgres:
         )
         event.listen(engine, "do_connect", _connect)
         event.listen(engine, "connect", self._prepare)
-        event.listen(engine, "begin", _begin)
         return engine
 
     def _prepare(self, connection: Any, record: Any) -> None:
@@ -126,10 +125,17 @@ class Postgres:
         """Return what SQLAlchemy is to be told of a transaction."""
         return {} if writes else {"isolation_level": "REPEATABLE READ"}
 
-    def be_alone(self, connection: Connection) -> None:
-        """Keep all others that ask for it waiting until the transaction ends. Tables yet to be made have no rows to
-        lock."""
-        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ALONE})")
+    def begin(self, connection: Connection, *, writes: bool, alone: bool) -> None:  # noqa: ARG002
+        """Set for a transaction what a connection of our own has for good.
+
+        alone: keep all others that ask for it waiting until the transaction ends. Tables yet to be made have no rows
+        to lock.
+        """
+        if connection.connection.info.get(_POOLED):
+            driver: Any = connection.connection.driver_connection
+            driver.execute(_SESSION, (True, *_SILENCES))
+        if alone:
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_ALONE})")
 
     def now(self, connection: Connection) -> datetime | None:
         """Return the server's time, which is the same for drivers on all machines."""
@@ -179,13 +185,6 @@ class Postgres:
         if state in _REFUSED:
             return StoreNotWritable(url=url, detail=detail)
         return StoreFailed(url=url, detail=detail)
-
-
-def _begin(connection: Connection) -> None:
-    """Set for a transaction what a connection of our own has for good."""
-    if connection.connection.info.get(_POOLED):
-        driver: Any = connection.connection.driver_connection
-        driver.execute(_SESSION, (True, *_SILENCES))
 
 
 def _connect(_dialect: Any, _record: Any, arguments: Any, settings: Any) -> Any:

@@ -40,7 +40,6 @@ __all__ = ["PATIENCE", "Sqlite", "delivered"]
 PATIENCE: Final = 10.0
 """Seconds to wait for a lock; an address may say otherwise with `?timeout=`."""
 
-_WRITES: Final = "tidegauge_writes"
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _DAMAGED: Final = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 _STRANGE: Final = ("Could not decode to UTF-8", "no such table", "no such column")
@@ -88,7 +87,6 @@ class Sqlite:
         event.listen(engine, "close", lambda connection, _: file.closed(connection))
         event.listen(engine, "checkout", _checked_out)
         event.listen(engine, "checkin", _checked_in)
-        event.listen(engine, "begin", _begin)
         return engine
 
     def _look(self) -> None:
@@ -106,12 +104,15 @@ class Sqlite:
         if before.fault:
             raise self._damaged(before.fault)
 
-    def options(self, *, writes: bool) -> Mapping[str, Any]:
-        """Return what SQLAlchemy is to be told of a transaction."""
-        return {_WRITES: writes}
+    def options(self, *, writes: bool) -> Mapping[str, Any]:  # noqa: ARG002
+        """Return what SQLAlchemy is to be told of a transaction: nothing."""
+        return {}
 
-    def be_alone(self, connection: Connection) -> None:
-        """Keep everybody else from writing until the transaction ends. It has been so from its first statement."""
+    def begin(self, connection: Connection, *, writes: bool, alone: bool) -> None:  # noqa: ARG002
+        """Begin a transaction. While one writes, nobody else does."""
+        driver: Any = connection.connection.driver_connection
+        driver.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+        driver.file.check(driver, writes=writes)
 
     def now(self, connection: Connection) -> datetime | None:  # noqa: ARG002
         """A file has no clock."""
@@ -182,7 +183,7 @@ def _cramped(path: Path) -> bool:
 
 
 def _prepare(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # transactions are begun below, not guessed by the driver
+    connection.isolation_level = None  # transactions are begun by us, not guessed by the driver
     connection.execute("PRAGMA foreign_keys=ON")
     connection.execute("PRAGMA synchronous=FULL")
     tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
@@ -200,10 +201,3 @@ def _prepare(connection: Any, _record: Any) -> None:
             connection.execute("COMMIT").close()
         else:
             return
-
-
-def _begin(connection: Connection) -> None:
-    writes = connection.get_execution_options().get(_WRITES, False)
-    driver: Any = connection.connection.driver_connection
-    driver.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
-    driver.file.check(driver, writes=writes)

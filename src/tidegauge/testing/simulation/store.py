@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, create_engine
 from sqlalchemy.pool import StaticPool
 
 from tidegauge.errors.base import TidegaugeError
@@ -34,7 +34,6 @@ from tidegauge.remap.store.sqlite import delivered
 __all__ = ["URL", "Memory", "NoAnswer", "SimulatedStore"]
 
 URL: Final = "sqlite:////simulated/flow.db"
-_WRITES: Final = "tidegauge_writes"
 _TABLES: Final = "SELECT name FROM sqlite_master WHERE name = 'flows'"
 
 
@@ -76,6 +75,8 @@ class Memory:
         self.connection: Final = sqlite3.connect(":memory:", factory=_OneConnection, check_same_thread=False)
         self.connection.isolation_level = None
         self.connection.execute("PRAGMA foreign_keys=ON")
+        self.engine: Final = create_engine("sqlite://", creator=lambda: self.connection, poolclass=StaticPool)
+        """Its every connection is the one there is."""
         self._made = False
 
     def ask(self, question: str, *values: Any) -> list[Any]:
@@ -93,23 +94,19 @@ class SimulatedStore:
         self._meet: Final = meet
 
     def engine(self) -> Engine:
-        """Return an engine whose every connection is the one there is."""
-        engine = create_engine("sqlite://", creator=lambda: self._memory.connection, poolclass=StaticPool)
-        event.listen(engine, "begin", self._begin)
-        return engine
+        """Return the database's engine."""
+        return self._memory.engine
 
-    def _begin(self, connection: Connection) -> None:
+    def options(self, *, writes: bool) -> Mapping[str, Any]:  # noqa: ARG002
+        """Return what SQLAlchemy is to be told of a transaction: nothing."""
+        return {}
+
+    def begin(self, connection: Connection, *, writes: bool, alone: bool) -> None:  # noqa: ARG002
+        """Begin a transaction, alone in any case."""
         held: Any = connection.connection.driver_connection
         self._meet("begin")
-        held.meet, held.writes = self._meet, connection.get_execution_options().get(_WRITES, False)
+        held.meet, held.writes = self._meet, writes
         held.execute("BEGIN IMMEDIATE")  # raises, were another transaction under way
-
-    def options(self, *, writes: bool) -> Mapping[str, Any]:
-        """Return what SQLAlchemy is to be told of a transaction."""
-        return {_WRITES: writes}
-
-    def be_alone(self, connection: Connection) -> None:
-        """Nobody else is in a transaction."""
 
     def now(self, connection: Connection) -> datetime | None:  # noqa: ARG002
         """It has no clock."""
