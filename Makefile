@@ -8,7 +8,7 @@ SPREAD := --dist loadgroup --max-worker-restart=0 -q
 unexport PYTHONDONTWRITEBYTECODE
 CODE := src tests scripts examples $(wildcard benchmarks)
 
-.PHONY: help setup postgres kafka archives demo demo-kafka test lint types unit long mutants oldest soak simulate format bench walk docs lock clean
+.PHONY: help setup postgres kafka archives demo demo-kafka test lint types unit long mutants oldest chaos simulate format bench walk docs lock clean
 help: ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
 
@@ -58,8 +58,8 @@ mutants: setup ## plant bugs, one at a time, and see that each is found (MUTANTS
 oldest: setup kafka ## the main job on the oldest versions that are declared, in an environment of their own
 	@$(BIN)/python scripts/oldest.py
 
-soak: kafka ## ten minutes of killed brokers and drivers; SOAK='--seed N --seconds S' sets it
-	$(BIN)/python -m tests.flow.kafka.soak $(SOAK)
+chaos: postgres kafka ## kill and freeze drivers, broker and store at random instants (CHAOS='--seed N --seconds S')
+	$(BIN)/python -m tests.chaos $(CHAOS)
 
 simulate: setup ## simulate the flow of the tests from N seeds on all cores; SIMULATE='--first 500 shop.py' sets more
 	@$(BIN)/python scripts/simulate.py --seeds $(or $(N),10000) $(SIMULATE)

@@ -12,6 +12,7 @@ import os
 import pwd
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import pytest
+from tests.waiting import eventually
 
 OLDEST: Final = 15
 PLACES: Final = ("/usr/lib/postgresql/*/bin", "/opt/homebrew/opt/postgresql@*/bin", "/usr/pgsql-*/bin")
@@ -143,12 +145,26 @@ class Server:
         """End every connection and the server; with `stay` it can be started again and has what it had."""
         self._shell.communicate("stay\n" if stay else None, timeout=60)
 
-    def place(self) -> str:
-        """The address of an empty schema of its own, for the superuser."""
+    def kill(self) -> None:
+        """End all processes of the server at once (SIGKILL); it can be started again and has what it committed."""
+        head = int((self.data / "postmaster.pid").read_text().split()[0])
+        others = Path(f"/proc/{head}/task/{head}/children").read_text().split()
+        for pid in (head, *map(int, others)):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        eventually(lambda: all(_gone(int(pid)) for pid in others))  # they share the memory that a start asks for
+        self.stop(stay=True)
+
+    def place(self, *, silence: int | None = None) -> str:
+        """The address of an empty schema of its own, for the superuser.
+
+        silence: seconds after which the server ends a transaction whose driver says nothing, the store's if None.
+        """
         self.places += 1
         name = f"place_{self.places}"
         self.query(f"CREATE SCHEMA {name}")
-        return self.address("postgres", options=f"-csearch_path%3D{name}")
+        silent = "" if silence is None else f"%20-cidle_in_transaction_session_timeout%3D{silence}s"
+        return self.address("postgres", options=f"-csearch_path%3D{name}{silent}")
 
     def address(self, database: str, *, user: str = "postgres", **settings: str) -> str:
         more = "".join(f"&{key}={settings[key]}" for key in settings)
@@ -183,6 +199,13 @@ def query(address: str, sql: str) -> list[tuple[Any, ...]]:
     with psycopg.connect(address, autocommit=True) as connection:
         done = connection.execute(sql)
         return list(done.fetchall()) if done.description else []
+
+
+def _gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except FileNotFoundError:
+        return True
 
 
 def _known(user: str) -> bool:

@@ -94,6 +94,12 @@ class Warm:
         answer: int | None = json.loads(self.process.stdout.readline())
         return answer
 
+    def close(self) -> None:
+        """Let the process end from which they are forked."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait(timeout=30)
+
 
 @dataclass
 class Beside:
@@ -129,9 +135,7 @@ def warm() -> Iterator[Warm]:
     """The process from which commands are forked."""
     made = Warm()
     yield made
-    assert made.process.stdin is not None
-    made.process.stdin.close()
-    made.process.wait(timeout=30)
+    made.close()
 
 
 def be(command: Mapping[str, Any]) -> None:
@@ -159,12 +163,17 @@ def forked(command: Mapping[str, Any]) -> int:
     return pid
 
 
-def answer(question: Mapping[str, Any]) -> int | None:
-    """Do what is asked: run a command to its end, start one, or look whether that has ended."""
+def answer(question: Mapping[str, Any], beside: set[int]) -> int | None:
+    """Do what is asked: run a command to its end, start one, or look whether that has ended.
+
+    beside: those that were started and have not ended, as far as somebody looked.
+    """
     if "start" in question:
-        return forked(question["start"])
+        beside.add(pid := forked(question["start"]))
+        return pid
     pid, options = (forked(question["run"]), 0) if "run" in question else (question["ended"], os.WNOHANG)
     ended, status = os.waitpid(pid, options)
+    beside -= {ended}
     return os.waitstatus_to_exitcode(status) if ended else None
 
 
@@ -178,10 +187,13 @@ def load() -> None:
 
 
 def serve() -> None:
-    """Answer questions until the input ends."""
+    """Answer questions until the input ends, and with it every command that goes on."""
     load()
+    beside = set[int]()
     for line in sys.stdin:
-        print(json.dumps(answer(json.loads(line))), flush=True)
+        print(json.dumps(answer(json.loads(line), beside)), flush=True)
+    for pid in beside:
+        os.kill(pid, signal.SIGKILL)
 
 
 if __name__ == "__main__":

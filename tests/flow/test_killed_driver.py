@@ -1,10 +1,7 @@
-"""A real driver process, killed at every named point and at fifty random instants, loses and doubles nothing."""
+"""A real driver process, killed at every named point, loses and doubles nothing. Random instants: `tests/chaos`."""
 
 from __future__ import annotations
 
-import os
-import random
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -159,29 +156,3 @@ def test_killed_at_a_named_point(point: str, nth: int, drivers: Drivers, undistu
     assert not drivers.live(tmp_path, scene=scene)
     assert content(tmp_path, scene) == expected.rows
     assert states(tmp_path, scene) == expected.states
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("fifth", range(5))
-def test_killed_again_and_again_at_random_instants(
-    fifth: int, drivers: Drivers, undisturbed: RunOf, tmp_path: Path
-) -> None:
-    expected = undisturbed("whole")
-    killable.fill(tmp_path / "timed")
-    began = time.monotonic()
-    assert not drivers.live(tmp_path / "timed")
-    took = time.monotonic() - began
-    seed = int.from_bytes(os.urandom(4))
-    print(f"seed {seed}, a fifth of the fifty: {fifth}")
-    instants = random.Random(seed)
-    kills = root_number = 0
-    while kills < 10:
-        root = tmp_path / str(root_number)
-        root_number += 1
-        killable.fill(root)
-        lives = 1.0  # each may last longer: on a machine that has become slow none would come to its end
-        while drivers.kill(drivers.start(root), after=instants.uniform(0, 0.8 * lives * took)):
-            lives *= 1.2
-            kills += 1
-            assert content(root) == up_to(expected.rows, published(root)), f"seed {seed}, folder {root.name}"
-        assert content(root) == expected.rows, f"seed {seed}, folder {root.name}"

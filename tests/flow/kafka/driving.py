@@ -64,11 +64,10 @@ class Shop:
     gap: bool = False
     limit: int = 10_000_000
     split: int = 1_000_000
-    tick: float = 0.02
 
     def flow(self) -> tg.Dataflow:
         """Describe it."""
-        flow = tg.Dataflow(self.name, store=f"sqlite:///{self.root}/flow.db", tick=self.tick)
+        flow = tg.Dataflow(self.name, store=f"sqlite:///{self.root}/flow.db", tick=0.02)
         source = tg.KafkaSource(
             self.servers,
             topic=self.topic,
@@ -92,8 +91,8 @@ def numbers(output: str, table: pa.Table) -> pa.ChunkedArray:
     return pc.negate(table.column("n")) if output == "tagged" else table.column("n")
 
 
-def live(shop: Shop, *, until: Literal["caught-up"] | None, point: str, nth: int) -> None:
-    """Run, and be killed when the point is reached for the nth time."""
+def live(shop: Shop, *, point: str, nth: int) -> None:
+    """Run until caught up, and be killed when the point is reached for the nth time."""
     flow, env = shop.flow(), tg.Env()
     read, acknowledge = tg.KafkaSource.read, tg.KafkaSource.acknowledge
 
@@ -134,7 +133,7 @@ def live(shop: Shop, *, until: Literal["caught-up"] | None, point: str, nth: int
     setattr(tg.KafkaSource, "read", bound)  # noqa: B010
     setattr(tg.KafkaSource, "acknowledge", held)  # noqa: B010
     faulthandler.register(signal.SIGUSR1)
-    flow.run(until, engine=tg.LocalEngine(threads=2), env=tg.Env(point=killing(point, nth)), watch=told)
+    flow.run("caught-up", engine=tg.LocalEngine(threads=2), env=tg.Env(point=killing(point, nth)), watch=told)
 
 
 def _saying(said: int, life: Callable[[], None]) -> None:
@@ -201,13 +200,11 @@ class Drivers:
         self.process.stdin.close()
         self.process.wait(timeout=30)
 
-    def start(
-        self, shop: Shop, *, until: Literal["caught-up"] | None = "caught-up", point: str = "", nth: int = 0
-    ) -> int:
+    def start(self, shop: Shop, *, point: str = "", nth: int = 0) -> int:
         """Begin a life; return the number of its process."""
         assert self.process.stdin is not None
         fields = asdict(shop)
-        command = {"outputs": fields.pop("outputs"), "shop": fields, "until": until, "point": point, "nth": nth}
+        command = {"outputs": fields.pop("outputs"), "shop": fields, "point": point, "nth": nth}
         self.process.stdin.write(json.dumps(command).encode() + b"\n")
         return int(self._answer())
 

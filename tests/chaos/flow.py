@@ -1,0 +1,82 @@
+"""The flow of a chaos: a topic and a folder of growing files, and three tables of two kinds.
+
+Its drivers are `tidegauge run` on a file that says `drive`. A lease lasts six seconds in them rather than thirty, and
+all that stands to it in a proportion is that much shorter: so drivers that sleep past their lease fit into a minute.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import tidegauge as tg
+import tidegauge.flow.away as away_module
+import tidegauge.flow.runner as runner_module
+import tidegauge.remap.store.lease as lease_module
+
+__all__ = ["LEASE", "TOPIC_COLUMNS", "Place", "drive"]
+
+LEASE = 6.0
+"""Seconds after which a lease that is not renewed may be taken."""
+SHORTER = LEASE / lease_module.EXPIRY
+
+TOPIC_COLUMNS = "n long, who string, amount double"
+FILE_COLUMNS = "n long, page string"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where everything of a chaos is. store: the address of the store."""
+
+    root: str
+    store: str
+    servers: str
+    topic: str
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the growing files."""
+        return Path(self.root, "in")
+
+    def flow(self) -> tg.Dataflow:
+        """Describe the flow. An epoch takes few records, so that a backlog is many epochs."""
+        flow = tg.Dataflow("chaos", store=self.store, tick=0.05)
+        orders = flow.source(
+            "orders",
+            tg.KafkaSource(
+                self.servers,
+                topic=self.topic,
+                format=tg.Json(TOPIC_COLUMNS),
+                max_records_per_epoch=60,
+                split_records=25,
+            ),
+        )
+        visits = flow.source(
+            "visits",
+            tg.FileSource(
+                f"{self.folder}/*.jsonl", format=tg.Json(FILE_COLUMNS), metadata=True, max_bytes_per_epoch=2000
+            ),
+        )
+        flow.sink("orders", orders, tg.DeltaSink(f"{self.root}/lake/orders"))
+        flow.sink("large", orders.filter("amount > 40").select("n", "who"), tg.ParquetSink(f"{self.root}/lake/large"))
+        flow.sink("visits", visits, tg.ParquetSink(f"{self.root}/lake/visits"))
+        return flow
+
+    def file(self) -> Path:
+        """Write the file that a driver runs."""
+        said = ", ".join(f"{name}={value!r}" for name, value in asdict(self).items())
+        path = Path(self.root, "flow.py")
+        path.write_text(f"from tests.chaos.flow import Place, drive\n\nflow = drive(Place({said}))\n")
+        return path
+
+
+def drive(place: Place) -> tg.Dataflow:
+    """Return the flow, in a process in which leases are short."""
+    for module, name in (
+        (lease_module, "EXPIRY"),
+        (lease_module, "USUAL"),
+        (away_module, "EXPIRY"),
+        (runner_module, "RENEW_EVERY"),
+    ):
+        setattr(module, name, getattr(module, name) * SHORTER)
+    return place.flow()

@@ -1,0 +1,322 @@
+"""A chaos: one flow, real processes, a real store, a real broker; and signals at random instants, from a seed.
+
+Writers write and drivers drive while the plan strikes them, the broker and the store. All the time the laws of the
+simulated worlds are looked at from outside (`Checks`). When the plan is over nothing goes wrong any more: then
+everything has to arrive within `PATIENCE`, and nothing may be left behind.
+
+Invariant: whatever a chaos comes to, no process of it outlives it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from tests.chaos.drivers import Drivers
+from tests.chaos.evidence import (
+    Away,
+    DeltaFolder,
+    FilesSeen,
+    ParquetFolder,
+    StoreSeen,
+    TablesSeen,
+    TopicSeen,
+)
+from tests.chaos.flow import Place
+from tests.chaos.plan import Strike, planned
+from tests.chaos.writers import PARTITIONS, FileWriter, TopicWriter
+from tests.kafka import unique
+from tests.postgres import Server
+from tests.warm import Warm
+
+from tidegauge.testing import KafkaBroker
+from tidegauge.testing.simulation.checks import Checks
+from tidegauge.testing.simulation.evidence import UpstreamEvidence
+from tidegauge.testing.simulation.ledger import BindingLedger, Broken
+
+__all__ = ["Chaos", "ChaosFailed", "Survived"]
+
+PATIENCE = 120.0
+"""Seconds after the last strike within which everything is in every table: some leases, some restarts."""
+LOOK_EVERY = 0.4
+STEP = 0.02
+
+
+class ChaosFailed(AssertionError):
+    """A law that did not hold, what was done when, and how to run it again."""
+
+
+@dataclass(frozen=True)
+class Survived:
+    """What a chaos came to. looks: how often the laws were looked at. ends: how drivers ended."""
+
+    drivers: int
+    epochs: int
+    rows: int
+    looks: int
+    strikes: Counter[str]
+    ends: Counter[str]
+
+    def __str__(self) -> str:
+        strikes, ends = (
+            ", ".join(f"{count} x {what}" for what, count in sorted(counted.items())) or "none"
+            for counted in (self.strikes, self.ends)
+        )
+        return (
+            f"{self.drivers} drivers, {self.epochs} epochs, {self.rows} rows, {self.looks} looks: every law held "
+            f"(strikes: {strikes}; ends: {ends})"
+        )
+
+
+class Outage:
+    """Something that is away for a while, in a thread: whoever starts it again has to wait."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, args=(work,), name="outage", daemon=True)
+        self._thread.start()
+
+    @property
+    def over(self) -> bool:
+        """Whether it is back. Raises what its start raised."""
+        if not self._thread.is_alive() and self._error is not None:
+            raise self._error
+        return not self._thread.is_alive()
+
+    def _run(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:
+            self._error = error
+
+
+class Chaos:
+    """One chaos in a folder. `run` it once. server: where the store is, None for a SQLite file."""
+
+    def __init__(
+        self, root: Path, *, seed: int, seconds: float, broker: KafkaBroker, server: Server | None, warm: Warm
+    ) -> None:
+        self.root, self.seed, self.seconds = root, seed, seconds
+        self._broker, self._server = broker, server
+        self._random = Random(f"looks {seed}")
+        self._began = time.monotonic()
+        self._told = (root / "chronicle.txt").open("w", buffering=1)
+        store = f"sqlite:///{root}/flow.db" if server is None else server.place(silence=3)
+        topic = broker.create_topic(unique("chaos"), partitions=PARTITIONS)
+        self.place = Place(str(root), store, broker.servers, topic)
+        spec = self.place.flow().spec
+        self.drivers = Drivers(warm, self.place.file(), self.say)
+        self.store = StoreSeen(store)
+        lake = {name: f"{root}/lake/{name}" for name in spec.outputs}
+        self.tables = TablesSeen(
+            {
+                "orders": DeltaFolder(lake["orders"], "chaos:orders"),
+                "large": ParquetFolder(lake["large"]),
+                "visits": ParquetFolder(lake["visits"]),
+            }
+        )
+        schemas = {name: source.schema for name, source in spec.sources.items()}
+        assert schemas["orders"] is not None
+        assert schemas["visits"] is not None
+        self.topic = TopicSeen(broker.endpoint, topic, "tidegauge.chaos.orders", schemas["orders"])
+        self.files = FilesSeen(self.place.folder, schemas["visits"])
+        upstreams: dict[str, UpstreamEvidence] = {"orders": self.topic, "visits": self.files}
+        self.ledger = BindingLedger(self.store, upstreams)
+        self.checks = Checks(spec, self.ledger, self.tables, upstreams)
+        self._outages: dict[str, Outage] = {}
+        self._struck: Counter[str] = Counter()
+        self._looks = 0
+        self._looked = 0.0
+        self._away = ""
+
+    def say(self, what: str) -> None:
+        """Note what happens, with its instant."""
+        self._told.write(f"{self.now():9.3f}  {what}\n")
+
+    def now(self) -> float:
+        """Return the seconds since it began."""
+        return time.monotonic() - self._began
+
+    def run(self) -> Survived:
+        """Carry out the plan. Raises `ChaosFailed`."""
+        self._began = time.monotonic()
+        topic = TopicWriter(self.place.servers, self.place.topic, Random(f"topic {self.seed}"))
+        files = FileWriter(self.place.folder, Random(f"files {self.seed}"))
+        try:
+            self._strike_all(files)
+            self._heal()
+            topic.finish()
+            files.finish()
+            self._until(
+                "everything arrives once nothing goes wrong any more", lambda: self._asked(self.checks.caught_up)
+            )
+            self._end()
+            self._compare(topic)
+        except Broken as broken:
+            raise self._failed(str(broken)) from broken
+        except Exception as error:
+            raise self._failed(f"{type(error).__name__}: {error}") from error
+        finally:
+            self.drivers.kill()
+            self.topic.close()
+            self._told.close()
+        rows = sum(self.tables.rows(name).num_rows for name in self.tables.tables)
+        drivers = self.drivers
+        return Survived(drivers.started, self.ledger.upper, rows, self._looks, self._struck, drivers.ends)
+
+    def _failed(self, what: str) -> ChaosFailed:
+        kind = "postgresql" if self._server else "sqlite"
+        again = f"python -m tests.chaos --seed {self.seed} --seconds {self.seconds:g} --store {kind}"
+        done = Path(self._told.name).read_text()
+        said = f"seed {self.seed}: {what}\n\nwhat was done, by seconds:\n{done}"
+        return ChaosFailed(f"{said}\nlogs and tables: {self.root}\nonce more: {again}")
+
+    # What is done to it.
+
+    def _strike_all(self, files: FileWriter) -> None:
+        for strike in planned(self.seed, seconds=self.seconds, server=self._server is not None):
+            self._live(lambda at=strike.at: self.now() >= at)  # type: ignore[misc]
+            self._strike(strike, files)
+        self._live(lambda: self.now() >= self.seconds)
+
+    def _live(self, until: Callable[[], bool]) -> None:
+        """Supervise and look until something is so. Raises `Broken`."""
+        while not until():
+            self._supervise()
+            if self.now() >= self._looked + LOOK_EVERY:
+                self._look()
+                self._looked = self.now()
+            threading.Event().wait(STEP)
+
+    def _supervise(self) -> None:
+        """See to it that a driver runs. One that stands still gets a successor."""
+        self.drivers.look(self.now())
+        if all(driver.thaws is not None or driver.stopping for driver in self.drivers.living):
+            self.drivers.start()
+
+    def _strike(self, strike: Strike, files: FileWriter) -> None:
+        standing = [driver for driver in self.drivers.living if driver.thaws is None]
+        chosen = standing[int(strike.draw * len(standing))] if standing else None
+        match strike.what:
+            case "rival":
+                self.drivers.start()
+            case "another file":
+                files.begin_another()
+            case "kill the broker" | "freeze the broker":
+                if not self._break("the broker", strike, *self._broken_broker(strike)):
+                    return
+            case "kill the store":
+                assert self._server is not None
+                if not self._break("the store", strike, self._server.kill, self._server.start):
+                    return
+            case _ if chosen is None:
+                return
+            case "kill":
+                self.say(f"SIGKILL to {chosen}")
+                chosen.kill()
+            case "freeze":
+                self.say(f"SIGSTOP to {chosen} for {strike.seconds:g} s")
+                chosen.freeze(self.now() + strike.seconds)
+            case "stop":
+                self.say(f"SIGTERM to {chosen}")
+                chosen.stop()
+        self._struck[strike.what] += 1
+
+    def _broken_broker(self, strike: Strike) -> tuple[Callable[[], None], Callable[[], None]]:
+        if strike.what == "kill the broker":
+            return self._broker.kill, self._broker.start
+        return self._broker.pause, self._broker.resume
+
+    def _break(self, whom: str, strike: Strike, away: Callable[[], None], back: Callable[[], None]) -> bool:
+        """Let a server be away for a while, unless it is already; return whether it is by this."""
+        if whom in self._outages and not self._outages[whom].over:
+            return False
+        self.say(str(strike))
+
+        def work() -> None:
+            away()
+            threading.Event().wait(strike.seconds)
+            back()
+            self.say(f"{whom} is back")
+
+        self._outages[whom] = Outage(work)
+        return True
+
+    def _heal(self) -> None:
+        self.say("from here on nothing goes wrong")
+        self._until("servers come back", lambda: all(outage.over for outage in self._outages.values()))
+        for driver in self.drivers.living:
+            if driver.thaws is not None:
+                self.say(f"SIGCONT to {driver}")
+                driver.thaw()
+
+    # What is looked at.
+
+    def _look(self) -> None:
+        self._looks += self._asked(self._laws)
+
+    def _laws(self) -> bool:
+        """Look at all that has to hold at any time. Raises `Broken`."""
+        for place in ("after publish", "orders: acknowledged"):
+            self.checks.at(place)
+        if self.checks.broken is not None:
+            raise self.checks.broken
+        self.checks.read(self._random)
+        return True
+
+    def _asked(self, question: Callable[[], bool]) -> bool:
+        """Return an answer as of one instant; False where a server does not answer that has to be asked."""
+        away = ""
+        try:
+            self.topic.ask_told()
+            with self.store.at_one_instant():
+                self.topic.ask_ends()
+                return question()
+        except Away as error:
+            away = str(error)
+            return False
+        finally:
+            if away != self._away:
+                self.say(f"cannot look: {away}" if away else "can look again")
+            self._away = away
+
+    def _until(self, law: str, so: Callable[[], bool]) -> None:
+        deadline = self.now() + PATIENCE
+
+        def reached() -> bool:
+            if self.now() < deadline:
+                return so()
+            raise Broken(law, f"{self._away or self.checks.state()}")
+
+        self._live(reached)
+
+    def _end(self) -> None:
+        """Stop all drivers, look at everything, and let one more clear up what the killed ones have left."""
+        self.drivers.stop(self.now)
+        self._at_the_end()
+        self.drivers.start("--until", "caught-up").stopping = True
+        self.drivers.await_all(self.now)
+        self._at_the_end()
+        if litter := self.tables.litter():
+            raise Broken("nothing that was staged is left", ", ".join(sorted(litter)[:5]))
+
+    def _at_the_end(self) -> None:
+        self.topic.ask_told()
+        with self.store.at_one_instant():
+            self.topic.ask_ends()
+            self.checks.at_the_end(orderly=True)
+
+    def _compare(self, writer: TopicWriter) -> None:
+        """Hold the topic, which the tables were held against, against its writer."""
+        there = Counter(self.topic.records().values())
+        if lost := writer.sure - there.keys():
+            raise Broken("the broker has what it acknowledged", str(sorted(lost)[:20]))
+        if undone := writer.undone & there.keys():
+            raise Broken("an aborted record is not read", str(sorted(undone)[:20]))
+        if twice := [n for n, count in there.items() if count > 1]:
+            raise Broken("a record is in the topic once", str(twice[:20]))
