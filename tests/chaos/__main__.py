@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import sys
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.chaos.run import Chaos
+from tests.chaos.run import Chaos, ChaosFailed
 from tests.chaos.servers import a_broker
 from tests.postgres import INSTALL, Server, binaries
 from tests.warm import Warm
@@ -44,7 +45,10 @@ def main() -> None:
                 root = Path(tempfile.mkdtemp(prefix=f"tidegauge-chaos-{seed}-"))
                 of = server if store == "postgresql" else None
                 chaos = Chaos(root, seed=seed, seconds=given.seconds, broker=broker, server=of, warm=warm)
-                print(f"  {chaos.run()}", flush=True)
+                try:
+                    print(f"  {chaos.run()}", flush=True)
+                except ChaosFailed as failed:
+                    sys.exit(str(failed))
                 shutil.rmtree(root)
 
 

@@ -38,6 +38,10 @@ class Place:
         """The folder of the growing files."""
         return Path(self.root, "in")
 
+    def table(self, output: str) -> str:
+        """Return the folder of an output's table."""
+        return f"{self.root}/lake/{output}"
+
     def flow(self) -> tg.Dataflow:
         """Describe the flow. An epoch takes few records, so that a backlog is many epochs."""
         flow = tg.Dataflow("chaos", store=self.store, tick=0.05)
@@ -57,9 +61,9 @@ class Place:
                 f"{self.folder}/*.jsonl", format=tg.Json(FILE_COLUMNS), metadata=True, max_bytes_per_epoch=2000
             ),
         )
-        flow.sink("orders", orders, tg.DeltaSink(f"{self.root}/lake/orders"))
-        flow.sink("large", orders.filter("amount > 40").select("n", "who"), tg.ParquetSink(f"{self.root}/lake/large"))
-        flow.sink("visits", visits, tg.ParquetSink(f"{self.root}/lake/visits"))
+        flow.sink("orders", orders, tg.DeltaSink(self.table("orders")))
+        flow.sink("large", orders.filter("amount > 40").select("n", "who"), tg.ParquetSink(self.table("large")))
+        flow.sink("visits", visits, tg.ParquetSink(self.table("visits")))
         return flow
 
     def file(self) -> Path:

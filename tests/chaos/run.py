@@ -18,26 +18,16 @@ from pathlib import Path
 from random import Random
 
 from tests.chaos.drivers import Drivers
-from tests.chaos.evidence import (
-    Away,
-    DeltaFolder,
-    FilesSeen,
-    ParquetFolder,
-    StoreSeen,
-    TablesSeen,
-    TopicSeen,
-)
 from tests.chaos.flow import Place
 from tests.chaos.plan import Strike, planned
+from tests.chaos.witness import Witness
 from tests.chaos.writers import PARTITIONS, FileWriter, TopicWriter
 from tests.kafka import unique
 from tests.postgres import Server
 from tests.warm import Warm
 
 from tidegauge.testing import KafkaBroker
-from tidegauge.testing.simulation.checks import Checks
-from tidegauge.testing.simulation.evidence import UpstreamEvidence
-from tidegauge.testing.simulation.ledger import BindingLedger, Broken
+from tidegauge.testing.simulation.ledger import Broken
 
 __all__ = ["Chaos", "ChaosFailed", "Survived"]
 
@@ -45,6 +35,8 @@ PATIENCE = 120.0
 """Seconds after the last strike within which everything is in every table: some leases, some restarts."""
 LOOK_EVERY = 0.4
 STEP = 0.02
+SILENCE = 3
+"""Seconds after which PostgreSQL ends the transaction of a driver that stands still: less than a lease."""
 
 
 class ChaosFailed(AssertionError):
@@ -88,6 +80,10 @@ class Outage:
             raise self._error
         return not self._thread.is_alive()
 
+    def join(self) -> None:
+        """Wait for its end, whatever that is."""
+        self._thread.join()
+
     def _run(self, work: Callable[[], None]) -> None:
         try:
             work()
@@ -103,36 +99,16 @@ class Chaos:
     ) -> None:
         self.root, self.seed, self.seconds = root, seed, seconds
         self._broker, self._server = broker, server
-        self._random = Random(f"looks {seed}")
         self._began = time.monotonic()
         self._told = (root / "chronicle.txt").open("w", buffering=1)
-        store = f"sqlite:///{root}/flow.db" if server is None else server.place(silence=3)
+        store = f"sqlite:///{root}/flow.db" if server is None else server.place(silence=SILENCE)
         topic = broker.create_topic(unique("chaos"), partitions=PARTITIONS)
-        self.place = Place(str(root), store, broker.servers, topic)
-        spec = self.place.flow().spec
-        self.drivers = Drivers(warm, self.place.file(), self.say)
-        self.store = StoreSeen(store)
-        lake = {name: f"{root}/lake/{name}" for name in spec.outputs}
-        self.tables = TablesSeen(
-            {
-                "orders": DeltaFolder(lake["orders"], "chaos:orders"),
-                "large": ParquetFolder(lake["large"]),
-                "visits": ParquetFolder(lake["visits"]),
-            }
-        )
-        schemas = {name: source.schema for name, source in spec.sources.items()}
-        assert schemas["orders"] is not None
-        assert schemas["visits"] is not None
-        self.topic = TopicSeen(broker.endpoint, topic, "tidegauge.chaos.orders", schemas["orders"])
-        self.files = FilesSeen(self.place.folder, schemas["visits"])
-        upstreams: dict[str, UpstreamEvidence] = {"orders": self.topic, "visits": self.files}
-        self.ledger = BindingLedger(self.store, upstreams)
-        self.checks = Checks(spec, self.ledger, self.tables, upstreams)
+        self._place = Place(str(root), store, broker.servers, topic)
+        self._drivers = Drivers(warm, self._place.file(), self.say)
+        self._witness = Witness(self._place, broker.endpoint, Random(f"looks {seed}"), self.say)
         self._outages: dict[str, Outage] = {}
         self._struck: Counter[str] = Counter()
-        self._looks = 0
         self._looked = 0.0
-        self._away = ""
 
     def say(self, what: str) -> None:
         """Note what happens, with its instant."""
@@ -145,29 +121,30 @@ class Chaos:
     def run(self) -> Survived:
         """Carry out the plan. Raises `ChaosFailed`."""
         self._began = time.monotonic()
-        topic = TopicWriter(self.place.servers, self.place.topic, Random(f"topic {self.seed}"))
-        files = FileWriter(self.place.folder, Random(f"files {self.seed}"))
+        topic = TopicWriter(self._place.servers, self._place.topic, Random(f"topic {self.seed}"))
+        files = FileWriter(self._place.folder, Random(f"files {self.seed}"))
         try:
             self._strike_all(files)
             self._heal()
             topic.finish()
             files.finish()
-            self._until(
-                "everything arrives once nothing goes wrong any more", lambda: self._asked(self.checks.caught_up)
-            )
+            self._until("everything arrives once nothing goes wrong any more", self._witness.caught_up)
             self._end()
-            self._compare(topic)
-        except Broken as broken:
-            raise self._failed(str(broken)) from broken
+            self._witness.compare(topic)
         except Exception as error:
-            raise self._failed(f"{type(error).__name__}: {error}") from error
+            raise self._failed(
+                str(error) if isinstance(error, Broken) else f"{type(error).__name__}: {error}"
+            ) from error
         finally:
-            self.drivers.kill()
-            self.topic.close()
+            topic.leave()
+            files.leave()
+            for outage in self._outages.values():
+                outage.join()
+            self._drivers.kill()
+            self._witness.close()
             self._told.close()
-        rows = sum(self.tables.rows(name).num_rows for name in self.tables.tables)
-        drivers = self.drivers
-        return Survived(drivers.started, self.ledger.upper, rows, self._looks, self._struck, drivers.ends)
+        witness, drivers = self._witness, self._drivers
+        return Survived(drivers.started, witness.epochs, witness.rows, witness.looks, self._struck, drivers.ends)
 
     def _failed(self, what: str) -> ChaosFailed:
         kind = "postgresql" if self._server else "sqlite"
@@ -189,22 +166,22 @@ class Chaos:
         while not until():
             self._supervise()
             if self.now() >= self._looked + LOOK_EVERY:
-                self._look()
+                self._witness.look()
                 self._looked = self.now()
             threading.Event().wait(STEP)
 
     def _supervise(self) -> None:
         """See to it that a driver runs. One that stands still gets a successor."""
-        self.drivers.look(self.now())
-        if all(driver.thaws is not None or driver.stopping for driver in self.drivers.living):
-            self.drivers.start()
+        self._drivers.look(self.now())
+        if all(driver.thaws is not None or driver.stopping for driver in self._drivers.living):
+            self._drivers.start()
 
     def _strike(self, strike: Strike, files: FileWriter) -> None:
-        standing = [driver for driver in self.drivers.living if driver.thaws is None]
+        standing = [driver for driver in self._drivers.living if driver.thaws is None]
         chosen = standing[int(strike.draw * len(standing))] if standing else None
         match strike.what:
             case "rival":
-                self.drivers.start()
+                self._drivers.start()
             case "another file":
                 files.begin_another()
             case "kill the broker" | "freeze the broker":
@@ -250,73 +227,27 @@ class Chaos:
     def _heal(self) -> None:
         self.say("from here on nothing goes wrong")
         self._until("servers come back", lambda: all(outage.over for outage in self._outages.values()))
-        for driver in self.drivers.living:
+        for driver in self._drivers.living:
             if driver.thaws is not None:
                 self.say(f"SIGCONT to {driver}")
                 driver.thaw()
 
-    # What is looked at.
-
-    def _look(self) -> None:
-        self._looks += self._asked(self._laws)
-
-    def _laws(self) -> bool:
-        """Look at all that has to hold at any time. Raises `Broken`."""
-        for place in ("after publish", "orders: acknowledged"):
-            self.checks.at(place)
-        if self.checks.broken is not None:
-            raise self.checks.broken
-        self.checks.read(self._random)
-        return True
-
-    def _asked(self, question: Callable[[], bool]) -> bool:
-        """Return an answer as of one instant; False where a server does not answer that has to be asked."""
-        away = ""
-        try:
-            self.topic.ask_told()
-            with self.store.at_one_instant():
-                self.topic.ask_ends()
-                return question()
-        except Away as error:
-            away = str(error)
-            return False
-        finally:
-            if away != self._away:
-                self.say(f"cannot look: {away}" if away else "can look again")
-            self._away = away
-
     def _until(self, law: str, so: Callable[[], bool]) -> None:
+        """Go on until something is so. Raises `Broken` where it takes too long."""
         deadline = self.now() + PATIENCE
 
         def reached() -> bool:
             if self.now() < deadline:
                 return so()
-            raise Broken(law, f"{self._away or self.checks.state()}")
+            raise Broken(law, self._witness.state())
 
         self._live(reached)
 
     def _end(self) -> None:
         """Stop all drivers, look at everything, and let one more clear up what the killed ones have left."""
-        self.drivers.stop(self.now)
-        self._at_the_end()
-        self.drivers.start("--until", "caught-up").stopping = True
-        self.drivers.await_all(self.now)
-        self._at_the_end()
-        if litter := self.tables.litter():
-            raise Broken("nothing that was staged is left", ", ".join(sorted(litter)[:5]))
-
-    def _at_the_end(self) -> None:
-        self.topic.ask_told()
-        with self.store.at_one_instant():
-            self.topic.ask_ends()
-            self.checks.at_the_end(orderly=True)
-
-    def _compare(self, writer: TopicWriter) -> None:
-        """Hold the topic, which the tables were held against, against its writer."""
-        there = Counter(self.topic.records().values())
-        if lost := writer.sure - there.keys():
-            raise Broken("the broker has what it acknowledged", str(sorted(lost)[:20]))
-        if undone := writer.undone & there.keys():
-            raise Broken("an aborted record is not read", str(sorted(undone)[:20]))
-        if twice := [n for n, count in there.items() if count > 1]:
-            raise Broken("a record is in the topic once", str(twice[:20]))
+        self._drivers.stop(self.now)
+        self._witness.at_the_end()
+        self._drivers.start("--until", "caught-up").stopping = True
+        self._drivers.await_all(self.now)
+        self._witness.at_the_end()
+        self._witness.cleared()

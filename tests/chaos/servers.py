@@ -11,4 +11,4 @@ SOON = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"}
 
 def a_broker() -> KafkaBroker:
     """Return one that is to be started."""
-    return KafkaBroker(settings=SOON)
+    return KafkaBroker(settings=SOON, within=120.0)

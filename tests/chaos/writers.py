@@ -50,10 +50,14 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def finish(self) -> None:
-        """End it."""
+    def leave(self) -> None:
+        """End it, whatever it met."""
         self._over.set()
         self._thread.join()
+
+    def finish(self) -> None:
+        """End it."""
+        self.leave()
         if self._error is not None:
             raise self._error
 
@@ -78,6 +82,10 @@ class TopicWriter:
         certain = {"acks": "all", "enable.idempotence": "true", "message.timeout.ms": "0", "linger.ms": "5"}
         self._plain = Producer(quiet(servers, **certain))
         self._thread = Writer("topic", self._some, every=0.1)
+
+    def leave(self) -> None:
+        """Stop."""
+        self._thread.leave()
 
     def finish(self) -> None:
         """Stop, and wait until all that was sent plainly is acknowledged. The broker is there."""
@@ -140,6 +148,10 @@ class FileWriter:
     def begin_another(self) -> None:
         """Write to one more file from now on."""
         self._files.append(self._folder / f"{len(self._files)}.jsonl")
+
+    def leave(self) -> None:
+        """Stop."""
+        self._thread.leave()
 
     def finish(self) -> None:
         """Stop. No line stays torn."""

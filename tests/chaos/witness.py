@@ -1,0 +1,126 @@
+"""The witness of a chaos: it holds what real processes leave behind against the laws of the simulated worlds.
+
+Invariant: it needs nothing of the code that it judges, but for the description of the flow and its steps.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+
+from tests.chaos.evidence import (
+    Away,
+    DeltaFolder,
+    FilesSeen,
+    ParquetFolder,
+    StoreSeen,
+    TablesSeen,
+    TopicSeen,
+)
+from tests.chaos.flow import Place
+from tests.chaos.writers import TopicWriter
+
+from tidegauge.testing import Endpoint
+from tidegauge.testing.simulation.checks import Checks
+from tidegauge.testing.simulation.evidence import UpstreamEvidence
+from tidegauge.testing.simulation.ledger import BindingLedger, Broken
+
+__all__ = ["Witness"]
+
+
+class Witness:
+    """Looks at one place. looks: how often all laws held. away: which server did not answer the last time."""
+
+    def __init__(self, place: Place, broker: Endpoint, random: Random, say: Callable[[str], None]) -> None:
+        spec = place.flow().spec
+        orders, visits = (spec.sources[name].schema for name in ("orders", "visits"))
+        assert orders is not None
+        assert visits is not None
+        self.looks = 0
+        self.away = ""
+        self._random, self._say = random, say
+        self._store = StoreSeen(place.store)
+        self._tables = TablesSeen(
+            {
+                "orders": DeltaFolder(place.table("orders"), "chaos:orders"),
+                "large": ParquetFolder(place.table("large")),
+                "visits": ParquetFolder(place.table("visits")),
+            }
+        )
+        self._topic = TopicSeen(broker, place.topic, "tidegauge.chaos.orders", orders)
+        upstreams: dict[str, UpstreamEvidence] = {"orders": self._topic, "visits": FilesSeen(place.folder, visits)}
+        self._ledger = BindingLedger(self._store, upstreams)
+        self._checks = Checks(spec, self._ledger, self._tables, upstreams)
+
+    def close(self) -> None:
+        """Take leave of the broker."""
+        self._topic.close()
+
+    @property
+    def epochs(self) -> int:
+        """How many epochs are bound."""
+        return self._ledger.upper
+
+    @property
+    def rows(self) -> int:
+        """How many rows all tables have."""
+        return sum(self._tables.rows(name).num_rows for name in self._tables.tables)
+
+    def look(self) -> None:
+        """Look at what has to hold at any time. Raises `Broken`."""
+        self.looks += self._asked(self._laws)
+
+    def caught_up(self) -> bool:
+        """Whether all records are bound, in every table, published and acknowledged. Raises `Broken`."""
+        return self._asked(self._checks.caught_up)
+
+    def state(self) -> str:
+        """Return how far everything is, for people."""
+        return self.away or self._checks.state()
+
+    def at_the_end(self) -> None:
+        """Look at everything once more: nobody writes, nobody drives, everybody answers. Raises `Broken`, `Away`."""
+        self._topic.ask_told()
+        with self._store.at_one_instant():
+            self._topic.ask_ends()
+            self._checks.at_the_end(orderly=True)
+
+    def cleared(self) -> None:
+        """Look for files that are left of drivers that were killed. Raises `Broken`."""
+        if litter := self._tables.litter():
+            raise Broken("nothing that was staged is left", ", ".join(sorted(litter)[:5]))
+
+    def compare(self, writer: TopicWriter) -> None:
+        """Hold the topic, which the tables are held against, against its writer. Raises `Broken`."""
+        there = Counter(self._topic.records().values())
+        if lost := writer.sure - there.keys():
+            raise Broken("the broker has what it acknowledged", str(sorted(lost)[:20]))
+        if undone := writer.undone & there.keys():
+            raise Broken("an aborted record is not read", str(sorted(undone)[:20]))
+        if twice := [n for n, count in there.items() if count > 1]:
+            raise Broken("a record is in the topic once", str(twice[:20]))
+
+    def _laws(self) -> bool:
+        for place in ("after publish", "orders: acknowledged"):
+            self._checks.at(place)
+        if self._checks.broken is not None:
+            raise self._checks.broken
+        self._checks.read(self._random)
+        return True
+
+    def _asked(self, question: Callable[[], bool]) -> bool:
+        """Return an answer as of one instant; False where a server does not answer that has to be asked."""
+        away = ""
+        try:
+            self._topic.ask_told()
+            with self._store.at_one_instant():
+                self._topic.ask_ends()
+                return question()
+        except Away as error:
+            away = str(error)
+            return False
+        finally:
+            if away != self.away:
+                self._say(f"cannot look: {away}" if away else "can look again")
+            self.away = away
