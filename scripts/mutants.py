@@ -1,7 +1,8 @@
 """Plants bugs, one at a time, each in a copy of the sources of its own, and demands that every one is found.
 
 A mutant is a patch in `tests/mutants/`. Its head says what it plants, what that breaks and where the idea comes from;
-each line `found-by:` names tests, or the simulation. The tests run on the copy with the same examples each time
+each line `found-by:` names tests, or the simulation, of the reference flow or of the one of a module:
+`simulation of tests.simulation.pushed`. The tests run on the copy with the same examples each time
 (`mutants` in `tests/conftest.py`), and one of them has to fail; the simulation tries one seed after another, and one
 of them has to break a law. A mutant that names both has to be found by both.
 
@@ -88,9 +89,15 @@ def properties(source: Path, names: Sequence[str]) -> str | None:
     return failed[1]
 
 
-def simulation(source: Path, names: Sequence[str]) -> str | None:  # noqa: ARG001 - as `properties`
+def simulation(source: Path, names: Sequence[str]) -> str | None:
     """Simulate lives on a copy of the sources. Return in how many seeds a law broke, and which. Raises `Unusable`."""
-    code, said = run([sys.executable, "-m", "tests.simulation.search", "--most", str(SEEDS)], source)
+    found = (_simulated(source, name.removeprefix(SIMULATION).removeprefix(" of ")) for name in sorted({*names}))
+    return next((broken for broken in found if broken is not None), None)
+
+
+def _simulated(source: Path, flow: str) -> str | None:
+    of = ["--flow", flow] if flow else []
+    code, said = run([sys.executable, "-m", "tests.simulation.search", "--most", str(SEEDS), *of], source)
     try:
         found = json.loads(said.splitlines()[-1])
         return None if found["failed"] is None else f"{found['seeds']} seeds, {found['what']}"
@@ -107,7 +114,7 @@ def told(names: Iterable[str]) -> dict[str, list[str]]:
     """Return the finders that `found-by:` names, each with what it looks with."""
     found: dict[str, list[str]] = {}
     for name in names:
-        found.setdefault(SIMULATION if name == SIMULATION else PROPERTIES, []).append(name)
+        found.setdefault(SIMULATION if name.startswith(SIMULATION) else PROPERTIES, []).append(name)
     return found
 
 

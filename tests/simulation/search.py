@@ -1,4 +1,4 @@
-"""Search the worlds of the reference flow for a law that breaks: `python -m tests.simulation.search --most N`.
+"""Search the worlds of a flow for a law that breaks: `python -m tests.simulation.search --flow MODULE --most N`.
 
 It prints one JSON line, `{"seeds": tried, "failed": seed or null, "what": "..."}`, and exits with 0 either way.
 """
@@ -6,9 +6,8 @@ It prints one JSON line, `{"seeds": tried, "failed": seed or null, "what": "..."
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
-
-from tests.simulation.reference import make_flow
 
 from tidegauge.errors.simulation import SimulationFailed
 from tidegauge.testing.simulation.ground import Ground
@@ -20,8 +19,9 @@ def main() -> None:
     arguments = argparse.ArgumentParser()
     arguments.add_argument("--most", type=int, default=300)
     arguments.add_argument("--first", type=int, default=0)
+    arguments.add_argument("--flow", default="tests.simulation.reference", help="a module with a make_flow")
     given = arguments.parse_args()
-    ground = Ground.of(make_flow)
+    ground = Ground.of(importlib.import_module(given.flow).make_flow)
     for tried, seed in enumerate(range(given.first, given.first + given.most), start=1):
         try:
             World(ground, planned(seed, ground.facts)).run()

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.simulation import pushed
 from tests.simulation.reference import make_flow
 
 import tidegauge as tg
@@ -27,7 +28,7 @@ from tidegauge.errors.simulation import (
 from tidegauge.errors.sinks import UnsupportedColumn
 from tidegauge.testing.simulation import KINDS, replay, simulate
 from tidegauge.testing.simulation.ground import Ground
-from tidegauge.testing.simulation.plan import planned
+from tidegauge.testing.simulation.plan import AT_FEEDS, planned
 from tidegauge.testing.simulation.world import World
 
 SEEDS = range(8)
@@ -42,7 +43,8 @@ def test_every_law_holds_in_the_worlds_of_these_seeds() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_law_holds_when_one_kind_of_fault_comes_alone(kind: str) -> None:
-    assert simulate(make_flow, seeds=[1000 + KINDS.index(kind)], faults=[kind], epochs=12).seeds == 1
+    make = pushed.make_flow if kind in AT_FEEDS else make_flow
+    assert simulate(make, seeds=[1000 + KINDS.index(kind)], faults=[kind], epochs=12).seeds == 1
 
 
 def make_files() -> tg.Dataflow:
@@ -60,15 +62,40 @@ def test_every_law_holds_with_files_that_grow_are_torn_and_come_late() -> None:
     assert held.rows > 300
 
 
+def test_every_law_holds_with_a_source_that_pushes_and_forgets_what_is_acknowledged() -> None:
+    held = simulate(pushed.make_flow, seeds=range(3), epochs=12)
+    assert held.rows > 100
+
+
+def test_faults_of_sources_that_push_are_drawn_for_flows_that_have_some_alone() -> None:
+    for make, some in ((make_flow, set()), (pushed.make_flow, {*AT_FEEDS})):
+        facts = Ground.of(make).facts
+        assert {act.what for seed in range(60) for act in planned(seed, facts).acts} & {*AT_FEEDS} == some
+
+
+def with_errors() -> tg.Dataflow:
+    """A flow whose bad records go to a table."""
+    flow = tg.Dataflow("feeds", store="sqlite:///feeds.db", tick=1.0)
+    feed = flow.source("feed", tg.SocketSource("nowhere", 9000, columns="id long", metadata=True))
+    flow.sink("rows", feed, tg.ParquetSink("lake/rows"))
+    flow.sink("errors", feed.errors, tg.ParquetSink("lake/errors"))
+    return flow
+
+
+def test_every_law_holds_with_a_table_of_bad_records_and_with_places_in_the_rows() -> None:
+    assert simulate(with_errors, seeds=[1], faults=["crash"], epochs=6).rows > 10
+
+
 def traced(seed: int) -> str:
-    world = World(ground := Ground.of(make_flow), planned(seed, ground.facts, epochs=8))
+    make = pushed.make_flow if seed % 2 else make_flow
+    world = World(ground := Ground.of(make), planned(seed, ground.facts, epochs=8))
     world.run()
     return world.trace.digest()
 
 
 SHOW = """
 from tests.simulation.test_simulate import traced
-print(*[traced(seed) for seed in (3, 5)])
+print(*[traced(seed) for seed in (3, 6)])
 """
 
 
@@ -82,7 +109,7 @@ def test_a_seed_has_the_same_trace_in_a_process_that_hashes_differently() -> Non
         text=True,
         check=True,
     ).stdout
-    assert said.split() == [traced(3), traced(5)]
+    assert said.split() == [traced(3), traced(6)]
 
 
 def test_seeds_differ_in_what_happens() -> None:
@@ -196,6 +223,13 @@ def test_columns_that_are_not_declared_or_cannot_be_written_are_refused() -> Non
         simulate(one(tg.KafkaSource("nowhere:9092", topic="orders", format=nested)))
 
 
+class Own(tg.GeneratorSource):
+    """A source that nothing stands in for."""
+
+    def simulated(self) -> Any:
+        return tg.GeneratorSource(columns="id long", metadata=True)
+
+
 def test_a_source_that_nothing_stands_in_for_is_refused() -> None:
     with pytest.raises(NoCounterpart, match="nothing stands in for"):
-        simulate(one(tg.SocketSource("nowhere", 9000, columns="id long")))
+        simulate(one(Own(columns="id long", metadata=True)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidegauge.errors.base import TidegaugeError
 
-__all__ = ["ColumnsNotDeclared", "NoCounterpart"]
+__all__ = ["ClockNotSimulated", "ColumnsNotDeclared", "NoCounterpart"]
 
 
 class NoCounterpart(TidegaugeError):
@@ -15,7 +15,8 @@ class NoCounterpart(TidegaugeError):
     cause = "a simulation asks no upstream, and only the class of a source knows how its own behaves"
     remedy = (
         "give {kind} a method simulated(self) that returns a source of the same columns over data in memory, such as "
-        "SimulatedLog(PartitionedLog(...), columns=...); or simulate the flow with another source in its place"
+        "SimulatedLog(PartitionedLog(...), columns=...), and for one that pushes SimulatedFeed(FeedLog(), "
+        "streams=...); or simulate the flow with another source in its place"
     )
 
 
@@ -26,3 +27,12 @@ class ColumnsNotDeclared(TidegaugeError):
     what = "source {source!r} cannot be simulated: its columns are not declared"
     cause = "columns are inferred from the first records, and a simulated upstream begins with none"
     remedy = "declare them in the format, like Json('id long, user string')"
+
+
+class ClockNotSimulated(TidegaugeError):
+    """A source that pushes and whose positions are no numbers of partitions."""
+
+    code = "TG-0932"
+    what = "source {source!r} cannot be simulated: its positions are of the kind {kind!r}"
+    cause = "what stands in for a source that pushes has partitions, each with positions from 0 on"
+    remedy = "simulate the flow with a source in its place that has such positions, and the same streams"

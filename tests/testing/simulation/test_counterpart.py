@@ -8,14 +8,28 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import tidegauge as tg
-from tidegauge.errors.simulable import ColumnsNotDeclared, NoCounterpart
+from tidegauge.errors.simulable import ClockNotSimulated, ColumnsNotDeclared, NoCounterpart
 from tidegauge.remap.binding import Bound, Slice
+from tidegauge.remap.fromtime import LSN, FromTime
+from tidegauge.remap.frontier import Frontier
 from tidegauge.sources import GeneratorSource, KafkaSource, Source
 from tidegauge.sources.protocol import Clocked, GoingOn, Placed
-from tidegauge.testing.simulation.upstream import POINTS, Folder, MetSource, PartitionedLog, SimulatedLog, counterpart
+from tidegauge.sources.push.protocol import Subscription
+from tidegauge.sources.push.source import PushedSource, pushed
+from tidegauge.testing.simulation.upstream import (
+    POINTS,
+    FeedLog,
+    Folder,
+    MetSource,
+    PartitionedLog,
+    SimulatedFeed,
+    SimulatedLog,
+    counterpart,
+)
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
 
@@ -119,3 +133,58 @@ def test_files_are_stood_in_for_by_a_folder_that_outlives_drivers() -> None:
         assert sum(reader.probe(Bound(), now=NOW).upper.values()) == 10
         assert reader.describe() == source.describe()
     assert met == ["probe", "probed"]
+
+
+@dataclass(frozen=True)
+class Tap:
+    """A source of a user's own that pushes."""
+
+    unit = "records"
+
+    @property
+    def streams(self) -> dict[str, pa.Schema]:
+        return {"": pa.schema([("id", pa.int64()), ("_offset", pa.int64())])}
+
+    def describe(self) -> dict[str, Any]:
+        return {"kind": "tap"}
+
+    def connect(self, start: Frontier, bound: Bound) -> Subscription:
+        raise AssertionError("nobody connects to it")
+
+
+@pytest.mark.parametrize("user", [Tap(), tg.SocketSource("nowhere", 9000, columns={"a": "id long", "b": "n int"})])
+def test_a_source_that_pushes_is_stood_in_for_by_a_feed_with_its_streams(user: Any) -> None:
+    found = counterpart(pushed(user, "/staging"), name="feed", partitions=3)
+    met: list[str] = []
+    driver = found.met(met.append)
+    assert isinstance(found.upstream, FeedLog)
+    assert isinstance(driver, PushedSource)
+    assert (driver.source.streams, driver.unit, driver.staging) == (user.streams, user.unit, "/staging")
+    assert driver.source.connect(Frontier(), Bound()).identity
+    assert met == ["connect", "connected"]
+    assert found.upstream.places == ["feed-0", "feed-1", "feed-2"]
+
+
+def test_a_source_that_pushes_may_say_itself_what_stands_in_for_it() -> None:
+    feed = FeedLog()
+
+    class Simulable(Tap):
+        def simulated(self) -> Any:
+            return SimulatedFeed(feed, streams=self.streams)
+
+    class Mistaken(Tap):
+        def simulated(self) -> Any:
+            return SimulatedLog(PartitionedLog({"t": 1}), columns="id long")
+
+    assert counterpart(pushed(Simulable(), None), name="feed").upstream is feed
+    with pytest.raises(NoCounterpart, match="a Mistaken") as refused:
+        counterpart(pushed(Mistaken(), None), name="feed")
+    assert "SimulatedFeed(FeedLog()" in refused.value.next_step
+
+
+def test_a_source_that_pushes_and_goes_by_another_clock_is_refused() -> None:
+    class Slot(Tap):
+        from_time: FromTime = LSN
+
+    with pytest.raises(ClockNotSimulated, match="of the kind 'lsn'"):
+        counterpart(pushed(Slot(), None), name="slot")

@@ -1,4 +1,4 @@
-"""Simulated sources pass the laws of every source, as the kit for connectors tries them."""
+"""Simulated sources pass the laws of every source, pulled or pushed, as the kit for connectors tries them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import pyarrow as pa
 import pytest
 
 import tidegauge as tg
+from tidegauge.remap.frontier import Frontier
 from tidegauge.sources import FileSource, Source
-from tidegauge.testing.kit import check_source
-from tidegauge.testing.simulation.upstream import Folder, PartitionedLog, SimulatedLog
+from tidegauge.sources.push.protocol import PushSource
+from tidegauge.testing.kit import PushedRecord, check_push_source, check_source
+from tidegauge.testing.simulation.upstream import FeedLog, Folder, PartitionedLog, SimulatedFeed, SimulatedLog
 from tidegauge.testing.simulation.upstream.folder import read_from
 
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
@@ -95,3 +97,42 @@ class FolderBench:
 def test_it_passes_the_laws_of_sources(bench: Any) -> None:
     report = check_source(bench, many=0)
     assert report.ok, str(report)
+
+
+class FeedBench:
+    """Records of two streams, in two partitions in turn."""
+
+    def __init__(self, _folder: Path) -> None:
+        self.feed = FeedLog()
+        columns = pa.schema([("n", pa.int64())])
+        self.source: PushSource = SimulatedFeed(self.feed, streams={"even": columns, "odd": columns})
+        self.number = 0
+
+    def add(self, count: int) -> Sequence[PushedRecord]:
+        taken, self.number = range(self.number, self.number + count), self.number + count
+        return [self.append(n) for n in taken]
+
+    def append(self, n: int) -> PushedRecord:
+        stream, place = "odd" if n % 2 else "even", f"feed-{n % 3 % 2}"
+        position = self.feed.log.end(place)
+        self.feed.append(place, pa.record_batch({"n": pa.array([n], pa.int64())}), stream=stream)
+        return PushedRecord(stream, place, position, {"n": n})
+
+    def cut(self) -> None:
+        self.feed.cut()
+
+    def lose(self) -> None:
+        self.feed.lose("feed-0", 1)
+
+    def restore(self, end: Frontier) -> None:
+        self.feed.restore(end)
+
+    def recreate(self) -> None:
+        self.feed.replace()
+
+
+def test_a_feed_passes_the_laws_of_sources_that_push() -> None:
+    report = check_push_source(FeedBench)
+    assert report.ok, str(report)
+    untried = [finding.name for finding in report.findings if finding.untried]
+    assert untried == ["the end is sealed once all has come", "bad records are told and the others decoded"]

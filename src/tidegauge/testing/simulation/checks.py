@@ -5,6 +5,7 @@
     at an acknowledgement  every output of the source holds the acknowledged records
     at any time            a reader of all tables at a published epoch finds them there, the same each time
     after the faults       before long, all records are bound, in every table, published and acknowledged
+    at each status         no epoch is staged before its records have come whole
     in the end             every epoch of every table has the rows that its bindings say, and no lease is left
 
 No code of the system decides here whether the system is right, but for the steps of a flow: they are run over each
@@ -23,8 +24,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 from tidegauge.engine.plain.steps import without_spark
+from tidegauge.errors.push import PieceUnreadable
+from tidegauge.flow.board import Board
 from tidegauge.flow.spec import FlowSpec
-from tidegauge.job.functions import apply, conform
+from tidegauge.job.functions import apply, columns_of, conform
 from tidegauge.job.plan import OutputPlan
 from tidegauge.testing.simulation.evidence import TableEvidence, UpstreamEvidence
 from tidegauge.testing.simulation.ledger import BindingLedger, Broken
@@ -65,6 +68,13 @@ class Checks:
                 self._acknowledged(place.removesuffix(": acknowledged"))
         except Broken as broken:
             self.broken = broken
+
+    def shown(self, board: Board) -> None:
+        """Look at what a driver shows to people."""
+        for name, source in board.sources.items():
+            if isinstance(source.unread, PieceUnreadable) and self.broken is None:  # nobody here removes one
+                law = "an epoch is staged when all that it has of a source has come"
+                self.broken = Broken(law, f"{name}: {source.unread.evidence}")
 
     def _uppers(self, *, live: bool) -> dict[str, int]:
         """Return the first epoch that each output lacks. live: without those that have failed."""
@@ -177,12 +187,31 @@ class Checks:
                 return None
             batches += upstream.rows(partition, lower, upper)
         rows: Counter[str] = Counter()
-        if batches:
-            functions, made = without_spark(plan.steps, upstream.schema, output=name)
-            together = conform(pa.concat_batches(batches), upstream.schema)
+        given = [batch for found in batches if (batch := _of_channel(found, plan.channel)) is not None]
+        if given:
+            columns = columns_of(upstream.schema, plan.channel)
+            functions, made = without_spark(plan.steps, columns, output=name)
+            together = conform(pa.concat_batches(given), columns)
             for batch in apply(functions, together, made, output=name, epoch=epoch):
                 rows.update(map(_shown, batch.to_pylist()))
         return rows
+
+
+def _of_channel(rows: pa.RecordBatch, channel: str) -> pa.RecordBatch | None:
+    """Return the rows of a channel, None for none: each row of several streams is in the column of its own.
+
+    There are no bad records: writers write none.
+
+    >>> both = pa.record_batch({"orders": [None, {"id": 7}], "users": [{"name": "ada"}, None]})
+    >>> _of_channel(both, "orders").to_pylist(), _of_channel(both, "errors")
+    ([{'id': 7}], None)
+    """
+    if channel == "rows":
+        return rows
+    if channel == "errors":
+        return None
+    mine = rows[channel].drop_null()
+    return pa.RecordBatch.from_struct_array(mine) if len(mine) else None
 
 
 def _shown(row: dict[str, Any]) -> str:

@@ -45,7 +45,7 @@ from tidegauge.errors.simulation import (
     StepSeesCuts,
     StepSeesOrder,
 )
-from tidegauge.job.functions import apply, function_name, result_schema
+from tidegauge.job.functions import apply, columns_of, function_name, result_schema
 from tidegauge.job.plan import MapBatches
 from tidegauge.testing.simulation.clock import VirtualClock
 from tidegauge.testing.simulation.ground import Ground
@@ -92,10 +92,10 @@ def definite(ground: Ground) -> None:
     for sources that cannot be simulated.
     """
     for name, plan in ground.spec.outputs.items():
-        if plan.channel == "rows" and any(isinstance(step, MapBatches) for step in plan.steps):
+        if plan.channel != "errors" and any(isinstance(step, MapBatches) for step in plan.steps):
             source = ground.spec.sources[plan.source]
             upstream = upstream_of(ground.spec.name, plan.source, source, VirtualClock(), seed=0)
-            _output(ground, name, upstream.schema)
+            _output(ground, name, columns_of(upstream.schema, plan.channel))
 
 
 def _output(ground: Ground, name: str, schema: pa.Schema) -> None:

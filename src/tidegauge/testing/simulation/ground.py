@@ -25,9 +25,11 @@ from tidegauge.errors.simulation import FactoryBroke, FlowsDiffer
 from tidegauge.flow.spec import Flow, FlowSpec
 from tidegauge.job.perform import output_schema
 from tidegauge.remap.policy import Every
+from tidegauge.sources.push.source import PushedSource
 from tidegauge.testing.simulation.plan import FlowFacts
 from tidegauge.testing.simulation.tables import POINTS as SINK_POINTS
 from tidegauge.testing.simulation.upstream import POINTS as SOURCE_POINTS
+from tidegauge.testing.simulation.upstream import PUSH_POINTS
 
 __all__ = ["STORE_POINTS", "Ground", "MakeFlow"]
 
@@ -61,10 +63,12 @@ class Ground:
                 output_schema(plan, columns, engine)
         places = [*EFFECTS, *STORE_POINTS]
         places += [f"{name}: {point}" for name in spec.outputs for point in SINK_POINTS]
-        places += [f"{name}: {point}" for name in spec.sources for point in SOURCE_POINTS]
+        feeds = tuple(name for name, source in spec.sources.items() if isinstance(source, PushedSource))
+        for name in spec.sources:
+            places += [f"{name}: {point}" for point in (PUSH_POINTS if name in feeds else SOURCE_POINTS)]
         policy = spec.policy
         tick = policy.seconds if isinstance(policy, Every) and policy.seconds else 1.0
-        return Ground(make, spec, FlowFacts(tuple(spec.sources), tuple(spec.outputs), tuple(places), tick))
+        return Ground(make, spec, FlowFacts(tuple(spec.sources), tuple(spec.outputs), tuple(places), tick, feeds))
 
     def again(self) -> FlowSpec:
         """Return the flow anew, as a driver that starts does."""

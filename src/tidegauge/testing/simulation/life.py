@@ -117,8 +117,13 @@ class Life:
 
     def _run(self) -> None:
         scheduler, lost = self.world.scheduler, list[Exception]()
-        runner = Runner(self.world.spec(self), LocalEngine(threads=0), env=self.env(), spawn=self.spawn)
-        self.runner = runner
+        runner = self.runner = Runner(
+            self.world.spec(self),
+            LocalEngine(threads=0),
+            env=self.env(),
+            spawn=self.spawn,
+            watch=self.world.checks.shown,
+        )
         if self.stopping:
             runner.stop()
         scheduler.begin(f"{self.name}.lease", lambda: self._renew(runner, lost), owner=self)

@@ -26,7 +26,7 @@ from tidegauge.errors.simulation import UnknownFault
 __all__ = ["BETWEEN", "KINDS", "Act", "Fault", "FaultKind", "FlowFacts", "Plan", "checked_kinds", "planned"]
 
 FaultKind: TypeAlias = Literal[
-    "crash", "pause", "slow", "error", "lost", "full", "away", "clock", "rival", "retention", "stop"
+    "crash", "pause", "slow", "error", "lost", "full", "away", "clock", "rival", "retention", "stop", "cut", "late"
 ]
 KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
 """What may go wrong.
@@ -42,9 +42,13 @@ KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
     rival      another driver is started beside the one that runs
     retention  records are taken from upstream before they are read
     stop       somebody stops the driver, and starts it again
+    cut        the connections of a source that pushes are cut
+    late       a source that pushes hears late, in any order, or never, what it is told
 """
 
 AT_A_PLACE: Final = ("crash", "pause", "slow", "error", "lost")
+AT_UPSTREAMS: Final = ("away", "retention")
+AT_FEEDS: Final = ("cut", "late")
 
 BETWEEN: Final[Mapping[str, int]] = {"worker step": 100, "work done": 25}
 """Places between two things that a driver does: after each step of its worker, and when something beside the worker
@@ -61,6 +65,12 @@ class FlowFacts(NamedTuple):
     outputs: tuple[str, ...]
     places: tuple[str, ...]
     tick: float = 1.0
+    feeds: tuple[str, ...] = ()
+    """The sources that push."""
+
+    def having(self, kind: FaultKind) -> tuple[str, ...]:
+        """Return the sources that can have a kind of fault, one "" for a kind that comes from elsewhere."""
+        return self.feeds if kind in AT_FEEDS else self.sources if kind in AT_UPSTREAMS else ("",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +140,7 @@ def planned(seed: int, flow: FlowFacts, *, kinds: Sequence[FaultKind] = KINDS, e
     random = Random(f"tidegauge {seed}")  # noqa: S311 - nothing is secret here
     ends = epochs * flow.tick
     acts = _writing(random, flow, ends)
-    chosen = _chosen(random, kinds)
+    chosen = _chosen(random, [kind for kind in kinds if flow.having(kind)])
     faults: list[Fault] = []
     for kind in chosen:
         rate = random.choice((1, 1, 2, 3, 8))
@@ -188,6 +198,6 @@ def _struck(random: Random, kind: FaultKind, flow: FlowFacts) -> Fault:
 
 def _acted(random: Random, kind: FaultKind, flow: FlowFacts, ends: float) -> Act:
     at = round(random.random() * ends, 3)
-    on = random.choice(flow.sources) if kind in ("away", "retention") else ""
+    on = random.choice(flow.having(kind))
     number = random.choice((-90, -5, -1, 1, 5, 90)) if kind == "clock" else random.choice((1, 2, 5, 10, 40))
     return Act(at, kind, on, number)

@@ -119,9 +119,9 @@ class World:
         spec = self.ground.again()
         sources: dict[str, Any] = {}
         for name in spec.sources:
-            sources[name] = self.upstreams[name].source(_meeting(life, name))
+            sources[name] = self.upstreams[name].source(_Meeting(life, name))
         outputs = {
-            name: replace(plan, sink=counterpart_of(plan.sink, self.lake, name, _meeting(life, name)))
+            name: replace(plan, sink=counterpart_of(plan.sink, self.lake, name, _Meeting(life, name)))
             for name, plan in spec.outputs.items()
         }
         return replace(spec, store=URL, sources=sources, outputs=outputs)
@@ -220,6 +220,8 @@ class World:
                 self._full_until = self.clock.monotonic() + act.number
             case "away":
                 self.scheduler.begin("world", lambda: self._away(act.on, act.number))
+            case "late":
+                self.scheduler.begin("world", lambda: self._late(act))
             case "clock":
                 for life in self._living():
                     life.skew += act.number
@@ -235,6 +237,13 @@ class World:
         self.upstreams[source].set_away(True)
         self.scheduler.sleep(seconds)
         self.upstreams[source].set_away(False)
+
+    def _late(self, act: Act) -> None:
+        """Let a source hear late what it is told."""
+        self.upstreams[act.on].act(act)
+        self.scheduler.sleep(act.number)
+        if not self._healed:
+            self.upstreams[act.on].act(replace(act, what="arrive"))
 
     def _living(self) -> list[Life]:
         return [life for life in self.lives if not life.dead and not life.over]
@@ -276,5 +285,16 @@ class World:
             self.scheduler.sleep(0.5)
 
 
-def _meeting(life: Life, name: str) -> Callable[[str], None]:
-    return lambda call: life.meet(f"{name}: {call}")
+class _Meeting:
+    """How an adapter of a driver comes to the world, and waits in it."""
+
+    def __init__(self, life: Life, name: str) -> None:
+        self._life: Final = life
+        self._name: Final = name
+
+    def __call__(self, call: str, /) -> None:
+        self._life.meet(f"{self._name}: {call}")
+
+    def wait(self, ready: Callable[[], bool], seconds: float) -> None:
+        world = self._life.world
+        world.scheduler.wait(ready, until=world.clock.monotonic() + seconds)

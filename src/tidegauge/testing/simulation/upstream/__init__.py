@@ -4,17 +4,22 @@ Invariant: nothing here reads a clock, draws a random number, starts a thread or
 """
 
 from tidegauge.testing.simulation.upstream.counterpart import Counterpart, MetSource, Simulable, counterpart
+from tidegauge.testing.simulation.upstream.feed import FeedLog
+from tidegauge.testing.simulation.upstream.feed_source import PUSH_POINTS, SimulatedFeed
 from tidegauge.testing.simulation.upstream.folder import Folder
 from tidegauge.testing.simulation.upstream.log import PartitionedLog
 from tidegauge.testing.simulation.upstream.simulated import POINTS, SimulatedLog
 
 __all__ = [
     "POINTS",
+    "PUSH_POINTS",
     "Counterpart",
+    "FeedLog",
     "Folder",
     "MetSource",
     "PartitionedLog",
     "Simulable",
+    "SimulatedFeed",
     "SimulatedLog",
     "counterpart",
 ]

@@ -3,7 +3,8 @@
 Its upstream is in memory and empty, and the simulation writes to it. A topic becomes a log, and a source with the
 same columns and options reads it. A `FileSource` reads a folder in memory. A `GeneratorSource` stands for itself: its
 rows follow from its configuration and from the time that it is given. A source of your own has one method that
-returns what stands in for it.
+returns what stands in for it. A source that pushes needs none: its law says what any subscription gives, so a feed of
+the same streams stands in for it.
 
 >>> from tidegauge.sources import Json, KafkaSource
 >>> source = KafkaSource("kafka:9092", topic="orders", format=Json("id long"), max_records_per_epoch=10)
@@ -22,14 +23,18 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from tidegauge.errors.simulable import ColumnsNotDeclared, NoCounterpart
+from tidegauge.errors.simulable import ClockNotSimulated, ColumnsNotDeclared, NoCounterpart
 from tidegauge.remap.binding import Bound, Observation, Slice
+from tidegauge.remap.fromtime import PARTITIONS
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.file.source import FileSource
 from tidegauge.sources.generator import GeneratorSource
 from tidegauge.sources.kafka import KafkaSource
 from tidegauge.sources.metadata import MESSAGE, without_metadata
 from tidegauge.sources.protocol import OnBadRecord, Source, Split
+from tidegauge.sources.push.source import PushedSource
+from tidegauge.testing.simulation.upstream.feed import FeedLog
+from tidegauge.testing.simulation.upstream.feed_source import SimulatedFeed
 from tidegauge.testing.simulation.upstream.folder import Folder, read_from
 from tidegauge.testing.simulation.upstream.log import PartitionedLog
 from tidegauge.testing.simulation.upstream.simulated import SimulatedLog
@@ -55,7 +60,7 @@ class Counterpart:
     It outlives drivers. Each of them has a source of its own over it, which `met` returns.
     """
 
-    upstream: PartitionedLog | Folder | None
+    upstream: PartitionedLog | Folder | FeedLog | None
     met: Callable[[Callable[[str], None]], Source]
     """Returns a source that remembers nothing, given what it calls before and after each call, see `POINTS`."""
 
@@ -63,9 +68,12 @@ class Counterpart:
 def counterpart(source: Source, *, name: str, partitions: int = 2) -> Counterpart:
     """Return what stands in for a source in a simulation.
 
-    name: the source's, for errors. partitions: of each topic. Raises `NoCounterpart` and `ColumnsNotDeclared`.
+    name: the source's, for errors. partitions: of each topic. Raises `NoCounterpart`, `ColumnsNotDeclared` and
+    `ClockNotSimulated`.
     """
     match source:
+        case PushedSource():
+            return _pushed(source, name, partitions)
         case Simulable():
             return _own(source.simulated())
         case GeneratorSource():
@@ -83,6 +91,19 @@ def _own(source: Source) -> Counterpart:
     if isinstance(source, SimulatedLog):
         return Counterpart(source.log, lambda meet: replace(source, meet=meet))
     return Counterpart(None, partial(MetSource, source))
+
+
+def _pushed(user: PushedSource, name: str, partitions: int) -> Counterpart:
+    given: Any = user.source
+    if isinstance(given, Simulable):
+        source: Any = given.simulated()
+        if not isinstance(source, SimulatedFeed):
+            raise NoCounterpart(source=name, kind=type(given).__name__)
+    elif user.from_time is not PARTITIONS:
+        raise ClockNotSimulated(source=name, kind=user.from_time.kind)
+    else:
+        source = SimulatedFeed(FeedLog(partitions=partitions), streams=dict(given.streams), unit=user.unit)
+    return Counterpart(source.feed, lambda meet: replace(user, source=replace(source, meet=meet)))
 
 
 def _log(source: KafkaSource, name: str, partitions: int) -> SimulatedLog:

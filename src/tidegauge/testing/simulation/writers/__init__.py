@@ -12,19 +12,20 @@ fewer acts writes the same rows at the places that are left.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Protocol
 
 from tidegauge.errors.simulable import NoCounterpart
 from tidegauge.sources import FileSource, GeneratorSource, Json
 from tidegauge.sources.protocol import Source
+from tidegauge.sources.push.source import PushedSource
 from tidegauge.testing.simulation.clock import VirtualClock
 from tidegauge.testing.simulation.evidence import UpstreamEvidence
 from tidegauge.testing.simulation.plan import Act
-from tidegauge.testing.simulation.upstream import PartitionedLog, SimulatedLog
+from tidegauge.testing.simulation.upstream import PartitionedLog, SimulatedFeed, SimulatedLog
 from tidegauge.testing.simulation.upstream.counterpart import counterpart
 from tidegauge.testing.simulation.upstream.folder import Folder
 from tidegauge.testing.simulation.upstream.simulated import unmet
+from tidegauge.testing.simulation.writers.feed import FeedUpstream, WorldMeeting
 from tidegauge.testing.simulation.writers.folder import FolderUpstream
 from tidegauge.testing.simulation.writers.log import LogUpstream
 
@@ -34,7 +35,7 @@ __all__ = ["Upstream", "upstream_of"]
 class Upstream(UpstreamEvidence, Protocol):
     """An upstream that writers write to, and that may be away."""
 
-    def source(self, meet: Callable[[str], None]) -> Any:
+    def source(self, meet: WorldMeeting) -> Any:
         """Return the source, as one driver has it."""
         ...
 
@@ -59,4 +60,6 @@ def upstream_of(flow: str, name: str, source: Source, clock: VirtualClock, *, se
         return LogUpstream(name, stands_in.placed(flow, name), seed=seed)
     if isinstance(source, FileSource) and isinstance(found.upstream, Folder) and isinstance(source.format, Json):
         return FolderUpstream(name, source, found.upstream, clock, seed=seed)
+    if isinstance(stands_in, PushedSource) and isinstance(stands_in.source, SimulatedFeed):
+        return FeedUpstream(name, stands_in, stands_in.source, seed=seed)
     raise NoCounterpart(source=name, kind=type(source).__name__)
