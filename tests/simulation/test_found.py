@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.simulation import pushed
 from tests.simulation.reference import make_flow
 from tests.simulation.test_simulate import make_files
 
@@ -35,3 +36,10 @@ def test_a_run_stops_although_an_output_is_away_that_lacks_nothing_published() -
     world = World(Ground.of(make_flow), Plan(2053, 3.3, tuple(acts), tuple(faults), calm=True))
     world.run()
     assert world.lives[0].error is None
+
+
+def test_what_upstream_was_told_is_told_again_where_the_connection_was_cut_behind_it() -> None:
+    acts = [Act(0.1, "late", "feed", 40), Act(0.3, "append", "feed", 3), Act(4.0, "cut", "feed")]
+    world = World(Ground.of(pushed.make_flow), Plan(1, 6.0, tuple(acts), (), calm=True))
+    world.run()
+    assert sum(world.upstreams["feed"].told().values()) == 3

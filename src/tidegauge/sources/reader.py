@@ -49,6 +49,7 @@ class Owed:
         self.refusals = 0
         """How often in a row upstream did not take it."""
         self._telling: Frontier | None = None
+        self._taken: Frontier | None = None
         self._not_before = float("-inf")
 
     def hear(self, acknowledgements: EventQueue) -> None:
@@ -65,8 +66,13 @@ class Owed:
     def taken(self) -> None:
         """Take in that upstream took the frontier that was due, if any. A newer one is still owed."""
         if self._telling is not None:
-            self.refusals = 0
+            self.refusals, self._taken = 0, self._telling
             self.frontier = None if self.frontier is self._telling else self.frontier
+
+    def again(self) -> None:
+        """Take in that the connection is gone, and with it perhaps what upstream took last: that is owed again."""
+        if self.frontier is None:
+            self.frontier = self._taken
 
     def refused(self, now: float) -> float:
         """Take in that upstream did not take it. Return for how many seconds it is let be."""

@@ -87,7 +87,8 @@ class Subscription(Protocol):
     def acknowledge(self, frontier: Frontier) -> None:
         """Tell upstream that everything before `frontier` is durable in every output. Idempotent.
 
-        Called between two calls of `receive`, seldom more than once for an epoch. It should not wait for an answer.
+        Called between two calls of `receive`, seldom more than once for an epoch, and again on the next connection:
+        a connection that breaks may lose the last one. It should not wait for an answer.
         After a transient error the connection goes on, and the frontier is told later. It is never beyond the records
         given, and never goes back, except in another run.
         """

@@ -6,7 +6,7 @@ said that it is sealed (law 5). One call at a time runs beside the worker: it co
 acknowledges, and receives. The reader asks for no more than there is room for.
 
 A connection that breaks costs no record and doubles none, because each receipt ends at a frontier: the next
-connection begins there.
+connection begins there. What upstream was told last may not have come to it: the next connection tells it again.
 
     Received                 -> checked (`law`), given, and the capability downgraded to its frontier
     nothing                  -> received again
@@ -269,6 +269,7 @@ class PushReader:
             return
         except (OSError, Transient) as error:
             self._disconnect()
+            self._owed.again()
             self._current = False
             self.attempt += 1
             self._call_at = setup.env.monotonic() + backoff(self.attempt)
