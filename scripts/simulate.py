@@ -1,71 +1,146 @@
 """Simulate a flow from many seeds on all cores: `make simulate N=100000`, by default the flow of the tests.
 
-Each process takes ranges of seeds of its own. The first seed that fails ends it, and is shown with its shortest life.
+Each process takes every second seed, or third, as there are processes, and tells of each what came of it. The first
+seed that fails ends the others at once, and is shown with its shortest life. Ctrl-C ends all at once.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import time
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from itertools import islice
+from collections.abc import Sequence
+from functools import reduce
+from multiprocessing import Pipe, Process
+from multiprocessing.connection import Connection, wait
+from operator import add
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from tidegauge.cli.load import flow_maker
 from tidegauge.cli.show import error_text
-from tidegauge.cli.simulating import bar, kinds_of
+from tidegauge.cli.simulating import INTERRUPTED, SimulationLine, kinds_of, quiet, say_failed
 from tidegauge.errors.base import TidegaugeError
-from tidegauge.testing.simulation import Simulated, simulate
+from tidegauge.errors.simulation import SimulationFailed
+from tidegauge.testing.simulation import Shrinking, Simulated, simulate
 
-ROOT = Path(__file__).parent.parent
-AT_ONCE = 50
-"""Seeds that a process takes at once."""
+REFERENCE = Path(__file__).parent.parent / "tests/simulation/reference.py"
 
 
-def lived(flow: str, seeds: range, faults: list[str] | None, epochs: int) -> Simulated:
-    """Run one range of seeds, in a process of its own. Raises as `simulate` does, with the shortest life."""
-    return simulate(flow_maker(flow), seeds=seeds, faults=faults, epochs=epochs)
+def lived(given: argparse.Namespace, seeds: Sequence[int], told: Connection) -> None:
+    """Run some seeds in this process, and tell what comes of them: in the end None, or the error."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is ended by the process that it tells
+    quiet()
+    try:
+        simulate(
+            flow_maker(given.flow),
+            seeds=seeds,
+            faults=kinds_of(given.faults),
+            epochs=given.epochs,
+            after=lambda _seed, so_far: told.send(so_far),
+            shrinking=told.send,
+        )
+    except TidegaugeError as failed:
+        told.send(failed)
+    else:
+        told.send(None)
+
+
+class Died(Exception):
+    """A process that ended without a word."""
+
+
+class Workers:
+    """The processes, and what each of them has told."""
+
+    def __init__(self, given: argparse.Namespace) -> None:
+        self._processes: dict[Any, Process] = {}
+        self._so_far: dict[Any, Simulated] = {}
+        for number in range(given.processes):
+            seeds = range(given.first + number, given.first + given.seeds, given.processes)
+            heard, told = Pipe(duplex=False)
+            process = Process(target=lived, args=(given, seeds, told), daemon=True)
+            process.start()
+            told.close()  # so that its end is heard
+            self._processes[heard] = process
+
+    @property
+    def so_far(self) -> Simulated:
+        """All seeds that held."""
+        return reduce(add, self._so_far.values(), Simulated(0, 0, 0, 0))
+
+    def watch(self, line: SimulationLine) -> TidegaugeError | None:
+        """Wait until all are done, or one fails, and return how. Raises `Died`."""
+        under_way = dict(self._processes)
+        while under_way:
+            for heard in wait(list(under_way)):
+                if heard not in under_way:
+                    continue
+                match self._heard(heard):
+                    case None:
+                        del under_way[heard]
+                    case Simulated() as so_far:
+                        self._so_far[heard] = so_far
+                        line.held(self.so_far)
+                    case Shrinking() as found:
+                        line.shrinking(found)
+                        under_way = {heard: self._processes[heard]}
+                        self.end(but=heard)
+                    case TidegaugeError() as failed:
+                        return failed
+        return None
+
+    def _heard(self, heard: Any) -> Any:
+        try:
+            return heard.recv()
+        except EOFError:
+            process = self._processes[heard]
+            process.join()
+            raise Died(f"a process ended with {process.exitcode}; -9 if the machine has no memory left") from None
+
+    def end(self, *, but: object = None) -> None:
+        """End the processes at once; but: all others than this one's."""
+        for heard, process in self._processes.items():
+            if heard is not but:
+                process.kill()
 
 
 def main() -> int:
     """Run all seeds; return 1 for the first that fails."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("flow", nargs="?", default=str(ROOT / "tests/simulation/reference.py"))
+    parser.add_argument("flow", nargs="?", default=str(REFERENCE))
     parser.add_argument("--seeds", type=int, default=10_000)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--faults")
     parser.add_argument("--epochs", type=int, default=30)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
-    last = given.first + given.seeds
-    ranges = iter([range(begin, min(begin + AT_ONCE, last)) for begin in range(given.first, last, AT_ONCE)])
-    began, so_far = time.monotonic(), Simulated(0, 0, 0, 0)
-    faults = kinds_of(given.faults)
-    with ProcessPoolExecutor(given.processes) as pool, bar() as progress:
-        shown = progress.add_task("", total=given.seeds)
-
-        def begun(seeds: range) -> Future[Simulated]:
-            return pool.submit(lived, given.flow, seeds, faults, given.epochs)
-
-        under_way = {begun(seeds) for seeds in islice(ranges, given.processes)}
-        while under_way:
-            done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
-            for future in done:
-                try:
-                    so_far += future.result()
-                except TidegaugeError as failed:
-                    progress.stop()
-                    pool.shutdown(wait=False, cancel_futures=True)
-                    Console(stderr=True).print(error_text(failed), soft_wrap=True)
-                    return 1
-                under_way |= {begun(seeds) for seeds in islice(ranges, 1)}
-                progress.update(shown, completed=so_far.seeds, description=f"{so_far.lives} lives")
+    began, line = time.monotonic(), SimulationLine(given.seeds)
+    workers = Workers(given)
+    try:
+        with line:
+            failed = workers.watch(line)
+    except KeyboardInterrupt:
+        print(line.stopped(), file=sys.stderr)
+        return INTERRUPTED
+    except Died as died:
+        print(f"{died}\n{line.stopped()}", file=sys.stderr)
+        return 1
+    finally:
+        workers.end()
+    if isinstance(failed, SimulationFailed):
+        say_failed(failed, given.flow, faults=given.faults, epochs=given.epochs)
+    elif failed is not None:
+        Console(stderr=True).print(error_text(failed), soft_wrap=True)
+    if failed is not None:
+        return 1
     minutes = (time.monotonic() - began) / 60
-    print(f"{so_far} ({so_far.lives / minutes:.0f} lives a minute on {given.processes} processes)")
+    done = workers.so_far
+    print(f"{done} ({done.lives / minutes:.0f} lives a minute on {given.processes} processes)")
     return 0
 
 

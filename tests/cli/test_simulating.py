@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Done, Shop
+from tests.waiting import eventually
 
 FLOW = """
 import pyarrow as pa
@@ -25,6 +30,15 @@ def make_flow():
     flow.sink("lake", flow.source("orders", source).map_batches(step), tg.ParquetSink("lake"))
     return flow
 """
+RARE = "\n    ".join(
+    [
+        "rare = [n % 16 == 11 for n in batch['id'].to_pylist()]",
+        "ranks = [sum(rare[: i + 1]) * is_so for i, is_so in enumerate(rare)]",
+        "return batch.append_column('rank', pa.array(ranks, pa.int64()))",
+    ]
+)
+"""A step that is wrong for rows which the short trials before the worlds do not have."""
+FAILING = ("--first", "14", "--seeds", "9", "--epochs", "6", "--faults", "none")
 FEW = ("--seeds", "2", "--epochs", "4")
 LOADED = "flow = make_flow()\nwith open('loads', 'a') as loads:\n    loads.write('.')\n"
 
@@ -50,20 +64,14 @@ def test_a_step_that_adds_up_is_named_with_a_small_example(shop: Shop) -> None:
 
 
 def test_a_seed_that_fails_is_shown_and_shown_again(shop: Shop) -> None:
-    rare = "\n    ".join(
-        [
-            "rare = [n % 16 == 11 for n in batch['id'].to_pylist()]",
-            "ranks = [sum(rare[: i + 1]) * is_so for i, is_so in enumerate(rare)]",
-            "return batch.append_column('rank', pa.array(ranks, pa.int64()))",
-        ]
-    )
-    done = simulated(shop, "--first", "14", "--seeds", "9", "--epochs", "6", "--faults", "none", step=rare)
+    done = simulated(shop, *FAILING, step=RARE)
     assert done.code == 1
     assert "TG-0924: seed " in done.err
     assert "what others did, until " in done.err
     seed = done.err.partition("TG-0924: seed ")[2].partition(":")[0]
-    assert f"--replay {seed}" in done.err
-    again = simulated(shop, "--replay", seed, "--epochs", "6", "--faults", "none", step=rare)
+    command = f"tidegauge simulate shop.py --faults none --epochs 6 --replay {seed}"
+    assert done.err.endswith(f"\nreplay it:      {command}\n")
+    again = simulated(shop, *command.split()[3:], step=RARE)
     assert (again.code, again.err) == (1, done.err)
 
 
@@ -95,11 +103,97 @@ def test_the_flow_of_a_variable_is_taken_where_one_is_named(shop: Shop) -> None:
     assert "TG-0609" in missing.err
 
 
+def test_a_terminal_shows_how_fast_it_is_and_that_a_failure_gets_shorter(shop: Shop) -> None:
+    (shop.root / "shop.py").write_text(FLOW.replace("STEP", RARE), encoding="utf-8")
+    command = [sys.executable, "-m", "tidegauge", "simulate", "shop.py", *FAILING]
+    ours, theirs = os.openpty()
+    with subprocess.Popen(command, cwd=shop.root, env=shop.environment(), stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        shown = b""
+        with suppress(OSError):  # what Linux says when nobody has the terminal open any more
+            while piece := os.read(ours, 10_000):
+                shown += piece
+    os.close(ours)
+    assert process.returncode == 1
+    assert b" lives, " in shown
+    assert b" a minute" in shown
+    assert b"shrinking seed " in shown
+    assert b" faults and acts left" in shown
+
+
+def test_ctrl_c_ends_it_with_what_was_done(shop: Shop) -> None:
+    (shop.root / "shop.py").write_text(FLOW.replace("STEP", "return batch") + LOADED, encoding="utf-8")
+    under = shop.start("simulate", "shop.py", "--seeds", "100000")
+    loads = shop.root / "loads"
+    under.until(lambda: loads.exists() and len(loads.read_text()) > 10, "drivers")
+    under.interrupt()
+    assert under.ended() == 130
+    assert under.err().startswith("Stopped: ")
+
+
+def test_warnings_of_a_step_are_not_printed_between(shop: Shop) -> None:
+    done = simulated(shop, *FEW, step="import warnings; warnings.warn('old'); return batch")
+    assert (done.code, done.err) == (0, "")
+
+
+# `make simulate`: many processes.
+
+SIMULATE = str(Path(__file__).parents[2] / "scripts/simulate.py")
+
+
+@contextmanager
+def simulating(shop: Shop, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """Two processes at work, without end."""
+    command = [sys.executable, SIMULATE, "--seeds", "1000000", "--processes", "2", *options]
+    with subprocess.Popen(
+        command, cwd=shop.root, env=shop.environment(), stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        try:
+            eventually(lambda: len(children(process.pid)) == 2, within=60)
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.long
+def test_make_simulate_ends_at_once_with_ctrl_c(shop: Shop) -> None:
+    with simulating(shop) as process:
+        workers = children(process.pid)
+        os.killpg(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 130
+        assert err.startswith("Stopped: ")
+        eventually(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers), within=60)
+
+
+@pytest.mark.long
+def test_make_simulate_tells_of_a_process_that_was_killed(shop: Shop) -> None:
+    with simulating(shop) as process:
+        os.kill(children(process.pid)[0], signal.SIGKILL)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 1
+        assert "a process ended with -9" in err
+
+
+@pytest.mark.long
+def test_the_first_failure_of_make_simulate_ends_all_its_processes(shop: Shop) -> None:
+    (shop.root / "shop.py").write_text(FLOW.replace("STEP", RARE), encoding="utf-8")
+    with simulating(shop, "--first", "14", "--epochs", "6", "--faults", "none", "shop.py") as process:
+        _, err = process.communicate(timeout=120)
+        assert process.returncode == 1
+        assert "TG-0924: seed " in err
+        assert "replay it:      tidegauge simulate shop.py --faults none --epochs 6 --replay " in err
+
+
 @pytest.mark.long
 def test_make_simulate_runs_ranges_in_processes_and_stops_at_what_fails(shop: Shop, tmp_path: Path) -> None:
-    root = Path(__file__).parents[2]
     (tmp_path / "shop.py").write_text(FLOW.replace("STEP", "return pa.record_batch({'rows': [batch.num_rows]})"))
-    command = [sys.executable, str(root / "scripts/simulate.py"), "--seeds", "4", "--epochs", "4", "--processes", "2"]
+    command = [sys.executable, SIMULATE, "--seeds", "4", "--epochs", "4", "--processes", "2"]
     held = subprocess.run(command, capture_output=True, text=True, check=True, env=shop.environment())
     assert held.stdout.startswith("4 seeds, ")
     failed = subprocess.run([*command, str(tmp_path / "shop.py")], capture_output=True, text=True, check=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -26,7 +27,7 @@ from tidegauge.errors.simulation import (
     UnknownFault,
 )
 from tidegauge.errors.sinks import UnsupportedColumn
-from tidegauge.testing.simulation import KINDS, replay, simulate
+from tidegauge.testing.simulation import KINDS, Shrinking, replay, simulate
 from tidegauge.testing.simulation.ground import Ground
 from tidegauge.testing.simulation.plan import AT_FEEDS, planned
 from tidegauge.testing.simulation.world import World
@@ -114,6 +115,30 @@ def test_a_seed_has_the_same_trace_in_a_process_that_hashes_differently() -> Non
 
 def test_seeds_differ_in_what_happens() -> None:
     assert len({traced(seed) for seed in (3, 5, 6)}) == 3
+
+
+def logging_step(batch: pa.RecordBatch) -> pa.RecordBatch:
+    logging.getLogger("tidegauge.shop").warning("%s rows", batch.num_rows)
+    return batch
+
+
+def test_what_is_logged_in_a_world_is_in_its_trace_and_nowhere_else(caplog: pytest.LogCaptureFixture) -> None:
+    world = World(ground := Ground.of(shop(logging_step)), planned(1, ground.facts, kinds=(), epochs=3))
+    caplog.clear()  # of what the step said when its columns were asked for
+    world.run()
+    assert " rows" in next(what for _, _, what in world.trace.events if what.startswith("log: "))
+    assert caplog.text == ""
+
+
+def test_a_life_gets_shorter_step_by_step() -> None:
+    """What is told of it goes from all that the seed has to what the error shows."""
+    told: list[Shrinking] = []
+    with pytest.raises(SimulationFailed, match="an epoch has the rows that its bindings say") as failed:
+        simulate(shop(numbered), seeds=[14, 15], epochs=6, shrinking=told.append)
+    assert told[0].left == told[0].of
+    assert [said.left for said in told] == sorted((said.left for said in told), reverse=True)
+    shown = str(failed.value).partition("what went wrong:")[2].partition("\n\n")[0]
+    assert told[-1].left == sum(line.startswith("  ") and line != "  none" for line in shown.splitlines())
 
 
 # What is wrong is found.

@@ -11,6 +11,6 @@ except ImportError as error:
     raise GreenletMissing(detail=str(error)) from error
 
 from tidegauge.testing.simulation.plan import KINDS
-from tidegauge.testing.simulation.simulate import Simulated, replay, simulate
+from tidegauge.testing.simulation.simulate import Shrinking, Simulated, replay, simulate
 
-__all__ = ["KINDS", "Simulated", "replay", "simulate"]
+__all__ = ["KINDS", "Shrinking", "Simulated", "replay", "simulate"]

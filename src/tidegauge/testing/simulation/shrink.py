@@ -1,8 +1,9 @@
 """The shortest life that still fails: acts and faults are left out of a plan as long as the same law breaks.
 
-The algorithm is delta debugging (Zeller and Hildebrandt, 2002): leave out halves, then quarters, down to single
-things, and begin again with the rest. A thing that is left out changes the course of events. So a plan that fails for
-another reason, or not at all, is no step, and the result is the shortest that was found, not the shortest there is.
+What cannot matter goes first, all at once: faults that never struck, and what others did after the law broke. The
+rest is delta debugging (Zeller and Hildebrandt, 2002): leave out halves, then quarters, down to single things, and
+begin again with the rest. A thing that is left out changes the course of events. So a plan that fails for another
+reason, or not at all, is no step, and the result is the shortest that was found, not the shortest there is.
 
 Invariant: the returned plan fails as the given one did.
 
@@ -13,17 +14,33 @@ Invariant: the returned plan fails as the given one did.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from tidegauge.testing.simulation.plan import Plan
+from tidegauge.testing.simulation.plan import Fault, Plan
 
-__all__ = ["TRIES", "shortest", "smallest"]
+__all__ = ["TRIES", "FailedPlan", "shortest", "smallest"]
 
 TRIES: Final = 300
 """How many lives are tried at most, for one that failed."""
 
 _T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class FailedPlan:
+    """A plan that was carried out until a law broke. at: when that was. struck: the faults that came to pass."""
+
+    plan: Plan
+    at: float
+    struck: tuple[Fault, ...]
+
+    def needed(self) -> Plan:
+        """Return the plan without faults that did not strike, and without acts that came later."""
+        acts = tuple(act for act in self.plan.acts if act.at <= self.at)
+        return replace(
+            self.plan, acts=acts, faults=tuple(fault for fault in self.plan.faults if fault in self.struck)
+        )
 
 
 def smallest(things: Sequence[_T], fails: Callable[[list[_T]], bool], *, most: int) -> list[_T]:
@@ -44,13 +61,38 @@ def smallest(things: Sequence[_T], fails: Callable[[list[_T]], bool], *, most: i
     return kept
 
 
-def shortest(plan: Plan, fails: Callable[[Plan], bool], *, most: int = TRIES) -> Plan:
-    """Return a plan that fails as this one does, with as few acts and faults as were found to be enough."""
-    calm = replace(plan, calm=True)
-    if fails(calm):
-        plan = calm
-    plan = plan.with_faults(smallest(plan.faults, lambda kept: fails(plan.with_faults(kept)), most=most // 3))
-    plan = plan.with_acts(smallest(plan.acts, lambda kept: fails(plan.with_acts(kept)), most=most))
-    last = max((act.at for act in plan.acts), default=0.0)
-    sooner = replace(plan, ends=round(last + 1.0, 3))
-    return sooner if sooner.ends < plan.ends and fails(sooner) else plan
+def shortest(
+    failed: FailedPlan,
+    tried: Callable[[Plan], FailedPlan | None],
+    *,
+    most: int = TRIES,
+    after: Callable[[FailedPlan], None] = lambda _shorter: None,
+) -> Plan:
+    """Return a plan that fails as this one does, with as few acts and faults as were found to be enough.
+
+    tried: how a plan fails; None where it does not, or otherwise. after: is told each plan that is shorter.
+    """
+    best = failed
+
+    def fails(plan: Plan) -> bool:
+        nonlocal best
+        found = None if plan == best.plan else tried(plan)
+        if found is not None:
+            best = found
+            after(found)
+        return found is not None
+
+    def trim() -> None:
+        fails(best.needed())
+        last = max((act.at for act in best.plan.acts), default=0.0)
+        for ends in (last + 1.0, best.at):
+            if ends < best.plan.ends and fails(replace(best.plan, ends=round(ends, 3))):
+                break
+
+    fails(replace(best.plan, calm=True))
+    trim()
+    smallest(best.plan.faults, lambda kept: fails(best.plan.with_faults(kept)), most=most // 3)
+    trim()
+    smallest(best.plan.acts, lambda kept: fails(best.plan.with_acts(kept)), most=most)
+    trim()
+    return best.plan

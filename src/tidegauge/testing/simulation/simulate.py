@@ -29,11 +29,11 @@ from tidegauge.flow.spec import Flow
 from tidegauge.testing.simulation.definite import definite
 from tidegauge.testing.simulation.ground import Ground
 from tidegauge.testing.simulation.plan import Plan, checked_kinds, planned
-from tidegauge.testing.simulation.shrink import shortest
+from tidegauge.testing.simulation.shrink import FailedPlan, shortest
 from tidegauge.testing.simulation.trace import LEGEND
 from tidegauge.testing.simulation.world import World
 
-__all__ = ["Simulated", "replay", "simulate"]
+__all__ = ["Shrinking", "Simulated", "replay", "simulate"]
 
 _SHOWN = 60
 """Events before the end that a failure shows."""
@@ -57,6 +57,18 @@ class Simulated:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Shrinking:
+    """A seed that failed, and how many of its faults and acts are left in the shortest life so far."""
+
+    seed: int
+    left: int
+    of: int
+
+    def __str__(self) -> str:
+        return f"shrinking seed {self.seed}: {self.left} of {self.of} faults and acts left"
+
+
 def simulate(
     make_flow: Callable[[], Flow],
     *,
@@ -64,6 +76,7 @@ def simulate(
     faults: Sequence[str] | None = None,
     epochs: int = 30,
     after: Callable[[int, Simulated], None] = lambda _seed, _so_far: None,
+    shrinking: Callable[[Shrinking], None] = lambda _shrinking: None,
 ) -> Simulated:
     """Run a flow in one world for each seed, and raise `SimulationFailed` for the first one where a law breaks.
 
@@ -73,6 +86,7 @@ def simulate(
         faults: the kinds of things that go wrong (`KINDS`); None for all, () for none.
         epochs: for how many ticks of the flow its writers write.
         after: is told each seed that held, with everything so far.
+        shrinking: is told of a seed that failed, at once, and then of each shorter life that fails too.
 
     Before the first world your functions are tried on a few rows: see `definite`.
 
@@ -90,7 +104,7 @@ def simulate(
         try:
             world.run()
         except SimulationFailed as failed:
-            raise explained(ground, world, failed) from failed.__cause__
+            raise explained(ground, world, failed, shrinking) from failed.__cause__
         so_far += _count(world)
         after(seed, so_far)
     return so_far
@@ -107,17 +121,28 @@ def replay(
     raise SeedPasses(seed=seed, lives=held.lives)
 
 
-def explained(ground: Ground, world: World, failed: SimulationFailed) -> SimulationFailed:
+def explained(
+    ground: Ground, world: World, failed: SimulationFailed, shrinking: Callable[[Shrinking], None]
+) -> SimulationFailed:
     """Return a failure with the shortest life that was found for it."""
-    law = failed.evidence["law"]
+    law, seed, size = failed.evidence["law"], world.plan.seed, _size(world.plan)
 
-    def fails(plan: Plan) -> bool:
-        return (found := _tried(ground, plan)) is not None and found[1].evidence["law"] == law
+    def tried(plan: Plan) -> FailedPlan | None:
+        found = _tried(ground, plan)
+        return None if found is None or found[1].evidence["law"] != law else found[0].failed_plan()
 
-    plan = shortest(world.plan, fails)
+    def after(shorter: FailedPlan) -> None:
+        shrinking(Shrinking(seed, _size(shorter.plan), size))
+
+    shrinking(Shrinking(seed, size, size))
+    plan = shortest(world.failed_plan(), tried, after=after)
     found = _tried(ground, plan)
     last, error = found or (world, failed)
     return SimulationFailed(seed=plan.seed, law=law, detail=_told(last, str(error.evidence["detail"])))
+
+
+def _size(plan: Plan) -> int:
+    return len(plan.acts) + len(plan.faults)
 
 
 def _tried(ground: Ground, plan: Plan) -> tuple[World, SimulationFailed] | None:

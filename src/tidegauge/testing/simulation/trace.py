@@ -11,10 +11,13 @@ time      who       what
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Final
 
-__all__ = ["LEGEND", "EventTrace"]
+__all__ = ["LEGEND", "EventTrace", "logged"]
 
 LEGEND: Final = """\
 time  virtual seconds      A, B, ...  drivers in the order of their start      A.7  what the driver A began seventh
@@ -22,6 +25,7 @@ time  virtual seconds      A, B, ...  drivers in the order of their start      A
 before/after X  a durable effect of the flow           store X  a transaction of the store
 worker step, work done   the end of a step of the worker, or of something beside it; here only if something went wrong
 NAME: X         a call of the source or sink NAME      !! X     something went wrong here, as the plan has it
+log: X          what the driver logged
 """
 
 
@@ -45,3 +49,25 @@ class EventTrace:
         lines = [f"{at:9.3f} {who:<9} {what}" for at, who, what in shown]
         left = len(self.events) - len(shown)
         return "\n".join(["time      who       what", *([f"... {left} events before"] if left else []), *lines])
+
+
+class _Logged(logging.Handler):
+    def __init__(self, note: Callable[[str], None]) -> None:
+        super().__init__()
+        self._note = note
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._note(f"log: {record.getMessage()}")
+
+
+@contextmanager
+def logged(note: Callable[[str], None]) -> Iterator[None]:
+    """Have what Tidegauge logs meanwhile noted and not printed: the clocks that it warns of are a world's own."""
+    logger, handler = logging.getLogger("tidegauge"), _Logged(note)
+    before, logger.propagate = logger.propagate, False
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = before

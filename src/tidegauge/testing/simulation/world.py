@@ -39,10 +39,11 @@ from tidegauge.testing.simulation.life import Life
 from tidegauge.testing.simulation.outside import no_room, outside
 from tidegauge.testing.simulation.plan import Act, Fault, Plan
 from tidegauge.testing.simulation.scheduler import Scheduler, Standstill
+from tidegauge.testing.simulation.shrink import FailedPlan
 from tidegauge.testing.simulation.store import URL, Memory
 from tidegauge.testing.simulation.tables import Lake
 from tidegauge.testing.simulation.tables.counterpart import counterpart_of
-from tidegauge.testing.simulation.trace import EventTrace
+from tidegauge.testing.simulation.trace import EventTrace, logged
 from tidegauge.testing.simulation.writers import upstream_of
 
 __all__ = ["PATIENCE", "World"]
@@ -81,6 +82,7 @@ class World:
         for fault in plan.faults:
             self._armed.setdefault((fault.place, fault.nth), []).append(fault)
         self._met: Final[dict[str, int]] = {}
+        self._struck: Final[list[Fault]] = []
         self._full_until = 0.0
         self._healed = False
         self._closing = False
@@ -92,8 +94,9 @@ class World:
         for name, work in (("world", self._others), ("supervisor", self._supervise), ("reader", self._read)):
             self.scheduler.begin(name, work)
         try:
-            self.scheduler.run(lambda: self._over or self.checks.broken is not None)
-            self.checks.at_the_end(orderly=not self.lives[-1].dead and self.lives[-1].error is None)
+            with logged(self._note):
+                self.scheduler.run(lambda: self._over or self.checks.broken is not None)
+                self.checks.at_the_end(orderly=not self.lives[-1].dead and self.lives[-1].error is None)
         except Broken as broken:
             raise self._failed(broken.law, broken.detail) from broken
         except Standstill as stuck:
@@ -103,6 +106,10 @@ class World:
             raise self._failed("a driver ends only for what comes from outside", detail) from error
         finally:
             self.scheduler.close()
+
+    def failed_plan(self) -> FailedPlan:
+        """Return what came to pass of the plan until now, when a law broke."""
+        return FailedPlan(self.plan, self.clock.monotonic(), tuple(self._struck))
 
     def _failed(self, law: str, detail: str) -> SimulationFailed:
         return SimulationFailed(seed=self.plan.seed, law=law, detail=detail)
@@ -168,6 +175,7 @@ class World:
 
     def _befall(self, life: Life, fault: Fault) -> None:
         """Let a fault strike. Raises the error that the driver gets."""
+        self._struck.append(fault)
         error = outside(fault.kind, fault.place) if fault.kind in ("error", "lost") else None
         if fault.kind not in ("error", "lost") or error is not None:
             self._note(f"!! {fault.kind}", f"{fault.seconds:g} s" if fault.seconds else "")
