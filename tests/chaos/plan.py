@@ -35,10 +35,13 @@ What = Literal[
     another file       writers begin one
 """
 
-OFTEN: dict[What, float] = {"kill": 2.5, "freeze": 5.0, "rival": 6.0, "stop": 12.0, "another file": 8.0}
+OFTEN: dict[What, float] = {"kill": 3.0, "freeze": 5.0, "rival": 6.0, "stop": 12.0, "another file": 8.0}
 """Seconds between two of a kind, about."""
 SELDOM: dict[What, float] = {"kill the broker": 25.0, "freeze the broker": 15.0, "kill the store": 12.0}
 """The same for what only one can suffer at a time, and takes a while to come back."""
+
+
+AT_DRIVERS = ("kill", "freeze", "stop")
 
 
 @dataclass(frozen=True, order=True)
@@ -61,6 +64,7 @@ def planned(seed: int, *, seconds: float, server: bool) -> list[Strike]:
     if not server:
         del rates["kill the store"]
     some = [what for what in rates if random.random() < 0.75] or ["kill"]
+    spared = random.random() < 0.6
     found: list[Strike] = []
     for what in some:
         pace = rates[what] * random.choice((0.6, 1.0, 2.0))
@@ -69,13 +73,26 @@ def planned(seed: int, *, seconds: float, server: bool) -> list[Strike]:
             strike = Strike(round(at, 3), what, _lasts(random, what), random.random())
             found.append(strike)
             at += strike.seconds * (what in SELDOM) + random.expovariate(1 / pace)
-    return sorted(found)
+    return _spared(sorted(found)) if spared else sorted(found)
+
+
+def _spared(strikes: list[Strike]) -> list[Strike]:
+    """Return the strikes without those at drivers while one sleeps past its lease: its successor gets to work."""
+    found: list[Strike] = []
+    wakes = 0.0
+    for strike in strikes:
+        if strike.what in AT_DRIVERS and strike.at < wakes:
+            continue
+        if strike.what == "freeze" and strike.seconds > LEASE:
+            wakes = strike.at + strike.seconds
+        found.append(strike)
+    return found
 
 
 def _lasts(random: Random, what: What) -> float:
     match what:
         case "freeze":
-            return round(random.choice((0.2, 1.0, LEASE / 2, LEASE + 1, 1.5 * LEASE, 2 * LEASE)), 3)
+            return round(random.choice((0.2, LEASE / 2, LEASE + 2, 1.5 * LEASE, 2 * LEASE)), 3)
         case "freeze the broker":
             return round(random.uniform(0.5, 8.0), 3)
         case "kill the broker" | "kill the store":

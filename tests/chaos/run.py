@@ -20,6 +20,7 @@ from random import Random
 from tests.chaos.drivers import Drivers
 from tests.chaos.flow import Place
 from tests.chaos.plan import Strike, planned
+from tests.chaos.threads import Beside, Repeated
 from tests.chaos.witness import Witness
 from tests.chaos.writers import PARTITIONS, FileWriter, TopicWriter
 from tests.kafka import unique
@@ -65,32 +66,6 @@ class Survived:
         )
 
 
-class Outage:
-    """Something that is away for a while, in a thread: whoever starts it again has to wait."""
-
-    def __init__(self, work: Callable[[], None]) -> None:
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, args=(work,), name="outage", daemon=True)
-        self._thread.start()
-
-    @property
-    def over(self) -> bool:
-        """Whether it is back. Raises what its start raised."""
-        if not self._thread.is_alive() and self._error is not None:
-            raise self._error
-        return not self._thread.is_alive()
-
-    def join(self) -> None:
-        """Wait for its end, whatever that is."""
-        self._thread.join()
-
-    def _run(self, work: Callable[[], None]) -> None:
-        try:
-            work()
-        except BaseException as error:
-            self._error = error
-
-
 class Chaos:
     """One chaos in a folder. `run` it once. server: where the store is, None for a SQLite file."""
 
@@ -106,9 +81,9 @@ class Chaos:
         self._place = Place(str(root), store, broker.servers, topic)
         self._drivers = Drivers(warm, self._place.file(), self.say)
         self._witness = Witness(self._place, broker.endpoint, Random(f"looks {seed}"), self.say)
-        self._outages: dict[str, Outage] = {}
+        self._outages: dict[str, Beside] = {}
         self._struck: Counter[str] = Counter()
-        self._looked = 0.0
+        self._looking: Repeated | None = None
 
     def say(self, what: str) -> None:
         """Note what happens, with its instant."""
@@ -123,9 +98,11 @@ class Chaos:
         self._began = time.monotonic()
         topic = TopicWriter(self._place.servers, self._place.topic, Random(f"topic {self.seed}"))
         files = FileWriter(self._place.folder, Random(f"files {self.seed}"))
+        looking = self._looking = Repeated("witness", self._witness.look, every=LOOK_EVERY)
         try:
             self._strike_all(files)
             self._heal()
+            looking.finish()
             topic.finish()
             files.finish()
             self._until("everything arrives once nothing goes wrong any more", self._witness.caught_up)
@@ -136,8 +113,8 @@ class Chaos:
                 str(error) if isinstance(error, Broken) else f"{type(error).__name__}: {error}"
             ) from error
         finally:
-            topic.leave()
-            files.leave()
+            for going_on in (looking, topic, files):
+                going_on.leave()
             for outage in self._outages.values():
                 outage.join()
             self._drivers.kill()
@@ -162,12 +139,11 @@ class Chaos:
         self._live(lambda: self.now() >= self.seconds)
 
     def _live(self, until: Callable[[], bool]) -> None:
-        """Supervise and look until something is so. Raises `Broken`."""
+        """Supervise until something is so. Raises `Broken`."""
         while not until():
+            if self._looking is not None:
+                self._looking.check()
             self._supervise()
-            if self.now() >= self._looked + LOOK_EVERY:
-                self._witness.look()
-                self._looked = self.now()
             threading.Event().wait(STEP)
 
     def _supervise(self) -> None:
@@ -179,6 +155,8 @@ class Chaos:
     def _strike(self, strike: Strike, files: FileWriter) -> None:
         standing = [driver for driver in self._drivers.living if driver.thaws is None]
         chosen = standing[int(strike.draw * len(standing))] if standing else None
+        if chosen is not None and strike.what == "freeze":
+            chosen = standing[0]  # the oldest one: it is likely to have the lease
         match strike.what:
             case "rival":
                 self._drivers.start()
@@ -221,7 +199,7 @@ class Chaos:
             back()
             self.say(f"{whom} is back")
 
-        self._outages[whom] = Outage(work)
+        self._outages[whom] = Beside(whom, work)
         return True
 
     def _heal(self) -> None:

@@ -73,7 +73,7 @@ class Witness:
 
     def caught_up(self) -> bool:
         """Whether all records are bound, in every table, published and acknowledged. Raises `Broken`."""
-        return self._asked(self._checks.caught_up)
+        return self._asked(lambda: self._laws() and self._checks.caught_up())
 
     def state(self) -> str:
         """Return how far everything is, for people."""

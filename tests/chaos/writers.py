@@ -10,15 +10,14 @@ wherever the number is found.
 from __future__ import annotations
 
 import json
-import threading
 import uuid
-from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer
+from tests.chaos.threads import Repeated
 
 from tidegauge.testing.endpoint import quiet
 
@@ -40,35 +39,6 @@ def visit(n: int) -> dict[str, Any]:
     return {"n": n, "page": "/" + "x" * (n % 13)}
 
 
-class Writer:
-    """A thread that writes until it is told to end. Raises what it met."""
-
-    def __init__(self, name: str, write: Callable[[], None], *, every: float) -> None:
-        self._over = threading.Event()
-        self._error: BaseException | None = None
-        self._write, self._every = write, every
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
-
-    def leave(self) -> None:
-        """End it, whatever it met."""
-        self._over.set()
-        self._thread.join()
-
-    def finish(self) -> None:
-        """End it."""
-        self.leave()
-        if self._error is not None:
-            raise self._error
-
-    def _run(self) -> None:
-        try:
-            while not self._over.wait(self._every):
-                self._write()
-        except BaseException as error:
-            self._error = error
-
-
 class TopicWriter:
     """Writes to both partitions. sure: the numbers whose records were acknowledged; undone: those of transactions
     that were aborted. Of those that were cut off, the broker alone knows."""
@@ -81,7 +51,7 @@ class TopicWriter:
         self._transactional: Producer | None = None
         certain = {"acks": "all", "enable.idempotence": "true", "message.timeout.ms": "0", "linger.ms": "5"}
         self._plain = Producer(quiet(servers, **certain))
-        self._thread = Writer("topic", self._some, every=0.1)
+        self._thread = Repeated("topic", self._some, every=0.1)
 
     def leave(self) -> None:
         """Stop."""
@@ -143,7 +113,7 @@ class FileWriter:
         self._torn: dict[Path, bytes] = {}
         self._files: list[Path] = []
         self.begin_another()
-        self._thread = Writer("files", self._some, every=0.13)
+        self._thread = Repeated("files", self._some, every=0.13)
 
     def begin_another(self) -> None:
         """Write to one more file from now on."""
