@@ -43,3 +43,12 @@ def test_what_upstream_was_told_is_told_again_where_the_connection_was_cut_behin
     world = World(Ground.of(pushed.make_flow), Plan(1, 6.0, tuple(acts), (), calm=True))
     world.run()
     assert sum(world.upstreams["feed"].told().values()) == 3
+
+
+def test_what_was_published_right_before_a_crash_is_acknowledged_although_nothing_new_comes() -> None:
+    acts = [Act(0.5, "append", "orders", 3), Act(0.5, "append", "clicks", 3)]
+    for nth in range(1, 4):
+        plan = Plan(1, 2.0, tuple(acts), (Fault("crash", "after publish", nth),), calm=True)
+        world = World(Ground.of(make_flow), plan)
+        world.run()
+        assert len(world.lives) > 1 or world.trace.text().count("!! crash") == 0

@@ -1,4 +1,4 @@
-"""TG-092x, TG-095x: simulated worlds: flows that cannot be simulated, and what a simulation found.
+"""TG-092x, TG-0943, TG-095x: simulated worlds: flows that cannot be simulated, and what a simulation found.
 
 >>> print(UnknownFault(kind="fire", known=["crash", "pause"]))
 TG-0920: there is no fault 'fire'; there are 'crash', 'pause'
@@ -14,6 +14,7 @@ __all__ = [
     "FactoryBroke",
     "FlowsDiffer",
     "GreenletMissing",
+    "PlanFailed",
     "SeedPasses",
     "SimulationFailed",
     "StepDrawsChance",
@@ -72,6 +73,15 @@ class SimulationFailed(TidegaugeError):
         "correct it, then run the seed again, with the same faults and epochs: replay(make_flow, seed={seed}), or "
         "'tidegauge simulate FLOW --replay {seed}'"
     )
+
+
+class PlanFailed(TidegaugeError):
+    """A law that does not hold in the world of a plan."""
+
+    code = "TG-0943"
+    what = "{law}\n{detail}"
+    cause = "a step that is not a function of its rows alone, or an error in a connector or in Tidegauge"
+    remedy = "correct it, then carry out the same plan again: Hypothesis has kept it, and prints it"
 
 
 class SeedPasses(TidegaugeError):

@@ -8,7 +8,8 @@ dropped its capability, on purpose, and is not waited for.
 *Resumption.* What every output holds, turned back into the frontier that each source may forget. If every output of
 a source has an upper of at least `e + 1`, everything of the source in epochs `0 .. e` is held, and those records
 are exactly the ones not beyond `F(e) = inverse(e + 1)`. An output that has failed keeps its upper, and so holds
-back the source it reads.
+back the source it reads. A driver that starts tells what it finds held: the one before it may have died before it
+told that, and nothing new may come for long.
 
 Invariants. `published` never passes what some live output lacks, and moves by compare-and-append. Upstream's
 acknowledged position never passes the position that every output holds durably, translated through the durable
@@ -30,7 +31,7 @@ from tidegauge.dataflow import (
     Stream,
 )
 from tidegauge.env import Env
-from tidegauge.remap.frontier import Frontier
+from tidegauge.remap.frontier import ORIGIN, Frontier
 from tidegauge.remap.store import Lease, Store
 from tidegauge.remap.timeline import Timeline
 from tidegauge.sinks.persist import Committed
@@ -104,10 +105,7 @@ def resumption(
     outputs: dict[str, Stream[Frontier]] = {source: builder.output() for source in sources}
 
     def build(context: OperatorContext) -> Callable[[list[OperatorInput], list[OperatorOutput]], None]:
-        for capability in context.capabilities:
-            capability.drop()
-        held, upto = dict(uppers), since
-        told: dict[str, Frontier] = {}
+        held, upto, beginning = dict(uppers), since, True
 
         def uppers_of(source: str) -> dict[str, int]:
             mine = {output: upper for output, upper in held.items() if readers[output] == source}
@@ -116,31 +114,39 @@ def resumption(
         def durable(source: str, mine: Mapping[str, int]) -> Frontier:
             return reclock.resumption({source: timeline.tables[source]}, mine)[source]
 
-        begun = {source: durable(source, uppers_of(source)) for source in sources}
+        told = {source: durable(source, uppers_of(source)) for source in sources}
         reached = {source: min(uppers_of(source).values()) for source in sources}
 
+        def begin(handles: list[OperatorOutput]) -> None:
+            """Tell upstream how far all is held: the run before may not have told it, and nothing new may come."""
+            for capability, handle, source in zip(context.capabilities, handles, sources, strict=True):
+                if told[source] != ORIGIN:
+                    handle.give(capability, [told[source]])
+                capability.drop()
+
         def step(inputs: list[OperatorInput], handles: list[OperatorOutput]) -> None:
-            nonlocal upto
+            nonlocal upto, beginning
+            if beginning:
+                beginning = False
+                begin(handles)
             moved: InputCapability | None = None
-            anew = False
             for capability, commits in inputs[1].drain():  # of one that lagged, perhaps: then nothing is published
                 moved = capability
                 held.update({done.output: done.upper for done in commits})
             for capability, publications in inputs[0].drain():
-                moved, upto, anew = capability, publications[-1].upper, True
+                moved, upto = capability, publications[-1].upper
             if moved is None:
                 return
             for port, source in enumerate(sources):
-                # Whether upstream was told what was held at the start is not known: it is, with what is published.
-                known = told.get(source, None if anew else begun[source])
                 least = min((mine := uppers_of(source)).values())
-                if least == reached[source] and known is not None:
+                if least == reached[source]:
                     continue
                 reached[source] = least
-                if known != (frontier := durable(source, mine)):
+                if told[source] != (frontier := durable(source, mine)):
                     told[source] = frontier
                     handles[port].give(moved, [frontier])
 
+        context.activator.activate()
         return step
 
     builder.build(build, notify=False)

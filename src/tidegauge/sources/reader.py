@@ -8,7 +8,8 @@ Upstream may be slow to take an acknowledgement, so it is told beside the worker
 still to be told (`Owed`) is the newest frontier that is durable in every output.
 
 Invariant: a frontier is owed until upstream has taken it, or a newer one. It is told late, or not at all, when
-upstream does not listen, which does no harm: after a refusal upstream is let be, for a growing time.
+upstream does not listen, which does no harm: after a refusal upstream is let be, for a growing time. It is told
+nothing before its first answer, which shows that it is the upstream that was read.
 
 >>> owed = Owed()
 >>> owed.frontier = Frontier({"p0": 5})
@@ -111,6 +112,7 @@ def reader(
         acknowledgements.attach(wake)
         owed = Owed()
         telling: Future[None] | None = None
+        known = False
 
         def tell(frontier: Frontier) -> None:
             """Tell upstream which data is durable. Runs beside the worker."""
@@ -135,10 +137,10 @@ def reader(
             return True
 
         def acknowledge() -> None:
-            """Have upstream told which data is durable."""
+            """Have upstream told which data is durable, once it has shown that it is the one that was read."""
             nonlocal telling
             owed.hear(acknowledgements)
-            if owed.frontier is None or not hear():
+            if not known or owed.frontier is None or not hear():
                 return
             if (due := owed.due(env.monotonic())) is not None:
                 telling = spawn(partial(tell, due))
@@ -149,22 +151,25 @@ def reader(
 
         def say(answer: Answer, output: OperatorOutput) -> None:
             """Pass an answer on, and come to the frontier that it reports."""
+            nonlocal known
             output.give(capability, [answer])
             observed = answer.observed
             if observed is None:
                 context.activator.activate_after(owed.rest(answer.attempt, env.monotonic()))
-            elif observed.upper.sealed:
+                return
+            known = True
+            if observed.upper.sealed:
                 capability.drop()
             else:
                 capability.try_downgrade(observed.upper)
 
         def step(_inputs: list[Any], outputs: list[OperatorOutput]) -> None:
-            acknowledge()
             for event in news.drain():
                 for said in event.batch if isinstance(event, Messages) else ():
                     if isinstance(said, BaseException):
                         raise said
                     say(said, outputs[0])
+            acknowledge()
 
         return step
 

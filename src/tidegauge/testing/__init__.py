@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tidegauge.testing.fixtures import kafka_broker as kafka_broker
     from tidegauge.testing.hand_clock import HandClock as HandClock
     from tidegauge.testing.log_server import LogServer as LogServer
+    from tidegauge.testing.simulation import carry_out as carry_out
     from tidegauge.testing.simulation import replay as replay
     from tidegauge.testing.simulation import simulate as simulate
 else:
@@ -35,6 +36,6 @@ else:
             "fixtures": "kafka_broker",
             "hand_clock": "HandClock",
             "log_server": "LogServer",
-            "simulation": "replay simulate",
+            "simulation": "carry_out replay simulate",
         },
     )

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import Phase, find, settings
 from hypothesis import strategies as st
 from tests.depth import DEEP
+from tests.simulation.reference import make_flow
 
 from tidegauge.dataflow import INT, PARTITIONED, Bounded, Product
 from tidegauge.dataflow.order import ALL, Lex
@@ -32,6 +33,7 @@ from tidegauge.testing.strategies import (
     intervals,
     orders,
     partition_names,
+    plans,
     positions,
     record_streams,
     remap_histories,
@@ -120,6 +122,9 @@ OCCURS: dict[str, tuple[st.SearchStrategy[Any], Callable[[Any], Any], int]] = {
     "column_types: the widest decimal": (PLAIN, lambda t: t == pa.decimal128(38, 38), 40),
     "column_names: another script": (column_names(), lambda name: not name.isascii(), 5),
     "schemas: a column that is never null": (schemas(types=PLAIN), lambda s: not s.field(0).nullable, 60),
+    "plans: nothing": (plans(make_flow), lambda p: not (p.acts or p.faults), 60),
+    "plans: two kinds": (plans(make_flow), lambda p: len({fault.kind for fault in p.faults}) > 1, 260),
+    "plans: two crashes and a write": (plans(make_flow, faults=["crash"]), lambda p: p.faults[1:] and p.acts, 330),
     "rows: none": (rows("s string"), lambda b: not b.num_rows, 70),
     "rows: a null": (rows("s string"), lambda b: b.column(0).null_count, 80),
     "rows: the largest integer": (rows("id long"), cells(lambda n: n == 2**63 - 1), 90),

@@ -10,7 +10,7 @@ try:
 except ImportError as error:
     raise GreenletMissing(detail=str(error)) from error
 
-from tidegauge.testing.simulation.plan import KINDS
-from tidegauge.testing.simulation.simulate import Shrinking, Simulated, replay, simulate
+from tidegauge.testing.simulation.plan import KINDS, Act, Fault, Plan
+from tidegauge.testing.simulation.simulate import Shrinking, Simulated, carry_out, replay, simulate
 
-__all__ = ["KINDS", "Shrinking", "Simulated", "replay", "simulate"]
+__all__ = ["KINDS", "Act", "Fault", "Plan", "Shrinking", "Simulated", "carry_out", "replay", "simulate"]

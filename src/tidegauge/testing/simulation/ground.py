@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from tidegauge.engine.local import LocalEngine
 from tidegauge.env import POINTS as EFFECTS
@@ -26,17 +26,16 @@ from tidegauge.flow.spec import Flow, FlowSpec
 from tidegauge.job.perform import output_schema
 from tidegauge.remap.policy import Every
 from tidegauge.sources.push.source import PushedSource
+from tidegauge.testing.simulation.outside import ANSWERS, outside
 from tidegauge.testing.simulation.plan import FlowFacts
+from tidegauge.testing.simulation.store import POINTS as STORE_POINTS
 from tidegauge.testing.simulation.tables import POINTS as SINK_POINTS
 from tidegauge.testing.simulation.upstream import POINTS as SOURCE_POINTS
 from tidegauge.testing.simulation.upstream import PUSH_POINTS
 
-__all__ = ["STORE_POINTS", "Ground", "MakeFlow"]
+__all__ = ["Ground", "MakeFlow"]
 
 MakeFlow = Callable[[], Flow]
-
-STORE_POINTS: Final = ("store begin", "store commit", "store committed")
-"""Where a driver meets the world on its way to the database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,9 @@ class Ground:
             places += [f"{name}: {point}" for point in (PUSH_POINTS if name in feeds else SOURCE_POINTS)]
         policy = spec.policy
         tick = policy.seconds if isinstance(policy, Every) and policy.seconds else 1.0
-        return Ground(make, spec, FlowFacts(tuple(spec.sources), tuple(spec.outputs), tuple(places), tick, feeds))
+        answering = {kind: tuple(place for place in places if outside(kind, place)) for kind in ANSWERS}
+        facts = FlowFacts(tuple(spec.sources), tuple(spec.outputs), tuple(places), tick, feeds, answering)
+        return Ground(make, spec, facts)
 
     def again(self) -> FlowSpec:
         """Return the flow anew, as a driver that starts does."""

@@ -17,12 +17,15 @@ from typing import Final
 from tidegauge.env import POINTS as EFFECTS
 from tidegauge.errors.kafka import BrokerUnreachable
 from tidegauge.errors.store import StoreFull, StoreUnreachable
-from tidegauge.testing.simulation.ground import STORE_POINTS
 from tidegauge.testing.simulation.plan import FaultKind
+from tidegauge.testing.simulation.store import POINTS as STORE_POINTS
 from tidegauge.testing.simulation.store import URL, NoAnswer
 from tidegauge.testing.simulation.tables import POINTS as SINK_POINTS
 
-__all__ = ["no_room", "outside"]
+__all__ = ["ANSWERS", "no_room", "outside"]
+
+ANSWERS: Final[tuple[FaultKind, ...]] = ("error", "lost")
+"""The kinds of faults that a driver hears of as an answer."""
 
 _RESET: Final = "the connection was reset"
 

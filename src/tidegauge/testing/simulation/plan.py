@@ -16,14 +16,30 @@ plan, so a failing one can be made smaller by leaving things out.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
+from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 from tidegauge.errors.simulation import UnknownFault
 
-__all__ = ["BETWEEN", "KINDS", "Act", "Fault", "FaultKind", "FlowFacts", "Plan", "checked_kinds", "planned"]
+__all__ = [
+    "AT_A_PLACE",
+    "BETWEEN",
+    "KINDS",
+    "Act",
+    "Fault",
+    "FaultKind",
+    "FlowFacts",
+    "Plan",
+    "acted",
+    "checked_kinds",
+    "planned",
+    "struck",
+    "written",
+]
 
 FaultKind: TypeAlias = Literal[
     "crash", "pause", "slow", "error", "lost", "full", "away", "clock", "rival", "retention", "stop", "cut", "late"
@@ -47,6 +63,7 @@ KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
 """
 
 AT_A_PLACE: Final = ("crash", "pause", "slow", "error", "lost")
+"""The kinds that strike a driver at a place; the others happen at an instant."""
 AT_UPSTREAMS: Final = ("away", "retention")
 AT_FEEDS: Final = ("cut", "late")
 
@@ -67,10 +84,16 @@ class FlowFacts(NamedTuple):
     tick: float = 1.0
     feeds: tuple[str, ...] = ()
     """The sources that push."""
+    answering: Mapping[FaultKind, tuple[str, ...]] = MappingProxyType({})
+    """Of the kinds that are an answer of somebody, the places where there is one."""
 
     def having(self, kind: FaultKind) -> tuple[str, ...]:
         """Return the sources that can have a kind of fault, one "" for a kind that comes from elsewhere."""
         return self.feeds if kind in AT_FEEDS else self.sources if kind in AT_UPSTREAMS else ("",)
+
+    def where(self, kind: FaultKind) -> tuple[str, ...]:
+        """Return the places where a fault of a kind can strike."""
+        return self.answering.get(kind, self.places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +169,9 @@ def planned(seed: int, flow: FlowFacts, *, kinds: Sequence[FaultKind] = KINDS, e
         rate = random.choice((1, 1, 2, 3, 8))
         for _ in range(rate):
             if kind in AT_A_PLACE:
-                faults.append(_struck(random, kind, flow))
+                faults.append(struck(random, kind, flow))
             else:
-                acts.append(_acted(random, kind, flow, ends))
+                acts.append(acted(random, kind, flow, ends))
     return Plan(seed, ends, tuple(sorted(acts, key=lambda act: act.at)), tuple(faults))
 
 
@@ -175,20 +198,24 @@ def _writing(random: Random, flow: FlowFacts, ends: float) -> list[Act]:
         at = random.random() * flow.tick
         rare = random.random() < 0.5
         while at < ends:
-            what = random.choices(
-                ("append", "transact", "compact", "grow"), (20, 3, 1, 1) if rare else (20, 0, 0, 0)
-            )[0]
-            acts.append(Act(round(at, 3), what, source, random.randrange(1, 6)))
+            acts.append(written(random, source, at, rare=rare))
             at += every * random.uniform(0.2, 1.8)
     return acts
 
 
-def _struck(random: Random, kind: FaultKind, flow: FlowFacts) -> Fault:
-    place, often = random.choice(flow.places), 5
+def written(random: Random, source: str, at: float, *, rare: bool) -> Act:
+    """Return what a writer does at an instant. rare: whether it may be anything but an append."""
+    what = random.choices(("append", "transact", "compact", "grow"), (20, 3, 1, 1) if rare else (20, 0, 0, 0))[0]
+    return Act(round(at, 3), what, source, random.randrange(1, 6))
+
+
+def struck(random: Random, kind: FaultKind, flow: FlowFacts) -> Fault:
+    """Return a fault of a kind that strikes a driver at a place."""
+    place, often = random.choice(flow.where(kind)), 5
     if kind in _BETWEEN_ALSO and random.random() < 0.1:
         place = random.choice([*BETWEEN])
         often = BETWEEN[place]
-    nth = 1 + int(random.expovariate(1 / often))
+    nth = 1 + int(-often * math.log(1.0 - random.random()))  # on average `often`
     seconds = {
         "pause": random.choice((0.5, 3.0, 20.0, 31.0, 60.0)),
         "slow": random.choice((0.1, 1.0, 5.0, 40.0)),
@@ -196,7 +223,8 @@ def _struck(random: Random, kind: FaultKind, flow: FlowFacts) -> Fault:
     return Fault(kind, place, nth, seconds)
 
 
-def _acted(random: Random, kind: FaultKind, flow: FlowFacts, ends: float) -> Act:
+def acted(random: Random, kind: FaultKind, flow: FlowFacts, ends: float) -> Act:
+    """Return an act of a kind that strikes the world at an instant."""
     at = round(random.random() * ends, 3)
     on = random.choice(flow.having(kind))
     number = random.choice((-90, -5, -1, 1, 5, 90)) if kind == "clock" else random.choice((1, 2, 5, 10, 40))

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tidegauge.errors.flow import InvalidArgument
-from tidegauge.errors.simulation import SeedPasses, SimulationFailed
+from tidegauge.errors.simulation import PlanFailed, SeedPasses, SimulationFailed
 from tidegauge.flow.spec import Flow
 from tidegauge.testing.simulation.definite import definite
 from tidegauge.testing.simulation.ground import Ground
@@ -33,7 +33,7 @@ from tidegauge.testing.simulation.shrink import FailedPlan, shortest
 from tidegauge.testing.simulation.trace import LEGEND
 from tidegauge.testing.simulation.world import World
 
-__all__ = ["Shrinking", "Simulated", "replay", "simulate"]
+__all__ = ["Shrinking", "Simulated", "carry_out", "replay", "simulate"]
 
 _SHOWN = 60
 """Events before the end that a failure shows."""
@@ -119,6 +119,20 @@ def replay(
     except SimulationFailed as failed:
         return failed
     raise SeedPasses(seed=seed, lives=held.lives)
+
+
+def carry_out(make_flow: Callable[[], Flow], plan: Plan) -> Simulated:
+    """Run a flow in the world of one plan, such as a property draws it: `tidegauge.testing.strategies.plans`.
+
+    Raises `PlanFailed` for a law that breaks, and as `simulate` does for a flow that cannot be simulated.
+    """
+    world = World(Ground.of(make_flow), plan)
+    try:
+        world.run()
+    except SimulationFailed as failed:
+        detail = _told(world, str(failed.evidence["detail"]))
+        raise PlanFailed(law=failed.evidence["law"], detail=detail) from failed.__cause__
+    return _count(world)
 
 
 def explained(

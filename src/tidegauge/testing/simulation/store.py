@@ -31,8 +31,10 @@ from tidegauge.errors.store import StoreFailed
 from tidegauge.remap.store.sending import Parcel
 from tidegauge.remap.store.sqlite import delivered
 
-__all__ = ["URL", "Memory", "NoAnswer", "SimulatedStore"]
+__all__ = ["POINTS", "URL", "Memory", "NoAnswer", "SimulatedStore"]
 
+POINTS: Final = ("store begin", "store commit", "store committed")
+"""Where a driver meets the world on its way to the database."""
 URL: Final = "sqlite:////simulated/flow.db"
 _TABLES: Final = "SELECT name FROM sqlite_master WHERE name = 'flows'"
 

@@ -96,7 +96,7 @@ class World:
         try:
             with logged(self._note):
                 self.scheduler.run(lambda: self._over or self.checks.broken is not None)
-                self.checks.at_the_end(orderly=not self.lives[-1].dead and self.lives[-1].error is None)
+                self.checks.at_the_end(orderly=all(not life.dead and life.error is None for life in self.lives[-1:]))
         except Broken as broken:
             raise self._failed(broken.law, broken.detail) from broken
         except Standstill as stuck:

@@ -9,7 +9,8 @@ RemapHistory(bindings=((0, Frontier({'p1': 1})),), upper=1, since=0)
 
 Orders: `orders`, and of one order `times`, `summaries`, `antichains`. Frontiers: `frontiers`, `clock_frontiers`,
 `advancing_frontiers`. Bindings: `remap_histories`, `shared_histories`. Records: `record_streams`, and how they come,
-`cuts`, `arrivals`, `cut_twice`. Rows: `rows`, `schemas`. They compose with Hypothesis' own, and take those.
+`cuts`, `arrivals`, `cut_twice`. Rows: `rows`, `schemas`. Lives with faults: `plans`. They compose with Hypothesis'
+own, and take those.
 """
 
 from tidegauge.errors.testing import HypothesisMissing
@@ -27,6 +28,7 @@ from tidegauge.testing.strategies.frontiers import (
     positions,
 )
 from tidegauge.testing.strategies.histories import RemapHistory, remap_histories, shared_histories
+from tidegauge.testing.strategies.lives import plans
 from tidegauge.testing.strategies.orders import antichains, intervals, orders, summaries, times
 from tidegauge.testing.strategies.rows import column_names, column_types, rows, schemas, values
 from tidegauge.testing.strategies.streams import StreamRecord, arrivals, cut_twice, cuts, record_streams
@@ -46,6 +48,7 @@ __all__ = [
     "intervals",
     "orders",
     "partition_names",
+    "plans",
     "positions",
     "record_streams",
     "remap_histories",
