@@ -258,13 +258,13 @@ def agree(flow: tg.Dataflow) -> None:
             assert row["_epoch"] == table.epoch_of(row["_partition"], row["_offset"])
 
 
-@pytest.mark.parametrize("lives", [1, pytest.param(8, marks=pytest.mark.long)])
-def test_a_driver_that_is_killed_at_any_instant_loses_and_doubles_nothing(tmp_path: Path, lives: int) -> None:
+@pytest.mark.long
+def test_a_driver_that_is_killed_at_any_instant_loses_and_doubles_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.flow.pushed_driver", str(tmp_path)]
-    dice = random.Random(lives)
+    dice = random.Random(8)
     with LogServer(forgets=True) as log:
         written = 0
-        for _ in range(lives):
+        for _ in range(8):
             driver = subprocess.Popen([*command, str(log.port), "on"])
             begun, known = len(log.starts), log.acknowledged
             eventually(lambda begun=begun: len(log.starts) > begun)  # type: ignore[misc]
