@@ -57,6 +57,33 @@ def with_column(batch: pa.RecordBatch, values: list[Any], of: Any = None) -> pa.
     return batch.append_column("more", pa.array(values, of or pa.int64()))
 
 
+def with_dead_letters(step: Function) -> Callable[[], tg.Dataflow]:
+    def make() -> tg.Dataflow:
+        flow = tg.Dataflow("shop", store="sqlite:///shop.db")
+        source = tg.KafkaSource("nowhere:9092", topic="orders", format=tg.Json("id long"))
+        flow.sink("lake", flow.source("orders", source).errors.map_batches(step), tg.ParquetSink("lake"))
+        return flow
+
+    return make
+
+
+def test_a_function_of_bad_records_is_tried_too() -> None:
+    def ranked(batch: pa.RecordBatch) -> pa.RecordBatch:
+        return with_column(batch, list(range(batch.num_rows)))
+
+    evidence = found(StepSeesOrder, with_dead_letters(ranked))
+    assert "source: 'orders'" in evidence["rows"]
+
+
+def test_a_function_of_bad_records_may_count_on_what_each_of_them_has() -> None:
+    def told(batch: pa.RecordBatch) -> pa.RecordBatch:
+        lengths = [len(raw) for raw in batch["raw"].to_pylist()]
+        codes = [code.removeprefix("TG-") for code in batch["code"].to_pylist()]
+        return with_column(batch, [length + int(code) for length, code in zip(lengths, codes, strict=True)])
+
+    definite(Ground.of(with_dead_letters(told)))
+
+
 # What is fine.
 
 

@@ -19,11 +19,11 @@ from typing import Any, Final, Protocol
 from tidegauge.errors.base import Transient
 from tidegauge.remap.store import Lease
 
-__all__ = ["interruptible", "renewing"]
+__all__ = ["FAREWELL", "interruptible", "renewing"]
 
 _TO_END: Final = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
-_FAREWELL = 1.0
+FAREWELL: Final = 1.0
 """Seconds for which a renewal under way is waited for in the end. One of a store that is away may take longer, and
 does no harm then: a lease that was given back is not renewed."""
 
@@ -89,4 +89,4 @@ def renewing(
         yield lost
     finally:
         over.set()
-        thread.join(_FAREWELL)
+        thread.join(FAREWELL)

@@ -46,11 +46,11 @@ from tidegauge.errors.simulation import (
     StepSeesOrder,
 )
 from tidegauge.job.functions import apply, columns_of, function_name, result_schema
-from tidegauge.job.plan import MapBatches
+from tidegauge.job.plan import MapBatches, OutputPlan
 from tidegauge.testing.simulation.clock import VirtualClock
 from tidegauge.testing.simulation.ground import Ground
 from tidegauge.testing.simulation.memory import changed, kept
-from tidegauge.testing.simulation.sample import sample
+from tidegauge.testing.simulation.sample import sample, sample_of_errors
 from tidegauge.testing.simulation.shrink import smallest
 from tidegauge.testing.simulation.writers import upstream_of
 
@@ -92,7 +92,7 @@ def definite(ground: Ground) -> None:
     for sources that cannot be simulated.
     """
     for name, plan in ground.spec.outputs.items():
-        if plan.channel != "errors" and any(isinstance(step, MapBatches) for step in plan.steps):
+        if any(isinstance(step, MapBatches) for step in plan.steps):
             source = ground.spec.sources[plan.source]
             upstream = upstream_of(ground.spec.name, plan.source, source, VirtualClock(), seed=0)
             _output(ground, name, columns_of(upstream.schema, plan.channel))
@@ -105,7 +105,7 @@ def _output(ground: Ground, name: str, schema: pa.Schema) -> None:
         return without_spark(ground.again().outputs[name].steps, schema, output=name)[0][number]
 
     mine = ground.spec.outputs[name].steps
-    parts, others = (sample(schema, seed=seed) for seed in (0, 1))
+    parts, others = (_sample(ground.spec.outputs[name], schema, seed=seed) for seed in (0, 1))
     given = schema
     for number, step in enumerate(without_spark(mine, schema, output=name)[0]):
         given = result_schema([step], given, output=name)
@@ -113,6 +113,10 @@ def _output(ground: Ground, name: str, schema: pa.Schema) -> None:
         if step in mine:
             _try(tried, parts, others)
         parts, others = ([_joined(tried.batches(step, part), given) for part in some] for some in (parts, others))
+
+
+def _sample(plan: OutputPlan, schema: pa.Schema, *, seed: int) -> _Parts:
+    return sample_of_errors(plan.source, seed=seed) if plan.channel == "errors" else sample(schema, seed=seed)
 
 
 def _try(tried: _Tried, parts: _Parts, others: _Parts) -> None:

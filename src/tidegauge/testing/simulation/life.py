@@ -12,29 +12,47 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from tidegauge.engine.local import LocalEngine
 from tidegauge.env import Env, at_once
 from tidegauge.errors.base import TidegaugeError, Transient
+from tidegauge.flow.beside import FAREWELL
 from tidegauge.flow.runner import RENEW_EVERY, Runner
-from tidegauge.testing.simulation.scheduler import Crash
-from tidegauge.testing.simulation.store import SimulatedStore
+from tidegauge.flow.spec import FlowSpec
+from tidegauge.testing.simulation.checks import Checks
+from tidegauge.testing.simulation.clock import VirtualClock
+from tidegauge.testing.simulation.scheduler import Crash, Scheduler
+from tidegauge.testing.simulation.store import Memory, SimulatedStore
 
-if TYPE_CHECKING:
-    from tidegauge.testing.simulation.world import World
+__all__ = ["Life", "Surroundings"]
 
-__all__ = ["Life"]
-
-_FAREWELL: Final = 1.0
 _ATTENTION: Final = 0.05
 """Seconds within which a driver that rests notices that it is told to stop."""
+
+
+class Surroundings(Protocol):
+    """What a life needs of its world."""
+
+    @property
+    def clock(self) -> VirtualClock: ...  # noqa: D102
+    @property
+    def scheduler(self) -> Scheduler: ...  # noqa: D102
+    @property
+    def memory(self) -> Memory: ...  # noqa: D102
+    @property
+    def checks(self) -> Checks: ...  # noqa: D102
+    def unique(self) -> str: ...  # noqa: D102
+    def spec(self, life: Life, /) -> FlowSpec: ...  # noqa: D102
+    def strike(self, life: Life, place: str, /) -> None: ...  # noqa: D102
+    def between(self, life: Life, place: str, /) -> None: ...  # noqa: D102
+    def ended(self, life: Life, /) -> None: ...  # noqa: D102
 
 
 class Life:
     """A driver. skew: by how many seconds its wall clock is ahead. over: whether it came to its end alive."""
 
-    def __init__(self, world: World, name: str) -> None:
+    def __init__(self, world: Surroundings, name: str) -> None:
         self.world: Final = world
         self.name: Final = name
         self.skew = 0.0
@@ -148,7 +166,7 @@ class Life:
         """End as a process does: commits are seen through, and a renewal under way is waited for a second."""
         scheduler, self._closing = self.world.scheduler, True
         scheduler.wait(lambda: not runner.busy)
-        scheduler.wait(lambda: not self._renewing, until=self.world.clock.monotonic() + _FAREWELL)
+        scheduler.wait(lambda: not self._renewing, until=self.world.clock.monotonic() + FAREWELL)
         runner.close()
 
     def _renew(self, runner: Runner, lost: list[Exception]) -> None:

@@ -8,25 +8,52 @@ Invariant: they depend on the columns, the partition and the seed alone.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any, Final
 
 import pyarrow as pa
 
+from tidegauge.errors.engine import RecordUnparsable
 from tidegauge.sources.generated import can_generate, rows
 from tidegauge.sources.metadata import PLACE
+from tidegauge.sources.protocol import BAD_RECORDS
 
-__all__ = ["sample"]
+__all__ = ["sample", "sample_of_errors"]
 
 ROWS: Final = 24
 """Rows of a partition."""
 _PARTITIONS: Final = 2
 _PARTITION, _OFFSET = PLACE
+_ORIGIN: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def sample(columns: pa.Schema, *, seed: int = 0) -> list[pa.RecordBatch]:
     """Return rows of each partition. The last one is null wherever it may be, and no partition begins as another."""
     return [_of_partition(columns, seed=seed, shard=shard) for shard in range(_PARTITIONS)]
+
+
+def sample_of_errors(source: str, *, seed: int = 0) -> list[pa.RecordBatch]:
+    """Return bad records of each partition, as `stream.errors` has them: only keys and timestamps may be null."""
+    return [_bad_records(source, seed=seed, shard=shard) for shard in range(_PARTITIONS)]
+
+
+def _bad_records(source: str, *, seed: int, shard: int) -> pa.RecordBatch:
+    random = Random(f"errors {seed} {shard}")  # noqa: S311 - nothing is secret here
+    records = [
+        {
+            "source": source,
+            "partition": f"sample-{shard}",
+            "position": position,
+            "raw": random.choice((b"", b"{", b"\xff\x00", b'{"id": "x"}', random.randbytes(6))),
+            "code": RecordUnparsable.code,
+            "message": random.choice(("the JSON ends too early", "it is no UTF-8", "id: 'x' is no long")),
+            "key": random.choice((None, b"", b"k", random.randbytes(3))),
+            "timestamp": random.choice((None, _ORIGIN + timedelta(seconds=random.randrange(100)))),
+        }
+        for position in range(ROWS)
+    ]
+    return pa.RecordBatch.from_pylist(records, schema=BAD_RECORDS)
 
 
 def _of_partition(columns: pa.Schema, *, seed: int, shard: int) -> pa.RecordBatch:
