@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from random import SystemRandom
 from typing import Any
 
 import pyarrow as pa
@@ -32,7 +33,8 @@ from tidegauge.testing.simulation.ground import Ground
 from tidegauge.testing.simulation.plan import AT_FEEDS, planned
 from tidegauge.testing.simulation.world import World
 
-SEEDS = range(8)
+SEEDS = range(5)
+FRESH = 3
 
 
 def test_every_law_holds_in_the_worlds_of_these_seeds() -> None:
@@ -40,6 +42,11 @@ def test_every_law_holds_in_the_worlds_of_these_seeds() -> None:
     assert held.seeds == len(SEEDS)
     assert held.epochs > 100
     assert held.rows > 1000
+
+
+def test_every_law_holds_in_worlds_of_fresh_seeds_and_the_error_names_one_that_fails() -> None:
+    first = SystemRandom().randrange(10**9)
+    assert simulate(make_flow, seeds=range(first, first + FRESH)).seeds == FRESH
 
 
 @pytest.mark.parametrize("kind", KINDS)
