@@ -6,8 +6,10 @@ from tests.simulation import pushed
 from tests.simulation.reference import make_flow
 from tests.simulation.test_simulate import make_files
 
+from tidegauge.remap.store.connect import Database
 from tidegauge.testing.simulation.ground import Ground
 from tidegauge.testing.simulation.plan import Act, Fault, Plan
+from tidegauge.testing.simulation.store import Memory, SimulatedStore
 from tidegauge.testing.simulation.world import World
 
 
@@ -52,3 +54,10 @@ def test_what_was_published_right_before_a_crash_is_acknowledged_although_nothin
         world = World(Ground.of(make_flow), plan)
         world.run()
         assert len(world.lives) > 1 or world.trace.text().count("!! crash") == 0
+
+
+def test_a_driver_that_ends_takes_the_database_from_nobody_who_is_in_a_transaction() -> None:
+    memory = Memory()
+    ends = Database(memory.url, backend=lambda _address: SimulatedStore(memory, lambda _call: None))
+    goes_on = Database(memory.url, backend=lambda _address: SimulatedStore(memory, lambda _call: ends.close()))
+    goes_on.write(lambda connection: connection.exec_driver_sql("CREATE TABLE t (n INTEGER)"))

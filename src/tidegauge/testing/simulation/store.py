@@ -69,6 +69,13 @@ def _nobody(_call: str) -> None:
     return None
 
 
+class _LastingPool(StaticPool):
+    """The one connection of all drivers: one that ends takes it from nobody."""
+
+    def dispose(self) -> None:
+        """Keep the connection."""
+
+
 class Memory:
     """The database, which outlives its drivers."""
 
@@ -77,7 +84,7 @@ class Memory:
         self.connection: Final = sqlite3.connect(":memory:", factory=_OneConnection, check_same_thread=False)
         self.connection.isolation_level = None
         self.connection.execute("PRAGMA foreign_keys=ON")
-        self.engine: Final = create_engine("sqlite://", creator=lambda: self.connection, poolclass=StaticPool)
+        self.engine: Final = create_engine("sqlite://", creator=lambda: self.connection, poolclass=_LastingPool)
         """Its every connection is the one there is."""
         self._made = False
 
