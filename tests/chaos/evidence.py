@@ -190,6 +190,7 @@ class TopicSeen:
 
     acknowledges = True
     overtaken = False
+    made_anew = 0
 
     def __init__(self, broker: Endpoint, topic: str, group: str, schema: pa.Schema) -> None:
         self.schema = schema
@@ -235,18 +236,19 @@ class TopicSeen:
             self._records = consumed(self._broker.servers, self._topic, [0] * PARTITIONS, ends)
         return self._records
 
-    def learn(self, partition: str, details: Mapping[str, Any]) -> None:
-        """A partition is named after its topic, which says all."""
+    def learn(self, partition: str, details: Mapping[str, Any]) -> str:
+        """Return the partition: it is named after its topic, which says all."""
+        return partition
 
     def there(self) -> dict[str, int]:
         """Return the ends of the partitions that have something."""
         return {partition: end for partition, end in self._ends.items() if end > 0}
 
-    def end(self, partition: str) -> int:
-        """Return the end of a partition."""
-        return self._ends[partition]
+    def end(self, place: str) -> int:
+        """Return the end of a place."""
+        return self._ends[place]
 
-    def start(self, partition: str) -> int:
+    def start(self, place: str) -> int:
         """Return 0."""
         return 0
 
@@ -254,14 +256,14 @@ class TopicSeen:
         """Return the offsets that are committed for the group."""
         return self._told
 
-    def rows(self, partition: str, lower: int, upper: int) -> list[pa.RecordBatch]:
+    def rows(self, place: str, lower: int, upper: int) -> list[pa.RecordBatch]:
         """Return the rows of a range."""
-        number = int(partition.rpartition("-")[2])
+        number = int(place.rpartition("-")[2])
         held = self.records()
         found = [order(held[number, at]) for at in range(lower, upper) if (number, at) in held]
         return [pa.RecordBatch.from_pylist(found, schema=self.schema)]
 
-    def blurred(self, partition: str, lower: int, upper: int) -> bool:
+    def blurred(self, place: str, lower: int, upper: int) -> bool:
         """False."""
         return False
 
@@ -271,26 +273,28 @@ class FilesSeen:
 
     acknowledges = False
     overtaken = False
+    made_anew = 0
 
     def __init__(self, folder: Path, schema: pa.Schema) -> None:
         self.schema = schema
         self._folder = folder
         self._files: dict[str, Path] = {}
 
-    def learn(self, partition: str, details: Mapping[str, Any]) -> None:
-        """Know which file a partition is."""
+    def learn(self, partition: str, details: Mapping[str, Any]) -> str:
+        """Return the partition, and know which file it is."""
         [self._files[partition]] = [path for path in self._folder.iterdir() if path.stat().st_ino == details["ino"]]
+        return partition
 
     def there(self) -> dict[str, int]:
         """Return the end of the complete lines of each file that has some, by its path where it is not known yet."""
         names = {path: partition for partition, path in self._files.items()}
         return {names.get(path, str(path)): end for path in self._folder.iterdir() if (end := _complete(path)) > 0}
 
-    def end(self, partition: str) -> int:
+    def end(self, place: str) -> int:
         """Return the end of the complete lines of a file."""
-        return _complete(self._files[partition])
+        return _complete(self._files[place])
 
-    def start(self, partition: str) -> int:
+    def start(self, place: str) -> int:
         """Return 0."""
         return 0
 
@@ -298,15 +302,15 @@ class FilesSeen:
         """Nothing: files take no acknowledgements."""
         return {}
 
-    def rows(self, partition: str, lower: int, upper: int) -> list[pa.RecordBatch]:
+    def rows(self, place: str, lower: int, upper: int) -> list[pa.RecordBatch]:
         """Return the rows of a range, which has whole lines."""
         rows, at = list[dict[str, Any]](), lower
-        for line in self._files[partition].read_bytes()[lower:upper].splitlines(keepends=True):
-            rows.append({**visit(json.loads(line)["n"]), "_partition": partition, "_offset": at})
+        for line in self._files[place].read_bytes()[lower:upper].splitlines(keepends=True):
+            rows.append({**visit(json.loads(line)["n"]), "_partition": place, "_offset": at})
             at += len(line)
         return [pa.RecordBatch.from_pylist(rows, schema=self.schema)]
 
-    def blurred(self, partition: str, lower: int, upper: int) -> bool:
+    def blurred(self, place: str, lower: int, upper: int) -> bool:
         """False."""
         return False
 

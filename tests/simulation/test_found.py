@@ -61,3 +61,24 @@ def test_a_driver_that_ends_takes_the_database_from_nobody_who_is_in_a_transacti
     ends = Database(memory.url, backend=lambda _address: SimulatedStore(memory, lambda _call: None))
     goes_on = Database(memory.url, backend=lambda _address: SimulatedStore(memory, lambda _call: ends.close()))
     goes_on.write(lambda connection: connection.exec_driver_sql("CREATE TABLE t (n INTEGER)"))
+
+
+def test_a_topic_that_is_made_anew_while_it_is_read_is_not_taken_for_the_one_before() -> None:
+    acts = [Act(0.5, "append", "orders", 2), Act(2.0, "recreate", "orders", 1)]
+    acts += [Act(2.1 + number / 10, "append", "orders", 5) for number in range(8)]
+    world = World(
+        Ground.of(make_flow), Plan(1, 4.0, tuple(acts), (Fault("slow", "orders: read", 1, 5.0),), calm=True)
+    )
+    world.run()
+    assert world.ledger.incarnation("orders") == 1
+    lost = world.memory.connection.execute("SELECT sum(upper - lower) FROM losses").fetchone()
+    assert lost == (2,), "what was read of it could be of either topic"
+    assert world.lake.rows("orders").num_rows == 40
+
+
+def test_a_topic_that_was_made_anew_is_not_told_what_the_one_before_was_to_be_told() -> None:
+    acts = [Act(0.5, "append", "clicks", 2), Act(1.2, "recreate", "clicks", 1), Act(4.0, "append", "clicks", 1)]
+    faults = (Fault("slow", "after publish", 1, 0.5), Fault("slow", "after publish", 2, 0.5))
+    world = World(Ground.of(make_flow), Plan(1, 5.0, tuple(acts), faults, calm=True))
+    world.run()
+    assert world.upstreams["clicks"].told() == {"clicks#2-0": 1}

@@ -97,6 +97,7 @@ def render(
                 spec.sources[name],
                 news=news[name],
                 acknowledgements=acknowledgements[name],
+                bound=partial(timeline.bound, name),
                 confirm=flow.lease.confirm,
                 env=env,
                 spawn=tell,

@@ -5,7 +5,10 @@ result. A source that cannot be planned is a failure of that source, and the oth
 may be performed at once, of different outputs.
 
 Upstream's answers at the look that bound an epoch need not be asked for again right after it: planning gets them, as
-long as they are at most `GOOD_FOR` seconds old. Reading detects anything that has changed since.
+long as they are at most `GOOD_FOR` seconds old. Reading detects anything that has changed since, but not an upstream
+that was recreated and has as many records. So a source that can tell is asked once more after the last task.
+
+Invariant: staged rows of a source go on only if its upstream is the bound one after they were read.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from tidegauge.operations import carries, check
 from tidegauge.remap.binding import Bound, Slice
 from tidegauge.remap.round import Failure
 from tidegauge.sinks.protocol import Standing
-from tidegauge.sources.protocol import GoingOn, Source, Split
+from tidegauge.sources.protocol import Confirming, GoingOn, Source, Split
 from tidegauge.sources.push.pieces import Pieces
 
 __all__ = ["GOOD_FOR", "OutputSchemas", "Performed", "Performer", "PinnedNeed", "performer"]
@@ -120,6 +123,10 @@ def performer(
             with env.effect("stage"):
                 epoch_job = EpochJob(job, need.lower, need.upper, tuple(reads), tuple(works))
                 result = engine.submit(epoch_job).result()
+            for part in reads:
+                at = pinned.slices[part.name][0].epoch
+                if (changed := unconfirmed(part.name, part.source, pinned.bounds[part.name], at)) is not None:
+                    failures.append(changed)
         return Performed(
             job,
             {work.plan.name: work.schema for work in works},
@@ -157,6 +164,19 @@ def plan(
     except OSError as error:
         failed = ReadFailed(source=name, place=slices[0].partition, detail=said(error))
         return Failure(name, None, slices[0].epoch, failed)
+
+
+def unconfirmed(name: str, source: Source, bound: Bound, epoch: int) -> Failure | None:
+    """Return the failure of a source, at an epoch, unless upstream says that it is the one that is bound."""
+    if not isinstance(source, Confirming):
+        return None
+    try:
+        source.confirm(bound)
+    except (Definite, Transient) as error:
+        return Failure(name, None, epoch, error)
+    except OSError as error:
+        return Failure(name, None, epoch, ReadFailed(source=name, place="its upstream", detail=said(error)))
+    return None
 
 
 def first_failure(name: str, source: Source | Pieces, slices: list[Slice], bound: Bound, error: Definite) -> Failure:

@@ -22,6 +22,7 @@ How the methods are called:
     probe          at each look, and by `status`              a thread of the driver beside the worker
     lost, plan     once a job, and again for each retry       a thread of the driver beside the worker
     read           once a split, and again for each retry     a task: a thread, or a process elsewhere
+    confirm        after a job has read, where there is one   a thread of the driver beside the worker
     acknowledge    after epochs were published                a thread of the driver beside the worker
 
 Nobody interrupts a call. One that hangs holds up its source, and its process ends only with it, or with a second
@@ -70,6 +71,7 @@ __all__ = [
     "Acknowledged",
     "BadRecord",
     "Clocked",
+    "Confirming",
     "Divided",
     "Framed",
     "GoingOn",
@@ -262,6 +264,24 @@ class GoingOn(Protocol):
 
         Called right before `plan`, with the same slices, in the same thread; `plan` gets the rest of them. The parts
         become rows of `gaps` before any output gets past their epochs. Raises what `Source.plan` raises.
+        """
+        ...
+
+
+@runtime_checkable
+class Confirming(Protocol):
+    """A source that can tell at any time whether upstream is the one that is bound, however much that one has grown.
+
+    An upstream that is recreated between a look at it and the reading has the same name, and soon as many
+    records. So a source whose `read` cannot tell them apart is asked after the reading, before anything is committed.
+    """
+
+    def confirm(self, bound: Bound) -> None:
+        """Raise `Definite` unless upstream is the one that is bound, and has been since.
+
+        Called once a job after its last `read`, beside the worker, and right before `acknowledge`. It may block.
+        After a `Definite` error nothing that the job has read of the source is committed, and the source has failed.
+        After an `OSError` or `Transient` the job is tried again.
         """
         ...
 

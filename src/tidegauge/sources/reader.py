@@ -9,7 +9,8 @@ still to be told (`Owed`) is the newest frontier that is durable in every output
 
 Invariant: a frontier is owed until upstream has taken it, or a newer one. It is told late, or not at all, when
 upstream does not listen, which does no harm: after a refusal upstream is let be, for a growing time. It is told
-nothing before its first answer, which shows that it is the upstream that was read.
+nothing before its first answer, which shows that it is the upstream that was read. One that is
+known to be another is told nothing.
 
 >>> owed = Owed()
 >>> owed.frontier = Frontier({"p0": 5})
@@ -33,10 +34,11 @@ from typing import Any
 
 from tidegauge.dataflow import EventQueue, Messages, OperatorBuilder, OperatorContext, OperatorOutput, Scope, Stream
 from tidegauge.env import Env, Spawn
-from tidegauge.errors.base import Transient
+from tidegauge.errors.base import Definite, Transient
+from tidegauge.remap.binding import Bound
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.round import Answer
-from tidegauge.sources.protocol import Source
+from tidegauge.sources.protocol import Confirming, Source
 from tidegauge.sources.sweep import backoff
 
 __all__ = ["Owed", "reader"]
@@ -93,14 +95,15 @@ def reader(
     *,
     news: EventQueue,
     acknowledgements: EventQueue,
+    bound: Callable[[], Bound],
     confirm: Callable[[], None],
     env: Env,
     spawn: Spawn,
 ) -> Stream[Answer]:
     """Build the reader of one source. Its output carries the source's news.
 
-    news: each an `Answer`, or an error that no source may raise. confirm: raises when this driver is no longer to
-    acknowledge. spawn: runs an acknowledgement beside the worker.
+    news: each an `Answer`, or an error that no source may raise. bound: returns the source's bindings. confirm:
+    raises when this driver is no longer to acknowledge. spawn: runs an acknowledgement beside the worker.
     """
     builder = OperatorBuilder(scope, f"reader {name}")
     answers: Stream[Answer] = builder.output()
@@ -114,10 +117,15 @@ def reader(
         telling: Future[None] | None = None
         known = False
 
-        def tell(frontier: Frontier) -> None:
+        def tell(frontier: Frontier, said: Bound) -> None:
             """Tell upstream which data is durable. Runs beside the worker."""
             with env.effect("acknowledge"):
                 confirm()  # right before: upstream may delete what it is told of
+                if isinstance(source, Confirming):
+                    try:
+                        source.confirm(said)
+                    except Definite:
+                        return  # its records are others; the next look says so
                 source.acknowledge(frontier)
 
         def hear() -> bool:
@@ -143,7 +151,7 @@ def reader(
             if not known or owed.frontier is None or not hear():
                 return
             if (due := owed.due(env.monotonic())) is not None:
-                telling = spawn(partial(tell, due))
+                telling = spawn(partial(tell, due, bound()))
                 if telling.done():
                     hear()
                 else:

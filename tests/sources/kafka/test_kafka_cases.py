@@ -99,8 +99,11 @@ def test_t43_a_recreated_topic_is_found_by_its_id_also_when_it_is_longer(kafka_b
     write(kafka_broker, topic, numbers(range(3)))
     it = source(kafka_broker, topic)
     bound, slices = bind(Bound(), it.probe(Bound(), now=NOW), it)
+    it.confirm(bound)
     recreate(kafka_broker, topic)
     write(kafka_broker, topic, numbers(range(9)))
+    with pytest.raises(UpstreamRecreated, match="with the id"):
+        it.confirm(bound)
     with pytest.raises(UpstreamRecreated, match="with the id"):
         it.probe(bound, now=NOW)
     with pytest.raises(UpstreamRecreated, match="with the id"):
@@ -143,6 +146,8 @@ def test_t44_a_deleted_topic_is_definite_and_one_that_a_listing_lacks_is_not(
     kept = admitted(bound, TopicListing({}, {}, {}), {}, whole=(), limit=10)
     assert (kept.upper, kept.more) == (bound.frontier, False)
     delete(kafka_broker, topic)
+    with pytest.raises(TopicDeleted, match=topic):
+        it.confirm(bound)
     with pytest.raises(TopicDeleted, match=topic):
         it.probe(bound, now=NOW)
     with pytest.raises(TopicDeleted, match=topic):

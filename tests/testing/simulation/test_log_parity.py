@@ -128,7 +128,7 @@ class LogLife:
 
     def end(self, transaction: int, *, commit: bool) -> None:
         self.open.remove(transaction)
-        (self.log.commit if commit else self.log.abort)(transaction)
+        (self.log.commit if commit else self.log.abort)(transaction, at=datetime.now(UTC))
         self.real.finish(transaction, commit=commit)
 
     def end_all(self) -> None:
@@ -216,6 +216,9 @@ class LogLife:
             self.read_all(self.pair.slices)
         self.read_all(self.pair.slices)
 
+    def confirm(self) -> None:
+        self.pair.both(lambda source, bound, _side: source.confirm(bound))
+
     def acknowledge(self) -> None:
         frontier, mine = self.pair.bounds[0].frontier, replace(self.pair.real, group=self.name)
 
@@ -233,7 +236,8 @@ class LogLife:
 
     def live(self) -> None:
         """Let something happen, or ask something, of what is possible now."""
-        steps: list[Callable[[], None]] = [*[self.probe] * 8, self.acknowledge, self.pair.restart]
+        steps: list[Callable[[], None]] = [*[self.probe] * 8, self.confirm, self.acknowledge]
+        steps += [self.pair.restart]
         steps += [self.read] * (8 if self.pair.slices else 0)
         if self.log.topics:
             steps += [*[self.append] * 10, *[self.trim] * 4, self.grow, self.delete]

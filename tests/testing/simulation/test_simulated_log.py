@@ -40,6 +40,7 @@ def call(source: SimulatedLog, name: str) -> None:
         "lost": lambda: source.lost(slices, bound),
         "plan": lambda: source.plan(slices, bound),
         "read": lambda: read(source, 0, log.end(P)),
+        "confirm": lambda: source.confirm(bound),
         "acknowledge": lambda: source.acknowledge(source.probe(Bound(), now=NOW).upper),
     }
     calls[name]()
@@ -74,7 +75,7 @@ def test_nobody_answers_while_it_is_away_and_it_has_what_was_written_meanwhile()
     source = SimulatedLog(log, columns="n long")
     log.away = True
     log.append(P, rows(1, 2))
-    for name in ("probe", "plan", "acknowledge"):
+    for name in ("probe", "plan", "confirm", "acknowledge"):
         with pytest.raises(BrokerUnreachable):
             call(source, name)
     log.away = False

@@ -56,6 +56,7 @@ __all__ = [
     "admitted",
     "behind",
     "changed",
+    "confirm",
     "confirmed",
     "meant",
     "newcomers",
@@ -254,6 +255,23 @@ def changed(asked: Cluster, what: Inquiry, bound: Bound, listing: TopicListing) 
     if others := sorted(meant(bound, what.topics) - other):
         return TopicRecreated(source=what.name, topics=sorted(other), others=others)
     return UpstreamRecreated(source=what.name, known="; ".join(known[:5]), found="; ".join(found[:5]))
+
+
+def confirm(asked: Cluster, what: Inquiry, bound: Bound) -> None:
+    """Ask the broker for the ids of the bound topics alone.
+
+    Raises `TopicDeleted` for one that is gone: another one may have come and gone under its name meanwhile.
+    Raises `UpstreamRecreated` and `TopicRecreated`.
+    """
+    if not (known := meant(bound, what.topics)):
+        return
+    there = asked.described(known)
+    there |= confirmed(asked, known - there.keys())
+    if gone := sorted(known - there.keys()):
+        raise TopicDeleted(source=what.name, topics=gone, servers=what.servers)
+    ids = {name: topic.id for name, topic in there.items()}
+    if (error := changed(asked, what, bound, TopicListing(ids, {}, {}))) is not None:
+        raise error
 
 
 def taken_back(asked: Cluster, what: Inquiry, bound: Bound, listing: TopicListing) -> dict[str, tuple[int, int]]:

@@ -42,7 +42,7 @@ from tidegauge.sources.kafka.decoding import MessageDecoder, joined, key_and_val
 from tidegauge.sources.kafka.framing import Piece, beyond, bulk_of, frame, missing, received
 from tidegauge.sources.kafka.inquiry import Given, Inquiry, Start, Topics, named
 from tidegauge.sources.kafka.planning import KafkaSplit, Outrun, Range, begun, overtaken, planned, seen
-from tidegauge.sources.kafka.probing import TopicListing, survey
+from tidegauge.sources.kafka.probing import TopicListing, confirm, survey
 from tidegauge.sources.kafka.reading import Bulk, messages
 from tidegauge.sources.protocol import OnBadRecord, Split
 
@@ -296,6 +296,14 @@ class KafkaSource:
             asked = AskedCluster(client, self.servers)
             found = missing(asked, what, splits)
             return found or beyond(asked, self.connection, self._group, what, splits)
+
+    def confirm(self, bound: Bound) -> None:
+        """Ask the broker whether the topics are those that are bound, by their ids.
+
+        Raises `TopicDeleted`, `TopicRecreated`, `UpstreamRecreated`, and what `tidegauge.kafka` raises.
+        """
+        with admin(self.connection) as client:
+            confirm(AskedCluster(client, self.servers), self._inquiry, bound)
 
     def acknowledge(self, frontier: Frontier) -> None:
         """Commit the offsets for the group, without joining it. All that it raises is transient."""

@@ -54,18 +54,32 @@ class Checks:
         self._upstreams: Final = upstreams
         self._read: Final = sorted({plan.source for plan in spec.outputs.values()})
         self._seen: Final[dict[tuple[str, int], Counter[str]]] = {}
+        self._behind: Final[set[str]] = set()
+        """Outputs whose source had failed, and that may lack published epochs."""
+        self._telling: Final[dict[str, int]] = {}
+        """Of who was told that upstream is the bound one: how often that had been recreated by then."""
+        self._misled: Final[set[str]] = set()
+        """Places that were told what the driver meant for those before them, which went in that very instant."""
 
-    def at(self, place: str) -> None:
-        """Look at the newest durable facts when a driver comes to a place."""
+    def at(self, place: str, *, who: str = "") -> None:
+        """Look at the newest durable facts when a driver comes to a place. who: which part of it."""
         if self.broken is not None:
             return
         try:
             if place == "store committed":
                 self._ledger.follow()
+                if any(upstream.made_anew for upstream in self._upstreams.values()):
+                    failed = self._ledger.failed()
+                    self._behind.update(name for name, plan in self._spec.outputs.items() if plan.source in failed)
             elif place == "after publish":
                 self._published()
+            elif place.endswith(": confirmed"):
+                self._telling[who] = self._upstreams[place.removesuffix(": confirmed")].made_anew
             elif place.endswith(": acknowledged"):
-                self._acknowledged(place.removesuffix(": acknowledged"))
+                source = place.removesuffix(": acknowledged")
+                if self._telling.pop(who, 0) != self._upstreams[source].made_anew:
+                    self._misled.update(self._upstreams[source].told())
+                self._acknowledged(source)
         except Broken as broken:
             self.broken = broken
 
@@ -78,16 +92,25 @@ class Checks:
 
     def _uppers(self, *, live: bool) -> dict[str, int]:
         """Return the first epoch that each output lacks. live: without those that have failed."""
-        gone, lost = (self._ledger.failed_outputs(), self._ledger.failed()) if live else (set(), set())
+        gone, lost = (self._ledger.failed_outputs(), {*self._ledger.failed()}) if live else (set(), set())
         return {
             name: self._ledger.holds(plan.source, self._lake.upper(name))
             for name, plan in self._spec.outputs.items()
             if name not in gone and plan.source not in lost
         }
 
+    def _level(self) -> dict[str, int]:
+        """Return the first epoch that each live output lacks, without those that catch up.
+
+        While a source has failed, epochs are published without its outputs. Once it is resumed, they catch up.
+        """
+        uppers = self._uppers(live=True)
+        self._behind.difference_update([name for name in uppers if uppers[name] >= self._ledger.published])
+        return {name: upper for name, upper in uppers.items() if name not in self._behind}
+
     def _published(self) -> None:
         self._ledger.follow()
-        for name, upper in self._uppers(live=True).items():
+        for name, upper in self._level().items():
             if upper < self._ledger.published:
                 said = f"{self._ledger.published} epochs are published, {name} has {upper}"
                 raise Broken("what is published is in every table", said)
@@ -98,9 +121,9 @@ class Checks:
             if plan.source != source:
                 continue
             held = self._ledger.until(source, self._ledger.holds(source, self._lake.upper(name)))
-            for partition, position in told.items():
-                if position > held.get(partition, 0):
-                    said = f"{partition} is acknowledged to {position}, {name} holds it to {held.get(partition, 0)}"
+            for place, position in told.items():
+                if position > held.get(place, 0) and place not in self._misled:
+                    said = f"{place} is acknowledged to {position}, {name} holds it to {held.get(place, 0)}"
                     raise Broken("nothing is acknowledged before it is durable", said)
 
     def read(self, random: Random) -> None:
@@ -108,7 +131,7 @@ class Checks:
         if self._ledger.published == 0:
             return
         epoch = random.randrange(self._ledger.published)
-        for name, upper in self._uppers(live=True).items():
+        for name, upper in self._level().items():
             if upper <= epoch:
                 raise Broken("readers find all tables at one epoch", f"{name} has {upper}, {epoch} is published")
             found = self._rows(name, epoch).get(epoch, Counter())
@@ -164,8 +187,12 @@ class Checks:
 
     def _is_acknowledged(self, source: str) -> bool:
         """Whether upstream was told of all that is bound, where it keeps what it is told."""
-        upstream = self._upstreams[source]
-        return not upstream.acknowledges or upstream.told() == _moved(self._ledger.frontiers[source])
+        upstream, bound = self._upstreams[source], _moved(self._ledger.frontiers[source])
+        told = {
+            place: min(position, bound.get(place, 0)) if place in self._misled else position
+            for place, position in upstream.told().items()
+        }
+        return not upstream.acknowledges or _moved(told) == bound
 
     def _content(self, name: str, plan: OutputPlan) -> None:
         """Every epoch of a table has the rows that its bindings say."""
@@ -182,10 +209,10 @@ class Checks:
     def _expected(self, name: str, plan: OutputPlan, epoch: int, *, whole: bool) -> Counter[str] | None:
         """Return the rows of an epoch; None where compaction took records that one may have read before, or not."""
         upstream, batches = self._upstreams[plan.source], list[pa.RecordBatch]()
-        for partition, lower, upper in self._ledger.ranges(plan.source, epoch, whole=whole):
-            if upstream.blurred(partition, lower, upper):
+        for place, lower, upper in self._ledger.ranges(plan.source, epoch, whole=whole):
+            if upstream.blurred(place, lower, upper):
                 return None
-            batches += upstream.rows(partition, lower, upper)
+            batches += upstream.rows(place, lower, upper)
         rows: Counter[str] = Counter()
         given = [batch for found in batches if (batch := _of_channel(found, plan.channel)) is not None]
         if given:
@@ -219,8 +246,8 @@ def _shown(row: dict[str, Any]) -> str:
 
 
 def _moved(frontier: dict[str, int]) -> dict[str, int]:
-    """Return the partitions of a frontier that have something."""
-    return {partition: position for partition, position in frontier.items() if position > 0}
+    """Return the places of a frontier that have something."""
+    return {place: position for place, position in frontier.items() if position > 0}
 
 
 def _some(what: str, rows: Counter[str]) -> str:

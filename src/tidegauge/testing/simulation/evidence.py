@@ -38,7 +38,9 @@ class TableEvidence(Protocol):
 class UpstreamEvidence(Protocol):
     """An upstream. schema: the columns that a flow gets. acknowledges: whether it keeps what it is told.
 
-    overtaken: whether retention may have taken records that were not read.
+    A *place* is a partition for a check: it stays its own when upstream is recreated, which its name does not.
+    overtaken: whether records may be gone that were not read. made_anew: how often others took the place of all of
+    them, under the same name.
     """
 
     @property
@@ -47,31 +49,33 @@ class UpstreamEvidence(Protocol):
     def acknowledges(self) -> bool: ...  # noqa: D102
     @property
     def overtaken(self) -> bool: ...  # noqa: D102
+    @property
+    def made_anew(self) -> int: ...  # noqa: D102
 
-    def learn(self, partition: str, details: Mapping[str, Any]) -> None:
-        """Hear under which name, and with which details, the store knows a partition."""
+    def learn(self, partition: str, details: Mapping[str, Any]) -> str:
+        """Return the place of a partition that the store knows under this name, and with these details."""
         ...
 
     def there(self) -> dict[str, int]:
-        """Return the next position of each partition that has something: all that has to arrive."""
+        """Return the next position of each place that has something: all that has to arrive."""
         ...
 
-    def end(self, partition: str) -> int:
-        """Return the next position of a partition: nothing beyond it can be bound."""
+    def end(self, place: str) -> int:
+        """Return the next position of a place: nothing beyond it can be bound."""
         ...
 
-    def start(self, partition: str) -> int:
+    def start(self, place: str) -> int:
         """Return the first position that retention has left."""
         ...
 
     def told(self) -> Mapping[str, int]:
-        """Return the positions that were acknowledged."""
+        """Return the positions that were acknowledged, by place."""
         ...
 
-    def rows(self, partition: str, lower: int, upper: int) -> list[pa.RecordBatch]:
-        """Return the rows of a range, also those that retention took."""
+    def rows(self, place: str, lower: int, upper: int) -> list[pa.RecordBatch]:
+        """Return the rows of a range, also those that are gone since."""
         ...
 
-    def blurred(self, partition: str, lower: int, upper: int) -> bool:
+    def blurred(self, place: str, lower: int, upper: int) -> bool:
         """Whether compaction took records of a range, which only earlier commits may have."""
         ...

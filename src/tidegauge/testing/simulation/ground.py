@@ -25,6 +25,7 @@ from tidegauge.errors.simulation import FactoryBroke, FlowsDiffer
 from tidegauge.flow.spec import Flow, FlowSpec
 from tidegauge.job.perform import output_schema
 from tidegauge.remap.policy import Every
+from tidegauge.sources import FileSource
 from tidegauge.sources.push.source import PushedSource
 from tidegauge.testing.simulation.outside import ANSWERS, outside
 from tidegauge.testing.simulation.plan import FlowFacts
@@ -68,7 +69,8 @@ class Ground:
         policy = spec.policy
         tick = policy.seconds if isinstance(policy, Every) and policy.seconds else 1.0
         answering = {kind: tuple(place for place in places if outside(kind, place)) for kind in ANSWERS}
-        facts = FlowFacts(tuple(spec.sources), tuple(spec.outputs), tuple(places), tick, feeds, answering)
+        logs = tuple(n for n, source in spec.sources.items() if n not in feeds and not isinstance(source, FileSource))
+        facts = FlowFacts(tuple(spec.sources), tuple(spec.outputs), tuple(places), tick, feeds, logs, answering)
         return Ground(make, spec, facts)
 
     def again(self) -> FlowSpec:

@@ -27,6 +27,9 @@ _CHANGES: Final = """
     SELECT c.epoch, s.name, p.key, c.position, p.detail FROM changes c
     JOIN sources s ON s.id = c.source_id JOIN partitions p ON p.id = c.partition_id
     WHERE c.epoch >= ? ORDER BY c.epoch, s.name, p.key"""
+_INCARNATIONS: Final = """
+    SELECT s.name, max(i.number), max(i.began_at) FROM incarnations i
+    JOIN sources s ON s.id = i.source_id GROUP BY s.name"""
 _LOSSES: Final = """
     SELECT l.lower, l.upper FROM losses l JOIN sources s ON s.id = l.source_id
     WHERE s.name = ? AND l.epoch = ? AND l.partition = ? ORDER BY l.lower"""
@@ -42,7 +45,10 @@ class Broken(AssertionError):
 
 
 class BindingLedger:
-    """The bindings so far. frontiers: of each source. upper: how many epochs are bound. published: how many are."""
+    """The bindings so far, by place (`Upstream`): a record of an incarnation is no other's.
+
+    frontiers: of each source in its present incarnation. upper: how many epochs are bound. published: how many are.
+    """
 
     def __init__(self, store: StoreEvidence, upstreams: Mapping[str, UpstreamEvidence]) -> None:
         self.frontiers: Final[dict[str, dict[str, int]]] = {name: {} for name in upstreams}
@@ -50,7 +56,11 @@ class BindingLedger:
         self.published = 0
         self.ask: Final = store.ask
         self._upstreams: Final = upstreams
-        self._bound: Final[dict[str, dict[int, dict[str, tuple[int, int]]]]] = {name: {} for name in upstreams}
+        self._places: Final[dict[str, dict[str, str]]] = {name: {} for name in upstreams}
+        self._began: Final[dict[str, int]] = {}
+        """At which epoch the present incarnation of a source began, where it is not the first one."""
+        self._bound: Final[dict[str, dict[int, dict[str, tuple[str, int, int]]]]] = {name: {} for name in upstreams}
+        """Of each source, by epoch and place: the partition, and the range of it."""
         self._moved: Final[dict[str, list[int]]] = {name: [] for name in upstreams}
 
     def follow(self) -> None:
@@ -64,26 +74,37 @@ class BindingLedger:
             raise Broken("no epoch goes back", f"{now}, {before}")
         if published > upper:
             raise Broken("what is published is bound", f"published {published}, bound {upper}")
+        if any(upstream.made_anew for upstream in self._upstreams.values()):
+            self._begin()
         if upper > self.upper:
             for epoch, source, partition, position, detail in self.ask(_CHANGES, self.upper):
-                if partition not in self.frontiers[source]:
-                    self._upstreams[source].learn(partition, json.loads(detail or "{}"))
+                places = self._places[source]
+                if partition not in places:
+                    places[partition] = self._upstreams[source].learn(partition, json.loads(detail or "{}"))
                 self._bind(epoch, source, partition, position, upper=upper)
         self.upper, self.published = upper, published
 
+    def _begin(self) -> None:
+        """Forget where a source was that has begun a new incarnation: its positions are those of another upstream."""
+        for source, _number, began_at in self.ask(_INCARNATIONS):
+            if began_at != self._began.get(source):
+                self._began[source] = began_at
+                self.frontiers[source].clear()
+                self._places[source].clear()
+
     def _bind(self, epoch: int, source: str, partition: str, position: int, *, upper: int) -> None:
-        upstream, frontier = self._upstreams[source], self.frontiers[source]
+        upstream, frontier, place = self._upstreams[source], self.frontiers[source], self._places[source][partition]
         # Retention may have taken records before anybody looked: they are not among those that the first binding has.
-        before = frontier[partition] if partition in frontier else min(position, upstream.start(partition))
+        before = frontier[place] if place in frontier else min(position, upstream.start(place))
         what = f"{source}, partition {partition}, epoch {epoch}: {position}"
         if epoch >= upper:
             raise Broken("a binding is of an epoch that is minted", f"{what}, and {upper} epochs are")
         if position < before:
             raise Broken("no frontier goes back", f"{what} after {before}")
-        if position > upstream.end(partition):
-            raise Broken("only what is there is bound", f"{what}, and its end is {upstream.end(partition)}")
-        frontier[partition] = position
-        self._bound[source].setdefault(epoch, {})[partition] = (before, position)
+        if position > upstream.end(place):
+            raise Broken("only what is there is bound", f"{what}, and its end is {upstream.end(place)}")
+        frontier[place] = position
+        self._bound[source].setdefault(epoch, {})[place] = (partition, before, position)
         if self._moved[source][-1:] != [epoch]:
             self._moved[source].append(epoch)
 
@@ -91,40 +112,51 @@ class BindingLedger:
         """Return the first epoch that an output lacks whose table has this upper.
 
         Epochs without records of its source are not committed: it holds them as soon as it holds those before them.
+        So are those of an earlier incarnation whose records are lost.
         """
-        moved = self._moved[source]
+        moved, began = self._moved[source], self._began.get(source, 0)
         following = bisect_left(moved, upper)
+        while following < len(moved) and moved[following] < began and self._is_lost(source, moved[following]):
+            following += 1
         return max(upper, moved[following] if following < len(moved) else self.upper)
 
+    def _is_lost(self, source: str, epoch: int) -> bool:
+        return not any(self.ranges(source, epoch, whole=False))
+
     def until(self, source: str, upper: int) -> dict[str, int]:
-        """Return the frontier of the epochs before `upper`."""
+        """Return the frontier of the epochs before `upper`, of all incarnations."""
         found: dict[str, int] = {}
         for epoch in self._moved[source]:
             if epoch >= upper:
                 break
-            found.update({partition: position for partition, (_, position) in self._bound[source][epoch].items()})
+            found.update({place: position for place, (_, _, position) in self._bound[source][epoch].items()})
         return found
 
     def ranges(self, source: str, epoch: int, *, whole: bool) -> Iterator[tuple[str, int, int]]:
-        """Yield what an epoch has of a source: the ranges of its partitions.
+        """Yield what an epoch has of a source: the ranges of its places.
 
         whole: with the records noted as lost. A table has them that was committed before they were lost to others.
         """
-        for partition, (lower, position) in self._bound[source].get(epoch, {}).items():
+        for place, (partition, lower, position) in self._bound[source].get(epoch, {}).items():
             at = lower
             if whole:
-                yield partition, lower, position
+                yield place, lower, position
                 continue
             for lost, until in self.ask(_LOSSES, source, epoch, partition):
                 if at < lost:
-                    yield partition, at, lost
+                    yield place, at, lost
                 at = max(at, until)
             if at < position:
-                yield partition, at, position
+                yield place, at, position
 
-    def failed(self) -> set[str]:
-        """Return the sources that have failed."""
-        return {name for (name,) in self.ask("SELECT name FROM sources WHERE failed_at IS NOT NULL")}
+    def incarnation(self, source: str) -> int:
+        """Return the number of a source's present incarnation."""
+        return next((int(number) for name, number, _began in self.ask(_INCARNATIONS) if name == source), 0)
+
+    def failed(self) -> dict[str, str]:
+        """Return the sources that have failed, each with the code of its error."""
+        found = self.ask("SELECT name, failure FROM sources WHERE failed_at IS NOT NULL")
+        return {name: str(json.loads(failure)["code"]) for name, failure in found}
 
     def failed_outputs(self) -> set[str]:
         """Return the outputs that have failed."""

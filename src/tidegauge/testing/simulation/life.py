@@ -1,4 +1,4 @@
-"""One life of a driver: from its start until it has caught up, failed, or died.
+"""One life of a driver: from its start until it has caught up, failed, or died. A command of a user's is one, too.
 
 A life sees the world through one function, `meet`: the environment's points, its store and its adapters call it with
 the name of what they are about to do, or have just done. There the world may strike.
@@ -50,9 +50,12 @@ class Surroundings(Protocol):
 
 
 class Life:
-    """A driver. skew: by how many seconds its wall clock is ahead. over: whether it came to its end alive."""
+    """A driver. skew: by how many seconds its wall clock is ahead. over: whether it came to its end alive.
 
-    def __init__(self, world: Surroundings, name: str) -> None:
+    command: what it does in place of running the flow, given the life.
+    """
+
+    def __init__(self, world: Surroundings, name: str, command: Callable[[Life], None] | None = None) -> None:
         self.world: Final = world
         self.name: Final = name
         self.skew = 0.0
@@ -65,6 +68,7 @@ class Life:
         self._asked = 0
         self._closing = False
         self._renewing = False
+        self._work: Final = command or Life._run
         world.scheduler.begin(name, self._live, owner=self)
 
     def env(self) -> Env:
@@ -125,7 +129,7 @@ class Life:
     def _live(self) -> None:
         """Run the flow as a process does, and tell the world how that ended."""
         try:
-            self._run()
+            self._work(self)
         except (TidegaugeError, OSError) as error:
             self.error = error
             if self.runner is not None:

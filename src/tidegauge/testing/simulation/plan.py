@@ -42,7 +42,20 @@ __all__ = [
 ]
 
 FaultKind: TypeAlias = Literal[
-    "crash", "pause", "slow", "error", "lost", "full", "away", "clock", "rival", "retention", "stop", "cut", "late"
+    "crash",
+    "pause",
+    "slow",
+    "error",
+    "lost",
+    "full",
+    "away",
+    "clock",
+    "rival",
+    "retention",
+    "stop",
+    "cut",
+    "late",
+    "recreate",
 ]
 KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
 """What may go wrong.
@@ -60,12 +73,14 @@ KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
     stop       somebody stops the driver, and starts it again
     cut        the connections of a source that pushes are cut
     late       a source that pushes hears late, in any order, or never, what it is told
+    recreate   a topic is deleted, and another one of its name is made; somebody resumes the source that fails of it
 """
 
 AT_A_PLACE: Final = ("crash", "pause", "slow", "error", "lost")
 """The kinds that strike a driver at a place; the others happen at an instant."""
 AT_UPSTREAMS: Final = ("away", "retention")
 AT_FEEDS: Final = ("cut", "late")
+AT_LOGS: Final = ("recreate",)
 
 BETWEEN: Final[Mapping[str, int]] = {"worker step": 100, "work done": 25}
 """Places between two things that a driver does: after each step of its worker, and when something beside the worker
@@ -84,12 +99,16 @@ class FlowFacts(NamedTuple):
     tick: float = 1.0
     feeds: tuple[str, ...] = ()
     """The sources that push."""
+    logs: tuple[str, ...] = ()
+    """The sources that read topics."""
     answering: Mapping[FaultKind, tuple[str, ...]] = MappingProxyType({})
     """Of the kinds that are an answer of somebody, the places where there is one."""
 
     def having(self, kind: FaultKind) -> tuple[str, ...]:
         """Return the sources that can have a kind of fault, one "" for a kind that comes from elsewhere."""
-        return self.feeds if kind in AT_FEEDS else self.sources if kind in AT_UPSTREAMS else ("",)
+        if kind in AT_UPSTREAMS:
+            return self.sources
+        return self.feeds if kind in AT_FEEDS else self.logs if kind in AT_LOGS else ("",)
 
     def where(self, kind: FaultKind) -> tuple[str, ...]:
         """Return the places where a fault of a kind can strike."""

@@ -38,6 +38,7 @@ from tidegauge.testing.simulation.ledger import BindingLedger, Broken
 from tidegauge.testing.simulation.life import Life
 from tidegauge.testing.simulation.outside import no_room, outside
 from tidegauge.testing.simulation.plan import Act, Fault, Plan
+from tidegauge.testing.simulation.resuming import attend, resumable
 from tidegauge.testing.simulation.scheduler import Scheduler, Standstill
 from tidegauge.testing.simulation.shrink import FailedPlan
 from tidegauge.testing.simulation.store import URL, Memory
@@ -85,9 +86,10 @@ class World:
         self._struck: Final[list[Fault]] = []
         self._full_until = 0.0
         self._healed = False
-        self._closing = False
+        self.closing = False
         self._over = False
         self._made = 0
+        self._attended = False
 
     def run(self) -> None:
         """Carry out the plan. Raises `SimulationFailed` for a law that does not hold."""
@@ -142,7 +144,7 @@ class World:
         """
         now = self.clock.monotonic()
         self.trace.note(now, self.scheduler.running, place)
-        self.checks.at(place)
+        self.checks.at(place, who=self.scheduler.running)
         alone = place == "store commit"
         if not self._healed:
             for fault in self._due(place):
@@ -199,8 +201,8 @@ class World:
         jumped = isinstance(error, _JUMPED) and any(act.what == "clock" for act in self.plan.acts)
         if not (lossy or jumped):
             raise error
-        if self.ledger.failed() == set(self.upstreams):
-            self._closing = True  # nothing is left to do: whoever restarts the flow finds the same
+        if self.ledger.failed().keys() == self.upstreams.keys() and not resumable(self):
+            self.closing = True  # nothing is left to do: whoever restarts the flow finds the same
 
     def _note(self, what: str, more: str = "") -> None:
         self.trace.note(self.clock.monotonic(), self.scheduler.running, f"{what} {more}".rstrip())
@@ -231,12 +233,14 @@ class World:
             case "late":
                 self.scheduler.begin("world", lambda: self._late(act))
             case "clock":
-                for life in self._living():
+                for life in self.living():
                     life.skew += act.number
+            case "recreate":
+                self.scheduler.begin("world", lambda: self._recreate(act))
             case "rival":
                 self._start()
             case "stop":
-                for life in self._living():
+                for life in self.living():
                     life.stop()
             case _:
                 self.upstreams[act.on].act(act)
@@ -253,19 +257,37 @@ class World:
         if not self._healed:
             self.upstreams[act.on].act(replace(act, what="arrive"))
 
-    def _living(self) -> list[Life]:
+    def _recreate(self, act: Act) -> None:
+        """Delete topics and create others, at once or a while later; from now on somebody resumes failed sources."""
+        upstream = self.upstreams[act.on]
+        upstream.act(replace(act, what="delete"))
+        if act.number > 1:
+            self.scheduler.sleep(act.number)
+        upstream.act(replace(act, what="create"))
+        if not self._attended:
+            self._attended = True
+            self.scheduler.begin("operator", lambda: attend(self))
+
+    def living(self) -> list[Life]:
+        """Return the lives that go on."""
         return [life for life in self.lives if not life.dead and not life.over]
 
     def _start(self) -> None:
+        if not self.closing:  # which may have come while somebody was about to
+            self.live(None)
+
+    def live(self, command: Callable[[Life], None] | None) -> Life:
+        """Start a driver, or a command of somebody's."""
         number = len(self.lives)
         name = ascii_uppercase[number] if number < len(ascii_uppercase) else f"Z{number}"
-        self.lives.append(Life(self, name))
+        self.lives.append(Life(self, name, command))
+        return self.lives[-1]
 
     def _supervise(self) -> None:
         """See to it that a driver runs. One that does not move gets a successor."""
-        while not self._closing:
+        while not self.closing:
             soon = self.clock.monotonic() + _FROZEN
-            if not any(life.thaws <= soon for life in self._living()):
+            if not any(life.thaws <= soon for life in self.living()):
                 self.scheduler.sleep(self.random.choice((0.0, 0.1, 2.0)))
                 self._start()
             self.scheduler.sleep(0.5)
@@ -278,11 +300,14 @@ class World:
 
     def _end(self) -> None:
         """Wait until everything has arrived, and then for the drivers, which are told to stop."""
-        self._expect(self.checks.caught_up, "everything arrives once nothing goes wrong any more")
-        self._closing = True
+        self._expect(
+            lambda: not resumable(self) and self.checks.caught_up(),
+            "everything arrives once nothing goes wrong any more",
+        )
+        self.closing = True
         for life in self.lives:
             life.stop()
-        self._expect(lambda: not self._living(), "a driver that is told to stop does")
+        self._expect(lambda: not self.living(), "a driver that is told to stop does")
         self._over = True
 
     def _expect(self, so: Callable[[], bool], law: str) -> None:

@@ -59,6 +59,7 @@ class PartitionedLog:
         self.groups: dict[str, dict[str, int]] = {}
         self._topics: dict[str, list[LogPartition]] = {}
         self._ids: dict[str, str] = {}
+        self._lives: dict[str, list[LogPartition]] = {}
         self._made = 0
         self._transactions = 0
         self._open: set[int] = set()
@@ -74,10 +75,10 @@ class PartitionedLog:
             raise InvalidArgument(parameter="topic", value=topic, expected="a topic that is not there, of partitions")
         self._made += 1
         self._ids[topic] = f"{topic}#{self._made}"
-        self._topics[topic] = [LogPartition() for _ in range(partitions)]
+        self._topics[topic] = self._lives[self._ids[topic]] = [LogPartition() for _ in range(partitions)]
 
     def delete(self, topic: str) -> None:
-        """Remove a topic with all that is in it, and what groups have committed of it."""
+        """Remove a topic with all that is in it, and what groups have committed of it. Who checks still finds it."""
         for number in range(len(self._named(topic))):
             for committed in self.groups.values():
                 committed.pop(partition(topic, number), None)
@@ -129,8 +130,12 @@ class PartitionedLog:
         mine = self._at(place)
         if within is not None:
             self._check_open(within)
-        first, time = mine.end, UNTIMED if at is None else (at - _ZERO) // _MILLI
-        mine.add(LogChunk(range(first, first + count), time=time, transaction=within, **{"rows": None, **more}))
+        first = mine.end
+        mine.add(
+            LogChunk(
+                range(first, first + count), time=_milliseconds(at), transaction=within, **{"rows": None, **more}
+            )
+        )
         return first
 
     def begin(self) -> int:
@@ -139,22 +144,22 @@ class PartitionedLog:
         self._open.add(self._transactions)
         return self._transactions
 
-    def commit(self, transaction: int) -> None:
-        """Show the records of a transaction."""
+    def commit(self, transaction: int, *, at: datetime | None = None) -> None:
+        """Show the records of a transaction. at: the time of its end."""
         self._check_open(transaction)
-        self._end(transaction)
+        self._end(transaction, at)
 
-    def abort(self, transaction: int) -> None:
+    def abort(self, transaction: int, *, at: datetime | None = None) -> None:
         """End a transaction. Its records stay where they are, and are not shown."""
         self._check_open(transaction)
         self._aborted.add(transaction)
-        self._end(transaction)
+        self._end(transaction, at)
 
-    def _end(self, transaction: int) -> None:
+    def _end(self, transaction: int, at: datetime | None) -> None:
         """Write the marker of the transaction's end into each partition that it wrote to."""
         self._open.remove(transaction)
         for mine in (one for topic in self._topics.values() for one in topic):
-            mine.finish(transaction)
+            mine.finish(transaction, time=_milliseconds(at))
 
     def trim(self, place: str, to: int) -> None:
         """Let retention take the records before an offset, at most all. It takes open transactions, too."""
@@ -179,6 +184,20 @@ class PartitionedLog:
         """Whether there is a partition of this name."""
         topic, number = split(place)
         return number < len(self._topics.get(topic, ()))
+
+    def lasting(self, place: str) -> str:
+        """Return a partition's name for who checks: by its topic's id, so that it is its own also when that is gone.
+
+        What asks for a partition takes it in place of the other: `orders#1-0` for `orders-0`.
+        """
+        topic, number = split(place)
+        return partition(self._ids[topic], number)
+
+    @staticmethod
+    def plain(place: str) -> str:
+        """Return the name that a partition has, or had, in the cluster."""
+        topic, number = split(place)
+        return partition(topic.partition("#")[0], number)
 
     def start(self, place: str) -> int:
         """Return the first offset that retention has left."""
@@ -258,7 +277,7 @@ class PartitionedLog:
     def _at(self, place: str) -> LogPartition:
         topic, number = split(place)
         try:
-            return self._topics[topic][number]
+            return (self._topics.get(topic) or self._lives[topic])[number]
         except (KeyError, IndexError):
             return self._unknown(place)
 
@@ -270,3 +289,7 @@ class PartitionedLog:
         if transaction not in self._open:
             expected = f"a transaction that is open, one of {sorted(self._open)}"
             raise InvalidArgument(parameter="transaction", value=transaction, expected=expected)
+
+
+def _milliseconds(at: datetime | None) -> int:
+    return UNTIMED if at is None else (at - _ZERO) // _MILLI

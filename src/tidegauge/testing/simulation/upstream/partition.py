@@ -55,13 +55,17 @@ class LogChunk:
 
 @dataclass(slots=True)
 class LogPartition:
-    """The offsets `[start, end)`. firsts: the first offset of each chunk. open: that of each open transaction."""
+    """The offsets `[start, end)`. firsts: the first offset of each chunk. open: that of each open transaction.
+
+    markers: the offset and the time of each transaction's end. Nobody reads one, but it has a time as records have.
+    """
 
     start: int = 0
     end: int = 0
     chunks: list[LogChunk] = field(default_factory=list)
     firsts: list[int] = field(default_factory=list)
     open: dict[int, int] = field(default_factory=dict)
+    markers: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def stable(self) -> int:
@@ -84,9 +88,10 @@ class LogPartition:
             if chunk.transaction is not None:
                 self.open.setdefault(chunk.transaction, chunk.offsets[0])
 
-    def finish(self, transaction: int) -> None:
+    def finish(self, transaction: int, *, time: int = UNTIMED) -> None:
         """Write the marker that ends a transaction, if it wrote here."""
         if self.open.pop(transaction, None) is not None:
+            self.markers.append((self.end, time))
             self.end += 1
 
     def trim(self, to: int) -> None:
@@ -110,6 +115,7 @@ class LogPartition:
         """Take back the records from an offset on. A transaction that has ended stays ended."""
         self.end = min(self.end, max(0, to))
         self.start = min(self.start, self.end)
+        self.markers = [marker for marker in self.markers if marker[0] < self.end]
         self.open = {transaction: first for transaction, first in self.open.items() if first < self.end}
         gone = range(self.end, max((chunk.offsets[-1] + 1 for chunk in self.chunks), default=0))
         self._hold([one if one.offsets[-1] < self.end else one.without(gone) for one in self.chunks])
@@ -122,11 +128,12 @@ class LogPartition:
                 yield chunk, first, last
 
     def since(self, time: int) -> int | None:
-        """Return the first offset with a record of a time or later, None where there is none."""
+        """Return the first offset with a record or a marker of a time or later, None where there is none."""
+        ended = [offset for offset, at in self.markers if at >= time and offset >= self.start]
         for chunk in self.chunks:
             if chunk.time >= time and chunk.offsets[-1] >= self.start:
-                return max(self.start, chunk.offsets[0])
-        return None
+                return min([max(self.start, chunk.offsets[0]), *ended])
+        return min(ended, default=None)
 
     def _hold(self, chunks: Iterable[LogChunk]) -> None:
         kept = [chunk for chunk in chunks if chunk.offsets]

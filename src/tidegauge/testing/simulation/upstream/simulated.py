@@ -40,7 +40,7 @@ from tidegauge.sources.kafka.acknowledging import forward
 from tidegauge.sources.kafka.decoding import key_and_value
 from tidegauge.sources.kafka.inquiry import Given, Inquiry, Start, Topics, named
 from tidegauge.sources.kafka.planning import KafkaSplit, Outrun, Range, begun, outrun, overtaken, planned, seen
-from tidegauge.sources.kafka.probing import survey
+from tidegauge.sources.kafka.probing import confirm, survey
 from tidegauge.sources.metadata import MESSAGE, TIMESTAMP, with_metadata
 from tidegauge.sources.protocol import BadRecord, OnBadRecord, Split
 from tidegauge.testing.simulation.upstream.log import SERVERS, PartitionedLog
@@ -50,7 +50,7 @@ __all__ = ["BATCH", "POINTS", "SimulatedLog", "unmet"]
 
 POINTS: Final = (
     *("probe", "probed", "lost", "told lost", "plan", "planned"),
-    *("read", "have read", "acknowledge", "acknowledged"),
+    *("read", "have read", "confirm", "confirmed", "acknowledge", "acknowledged"),
 )
 """What `meet` is called with: for each call its name, then the name of when it is done and has not answered."""
 
@@ -279,15 +279,27 @@ class SimulatedLog:
         facts = _facts(partition, held, rows.num_rows) if self.metadata else []
         return pa.RecordBatch.from_arrays([*rows.columns, *facts], schema=schema)
 
-    def committed_rows(self, partition: str, lower: int, upper: int) -> pa.RecordBatch | None:
-        """Return the rows of a range, for a check: those that retention took, too. None for none."""
-        there = self.log.held(partition, lower, upper, committed=self.committed)
+    def committed_rows(self, place: str, lower: int, upper: int) -> pa.RecordBatch | None:
+        """Return the rows of a range, for a check: those that retention took, too. None for none.
+
+        place: a partition, by either of its names (`PartitionedLog.lasting`).
+        """
+        there = self.log.held(place, lower, upper, committed=self.committed)
         held = [one for one in there if one[0].rows is not None]
-        return self._batch(partition, held, self.schema) if held else None
+        return self._batch(self.log.plain(place), held, self.schema) if held else None
 
     def told(self) -> Mapping[str, int]:
         """Return the offsets that are committed for the group."""
         return self.log.groups.get(self._group, {})
+
+    def confirm(self, bound: Bound) -> None:
+        """Ask the log whether the topics are those that are bound.
+
+        Raises `TopicDeleted`, `TopicRecreated`, `UpstreamRecreated`, `BrokerUnreachable`.
+        """
+        self.meet("confirm")
+        confirm(self.log, self._what, bound)
+        self.meet("confirmed")
 
     def acknowledge(self, frontier: Frontier) -> None:
         """Commit the offsets for the group, forwards only. Raises `BrokerUnreachable`."""

@@ -33,7 +33,10 @@ __all__ = ["Upstream", "upstream_of"]
 
 
 class Upstream(UpstreamEvidence, Protocol):
-    """An upstream that writers write to, and that may be away."""
+    """An upstream that writers write to, and that may be away. whole: whether no part of it is gone at present."""
+
+    @property
+    def whole(self) -> bool: ...  # noqa: D102
 
     def source(self, meet: WorldMeeting) -> Any:
         """Return the source, as one driver has it."""

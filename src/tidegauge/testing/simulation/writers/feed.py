@@ -54,6 +54,8 @@ class FeedUpstream:
     def __init__(self, name: str, user: PushedSource, source: SimulatedFeed, *, seed: int) -> None:
         self.acknowledges = True
         self.overtaken = False
+        self.whole = True
+        self.made_anew = 0
         self.feed: Final[FeedLog] = source.feed
         self.schema: Final = user.schema
         """The columns that the flow gets: of several streams a column for each, with its own columns."""
@@ -82,18 +84,19 @@ class FeedUpstream:
         else:
             self.feed.come_back()
 
-    def learn(self, partition: str, details: Mapping[str, Any]) -> None:
-        """A partition has its name for good."""
+    def learn(self, partition: str, details: Mapping[str, Any]) -> str:  # noqa: ARG002
+        """Return the partition, which has its name for good."""
+        return partition
 
     def there(self) -> dict[str, int]:
         """Return the next position of each partition that has something: all that has to arrive."""
         return dict(self.feed.shown.items())
 
-    def end(self, partition: str) -> int:
-        """Return the next position of a partition: nothing beyond it can be bound."""
-        return self.feed.shown[partition]
+    def end(self, place: str) -> int:
+        """Return the next position of a place: nothing beyond it can be bound."""
+        return self.feed.shown[place]
 
-    def start(self, partition: str) -> int:  # noqa: ARG002 - whoever finds records missing must not go on
+    def start(self, place: str) -> int:  # noqa: ARG002 - whoever finds records missing must not go on
         """Return 0."""
         return 0
 
@@ -101,18 +104,18 @@ class FeedUpstream:
         """Return the positions that were acknowledged."""
         return dict(self.feed.acknowledged.items())
 
-    def blurred(self, partition: str, lower: int, upper: int) -> bool:  # noqa: ARG002
+    def blurred(self, place: str, lower: int, upper: int) -> bool:  # noqa: ARG002
         """False: nothing is taken out of a feed."""
         return False
 
-    def rows(self, partition: str, lower: int, upper: int) -> list[pa.RecordBatch]:
+    def rows(self, place: str, lower: int, upper: int) -> list[pa.RecordBatch]:
         """Return the rows of a range, also those that are forgotten; of several streams each in its column."""
         found: list[pa.RecordBatch] = []
-        for stream, rows, offsets in self.feed.given(partition, lower, upper):
-            names = pa.array([partition] * len(offsets), pa.string())
-            place = {"_partition": names, "_offset": pa.array(offsets, pa.int64())}
+        for stream, rows, offsets in self.feed.given(place, lower, upper):
+            names = pa.array([place] * len(offsets), pa.string())
+            added = {"_partition": names, "_offset": pa.array(offsets, pa.int64())}
             columns = self._source.streams[stream]
-            there = [place[name] if name in place else rows[name] for name in columns.names]
+            there = [added[name] if name in added else rows[name] for name in columns.names]
             batch = pa.RecordBatch.from_arrays(there, schema=columns)
             found.append(batch if stream == "" else self._in_its_column(stream, batch))
         return found

@@ -45,6 +45,8 @@ class FolderUpstream:
             raise ColumnsNotDeclared(source=name)
         self.acknowledges = False
         self.overtaken = False
+        self.whole = True
+        self.made_anew = 0
         self.name: Final = name
         self.schema: Final = source.schema
         self._user: Final = source
@@ -76,25 +78,26 @@ class FolderUpstream:
         """Take the folder away, or bring it back."""
         self._folder.away = away
 
-    def learn(self, partition: str, details: Mapping[str, Any]) -> None:
-        """Know which file a partition is."""
+    def learn(self, partition: str, details: Mapping[str, Any]) -> str:
+        """Return the partition, and know which file it is."""
         found = {self._folder.stat(path).st_ino: path for path in self._folder.paths}
         path = found[details["ino"]]
         self._keys[path], self._files[partition] = partition, path
+        return partition
 
     def there(self) -> dict[str, int]:
         """Return the end of the complete lines of each file that has some, by its path where it is not known yet."""
         return {self._keys.get(path, path): end for path in self._ends if (end := self._complete(path)) > 0}
 
-    def end(self, partition: str) -> int:
+    def end(self, place: str) -> int:
         """Return the end of the complete lines of a file."""
-        return self._complete(self._files[partition])
+        return self._complete(self._files[place])
 
     def _complete(self, path: str) -> int:
         ends = self._ends[path]
         return ends[-1] if path not in self._torn else ends[-2] if len(ends) > 1 else 0
 
-    def start(self, partition: str) -> int:  # noqa: ARG002 - files lose nothing at their beginning
+    def start(self, place: str) -> int:  # noqa: ARG002 - files lose nothing at their beginning
         """Return 0."""
         return 0
 
@@ -102,13 +105,13 @@ class FolderUpstream:
         """Nothing: files take no acknowledgements."""
         return {}
 
-    def blurred(self, partition: str, lower: int, upper: int) -> bool:  # noqa: ARG002
+    def blurred(self, place: str, lower: int, upper: int) -> bool:  # noqa: ARG002
         """False: nothing is taken out of a file."""
         return False
 
-    def rows(self, partition: str, lower: int, upper: int) -> list[pa.RecordBatch]:
+    def rows(self, place: str, lower: int, upper: int) -> list[pa.RecordBatch]:
         """Return the rows of a range."""
-        path = self._files[partition]
+        path = self._files[place]
         ends = self._ends[path]
         first, last = (bisect_left(ends, position) + (position > 0) for position in (lower, upper))
         if first >= last:
@@ -117,7 +120,7 @@ class FolderUpstream:
         if not self._user.metadata:
             return [found]
         begins = pa.array([0, *ends][first:last], pa.int64())
-        names = pa.array([partition] * (last - first), pa.string())
+        names = pa.array([place] * (last - first), pa.string())
         return [pa.RecordBatch.from_arrays([*found.columns, names, begins], schema=self.schema)]
 
     def act(self, act: Act) -> None:

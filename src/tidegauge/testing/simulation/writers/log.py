@@ -17,6 +17,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from tidegauge.kafka.cluster import partition as partition_of
+from tidegauge.kafka.cluster import split
 from tidegauge.testing.simulation.plan import Act
 from tidegauge.testing.simulation.upstream import SimulatedLog
 from tidegauge.testing.simulation.writers.values import check_columns, made
@@ -24,6 +26,8 @@ from tidegauge.testing.simulation.writers.values import check_columns, made
 __all__ = ["LogUpstream"]
 
 _MOST: Final = 4
+_ALL: Final = 0.8
+"""How often all topics of a source are deleted, where it has several."""
 
 
 class LogUpstream:
@@ -37,11 +41,19 @@ class LogUpstream:
         self.log: Final = self._source.log
         self.acknowledges = True
         self.overtaken = False
+        self.made_anew = 0
         """Whether retention may have taken records that were not read."""
         self._seed: Final = seed
         self._compacted: Final[dict[str, set[int]]] = {}
+        self._gone: Final[dict[str, int]] = {}
+        """The topics that were deleted, each with how many partitions the next one has."""
         self._columns: Final = self._source.data
         check_columns(name, self._columns)
+
+    @property
+    def whole(self) -> bool:
+        """Whether every topic is there."""
+        return not self._gone
 
     def set_away(self, away: bool) -> None:  # noqa: FBT001
         """Let nobody answer, or somebody again."""
@@ -51,71 +63,96 @@ class LogUpstream:
         """Return the source, as one driver has it."""
         return replace(self._source, meet=meet)
 
-    def learn(self, partition: str, details: Mapping[str, Any]) -> None:
-        """A partition is named after its topic, which says all."""
+    def learn(self, partition: str, details: Mapping[str, Any]) -> str:
+        """Return the place: a partition of the topic that was there when it was bound."""
+        return partition_of(str(details["topic_id"]), split(partition)[1])
 
     def there(self) -> dict[str, int]:
-        """Return the next position of each partition that has something: all that has to arrive."""
-        return {place: end for place in self._places if (end := self.log.stable(place)) > 0}
+        """Return the next position of each place that has something: all that has to arrive."""
+        return {self.log.lasting(name): end for name in self._names if (end := self.log.stable(name)) > 0}
 
-    def end(self, partition: str) -> int:
-        """Return the next position of a partition: nothing beyond it can be bound."""
-        return self.log.stable(partition)
+    def end(self, place: str) -> int:
+        """Return the next position of a place: nothing beyond it can be bound."""
+        return self.log.stable(place)
 
-    def start(self, partition: str) -> int:
+    def start(self, place: str) -> int:
         """Return the first position that retention has left."""
-        return self.log.start(partition)
+        return self.log.start(place)
 
     def told(self) -> Mapping[str, int]:
         """Return the positions that were acknowledged."""
-        return self._source.told()
+        return {self.log.lasting(name): position for name, position in self._source.told().items()}
 
-    def rows(self, partition: str, lower: int, upper: int) -> list[pa.RecordBatch]:
-        """Return the committed rows of a range, also those that retention took."""
-        found = self._source.committed_rows(partition, lower, upper)
+    def rows(self, place: str, lower: int, upper: int) -> list[pa.RecordBatch]:
+        """Return the committed rows of a range, also those that retention took, or that went with their topic."""
+        found = self._source.committed_rows(place, lower, upper)
         return [] if found is None else [found]
 
     def _offsets(self, place: str) -> set[int]:
         held = self.log.held(place, 0, self.log.end(place))
         return {offset for chunk, first, last in held for offset in chunk.offsets[first:last]}
 
-    def blurred(self, partition: str, lower: int, upper: int) -> bool:
+    def blurred(self, place: str, lower: int, upper: int) -> bool:
         """Whether compaction took records of a range, which only earlier commits may have."""
-        return any(lower <= offset < upper for offset in self._compacted.get(partition, ()))
+        return any(lower <= offset < upper for offset in self._compacted.get(place, ()))
 
     @property
-    def _places(self) -> list[str]:
+    def _names(self) -> list[str]:
         return [f"{topic}-{number}" for topic, count in self.log.topics.items() for number in range(count)]
 
     def act(self, act: Act) -> None:
         """Do what a writer does. number: how much of it, and by that to which partition."""
         random = Random(f"{self._seed} {act.at} {act.what}")  # noqa: S311 - nothing is secret here
-        place = random.choice(self._places)
+        if act.what == "create":
+            self._create()
+        if not self._names:
+            return
+        name = random.choice(self._names)
         match act.what:
             case "append":
-                self.log.append(place, self._made(place, act.number), keys=self._keys(random, act.number))
+                self.log.append(name, self._made(name, act.number), keys=self._keys(random, act.number))
             case "transact":
                 number = self.log.begin()
                 for _ in range(random.randrange(1, 3)):
-                    place = random.choice(self._places)
-                    self.log.append(place, self._made(place, act.number), within=number)
+                    name = random.choice(self._names)
+                    self.log.append(name, self._made(name, act.number), within=number)
                 (self.log.commit if random.random() < 0.6 else self.log.abort)(number)
             case "compact":
-                before = self._offsets(place)
-                self.log.compact(place)
-                self._compacted.setdefault(place, set()).update(before - self._offsets(place))
+                before = self._offsets(name)
+                self.log.compact(name)
+                self._compacted.setdefault(self.log.lasting(name), set()).update(before - self._offsets(name))
             case "grow":
-                topic = place.rpartition("-")[0]
+                topic = split(name)[0]
                 self.log.grow(topic, min(_MOST, self.log.topics[topic] + 1))
             case "retention":
                 self.overtaken = True
-                self.log.trim(place, random.randrange(0, self.log.stable(place) + 1))
+                self.log.trim(name, random.randrange(0, self.log.stable(name) + 1))
+            case "delete":
+                self._delete(random)
+            case "create":
+                pass
             case _:
                 raise ValueError(act.what)
 
-    def _made(self, place: str, count: int) -> pa.RecordBatch:
-        """Return the rows of the next offsets of a partition."""
-        first, shard = self.log.end(place), int(place.rpartition("-")[2])
+    def _delete(self, random: Random) -> None:
+        """Delete all topics, or one of several."""
+        self.overtaken = True
+        topics = [*self.log.topics]
+        for topic in topics if random.random() < _ALL else [random.choice(topics)]:
+            self.log.delete(topic)
+            self._gone[topic] = random.randrange(1, _MOST + 1)
+
+    def _create(self) -> None:
+        """Make topics that were deleted again, with other records."""
+        for topic, partitions in self._gone.items():
+            self.log.create(topic, partitions)
+        self.made_anew += bool(self._gone)
+        self._gone.clear()
+
+    def _made(self, name: str, count: int) -> pa.RecordBatch:
+        """Return the rows of the next offsets of a partition, which are others in each topic of its name."""
+        topic, number = split(self.log.lasting(name))
+        first, shard = self.log.end(name), number + _MOST * (int(topic.rpartition("#")[2]) - 1)
         return made(self._columns, seed=self._seed, shard=shard, lower=first, upper=first + count)
 
     @staticmethod

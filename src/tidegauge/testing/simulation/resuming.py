@@ -1,0 +1,86 @@
+"""Resuming sources whose upstream was recreated, as somebody does with `tidegauge resume` while no driver runs.
+
+A source fails for good when its topics are not those that it was bound to. It then waits for a person to look in,
+stop the flow and give the command. That meets the world as a driver does: it may die, be slow, or hear no
+answer. The world starts the next driver after it.
+
+    the topics are gone (TG-0811)     resumed once they are there again; the next look finds others
+    they are others (TG-0554)         resumed with a new incarnation; what some output lacked is accepted as lost
+
+Invariant: there are not more new incarnations than there were new upstreams.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from tidegauge.errors.command import FlowNeverRan
+from tidegauge.errors.kafka import TopicDeleted
+from tidegauge.errors.running import LossNotAccepted, NothingToResume, UpstreamRecreated
+from tidegauge.errors.store import FlowAlreadyRunning
+from tidegauge.flow.spec import FlowSpec
+from tidegauge.maintenance.resume import resume
+from tidegauge.testing.simulation.ledger import Broken
+from tidegauge.testing.simulation.life import Life
+
+if TYPE_CHECKING:
+    from tidegauge.testing.simulation.world import World
+
+__all__ = ["attend", "resumable"]
+
+_LOOKS: Final = (0.5, 3.0, 15.0)
+"""Seconds until somebody looks again."""
+_AGAIN: Final = 1.0
+_PATIENCE: Final = 90.0
+"""Seconds that the command is given again and again while another driver has the lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Spelled:
+    spec: FlowSpec
+
+
+def resumable(world: World) -> dict[str, str]:
+    """Return the failed sources that can go on, at the latest when their topics are there, each with its code."""
+    codes = (TopicDeleted.code, UpstreamRecreated.code)
+    return {name: code for name, code in world.ledger.failed().items() if code in codes}
+
+
+def attend(world: World) -> None:
+    """Resume what can go on, for as long as the world is there."""
+    while not world.closing:
+        for source, code in resumable(world).items():
+            if not world.upstreams[source].whole:
+                continue
+            if code == UpstreamRecreated.code:
+                number, made = world.ledger.incarnation(source) + 1, world.upstreams[source].made_anew
+                if number > made:
+                    said = f"{source} would begin its incarnation {number}, and was recreated {made} times"
+                    raise Broken("no source fails without need", said)
+            for driver in world.living():
+                driver.stop()
+            command = world.live(partial(_resume, world=world, source=source, code=code))
+            world.scheduler.wait(partial(_ended, command))
+        world.scheduler.sleep(world.random.choice(_LOOKS))
+
+
+def _ended(life: Life) -> bool:
+    return life.over or life.dead
+
+
+def _resume(life: Life, *, world: World, source: str, code: str) -> None:
+    flow, accept = _Spelled(world.spec(life)), False
+    until = world.clock.monotonic() + _PATIENCE
+    while world.clock.monotonic() < until:
+        try:
+            resume(flow, source, new_incarnation=code == UpstreamRecreated.code, accept_loss=accept, env=life.env())
+        except FlowAlreadyRunning:
+            world.scheduler.sleep(_AGAIN)
+        except LossNotAccepted:
+            accept = True
+        except (NothingToResume, FlowNeverRan):
+            return  # another command did it, and its answer was lost
+        else:
+            return
