@@ -14,7 +14,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -186,7 +186,10 @@ class TablesSeen:
 
 
 class TopicSeen:
-    """A topic, and what a group has committed of it: as the broker said when it was asked last."""
+    """A topic, and what a group has committed of it: as the broker said when it was asked last.
+
+    A client that had no answer is replaced: the old one may go on asking for a leader that is gone.
+    """
 
     acknowledges = True
     overtaken = False
@@ -196,7 +199,7 @@ class TopicSeen:
         self.schema = schema
         self._broker, self._topic, self._group = broker, topic, group
         self._admin = broker.admin()
-        self._member = Consumer(quiet(broker.servers, **{"group.id": group}))
+        self._member = self._join()
         self._told: dict[str, int] = {}
         self._ends: dict[str, int] = {}
         self._records: dict[tuple[int, int], int] | None = None
@@ -207,6 +210,8 @@ class TopicSeen:
         try:
             places = self._member.committed(wanted, timeout=_WITHIN)
         except KafkaException as error:
+            self._member.close()
+            self._member = self._join()
             raise Away(f"the broker, asked for the group: {error}") from error
         self._told = {f"{place.topic}-{place.partition}": place.offset for place in places if place.offset > 0}
 
@@ -221,9 +226,11 @@ class TopicSeen:
                 for place, answer in answers.items()
             }
         except (KafkaException, TimeoutError) as error:
-            with suppress(KafkaException):  # from its answer the client knows again who leads what
-                self._admin.list_topics(timeout=_WITHIN)
+            self._admin = self._broker.admin()
             raise Away(f"the broker, asked for ends: {error}") from error
+
+    def _join(self) -> Consumer:
+        return Consumer(quiet(self._broker.servers, **{"group.id": self._group}))
 
     def close(self) -> None:
         """Take leave of the broker."""
