@@ -59,8 +59,9 @@ def test_what_was_published_right_before_a_crash_is_acknowledged_although_nothin
 def test_a_driver_that_ends_takes_the_database_from_nobody_who_is_in_a_transaction() -> None:
     memory = Memory()
     ends = Database(memory.url, backend=lambda _address: SimulatedStore(memory, lambda _call: None))
-    goes_on = Database(memory.url, backend=lambda _address: SimulatedStore(memory, lambda _call: ends.close()))
-    goes_on.write(lambda connection: connection.exec_driver_sql("CREATE TABLE t (n INTEGER)"))
+    store = SimulatedStore(memory, lambda _call: ends.close())
+    goes_on = Database(memory.url, backend=lambda _address: store)
+    goes_on.write(lambda connection: store.deliver(connection, [("CREATE TABLE t (n INTEGER)", [()])]))
 
 
 def test_a_topic_that_is_made_anew_while_it_is_read_is_not_taken_for_the_one_before() -> None:
