@@ -94,6 +94,11 @@ def test_bad_usage_is_refused(how: tuple[str, ...], shop: Shop) -> None:
     assert ("TG-0920" if how[0] == "--faults" else "--seeds") in done.err
 
 
+def test_a_function_that_returns_no_flow_is_named_by_its_file(shop: Shop) -> None:
+    (shop.root / "shop.py").write_text("def make_flow():\n    {}['SHOP_HOME']\n", encoding="utf-8")
+    assert "TG-0921: shop.py returned no flow: KeyError: 'SHOP_HOME'" in shop("simulate", "shop.py").err
+
+
 def test_the_flow_of_a_variable_is_taken_where_one_is_named(shop: Shop) -> None:
     both = "flow = make_flow()\nother = make_flow()\n"
     (shop.root / "two.py").write_text(FLOW.replace("STEP", "return batch") + both)

@@ -113,6 +113,7 @@ def flow_maker(target: str | Path) -> Callable[[], tg.Dataflow]:
         flow: tg.Dataflow = _flow_of(module, path, variable) if make is None else make()
         return flow
 
+    make_flow.__qualname__ = str(target)  # what errors call it
     return make_flow
 
 

@@ -89,8 +89,11 @@ class SeedPasses(TidegaugeError):
 
     code = "TG-0925"
     what = "seed {seed} does not fail any more: all laws held in {lives} lives of its drivers"
-    cause = "what it found was mended, or the flow has changed: a seed stands for one life of one flow"
-    remedy = "nothing is wrong; search again with new seeds"
+    cause = (
+        "what it found was mended, or the seed failed with another flow, other faults or other epochs, or "
+        "in another version of Tidegauge"
+    )
+    remedy = "if it failed with other --faults or --epochs, give them again; else nothing is wrong: search new seeds"
 
 
 class GreenletMissing(TidegaugeError):
