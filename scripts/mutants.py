@@ -44,7 +44,7 @@ LIMIT: Final = 600
 
 PROPERTIES: Final = "properties"
 SIMULATION: Final = "simulation"
-SEEDS: Final = 40
+SEEDS: Final = 60
 """How many lives are simulated at most."""
 
 _FOUND_BY: Final = re.compile(r"^found-by: (.+)$", re.MULTILINE)
