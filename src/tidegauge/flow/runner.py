@@ -14,7 +14,7 @@ from functools import partial
 from threading import Event
 from typing import Any, Final, Literal, cast
 
-from tidegauge.dataflow import Worker
+from tidegauge.dataflow import Holder, Worker
 from tidegauge.env import Env, Spawn
 from tidegauge.errors.base import TidegaugeError, Transient
 from tidegauge.errors.dataflow import OperatorFailed
@@ -374,6 +374,10 @@ class Runner:
     @property
     def _telling(self) -> bool:
         return any(one.busy for one in self._pushing.readers.values()) or not all(one.done() for one in self._told)
+
+    def explain_stuck(self) -> tuple[Holder, ...]:
+        """Return who holds a frontier of the flow back; see `Worker.explain_stuck`."""
+        return self._worker.explain_stuck()
 
     def _end_tables(self) -> None:
         """Wait for what the tables do beside their commits."""

@@ -63,6 +63,7 @@ def publish(
 
     def build(context: OperatorContext) -> Callable[[list[OperatorInput], list[OperatorOutput]], None]:
         capability = context.capabilities[0]
+        capability.downgrade(published)
         upper = published
 
         def step(inputs: list[OperatorInput], outputs: list[OperatorOutput]) -> None:

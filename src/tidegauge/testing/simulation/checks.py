@@ -6,7 +6,8 @@
     at any time            a reader of all tables at a published epoch finds them there, the same each time
     after the faults       before long, all records are bound, in every table, published and acknowledged
     at each status         no epoch is staged before its records have come whole
-    in the end             every epoch of every table has the rows that its bindings say, and no lease is left
+    in the end             every epoch of every table has the rows that its bindings say, and no lease is left;
+                           of one world, `leaks` has more
 
 No code of the system decides here whether the system is right, but for the steps of a flow: they are run over each
 epoch as one batch, because the rows of an epoch do not depend on how it was cut.

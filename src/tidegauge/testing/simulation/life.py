@@ -42,7 +42,9 @@ class Surroundings(Protocol):
     def memory(self) -> Memory: ...  # noqa: D102
     @property
     def checks(self) -> Checks: ...  # noqa: D102
-    def unique(self) -> str: ...  # noqa: D102
+    @property
+    def opened(self) -> list[Life]: ...  # noqa: D102
+    def unique(self, life: Life, /) -> str: ...  # noqa: D102
     def spec(self, life: Life, /) -> FlowSpec: ...  # noqa: D102
     def strike(self, life: Life, place: str, /) -> None: ...  # noqa: D102
     def between(self, life: Life, place: str, /) -> None: ...  # noqa: D102
@@ -52,6 +54,9 @@ class Surroundings(Protocol):
 class Life:
     """A driver. skew: by how many seconds its wall clock is ahead. over: whether it came to its end alive.
 
+    began: the instant of its beginning. gone: that of its death, or of the end of its last work; None before.
+    late: whether it was told to stop before it had opened the flow, so that it began nothing.
+
     command: what it does in place of running the flow, given the life.
     """
 
@@ -60,9 +65,12 @@ class Life:
         self.name: Final = name
         self.skew = 0.0
         self.dead = False
+        self.began: Final = world.clock.monotonic()
+        self.gone: float | None = None
         self.thaws = 0.0
         self.over = False
         self.stopping = False
+        self.late = False
         self.error: BaseException | None = None
         self.runner: Runner | None = None
         self._asked = 0
@@ -77,7 +85,7 @@ class Life:
         return Env(
             now=self._now,
             monotonic=world.clock.monotonic,
-            unique=world.unique,
+            unique=lambda: world.unique(self),
             sleep=world.scheduler.sleep,
             point=self.meet,
             lock=world.scheduler.lock,
@@ -108,6 +116,8 @@ class Life:
 
         def beside() -> None:
             done = at_once(work)
+            if self.over:
+                self.gone = self.world.clock.monotonic()
             error = done.exception()
             if isinstance(error, Crash):
                 raise error
@@ -146,7 +156,9 @@ class Life:
             spawn=self.spawn,
             watch=self.world.checks.shown,
         )
+        self.world.opened.append(self)
         if self.stopping:
+            self.late = True
             runner.stop()
         scheduler.begin(f"{self.name}.lease", lambda: self._renew(runner, lost), owner=self)
         for park in runner.course(None, lost):

@@ -136,6 +136,10 @@ class Scheduler:
 
         self._actors.append(Actor(name, guarded, owner, self._hub))
 
+    def count(self, owner: Owner) -> int:
+        """Return how many actors an owner has."""
+        return sum(actor.owner is owner for actor in self._actors)
+
     def pause(self) -> None:
         """Let others run, if the seed says so, and go on at any time after."""
         self._rest(None, self._clock.monotonic())

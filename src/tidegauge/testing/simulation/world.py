@@ -34,6 +34,7 @@ from tidegauge.flow.spec import FlowSpec
 from tidegauge.testing.simulation.checks import Checks
 from tidegauge.testing.simulation.clock import VirtualClock
 from tidegauge.testing.simulation.ground import Ground
+from tidegauge.testing.simulation.leaks import nothing_leaked, threads
 from tidegauge.testing.simulation.ledger import BindingLedger, Broken
 from tidegauge.testing.simulation.life import Life
 from tidegauge.testing.simulation.outside import no_room, outside
@@ -73,6 +74,15 @@ class World:
         self.lake: Final = Lake()
         self.trace: Final = EventTrace()
         self.lives: Final[list[Life]] = []
+        self.opened: Final[list[Life]] = []
+        """Those that had the lease and opened the flow, in that order."""
+        self.drew: Final[dict[str, Life]] = {}
+        """Who drew which identifier, by the half of it that names a job."""
+        self.swept: Final[dict[str, int]] = {}
+        """How many identifiers had been drawn when a table was swept last."""
+        self.littered: Final[set[str]] = set()
+        """The tables with a staged file that could not be removed."""
+        self.threads: Final = threads()
         self.upstreams: Final = {
             name: upstream_of(ground.spec.name, name, source, self.clock, seed=plan.seed)
             for name, source in ground.spec.sources.items()
@@ -88,7 +98,6 @@ class World:
         self._healed = False
         self.closing = False
         self._over = False
-        self._made = 0
         self._attended = False
 
     def run(self) -> None:
@@ -98,7 +107,10 @@ class World:
         try:
             with logged(self._note):
                 self.scheduler.run(lambda: self._over or self.checks.broken is not None)
-                self.checks.at_the_end(orderly=all(not life.dead and life.error is None for life in self.lives[-1:]))
+                last = self._last()
+                self.checks.at_the_end(orderly=last is not None)
+                if last is not None:
+                    nothing_leaked(self, last)
         except Broken as broken:
             raise self._failed(broken.law, broken.detail) from broken
         except Standstill as stuck:
@@ -113,15 +125,23 @@ class World:
         """Return what came to pass of the plan until now, when a law broke."""
         return FailedPlan(self.plan, self.clock.monotonic(), tuple(self._struck))
 
+    def _last(self) -> Life | None:
+        """Return the last driver that drove the flow, if it stopped as it was told and none died after it."""
+        last = self.opened[-1] if self.opened else None
+        if last is None or last.error is not None or last.gone is None:
+            return None
+        return None if any(life.dead and (life.gone or 0.0) >= last.gone for life in self.lives) else last
+
     def _failed(self, law: str, detail: str) -> SimulationFailed:
         return SimulationFailed(seed=self.plan.seed, law=law, detail=detail)
 
     # What a driver is given.
 
-    def unique(self) -> str:
-        """Return a fresh identifier."""
-        self._made += 1
-        return f"{self._made:032x}"
+    def unique(self, life: Life) -> str:
+        """Return a fresh identifier, and remember who has it."""
+        name = f"{len(self.drew) + 1:032x}"
+        self.drew[name[16:]] = life
+        return name
 
     def spec(self, life: Life) -> FlowSpec:
         """Return the flow as one driver has it: with this world's store, sources and tables."""
@@ -145,6 +165,8 @@ class World:
         now = self.clock.monotonic()
         self.trace.note(now, self.scheduler.running, place)
         self.checks.at(place, who=self.scheduler.running)
+        if place.endswith(": sweep"):
+            self.swept[place.removesuffix(": sweep")] = len(self.drew)
         alone = place == "store commit"
         if not self._healed:
             for fault in self._due(place):
@@ -182,17 +204,21 @@ class World:
         if fault.kind not in ("error", "lost") or error is not None:
             self._note(f"!! {fault.kind}", f"{fault.seconds:g} s" if fault.seconds else "")
         if fault.kind == "crash":
-            life.dead = True
+            life.dead, life.gone = True, self.clock.monotonic()
         elif fault.kind == "pause":
             life.thaws = self.clock.monotonic() + fault.seconds
             self.scheduler.pause()
         elif fault.kind == "slow":
             self.scheduler.sleep(fault.seconds)
         if error is not None:
+            table, _, call = fault.place.rpartition(": ")
+            if call in ("abort", "discard"):
+                self.littered.add(table)
             raise error
 
     def ended(self, life: Life) -> None:
         """Hear of a life that came to its end. Raises its error, where nothing from outside is to blame."""
+        life.gone = self.clock.monotonic()
         error = life.error
         self._note("ended" if error is None else f"ended with {type(error).__name__}")
         if error is None or isinstance(error, _OUTSIDE):
@@ -308,6 +334,9 @@ class World:
         for life in self.lives:
             life.stop()
         self._expect(lambda: not self.living(), "a driver that is told to stop does")
+        self._expect(
+            lambda: not any(map(self.scheduler.count, self.lives)), "nothing of a driver goes on after its end"
+        )
         self._over = True
 
     def _expect(self, so: Callable[[], bool], law: str) -> None:

@@ -1,0 +1,75 @@
+"""What a driver leaves behind when it has stopped as it was told: nothing that somebody would have to clear away.
+
+    holds                  nobody holds epochs back: the readers of a simulated world are done
+    staged files           neither its own, nor those of drivers that were gone before it began
+    capabilities           each operator holds the next epoch, and none holds one that is over
+    threads                as many as before the world
+
+Files are no leak, for the next run sweeps them, if a driver wakes and stages them after its successor has swept; if
+they are of a job that was under way when its own driver opened the flow again; or if removing them failed.
+
+Invariant: looking changes nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from tidegauge.testing.simulation.ledger import Broken
+
+if TYPE_CHECKING:
+    from tidegauge.dataflow import Holder
+    from tidegauge.testing.simulation.life import Life
+    from tidegauge.testing.simulation.tables import LakeTable
+    from tidegauge.testing.simulation.world import World
+
+__all__ = ["nothing_leaked", "threads"]
+
+_OURS: Final = "tidegauge"
+_SHOWN: Final = 3
+
+
+def threads() -> frozenset[str]:
+    """Return the names of our threads in this process."""
+    return frozenset(thread.name for thread in threading.enumerate() if thread.name.startswith(_OURS))
+
+
+def nothing_leaked(world: World, last: Life) -> None:
+    """Look at all that the last driver may have left. Raises `Broken`."""
+    leaks: Mapping[str, Iterable[object]] = {
+        "nothing holds epochs back without an owner": world.ledger.ask("SELECT owner, epoch FROM holds"),
+        "no staged file is left over": _staged(world.lake.tables, last, world),
+        "no operator holds an epoch that is over": _held(last),
+        "a driver leaves no thread behind": sorted(threads() - world.threads),
+    }
+    for law, found in leaks.items():
+        if left := [str(one) for one in found]:
+            raise Broken(law, f"{len(left)}: {'; '.join(left[:_SHOWN])}")
+
+
+def _held(last: Life) -> Iterator[Holder]:
+    """Yield the capabilities of the past, and those held more than once. A failure leaves operators unmoved."""
+    runner = last.runner
+    if runner is None or runner.board.errors or last.late:
+        return
+    for holder in runner.explain_stuck():
+        over = isinstance(holder.time, int) and holder.time != runner.board.upper
+        if over or holder.kind != "output" or holder.count != 1:
+            yield holder
+
+
+def _staged(tables: Mapping[str, LakeTable], last: Life, world: World) -> Iterator[str]:
+    """Yield the files that the last driver staged since it swept, and those that it should have swept."""
+    drawn = list(world.drew)
+    for name, table in tables.items():
+        for path in table.staged:
+            job = path[16:32]
+            life = world.drew[job]
+            if life is last:
+                litter = name in world.littered or drawn.index(job) < world.swept.get(name, 0)
+            else:
+                litter = life.gone is None or life.gone >= last.began
+            if not litter:
+                yield f"{path} of {name}, by {life.name}"
