@@ -28,7 +28,7 @@ from tidegauge.remap.policy import Every
 from tidegauge.sources import FileSource
 from tidegauge.sources.push.source import PushedSource
 from tidegauge.testing.simulation.outside import ANSWERS, outside
-from tidegauge.testing.simulation.plan import FlowFacts
+from tidegauge.testing.simulation.plan import FaultKind, FlowFacts
 from tidegauge.testing.simulation.store import POINTS as STORE_POINTS
 from tidegauge.testing.simulation.tables import POINTS as SINK_POINTS
 from tidegauge.testing.simulation.upstream import POINTS as SOURCE_POINTS
@@ -68,7 +68,9 @@ class Ground:
             places += [f"{name}: {point}" for point in (PUSH_POINTS if name in feeds else SOURCE_POINTS)]
         policy = spec.policy
         tick = policy.seconds if isinstance(policy, Every) and policy.seconds else 1.0
-        answering = {kind: tuple(place for place in places if outside(kind, place)) for kind in ANSWERS}
+        answering: dict[FaultKind, tuple[str, ...]] = {
+            kind: tuple(place for place in places if outside(kind, place)) for kind in ANSWERS
+        }
         logs = tuple(n for n, source in spec.sources.items() if n not in feeds and not isinstance(source, FileSource))
         facts = FlowFacts(tuple(spec.sources), tuple(spec.outputs), tuple(places), tick, feeds, logs, answering)
         return Ground(make, spec, facts)
