@@ -6,12 +6,11 @@ a record belongs to the first epoch whose `R` is beyond it. It searches the list
 Invariants. Epochs of bindings ascend and are below `upper`; each frontier follows the one before. Nothing is bound
 before `since`, below which epochs are indistinguishable.
 
->>> from hypothesis import find
->>> find(remap_histories(), lambda history: history.epoch_of("p0", 3) is not None)
-RemapHistory(bindings=((0, Frontier({}, sealed=True)),), upper=1, since=0)
->>> history = find(remap_histories(sealed=False), lambda history: history.epoch_of("p1", 0) == 0)
->>> history.bindings, history.table().epoch_of("p1", 0)
-(((0, Frontier({'p1': 1})),), 0)
+>>> history = RemapHistory().bound(0, Frontier({"p0": 2})).bound(3, Frontier({"p0": 5}))
+>>> [history.epoch_of("p0", position) for position in (1, 2, 4, 5)]
+[0, 3, 3, None]
+>>> [history.table().epoch_of("p0", position) for position in (1, 2, 4)]
+[0, 3, 3]
 """
 
 from __future__ import annotations

@@ -6,12 +6,13 @@ and whether drivers take turns. `carry_out` runs your flow in the world of a pla
 Invariant: a plan names sources, outputs and places of the flow alone, and faults of the kinds that were asked for.
 
 >>> import tidegauge as tg
->>> from hypothesis import find
+>>> from hypothesis import find, settings
+>>> steady = settings(derandomize=True)  # the same examples each time
 >>> def make_flow():
 ...     flow = tg.Dataflow("shop", store="sqlite:///shop.db", tick=1.0)
 ...     flow.sink("lake", flow.source("orders", tg.GeneratorSource(columns="id long")), tg.ParquetSink("lake"))
 ...     return flow
->>> find(plans(make_flow, faults=["crash"], epochs=1), lambda plan: plan.acts)
+>>> find(plans(make_flow, faults=["crash"], epochs=1), lambda plan: plan.acts, settings=steady)
 Plan(seed=0, ends=1.0, acts=(Act(at=0.0, what='append', on='orders', number=1),), faults=(), calm=True)
 """
 
