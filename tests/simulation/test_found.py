@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.simulation import pushed
 from tests.simulation.reference import make_flow
 from tests.simulation.test_simulate import make_files
@@ -83,3 +84,15 @@ def test_a_topic_that_was_made_anew_is_not_told_what_the_one_before_was_to_be_to
     world = World(Ground.of(make_flow), Plan(1, 5.0, tuple(acts), faults, calm=True))
     world.run()
     assert world.upstreams["clicks"].told() == {"clicks#2-0": 1}
+
+
+@pytest.mark.parametrize("lost", [(1, 2), (1, 3), (2, 4), tuple(range(1, 6))])
+def test_commits_whose_answers_are_lost_are_known_as_our_own_however_often(lost: tuple[int, ...]) -> None:
+    acts = [Act(0.3 + tick, "append", source, 3) for tick in range(5) for source in ("orders", "clicks")]
+    faults = [Fault("lost", "large: answer", nth) for nth in lost]
+    world = World(Ground.of(make_flow), Plan(1, 6.0, tuple(acts), tuple(faults), calm=True))
+    world.run()
+    assert world.trace.text().count("!! lost") == len(lost)
+    assert len(world.lives) == 1
+    opened = [what for _at, _who, what in world.trace.events if what == "large: open"]
+    assert len(opened) == 1, "the run does not begin anew"

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pytest
@@ -17,12 +21,14 @@ from tidegauge.env import Env, at_once
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.dataflow import OperatorFailed
 from tidegauge.errors.running import SpanConflict
-from tidegauge.errors.sinks import UnsupportedTable
-from tidegauge.remap.history import NO_HISTORY
-from tidegauge.sinks import DeltaSink, backlog
+from tidegauge.errors.sinks import TableUpperMismatch, UnsupportedTable
+from tidegauge.remap.history import NO_HISTORY, History, Link
+from tidegauge.sinks import DeltaSink, ParquetSink, backlog
 from tidegauge.sinks.backlog import Backlog, StagedSpan, merged
 from tidegauge.sinks.persist import Committed, PersistSetup, persist
 from tidegauge.sinks.protocol import StagedFile, Table
+
+NOON: Final = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 class Log:
@@ -151,6 +157,85 @@ class Refusing:
         if lower <= self.epoch < upper:
             raise UnsupportedTable(table="orders", feature="this epoch")
         self.inner.commit(lower, upper, *given, **named)
+
+
+class Unanswering:
+    """A table that gives no answer to the first attempt at each commit. made: whether it has made it all the same."""
+
+    def __init__(self, inner: Any, meanwhile: Callable[[int, int], None], *, made: bool) -> None:
+        self.inner = inner
+        self.meanwhile = meanwhile
+        self.made = made
+        self.asked: set[int] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def commit(self, lower: int, upper: int, *given: Any, **named: Any) -> None:
+        first = lower not in self.asked
+        self.asked.add(lower)
+        if self.made or not first:
+            self.inner.commit(lower, upper, *given, **named)
+        if first:
+            self.meanwhile(lower, upper)
+            raise OSError("no answer")
+
+
+def told(lower: int, upper: int, *, whole: bool) -> History:
+    """Return a history in which each epoch has a digest of its own."""
+    digests = ["", *(sha256(bytes([epoch])).hexdigest() for epoch in range(upper))]
+    links = [Link(epoch=n, digest=digests[n + 1], minted_at=NOON, sources={}, whole=whole) for n in range(upper)]
+    return History(tuple(links[lower:]), digests[lower])
+
+
+def gone_through(table: Any, log: Log, sink: Any, epochs: int) -> None:
+    """Give epochs to a table, one after the other."""
+    worker = Worker(monotonic=lambda: 0.0)
+    stalled: list[str] = []
+    with worker.dataflow("shop", order=INT) as scope:
+        staged, stream = scope.input("staged")
+        persist(
+            stream, replace(setup(table, log), history=told, stalled=lambda name, _why, _nth: stalled.append(name))
+        )
+    for epoch in range(epochs):
+        staged.send([StagedSpan(epoch, epoch + 1, f"{epoch:032x}", SCHEMA, tuple(stage(sink, [epoch])), 1)])
+        staged.advance_to(epoch + 1)
+        worker.settle()
+    assert stalled == ["orders"] * epochs
+
+
+@pytest.mark.parametrize("kind", [DeltaSink, ParquetSink])
+def test_a_commit_whose_answer_was_lost_is_known_as_our_own_each_time(tmp_path: Path, kind: Any) -> None:
+    sink, log = kind(str(tmp_path / "orders")), Log()
+    gone_through(Unanswering(sink.open(OUTPUT), lambda _lower, _upper: None, made=True), log, sink, 3)
+    assert log.done == log.held == [1, 2, 3]
+    again = sink.open(OUTPUT)
+    assert (again.upper, again.volume().rows) == (3, 3)
+
+
+@pytest.mark.parametrize("kind", [DeltaSink, ParquetSink])
+def test_a_commit_of_somebody_else_is_not_taken_for_one_whose_answer_was_lost(tmp_path: Path, kind: Any) -> None:
+    """Neither one with another history, nor one that comes while nothing of ours has failed."""
+    sink, log = kind(str(tmp_path / "orders")), Log()
+
+    def meanwhile(lower: int, upper: int) -> None:
+        sink.open(OUTPUT).commit(lower, upper, SCHEMA, [], write="f" * 32)
+
+    with pytest.raises(OperatorFailed) as caught:
+        gone_through(Unanswering(sink.open(OUTPUT), meanwhile, made=False), log, sink, 1)
+    assert isinstance(caught.value.__cause__, TableUpperMismatch)
+
+    table = sink.open(OUTPUT)
+    sink.open(OUTPUT).commit(1, 2, SCHEMA, [], write="e" * 32, history=told(1, 2, whole=False))
+    worker = Worker(monotonic=lambda: 0.0)
+    with worker.dataflow("shop", order=INT) as scope:
+        staged, stream = scope.input("staged")
+        persist(stream, replace(setup(table, log), history=told))
+    staged.send([StagedSpan(1, 2, "1" * 32, SCHEMA, tuple(stage(sink, [1])), 1)])
+    with pytest.raises(OperatorFailed) as caught:
+        worker.settle()
+    assert isinstance(caught.value.__cause__, TableUpperMismatch)
+    assert log.done == []
 
 
 lengths = st.lists(st.tuples(st.integers(1, 3), st.sampled_from(["", "a", "b"]), st.integers(0, 3)), min_size=1)

@@ -10,6 +10,10 @@ and meanwhile the table is asked only to discard files that are no part of it. T
 Spans that arrive meanwhile become one commit (`spans`), which stays the same however often it is tried. If a table
 refuses it for good, its parts are committed one by one, which shows the culprit.
 
+*A lost answer.* An attempt that failed may have been made all the same, and the next one finds the table ahead. It is
+our own doing if we had asked the table for just that, and it has the history that ours has. Whatever else moves the
+table is `TableUpperMismatch`, which the run weighs.
+
 A table that refuses for good fails its output alone: the operator lets go of what it holds, on purpose, so that the
 others are published without it, and of what still comes.
 
@@ -36,8 +40,8 @@ from tidegauge.dataflow import Capability, OperatorBuilder, OperatorContext, Ope
 from tidegauge.env import Env, Spawn
 from tidegauge.errors.base import Definite, TidegaugeError, Transient, brief, cause_of, waited_out
 from tidegauge.errors.running import OutputNotWritable, SpanConflict
-from tidegauge.errors.sinks import CommitSilent
-from tidegauge.remap.history import History
+from tidegauge.errors.sinks import CommitSilent, TableUpperMismatch
+from tidegauge.remap.history import History, agree
 from tidegauge.sinks.backlog import Backlog, StagedSpan, merged
 from tidegauge.sinks.protocol import Table
 
@@ -142,6 +146,8 @@ class _Persist:
         self.attempt = 0
         self.counted = 0
         """How many of the attempts failed for a reason that is not waited out."""
+        self.asked: StagedSpan | None = None
+        """What the table was last asked to take."""
         self.quiet_until = float("-inf")
         self.silent_from = float("-inf")
         self.said = False
@@ -204,8 +210,15 @@ class _Persist:
             self.setup.confirm()  # a table compares its upper, and knows nothing of who may write
             lower, upper = table.upper, span.upper
             history = self.setup.history(lower, upper, whole=table.digest is None)
-            table.commit(lower, upper, schema, span.files, write=span.job, history=history)
-            self.setup.carried()
+            again, self.asked = self.asked == span, span
+            try:
+                table.commit(lower, upper, schema, span.files, write=span.job, history=history)
+            except TableUpperMismatch:
+                if not (again and agree(table.digest or "", history.digest)):
+                    raise
+                table.discard(span.files)  # had an earlier driver been first, they would be in vain
+            else:
+                self.setup.carried()  # an earlier attempt may have carried less
 
     def conflict(self, span: StagedSpan) -> None:
         """Raise what it means that the table ends within the span."""
