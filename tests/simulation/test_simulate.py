@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.simulation import pushed
+from tests.simulation import pushed, rotated
 from tests.simulation.reference import make_flow
 
 import tidegauge as tg
@@ -30,7 +30,7 @@ from tidegauge.errors.simulation import (
 from tidegauge.errors.sinks import UnsupportedColumn
 from tidegauge.testing.simulation import KINDS, Shrinking, replay, simulate
 from tidegauge.testing.simulation.ground import Ground
-from tidegauge.testing.simulation.plan import AT_FEEDS, planned
+from tidegauge.testing.simulation.plan import AT_FEEDS, AT_FILES, planned
 from tidegauge.testing.simulation.world import World
 
 SEEDS = range(5)
@@ -51,7 +51,7 @@ def test_every_law_holds_in_worlds_of_fresh_seeds_and_the_error_names_one_that_f
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_law_holds_when_one_kind_of_fault_comes_alone(kind: str) -> None:
-    make = pushed.make_flow if kind in AT_FEEDS else make_flow
+    make = pushed.make_flow if kind in AT_FEEDS else make_files if kind in AT_FILES else make_flow
     assert simulate(make, seeds=[1000 + KINDS.index(kind)], faults=[kind], epochs=12).seeds == 1
 
 
@@ -70,15 +70,24 @@ def test_every_law_holds_with_files_that_grow_are_torn_and_come_late() -> None:
     assert held.rows > 300
 
 
+@pytest.mark.parametrize("make", [make_files, rotated.make_flow])
+def test_every_line_arrives_once_of_logs_that_are_rotated_and_of_files_that_come_late(
+    make: Callable[[], tg.Dataflow],
+) -> None:
+    held = simulate(make, seeds=range(3, 7), faults=["rotate", "crash"], epochs=10)
+    assert held.rows > 100
+
+
 def test_every_law_holds_with_a_source_that_pushes_and_forgets_what_is_acknowledged() -> None:
     held = simulate(pushed.make_flow, seeds=range(3), epochs=12)
     assert held.rows > 100
 
 
-def test_faults_of_sources_that_push_are_drawn_for_flows_that_have_some_alone() -> None:
-    for make, some in ((make_flow, set()), (pushed.make_flow, {*AT_FEEDS})):
+def test_faults_of_sources_that_push_and_of_files_are_drawn_for_flows_that_have_some_alone() -> None:
+    for make, some in ((make_flow, set()), (pushed.make_flow, {*AT_FEEDS}), (make_files, {*AT_FILES})):
         facts = Ground.of(make).facts
-        assert {act.what for seed in range(60) for act in planned(seed, facts).acts} & {*AT_FEEDS} == some
+        drawn = {act.what for seed in range(60) for act in planned(seed, facts).acts}
+        assert drawn & {*AT_FEEDS, *AT_FILES} == some
 
 
 def with_errors() -> tg.Dataflow:

@@ -71,8 +71,11 @@ class Ground:
         answering: dict[FaultKind, tuple[str, ...]] = {
             kind: tuple(place for place in places if outside(kind, place)) for kind in ANSWERS
         }
-        logs = tuple(n for n, source in spec.sources.items() if n not in feeds and not isinstance(source, FileSource))
-        facts = FlowFacts(tuple(spec.sources), tuple(spec.outputs), tuple(places), tick, feeds, logs, answering)
+        files = tuple(name for name, source in spec.sources.items() if isinstance(source, FileSource))
+        logs = tuple(name for name in spec.sources if name not in feeds and name not in files)
+        facts = FlowFacts(
+            tuple(spec.sources), tuple(spec.outputs), tuple(places), tick, feeds, logs, files, answering
+        )
         return Ground(make, spec, facts)
 
     def again(self) -> FlowSpec:

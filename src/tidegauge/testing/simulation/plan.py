@@ -56,6 +56,7 @@ FaultKind: TypeAlias = Literal[
     "cut",
     "late",
     "recreate",
+    "rotate",
 ]
 KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
 """What may go wrong.
@@ -74,6 +75,7 @@ KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
     cut        the connections of a source that pushes are cut
     late       a source that pushes hears late, in any order, or never, what it is told
     recreate   a topic is deleted, and another one of its name is made; somebody resumes the source that fails of it
+    rotate     a log is renamed, or copied and truncated; an older file comes late; one grows and keeps its time
 """
 
 AT_A_PLACE: Final = ("crash", "pause", "slow", "error", "lost")
@@ -81,6 +83,7 @@ AT_A_PLACE: Final = ("crash", "pause", "slow", "error", "lost")
 AT_UPSTREAMS: Final = ("away", "retention")
 AT_FEEDS: Final = ("cut", "late")
 AT_LOGS: Final = ("recreate",)
+AT_FILES: Final = ("rotate",)
 
 BETWEEN: Final[Mapping[str, int]] = {"worker step": 100, "work done": 25}
 """Places between two things that a driver does: after each step of its worker, and when something beside the worker
@@ -101,6 +104,8 @@ class FlowFacts(NamedTuple):
     """The sources that push."""
     logs: tuple[str, ...] = ()
     """The sources that read topics."""
+    files: tuple[str, ...] = ()
+    """The sources that read files."""
     answering: Mapping[FaultKind, tuple[str, ...]] = MappingProxyType({})
     """Of the kinds that are an answer of somebody, the places where there is one."""
 
@@ -108,6 +113,8 @@ class FlowFacts(NamedTuple):
         """Return the sources that can have a kind of fault, one "" for a kind that comes from elsewhere."""
         if kind in AT_UPSTREAMS:
             return self.sources
+        if kind in AT_FILES:
+            return self.files
         return self.feeds if kind in AT_FEEDS else self.logs if kind in AT_LOGS else ("",)
 
     def where(self, kind: FaultKind) -> tuple[str, ...]:

@@ -1,22 +1,34 @@
-"""The writers of a folder: lines at the end of files, torn ones, and files that come late.
+"""The writers of a folder: lines at the end of files, torn ones, logs that are rotated, and files that come late.
 
 A source names a file by how it began when it was seen first, which is for the driver to say. So a check `learn`s from
 the binding's details which file a partition is; where its lines begin and end, the writers know.
 
+    renamed      the log goes on under another name, where a torn line gets its end; the next lines begin another
+    copied       the log goes on in a copy, and its inode begins anew, empty
+    late         a file comes into the folder that is older than those already read
+    unstamped    a file grows, and its modification time stays
+
+Invariant: no file is two partitions, or its lines would come twice. Every line of a file that the pattern names has
+to arrive; so do those of a bound file that was given a name which it does not name.
+
 >>> from tidegauge.sources import FileSource, Json
+>>> from tidegauge.sources.file.identity import digested
 >>> source = FileSource("/landing/*.jsonl", format=Json("id long"))
 >>> upstream = FolderUpstream("orders", source, Folder(), VirtualClock(), seed=1)
 >>> upstream.act(Act(0.5, "append", "orders", 3))
->>> upstream.learn("p", {"ino": 1})
->>> [batch.num_rows for batch in upstream.rows("p", 0, upstream.end("p"))]
+>>> place = upstream.learn("p", {"ino": 1, "head": 0, "digest": digested(b"")})
+>>> [batch.num_rows for batch in upstream.rows(place, 0, upstream.end(place))]
 [3]
 """
 
 from __future__ import annotations
 
 import json
-from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
 from random import Random
 from typing import Any, Final
 
@@ -26,15 +38,20 @@ from tidegauge.errors.simulable import ColumnsNotDeclared
 from tidegauge.sources import FileSource
 from tidegauge.sources.metadata import without_metadata
 from tidegauge.testing.simulation.clock import VirtualClock
+from tidegauge.testing.simulation.ledger import Broken
 from tidegauge.testing.simulation.plan import Act
 from tidegauge.testing.simulation.upstream.counterpart import MetSource
 from tidegauge.testing.simulation.upstream.folder import Folder, read_from
 from tidegauge.testing.simulation.writers.values import check_columns, made
+from tidegauge.testing.simulation.writers.written import WrittenFile
 
 __all__ = ["FolderUpstream"]
 
 _FILES: Final = 2
 _MOST: Final = 5
+_LATE: Final = 16
+"""Files that writers write to, and those that come late, at most. A shard is one of both, once for each rotation."""
+_ZERO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class FolderUpstream:
@@ -56,12 +73,15 @@ class FolderUpstream:
         self._columns: Final = without_metadata(source.schema, metadata=source.metadata)
         check_columns(name, self._columns)
         self._paths = [self._path(number) for number in range(_FILES)]
-        self._ends: Final[dict[str, list[int]]] = {}
-        """Where the lines of each file end, the torn one too."""
-        self._torn: Final[dict[str, bytes]] = {}
-        self._keys: Final[dict[str, str]] = {}
-        """The partition that a file is known as, and the other way round."""
-        self._files: Final[dict[str, str]] = {}
+        self._late = _MOST
+        self._files: Final[list[WrittenFile]] = []
+        self._logs: Final[dict[str, WrittenFile]] = {}
+        """The file that is written to under a name at present."""
+        self._renamed: Final[dict[str, WrittenFile]] = {}
+        """The one that was there before, while it has a torn line."""
+        self._begun: Final[Counter[str]] = Counter()
+        self._known: Final[dict[str, WrittenFile]] = {}
+        """The file that a partition is."""
 
     def _path(self, number: int) -> str:
         """Return a path that the source's pattern has."""
@@ -79,23 +99,34 @@ class FolderUpstream:
         self._folder.away = away
 
     def learn(self, partition: str, details: Mapping[str, Any]) -> str:
-        """Return the partition, and know which file it is."""
-        found = {self._folder.stat(path).st_ino: path for path in self._folder.paths}
-        path = found[details["ino"]]
-        self._keys[path], self._files[partition] = partition, path
+        """Return the partition, and know which file it is. Raises `Broken`."""
+        found = [file for file in self._files if file.fits(details)]
+        new = next((file for file in found if file.partition is None), None)
+        if new is None:
+            said = f"{self.name}: partition {partition} of {details['path']}, which is {[f.partition for f in found]}"
+            raise Broken("a file is one partition", said)
+        new.partition, self._known[partition] = partition, new
         return partition
 
     def there(self) -> dict[str, int]:
-        """Return the end of the complete lines of each file that has some, by its path where it is not known yet."""
-        return {self._keys.get(path, path): end for path in self._ends if (end := self._complete(path)) > 0}
+        """Return the end of the complete lines of each file that has some, by its path where it is not known yet.
+
+        Without those whose name the pattern does not name: lines that were written and rotated out of its sight
+        between two looks are not seen. A renamed file is still found by its inode, once it is bound.
+        """
+        return {
+            file.partition or file.path: file.complete
+            for file in self._files
+            if file.complete and (self._is_named(file.path) or (file.partition and not file.copied))
+        }
+
+    def _is_named(self, path: str) -> bool:
+        """Whether the source's pattern has a name that a file of it may get in its folder."""
+        return fnmatchcase(PurePosixPath(path).name, PurePosixPath(self._user.path).name)
 
     def end(self, place: str) -> int:
         """Return the end of the complete lines of a file."""
-        return self._complete(self._files[place])
-
-    def _complete(self, path: str) -> int:
-        ends = self._ends[path]
-        return ends[-1] if path not in self._torn else ends[-2] if len(ends) > 1 else 0
+        return self._known[place].complete
 
     def start(self, place: str) -> int:  # noqa: ARG002 - files lose nothing at their beginning
         """Return 0."""
@@ -111,15 +142,14 @@ class FolderUpstream:
 
     def rows(self, place: str, lower: int, upper: int) -> list[pa.RecordBatch]:
         """Return the rows of a range."""
-        path = self._files[place]
-        ends = self._ends[path]
-        first, last = (bisect_left(ends, position) + (position > 0) for position in (lower, upper))
+        file = self._known[place]
+        first, last = file.lines(lower, upper)
         if first >= last:
             return []
-        found = made(self._columns, seed=self._seed, shard=self._paths.index(path), lower=first, upper=last)
+        found = made(self._columns, seed=self._seed, shard=file.shard, lower=first, upper=last)
         if not self._user.metadata:
             return [found]
-        begins = pa.array([0, *ends][first:last], pa.int64())
+        begins = pa.array([0, *file.ends][first:last], pa.int64())
         names = pa.array([place] * (last - first), pa.string())
         return [pa.RecordBatch.from_arrays([*found.columns, names, begins], schema=self.schema)]
 
@@ -136,17 +166,73 @@ class FolderUpstream:
                 self._append(path, act.number, torn=random.randrange(1, 9))
             case "grow" if len(self._paths) < _MOST and self._path(0) != self._path(1):
                 self._paths.append(self._path(len(self._paths)))
+            case "rotate":
+                self._rotate(random, path, act.number)
 
-    def _append(self, path: str, count: int, *, torn: int = 0) -> None:
+    def _append(self, path: str, count: int, *, torn: int = 0, at: datetime | None = None) -> None:
         """Write lines, the last one without its last bytes, which the next writer brings."""
-        ends = self._ends.setdefault(path, [])
-        first, data = len(ends), self._torn.pop(path, b"")
-        rows = made(self._columns, seed=self._seed, shard=self._paths.index(path), lower=first, upper=first + count)
-        for row in rows.to_pylist():
-            line = (json.dumps(row, default=str) + "\n").encode()
-            ends.append((ends[-1] if ends else 0) + len(line))
-            data += line
-        if torn:
-            self._torn[path] = data[-torn:]
-            data = data[:-torn]
-        self._folder.append(path, data, at=self._clock.now())
+        at = at or self._clock.now()
+        if (renamed := self._renamed.pop(path, None)) is not None:
+            self._write(renamed, at=at)
+        if (file := self._logs.get(path)) is None:
+            file = self._logs[path] = self._begin(path)
+        first = len(file.ends)
+        rows = made(self._columns, seed=self._seed, shard=file.shard, lower=first, upper=first + count)
+        file.add([(json.dumps(row, default=str) + "\n").encode() for row in rows.to_pylist()])
+        self._write(file, torn=torn, at=at)
+
+    def _begin(self, path: str) -> WrittenFile:
+        """Return the next file of a name."""
+        slot = self._paths.index(path) if path in self._paths else self._late
+        file = WrittenFile(shard=slot + _LATE * self._begun[path], path=path)
+        self._begun[path] += 1
+        self._files.append(file)
+        return file
+
+    def _write(self, file: WrittenFile, *, torn: int = 0, at: datetime) -> None:
+        """Write what a file has to get, but for its last bytes."""
+        self._folder.append(file.path, file.write(len(file.rest) - torn), at=at)
+        file.inodes.add(self._folder.stat(file.path).st_ino)
+
+    # How logs are rotated, and what else happens to files.
+
+    def _rotate(self, random: Random, path: str, number: int) -> None:
+        """Rotate a log, or do something else that loses nothing."""
+        now, file = self._clock.now(), self._logs.get(path)
+        match random.choice(("renamed", "renamed", "copied", "copied", "late", "unstamped")):
+            case "late" if self._late < _LATE and self._path(0) != self._path(1):
+                self._append(self._path(self._late), number % 7 + 1, at=now - timedelta(minutes=number))
+                self._late += 1
+            case "renamed" if file is not None:
+                self._rename(path, file)
+                if random.random() < 0.5:
+                    self._folder.append(path, b"", at=now)
+            case "copied" if file is not None:
+                self._copy(path, file, now)
+            case "unstamped" if file is not None:
+                modified = self._folder.stat(path).st_mtime_ns
+                self._append(path, number % 7 + 1, at=_ZERO + timedelta(microseconds=modified // 1000))
+            case _:
+                pass
+
+    def _rename(self, path: str, file: WrittenFile) -> None:
+        """Rename a log. Its writer has it open, and ends its torn line there before he opens another."""
+        file.path = self._rotated(path)
+        self._folder.rename(path, file.path)
+        del self._logs[path]
+        if file.rest:
+            self._renamed[path] = file
+
+    def _copy(self, path: str, file: WrittenFile, now: datetime) -> None:
+        """Copy a log, and cut it off, while nobody writes to it."""
+        self._write(file, at=now)
+        file.path, file.copied = self._rotated(path), True
+        self._folder.append(file.path, bytes(file.data), at=now)
+        file.inodes.add(self._folder.stat(file.path).st_ino)
+        self._folder.shrink(path, 0, at=now)
+        del self._logs[path]
+
+    def _rotated(self, path: str) -> str:
+        """Return the name that a log gets, which is no other's: with a number before its extension."""
+        name = PurePosixPath(path)
+        return str(name.with_name(f"{name.stem}-{self._begun[path]}{name.suffix}"))
