@@ -22,7 +22,6 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from tests.depth import examples
 from tests.flow.simulation import Crash, Recorder, Run, World
 
 import tidegauge as tg
@@ -344,13 +343,13 @@ class Laws(RuleBasedStateMachine):
 
 
 SCHEDULES = settings(
-    max_examples=examples(25),
+    max_examples=25,
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
 
 
-@pytest.mark.deep
+@pytest.mark.long
 def test_pg_under_any_schedule_of_crashes_tables_hold_what_one_life_makes_and_no_ack_is_early() -> None:
     run_state_machine_as_test(Laws, settings=SCHEDULES)

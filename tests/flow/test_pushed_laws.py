@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.depth import examples
 from tests.flow.simulation import Crash, Run, World
 from tests.flow.taps import Tap, Well
 
@@ -128,8 +127,9 @@ def restored(world: Spring, run: Run, lost: tuple[Any, ...]) -> None:
     run.abandon()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("memory", [300, 1 << 20])
-@settings(max_examples=examples(20))
+@settings(max_examples=20)
 @given(story=st.lists(STEPS, max_size=14), lag=st.integers(0, 3), tells=st.booleans(), lost=st.none() | LOSSES)
 def test_each_record_is_in_each_output_once_at_its_epoch(
     tmp_path_factory: pytest.TempPathFactory,

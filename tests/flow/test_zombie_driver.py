@@ -164,8 +164,9 @@ def test_a_driver_that_wakes_up_while_another_drives_stops_and_has_done_nothing(
         assert sorted(tg.read_arrow(flow, output).column("id").to_pylist()) == list(range(40))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("woken", ["before stage", "before commit output"])
-@pytest.mark.parametrize("nth", [pytest.param(1, marks=pytest.mark.long), 2])
+@pytest.mark.parametrize("nth", [1, 2])
 def test_a_driver_that_wakes_up_right_before_its_commit_makes_it_and_its_successor_goes_on_behind_it(
     shop: Path, nth: int, woken: str
 ) -> None:

@@ -501,6 +501,7 @@ def test_the_laws_hold_on_a_broker_whatever_happens_to_it_and_to_drivers(
     )
 
 
+@pytest.mark.long
 def test_the_laws_hold_in_a_history_that_has_everything_once(own_broker: KafkaBroker, drivers: Drivers) -> None:
     laws, whole = Laws(own_broker, drivers), Life()
     laws.begin(
