@@ -57,6 +57,17 @@ def test_what_was_published_right_before_a_crash_is_acknowledged_although_nothin
         assert len(world.lives) > 1 or world.trace.text().count("!! crash") == 0
 
 
+def test_a_run_that_is_told_to_stop_before_it_begins_publishes_what_all_tables_hold() -> None:
+    acts = [Act(0.5, "append", "orders", 3), Act(40.0, "stop")]
+    faults = (Fault("crash", "before publish", 2), Fault("slow", "clicks: sweep", 2, 20.0))
+    world = World(Ground.of(make_flow), Plan(1, 50.0, tuple(acts), faults, calm=True))
+    world.run()
+    [stopped] = [life for life in world.opened if life.late]
+    assert stopped.gone == stopped.began + 20.0, (
+        "clicks has nothing of the epoch, so nothing is left to be done for it"
+    )
+
+
 def test_a_driver_that_ends_takes_the_database_from_nobody_who_is_in_a_transaction() -> None:
     memory = Memory()
     ends = Database(memory.url, backend=lambda _address: SimulatedStore(memory, lambda _call: None))

@@ -201,8 +201,9 @@ class _Stage:
     def advance(self, sealed: int, outputs: list[OperatorOutput]) -> bool:
         """Begin what each group needs, as far as it neither rests nor has a job under way; say whether any did."""
         standing = {name: self.uppers[name] for name in self.capabilities}
-        if min(standing.values(), default=sealed) >= sealed or not self.setup.going():
+        if min(standing.values(), default=sealed) >= sealed:
             return False  # nothing is complete that an output lacks
+        going = self.setup.going()
         if None in self.jobs and not self.groups.troubles:
             return False  # all are in one group, and it has its job
         now = self.setup.env.monotonic()
@@ -218,9 +219,22 @@ class _Stage:
             if (wait := self.groups.rests(group, now=now)) > 0:
                 self.activator.activate_after(wait)
                 continue
+            if not going:
+                need = self.empty(need)
+                if need.upper == need.lower:
+                    continue
             self.begin(group, need, outputs)
             begun = True
         return begun
+
+    def empty(self, need: Need) -> Need:
+        """Return a need as far as its epochs hold nothing for its outputs.
+
+        That is met without a job, also by a run that is told to stop: nothing of these epochs is published before.
+        """
+        sources = {self.readers[name] for name in need.outputs}
+        held = [between(self.slices.get(source, ()), need.lower, need.upper) for source in sources]
+        return replace(need, upper=min((found[0].epoch for found in held if found), default=need.upper))
 
     def begin(self, group: Group, need: Need, outputs: list[OperatorOutput]) -> None:
         """Start a job for a need, or meet it at once where its epochs hold nothing for its outputs.
