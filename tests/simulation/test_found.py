@@ -107,3 +107,19 @@ def test_commits_whose_answers_are_lost_are_known_as_our_own_however_often(lost:
     assert len(world.lives) == 1
     opened = [what for _at, _who, what in world.trace.events if what == "large: open"]
     assert len(opened) == 1, "the run does not begin anew"
+
+
+def test_offsets_whose_late_commit_takes_a_group_back_are_committed_again_although_nothing_new_comes() -> None:
+    acts = [Act(0.1, "late", "orders", 5), *(Act(0.5 + tick, "append", "orders", 3) for tick in range(4))]
+    world = World(Ground.of(make_flow), Plan(1, 6.0, tuple(acts), (), calm=True))
+    world.run()
+    assert sum(world.upstreams["orders"].told().values()) == 12
+
+
+def test_a_driver_that_wakes_up_in_the_middle_of_a_commit_of_offsets_takes_the_group_back_for_a_while_only() -> None:
+    acts = [Act(0.5, "append", "orders", 3), *(Act(1.5 + tick / 2, "append", "orders", 3) for tick in range(9))]
+    faults = (Fault("pause", "orders: commit offsets", 2, 60.0),)
+    world = World(Ground.of(make_flow), Plan(1, 70.0, tuple(acts), faults, calm=True))
+    world.run()
+    assert len(world.lives) > 1
+    assert sum(world.upstreams["orders"].told().values()) == 30

@@ -30,7 +30,7 @@ from tidegauge.errors.simulation import (
 from tidegauge.errors.sinks import UnsupportedColumn
 from tidegauge.testing.simulation import KINDS, Shrinking, replay, simulate
 from tidegauge.testing.simulation.ground import Ground
-from tidegauge.testing.simulation.plan import AT_FEEDS, AT_FILES, planned
+from tidegauge.testing.simulation.plan import AT_FEEDS, AT_FILES, AT_LOGS, planned
 from tidegauge.testing.simulation.world import World
 
 SEEDS = range(5)
@@ -83,11 +83,11 @@ def test_every_law_holds_with_a_source_that_pushes_and_forgets_what_is_acknowled
     assert held.rows > 100
 
 
-def test_faults_of_sources_that_push_and_of_files_are_drawn_for_flows_that_have_some_alone() -> None:
-    for make, some in ((make_flow, set()), (pushed.make_flow, {*AT_FEEDS}), (make_files, {*AT_FILES})):
+def test_faults_of_one_sort_of_sources_are_drawn_for_flows_that_have_some_alone() -> None:
+    for make, some in ((make_flow, {*AT_LOGS}), (with_errors, {*AT_FEEDS}), (make_files, {*AT_FILES})):
         facts = Ground.of(make).facts
-        drawn = {act.what for seed in range(60) for act in planned(seed, facts).acts}
-        assert drawn & {*AT_FEEDS, *AT_FILES} == some
+        drawn = {act.what for seed in range(100) for act in planned(seed, facts).acts}
+        assert drawn & {*AT_FEEDS, *AT_FILES, *AT_LOGS} == some
 
 
 def with_errors() -> tg.Dataflow:

@@ -12,6 +12,10 @@ upstream does not listen, which does no harm: after a refusal upstream is let be
 nothing before its first answer, which shows that it is the upstream that was read. One that is
 known to be another is told nothing.
 
+An upstream may forget what it was told: a late request of a driver before this one, or of this one before it asked
+again, takes a consumer group's offsets back. So a source that can look (`Acknowledged`) is told the newest frontier
+again every `AGAIN` seconds.
+
 >>> owed = Owed()
 >>> owed.frontier = Frontier({"p0": 5})
 >>> owed.due(0.0)
@@ -30,7 +34,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from tidegauge.dataflow import EventQueue, Messages, OperatorBuilder, OperatorContext, OperatorOutput, Scope, Stream
 from tidegauge.env import Env, Spawn
@@ -38,10 +42,13 @@ from tidegauge.errors.base import Definite, Transient
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.round import Answer
-from tidegauge.sources.protocol import Confirming, Source
+from tidegauge.sources.protocol import Acknowledged, Confirming, Source
 from tidegauge.sources.sweep import backoff
 
-__all__ = ["Owed", "reader"]
+__all__ = ["AGAIN", "Owed", "reader"]
+
+AGAIN: Final = 60.0
+"""Seconds after which an upstream that shows what it was told is told it again."""
 
 
 class Owed:
@@ -73,7 +80,7 @@ class Owed:
             self.frontier = None if self.frontier is self._telling else self.frontier
 
     def again(self) -> None:
-        """Take in that the connection is gone, and with it perhaps what upstream took last: that is owed again."""
+        """Take in that upstream may lack what it took last, as when the connection is gone: that is owed again."""
         if self.frontier is None:
             self.frontier = self._taken
 
@@ -114,40 +121,51 @@ def reader(
         news.attach(wake)
         acknowledgements.attach(wake)
         owed = Owed()
-        telling: Future[None] | None = None
+        telling: Future[bool] | None = None
         known = False
+        again_at: float | None = None
 
-        def tell(frontier: Frontier, said: Bound) -> None:
-            """Tell upstream which data is durable. Runs beside the worker."""
+        def tell(frontier: Frontier, said: Bound) -> bool:
+            """Tell upstream which data is durable, and return whether it is the one that is bound.
+
+            Runs beside the worker.
+            """
             with env.effect("acknowledge"):
                 confirm()  # right before: upstream may delete what it is told of
                 if isinstance(source, Confirming):
                     try:
                         source.confirm(said)
                     except Definite:
-                        return  # its records are others; the next look says so
+                        return False  # its records are others; the next look says so
                 source.acknowledge(frontier)
+                return True
 
         def hear() -> bool:
             """Return whether upstream may be told more: what it was told last it has taken, or refused."""
-            nonlocal telling
+            nonlocal telling, again_at
             if telling is None:
                 return True
             if not telling.done():
                 return False
             ended, telling = telling, None
             try:
-                ended.result()
+                bound_one = ended.result()
             except (OSError, Transient):
                 context.activator.activate_after(owed.refused(env.monotonic()))
             else:
                 owed.taken()
+                if bound_one and again_at is None and isinstance(source, Acknowledged):
+                    again_at = env.monotonic() + AGAIN
+                    context.activator.activate_after(AGAIN)
             return True
 
         def acknowledge() -> None:
             """Have upstream told which data is durable, once it has shown that it is the one that was read."""
-            nonlocal telling
+            nonlocal telling, again_at
             owed.hear(acknowledgements)
+            if again_at is not None and env.monotonic() >= again_at:
+                again_at = None
+                owed.again()
             if not known or owed.frontier is None or not hear():
                 return
             if (due := owed.due(env.monotonic())) is not None:

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from confluent_kafka import IsolationLevel, Producer, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 from tests.sources.kafka.writing import ANY_TIME, delete, forget, grow
 from tests.waiting import eventually
@@ -84,6 +84,16 @@ class RealLog:
     def trim(self, place: str, to: int) -> None:
         topic, number = split(place)
         forget(self.broker, topic, to, partition=number)
+
+    def commit_offsets(self, group: str, offsets: dict[str, int]) -> None:
+        """Commit offsets for a group, as somebody does who has not looked at what it has."""
+        consumer = Consumer(quiet(self.broker.servers, **{"group.id": group}))
+        try:
+            places = [TopicPartition(*split(place), offset) for place, offset in offsets.items()]
+            found = consumer.commit(offsets=places, asynchronous=False)
+            assert all(place.error is None for place in found or [])
+        finally:
+            consumer.close()
 
     def grow(self, topic: str, partitions: int) -> None:
         grow(self.broker, topic, partitions)

@@ -233,6 +233,12 @@ class LogLife:
             eventually(told)
             self.pair.simulated.acknowledge(frontier)
             assert mine.unacknowledged(frontier) == self.pair.simulated.unacknowledged(frontier) == ""
+            if self.draw(st.booleans()) and (older := {p: at // 2 for p, at in frontier.items() if at}):
+                for log in (self.real, self.log):  # of one who comes late
+                    log.commit_offsets(self.name, older)
+                lacks = self.pair.simulated.unacknowledged(frontier)
+                assert lacks
+                assert mine.unacknowledged(frontier).startswith(lacks)
 
     def live(self) -> None:
         """Let something happen, or ask something, of what is possible now."""

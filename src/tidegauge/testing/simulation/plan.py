@@ -57,6 +57,7 @@ FaultKind: TypeAlias = Literal[
     "late",
     "recreate",
     "rotate",
+    "stale",
 ]
 KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
 """What may go wrong.
@@ -73,16 +74,17 @@ KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
     retention  records are taken from upstream before they are read
     stop       somebody stops the driver, and starts it again
     cut        the connections of a source that pushes are cut
-    late       a source that pushes hears late, in any order, or never, what it is told
+    late       an upstream hears late, in any order, or never, what it is told: a source that pushes, or a topic
     recreate   a topic is deleted, and another one of its name is made; somebody resumes the source that fails of it
     rotate     a log is renamed, or copied and truncated; an older file comes late; one grows and keeps its time
+    stale      for a while, a broker says an older end of a topic's committed records than before
 """
 
 AT_A_PLACE: Final = ("crash", "pause", "slow", "error", "lost")
 """The kinds that strike a driver at a place; the others happen at an instant."""
 AT_UPSTREAMS: Final = ("away", "retention")
 AT_FEEDS: Final = ("cut", "late")
-AT_LOGS: Final = ("recreate",)
+AT_LOGS: Final = ("late", "recreate", "stale")
 AT_FILES: Final = ("rotate",)
 
 BETWEEN: Final[Mapping[str, int]] = {"worker step": 100, "work done": 25}
@@ -113,9 +115,10 @@ class FlowFacts(NamedTuple):
         """Return the sources that can have a kind of fault, one "" for a kind that comes from elsewhere."""
         if kind in AT_UPSTREAMS:
             return self.sources
-        if kind in AT_FILES:
-            return self.files
-        return self.feeds if kind in AT_FEEDS else self.logs if kind in AT_LOGS else ("",)
+        if kind not in (*AT_FEEDS, *AT_LOGS, *AT_FILES):
+            return ("",)
+        having = ((AT_FEEDS, self.feeds), (AT_LOGS, self.logs), (AT_FILES, self.files))
+        return tuple(name for kinds, names in having if kind in kinds for name in names)
 
     def where(self, kind: FaultKind) -> tuple[str, ...]:
         """Return the places where a fault of a kind can strike."""

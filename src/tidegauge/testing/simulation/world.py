@@ -108,7 +108,7 @@ class World:
             with logged(self._note):
                 self.scheduler.run(lambda: self._over or self.checks.broken is not None)
                 last = self._last()
-                self.checks.at_the_end(orderly=last is not None)
+                self.checks.at_the_end(orderly=last is not None, after=self._after(last))
                 if last is not None:
                     nothing_leaked(self, last)
         except Broken as broken:
@@ -131,6 +131,11 @@ class World:
         if last is None or last.error is not None or last.gone is None:
             return None
         return None if any(life.dead and (life.gone or 0.0) >= last.gone for life in self.lives) else last
+
+    def _after(self, last: Life | None) -> set[str]:
+        """Return the lives that went on when the last driver had stopped."""
+        end = None if last is None else last.gone
+        return {life.name for life in self.lives if end is not None and (life.gone or 0.0) > end}
 
     def _failed(self, law: str, detail: str) -> SimulationFailed:
         return SimulationFailed(seed=self.plan.seed, law=law, detail=detail)
@@ -256,8 +261,8 @@ class World:
                 self._full_until = self.clock.monotonic() + act.number
             case "away":
                 self.scheduler.begin("world", lambda: self._away(act.on, act.number))
-            case "late":
-                self.scheduler.begin("world", lambda: self._late(act))
+            case "late" | "stale":
+                self.scheduler.begin("world", lambda: self._for_a_while(act))
             case "clock":
                 for life in self.living():
                     life.skew += act.number
@@ -276,12 +281,12 @@ class World:
         self.scheduler.sleep(seconds)
         self.upstreams[source].set_away(False)
 
-    def _late(self, act: Act) -> None:
-        """Let a source hear late what it is told."""
+    def _for_a_while(self, act: Act) -> None:
+        """Let an upstream hear late what it is told, or give an old answer."""
         self.upstreams[act.on].act(act)
         self.scheduler.sleep(act.number)
         if not self._healed:
-            self.upstreams[act.on].act(replace(act, what="arrive"))
+            self.upstreams[act.on].act(replace(act, what="arrive" if act.what == "late" else "fresh"))
 
     def _recreate(self, act: Act) -> None:
         """Delete topics and create others, at once or a while later; from now on somebody resumes failed sources."""

@@ -5,6 +5,9 @@ records are not shown, compaction takes records out of the middle, and retention
 offsets have holes. A reader of committed records sees a partition to its last stable offset: to the first record of
 a transaction that is open.
 
+A group's offsets are as the last commit that came has them. One can stay on its way while newer ones pass it: then
+they go back. And an answer may have an older last stable offset than before, as of a leader that has just begun.
+
 Nothing here moves by itself: no clock, no chance, no thread. What a writer asks for beyond the end is taken to the
 end, so that an action still makes sense when a shorter life leaves out those before it.
 
@@ -49,13 +52,15 @@ _MILLI: Final = timedelta(milliseconds=1)
 class PartitionedLog:
     """Topics with their partitions, by name: `orders-0`. away: whether nobody answers at present.
 
-    groups: the offsets that are committed for each group, by partition.
+    groups: the offsets that are committed for each group, by partition. slow: whether the next commit of offsets
+    stays on its way, and so does its answer.
 
     Raises `InvalidArgument` for a topic, a partition or a transaction that is not there.
     """
 
     def __init__(self, topics: Mapping[str, int]) -> None:
         self.away = False
+        self.slow = False
         self.groups: dict[str, dict[str, int]] = {}
         self._topics: dict[str, list[LogPartition]] = {}
         self._ids: dict[str, str] = {}
@@ -64,6 +69,8 @@ class PartitionedLog:
         self._transactions = 0
         self._open: set[int] = set()
         self._aborted: set[int] = set()
+        self._underway: list[tuple[str, dict[str, int]]] = []
+        self._stale: dict[str, int] = {}
         for topic, partitions in topics.items():
             self.create(topic, partitions)
 
@@ -173,6 +180,32 @@ class PartitionedLog:
         """Take back the records from an offset on, as a cluster does that is restored from an older copy."""
         self._at(place).cut(to)
 
+    def deliver(self, *, newest_first: bool = False) -> None:
+        """Hear the commits of offsets on their way, and those from now on at once.
+
+        One for a topic that is gone since is not heard: it could name another one.
+        """
+        self.slow = False
+        underway, self._underway = self._underway, []
+        for group, offsets in reversed(underway) if newest_first else underway:
+            named = {self.plain(lasting): (lasting, offset) for lasting, offset in offsets.items()}
+            there = {place: one for place, one in named.items() if self.has(place)}
+            still = {place: offset for place, (known, offset) in there.items() if self.lasting(place) == known}
+            self.groups.setdefault(group, {}).update(still)
+
+    def forget(self) -> None:
+        """Lose the commits of offsets on their way, and hear those from now on at once."""
+        self.slow = False
+        self._underway.clear()
+
+    def fall_behind(self, place: str, to: int) -> None:
+        """Tell a last stable offset that is no later than this one, until `keep_up`."""
+        self._stale[self.lasting(place)] = to
+
+    def keep_up(self) -> None:
+        """Show the last stable offsets."""
+        self._stale.clear()
+
     # What it tells.
 
     @property
@@ -255,12 +288,30 @@ class PartitionedLog:
             if at == "earliest":
                 found[partition(topic, number)] = mine.start
             elif at == "latest":
-                found[partition(topic, number)] = mine.stable if committed else mine.end
+                found[partition(topic, number)] = self._shown(topic, number) if committed else mine.end
             elif (first := mine.since(int(at))) is not None:
                 found[partition(topic, number)] = first
         if unknown and not found:
             raise TopicUnknown(servers=SERVERS, topics=sorted({*unknown}))
         return found
+
+    def _shown(self, topic: str, number: int) -> int:
+        """Return the last stable offset, or an older one, as an answer has it."""
+        mine = self._topics[topic][number]
+        return max(mine.start, min(mine.stable, self._stale.get(partition(self._ids[topic], number), mine.stable)))
+
+    def commit_offsets(self, group: str, offsets: Mapping[str, int]) -> None:
+        """Commit offsets for a group, whatever it has: who does not want it to go back looks first.
+
+        Raises `BrokerUnreachable` where the request stays on its way.
+        """
+        self.answer("commit offsets")
+        there = {place: offset for place, offset in offsets.items() if self.has(place)}
+        if self.slow and there:
+            self.slow = False
+            self._underway.append((group, {self.lasting(place): offset for place, offset in there.items()}))
+            raise BrokerUnreachable(servers=SERVERS, detail="no answer came: offsets may be committed, or will be")
+        self.groups.setdefault(group, {}).update(there)
 
     def wait(self) -> None:
         """Return at once: a moment brings nothing new here."""

@@ -50,9 +50,12 @@ __all__ = ["BATCH", "POINTS", "SimulatedLog", "unmet"]
 
 POINTS: Final = (
     *("probe", "probed", "lost", "told lost", "plan", "planned"),
-    *("read", "have read", "confirm", "confirmed", "acknowledge", "acknowledged"),
+    *("read", "have read", "confirm", "confirmed", "acknowledge", "acknowledged", "commit offsets"),
 )
-"""What `meet` is called with: for each call its name, then the name of when it is done and has not answered."""
+"""What `meet` is called with: for each call its name, then the name of when it is done and has not answered.
+
+The last one is in the middle of `acknowledge`, which reads the group's offsets, and then commits some.
+"""
 
 BATCH: Final = 10_000
 """Rows in a batch, at most."""
@@ -302,12 +305,12 @@ class SimulatedLog:
         self.meet("confirmed")
 
     def acknowledge(self, frontier: Frontier) -> None:
-        """Commit the offsets for the group, forwards only. Raises `BrokerUnreachable`."""
+        """Commit the offsets that the group does not have yet. Raises `BrokerUnreachable`."""
         self.meet("acknowledge")
-        self.log.answer("commit offsets")
-        there = {partition: offset for partition, offset in frontier.items() if self.log.has(partition)}
-        committed = self.log.groups.setdefault(self._group, {})
-        committed.update(forward(there, committed))
+        self.log.answer("read offsets")
+        ahead = forward(dict(frontier.items()), self.told())
+        self.meet("commit offsets")
+        self.log.commit_offsets(self._group, ahead)
         self.meet("acknowledged")
 
     def unacknowledged(self, frontier: Frontier) -> str:

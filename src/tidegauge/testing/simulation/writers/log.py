@@ -1,4 +1,7 @@
-"""The writers of a log: records in bursts, transactions, more partitions, compaction, retention.
+"""The writers of a log: records in bursts, transactions that stay open, more partitions; retention, its network.
+
+Retention may take records exactly up to the acknowledged position, or one more. A commit of offsets may come late,
+and the broker may say an older end of the committed records than before.
 
 >>> from tidegauge.testing.simulation.upstream import PartitionedLog
 >>> log = SimulatedLog(PartitionedLog({"orders": 2}), columns="id long")
@@ -28,6 +31,12 @@ __all__ = ["LogUpstream"]
 _MOST: Final = 4
 _ALL: Final = 0.8
 """How often all topics of a source are deleted, where it has several."""
+_AT_ONCE: Final = 0.4
+"""How often a transaction ends when it has begun. Others stay open until the next one is due."""
+_LOST: Final = 0.3
+"""How often a late commit of offsets never comes."""
+_BEYOND: Final = {1: 0, 2: 1}
+"""How far retention goes beyond the acknowledged position, by how much of it there is to be; else anywhere."""
 
 
 class LogUpstream:
@@ -41,14 +50,15 @@ class LogUpstream:
         self.log: Final = self._source.log
         self.acknowledges = True
         self.overtaken = False
-        self.made_anew = 0
         """Whether retention may have taken records that were not read."""
+        self.made_anew = 0
         self._seed: Final = seed
         self._compacted: Final[dict[str, set[int]]] = {}
         self._gone: Final[dict[str, int]] = {}
         """The topics that were deleted, each with how many partitions the next one has."""
         self._columns: Final = self._source.data
         check_columns(name, self._columns)
+        self._open: int | None = None
 
     @property
     def whole(self) -> bool:
@@ -56,8 +66,11 @@ class LogUpstream:
         return not self._gone
 
     def set_away(self, away: bool) -> None:  # noqa: FBT001
-        """Let nobody answer, or somebody again."""
+        """Let nobody answer, or somebody again, who then hears of all that is late."""
         self.log.away = away
+        if not away:
+            self.log.deliver()
+            self.log.keep_up()
 
     def source(self, meet: Callable[[str], None]) -> SimulatedLog:
         """Return the source, as one driver has it."""
@@ -69,11 +82,11 @@ class LogUpstream:
 
     def there(self) -> dict[str, int]:
         """Return the next position of each place that has something: all that has to arrive."""
-        return {self.log.lasting(name): end for name in self._names if (end := self.log.stable(name)) > 0}
+        return {self.log.lasting(name): end for name in self._names if (end := self.end(name)) > 0}
 
     def end(self, place: str) -> int:
         """Return the next position of a place: nothing beyond it can be bound."""
-        return self.log.stable(place)
+        return self.log.stable(place) if self._source.committed else self.log.end(place)
 
     def start(self, place: str) -> int:
         """Return the first position that retention has left."""
@@ -111,12 +124,15 @@ class LogUpstream:
         match act.what:
             case "append":
                 self.log.append(name, self._made(name, act.number), keys=self._keys(random, act.number))
+            case "transact" if self._open is not None:
+                self._finish(random)
             case "transact":
-                number = self.log.begin()
+                self._open = self.log.begin()
                 for _ in range(random.randrange(1, 3)):
                     name = random.choice(self._names)
-                    self.log.append(name, self._made(name, act.number), within=number)
-                (self.log.commit if random.random() < 0.6 else self.log.abort)(number)
+                    self.log.append(name, self._made(name, act.number), within=self._open)
+                if random.random() < _AT_ONCE:
+                    self._finish(random)
             case "compact":
                 before = self._offsets(name)
                 self.log.compact(name)
@@ -126,13 +142,35 @@ class LogUpstream:
                 self.log.grow(topic, min(_MOST, self.log.topics[topic] + 1))
             case "retention":
                 self.overtaken = True
-                self.log.trim(name, random.randrange(0, self.log.stable(name) + 1))
+                self.log.trim(name, self._expired(name, act.number, random))
+            case "late":
+                self.log.slow = True
+            case "arrive" if random.random() < _LOST:
+                self.log.forget()
+            case "arrive":
+                self.log.deliver(newest_first=random.random() < 0.5)  # as of several connections
+            case "stale":
+                self.log.fall_behind(name, random.randrange(0, self.log.stable(name) + 1))
+            case "fresh":
+                self.log.keep_up()
             case "delete":
                 self._delete(random)
             case "create":
                 pass
             case _:
                 raise ValueError(act.what)
+
+    def _finish(self, random: Random) -> None:
+        """End the open transaction."""
+        if self._open is not None:
+            (self.log.commit if random.random() < 0.6 else self.log.abort)(self._open)
+            self._open = None
+
+    def _expired(self, name: str, number: int, random: Random) -> int:
+        """Return before which offset retention takes records: that of the acknowledged ones, the next, or any."""
+        if number in _BEYOND:
+            return min(self._source.told().get(name, 0) + _BEYOND[number], self.log.stable(name))
+        return random.randrange(0, self.log.stable(name) + 1)
 
     def _delete(self, random: Random) -> None:
         """Delete all topics, or one of several."""
