@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from tests.flow.simulation import Run, World
+from tests.flow.by_hand import Run, World
 
 import tidegauge as tg
 from tidegauge.looking.reports import FlowReport

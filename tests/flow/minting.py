@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tests.flow.simulation import Clock, Recorder, Run, World
+from tests.flow.by_hand import Clock, Run, World
+from tests.flow.recorder import Recorder
 
 import tidegauge as tg
 from tidegauge.errors.running import SourceUnreachable

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.disks import fill
 from tests.flow.badinput import lines, numbers, write
-from tests.flow.simulation import Run, World
+from tests.flow.by_hand import Run, World
 
 import tidegauge as tg
 from tidegauge.errors.store import StoreAway

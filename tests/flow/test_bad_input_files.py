@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from tests.flow.badinput import LINE, begin, finish, lines, numbers, report, rows, source, states, two, write
-from tests.flow.simulation import Recorder, World
+from tests.flow.by_hand import World
+from tests.flow.recorder import Recorder
 
 import tidegauge as tg
 from tidegauge.errors.command import OutputHasFailed

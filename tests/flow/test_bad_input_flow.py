@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.flow.badinput import begin, finish, lines, numbers, source, two, write
-from tests.flow.simulation import World
+from tests.flow.by_hand import World
 
 import tidegauge as tg
 from tidegauge.errors.flow import (

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pytest
 from tests.disks import forbidden
 from tests.flow.badinput import LINE, begin, beside, finish, lines, numbers, report, rows, source, states, two, write
-from tests.flow.simulation import Recorder, World
+from tests.flow.by_hand import World
+from tests.flow.recorder import Recorder
 
 import tidegauge as tg
 from tidegauge.errors.command import OutputHasFailed

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.disks import Disk, disk_image
 from tests.flow.badinput import lines, numbers, write
-from tests.flow.simulation import Run, World
+from tests.flow.by_hand import Run, World
 
 import tidegauge as tg
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from tests.flow.badinput import begin, beside, finish, lines, numbers, report, source, states, two, write
-from tests.flow.simulation import Crash, Struck, World
+from tests.flow.by_hand import Crash, World
 
 import tidegauge as tg
 from tidegauge.errors.engine import SchemaUnknown
@@ -106,7 +106,7 @@ def test_a_later_failure_takes_the_place_of_one_that_is_passed(tmp_path: Path) -
 
 @pytest.mark.parametrize("side", ["before", "after"])
 def test_a_crash_around_the_record_of_a_failure_changes_nothing_in_the_end(side: str, tmp_path: Path) -> None:
-    world = Struck(tmp_path, BAD, strike=f"{side} record output failure")
+    world = World(tmp_path, BAD, strike=f"{side} record output failure")
     with pytest.raises(Crash):
         failing(world)
     assert (stored(world) is None) == (side == "before")
@@ -122,7 +122,7 @@ def test_a_crash_around_the_record_of_a_failure_changes_nothing_in_the_end(side:
     "point", ["after commit output", "before record output failure", "after record output failure"]
 )
 def test_a_crash_on_the_way_past_a_failure_never_shows_one_that_is_over(point: str, tmp_path: Path) -> None:
-    world = Struck(tmp_path, BAD)
+    world = World(tmp_path, BAD)
     failing(world)
     world.strike = point
     with pytest.raises(Crash):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.flow.simulation import Recorder
+from tests.flow.recorder import Recorder
 
 import tidegauge as tg
 from tidegauge.errors.sources import FileGone

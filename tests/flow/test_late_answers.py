@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.flow.simulation import Run, World
+from tests.flow.by_hand import Run, World
 
 import tidegauge as tg
 from tidegauge.remap.operator import PATIENCE

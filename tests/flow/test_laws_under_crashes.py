@@ -6,6 +6,7 @@ import json
 import shutil
 import tempfile
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,8 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from tests.flow.simulation import Crash, Recorder, Run, World
+from tests.flow.by_hand import Crash, Run, World
+from tests.flow.recorder import Recorder
 
 import tidegauge as tg
 from tidegauge.errors.command import NotPublished
@@ -36,7 +38,15 @@ from tidegauge.sinks import OutputId
 LINE = "n long, text string"
 
 
-def doubled(world: World, batch: pa.RecordBatch) -> pa.RecordBatch:
+@dataclass
+class Troubled(World):
+    """A world in which a step may be broken, and sources may be away, at present."""
+
+    broken: bool = False
+    away: set[str] = field(default_factory=set)
+
+
+def doubled(world: Troubled, batch: pa.RecordBatch) -> pa.RecordBatch:
     """Every row twice, so that an output has another number of rows than its source. While broken, no third row."""
     if world.broken and any(n % 3 == 0 for n in batch["n"].to_pylist()):
         raise ValueError("no third row today")
@@ -45,6 +55,7 @@ def doubled(world: World, batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def make(world: World) -> tg.Dataflow:
     """Two sources, three outputs of two kinds."""
+    assert isinstance(world, Troubled)
     flow = tg.Dataflow("laws", store=world.store, tick=0.5)
     streams = {}
     for name in ("a", "b"):
@@ -65,7 +76,7 @@ def make(world: World) -> tg.Dataflow:
     return flow
 
 
-def meet(world: World, source: str) -> None:
+def meet(world: Troubled, source: str) -> None:
     """Let nobody read a source that is away."""
     if source in world.away:
         raise BrokerUnreachable(servers=source, detail="down")
@@ -87,7 +98,7 @@ class Laws(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.root = Path(tempfile.mkdtemp(prefix="tidegauge-laws-"))
-        self.world = World(self.root, make)
+        self.world = Troubled(self.root, make)
         self.run: Run | None = None
         self.written: dict[str, list[dict[str, Any]]] = {"a": [], "b": []}
         self.partial: dict[Path, str] = {}

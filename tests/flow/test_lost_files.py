@@ -8,7 +8,7 @@ from typing import Literal
 
 import pyarrow as pa
 import pytest
-from tests.flow.simulation import Crash, Struck, World
+from tests.flow.by_hand import Crash, World
 
 import tidegauge as tg
 from tidegauge.errors.sources import EndTakenBack, FileGone, FileRewritten
@@ -135,7 +135,7 @@ def test_files_that_were_bound_and_whose_mount_is_away_are_waited_for(
         flow.sink("lines", flow.source("log", source), tg.ParquetSink(f"{world.root}/lake"))
         return flow
 
-    world = Struck(tmp_path, make, strike="before stage")
+    world = World(tmp_path, make, strike="before stage")
     life = world.start()
     with pytest.raises(Crash):
         life.catch_up()

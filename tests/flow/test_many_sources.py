@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.flow.simulation import Recorder
+from tests.flow.recorder import Recorder
 from tests.waiting import eventually
 
 import tidegauge as tg

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.flow.by_hand import Run
 from tests.flow.minting import START, Asked, Wall, at, begin, flow, minted, rows, sizes
-from tests.flow.simulation import Run
 
 import tidegauge as tg
 from tidegauge.remap.binding import Observation

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.flow.badinput import numbers
-from tests.flow.simulation import Recorder, Run, World
+from tests.flow.by_hand import Run, World
+from tests.flow.recorder import Recorder
 from tests.flow.upstream import Topic
 
 import tidegauge as tg

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.flow.simulation import Crash, Run, World
+from tests.flow.by_hand import Crash, Run, World
 from tests.flow.taps import Tap, Well
 
 import tidegauge as tg

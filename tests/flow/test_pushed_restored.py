@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.flow.simulation import Run
+from tests.flow.by_hand import Run
 from tests.flow.test_pushed_laws import OUTPUTS, Spring, check, make
 from tests.flow.test_pushed_rows import catch_up, fill, numbers
 from tests.flow.test_pushed_rows import make as make_feed

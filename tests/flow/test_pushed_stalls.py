@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.flow.simulation import Run, World
+from tests.flow.by_hand import Run, World
 from tests.flow.taps import Tap
 from tests.flow.test_pushed_laws import Spring
 from tests.flow.test_pushed_rows import Gated

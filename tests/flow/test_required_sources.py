@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from tests.flow.by_hand import Clock, World
 from tests.flow.minting import Asked, at, awaited, begin, flow, rows, sizes, state
-from tests.flow.simulation import Clock, World
 
 import tidegauge as tg
 from tidegauge.cli.run import LiveBoard

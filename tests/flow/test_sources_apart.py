@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 from tests.flow.badinput import numbers
-from tests.flow.simulation import Run, World
+from tests.flow.by_hand import Run, World
 from tests.flow.upstream import Piece, Topic
 from tests.waiting import eventually
 

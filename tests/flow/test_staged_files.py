@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.flow.badinput import begin, finish, lines, numbers, source, write
-from tests.flow.simulation import Crash, Struck, World
+from tests.flow.by_hand import Crash, World
 
 import tidegauge as tg
 from tidegauge.errors.store import FlowAlreadyRunning
@@ -36,7 +36,7 @@ def named(folder: Path) -> set[str]:
 def test_a_folder_holds_what_its_manifests_name_once_the_next_driver_runs(
     point: str, epochs: int, tmp_path: Path
 ) -> None:
-    world, lake = Struck(tmp_path, one), tmp_path / "lake"
+    world, lake = World(tmp_path, one), tmp_path / "lake"
     for n in range(epochs):
         write(tmp_path / "a" / "1.jsonl", lines(n))
         finish(world)

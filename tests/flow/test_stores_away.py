@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from tests.disks import Disk, disk_image, small_disk
+from tests.flow.by_hand import Run
 from tests.flow.shop import Shop
-from tests.flow.simulation import Run
 
 import tidegauge as tg
 from tidegauge.errors.store import LeaseLost, StoreAway, StoreReplaced

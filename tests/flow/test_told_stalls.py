@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +12,8 @@ from typing import Any
 import pytest
 from tests.disks import fill, make_room, small_disk
 from tests.flow.badinput import begin, lines, two, write
-from tests.flow.simulation import Recorder, World
+from tests.flow.by_hand import World
+from tests.flow.recorder import Recorder
 from tests.remap.store.raw import sql
 
 import tidegauge as tg
@@ -124,7 +126,7 @@ def test_a_commit_that_says_nothing_for_long_is_stalled_until_it_is_over(world: 
 
 @dataclass
 class Shy(Recorder):
-    """A source that cannot be asked while its world is broken."""
+    """A source that cannot be asked while it is broken."""
 
     broken: Callable[[], bool] = lambda: False
 
@@ -135,10 +137,12 @@ class Shy(Recorder):
 
 
 def test_a_source_that_its_driver_cannot_ask_is_stalled_for_others_who_can(tmp_path: Path) -> None:
+    broken = threading.Event()
+
     def shy(world: World) -> tg.Dataflow:
         flow = tg.Dataflow("shy", store=world.store)
         inner = tg.FileSource(f"{tmp_path}/a/*", format=tg.Json("n long"))
-        a = flow.source("a", Shy(inner, lambda _frontier: None, broken=lambda: world.broken))
+        a = flow.source("a", Shy(inner, lambda _frontier: None, broken=broken.is_set))
         flow.sink("a", a, tg.ParquetSink(f"{tmp_path}/lake"))
         return flow
 
@@ -146,10 +150,10 @@ def test_a_source_that_its_driver_cannot_ask_is_stalled_for_others_who_can(tmp_p
     write(tmp_path / "a" / "1.jsonl", lines(0))
     run = begin(world)
     run.catch_up()
-    world.broken = True
+    broken.set()
     for _ in range(5):
         run.step(SHOWN)
-    world.broken = False
+    broken.clear()
     [a] = look(world).sources
     assert (a.state, told(world)) == ("stalled", [("source", "a")])
     assert "no route to host" in str(a.error)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.disks import small_disk
 from tests.flow.badinput import begin, finish, lines, numbers, report, source, two, write
-from tests.flow.simulation import Crash, Run, Struck, World
+from tests.flow.by_hand import Crash, Run, World
 
 import tidegauge as tg
 from tidegauge.errors.sinks import TableWentBack
@@ -168,7 +168,7 @@ def test_a_table_that_is_gone_for_good_is_written_anew_when_somebody_says_so(wor
 
 
 def test_a_table_that_was_killed_after_its_first_commit_is_known_once_a_run_has_seen_it(tmp_path: Path) -> None:
-    world = Struck(tmp_path, two, strike="before record held")
+    world = World(tmp_path, two, strike="before record held")
     write(tmp_path / "a" / "1.jsonl", lines(0))
     run = begin(world)
     with pytest.raises(Crash):

@@ -32,7 +32,7 @@ import os
 from pathlib import Path
 
 import tidegauge as tg
-from tests.flow.simulation import Recorder
+from tests.flow.recorder import Recorder
 
 HERE = Path(__file__).parent
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.flow.badinput import finish, lines, source, write
-from tests.flow.simulation import World
+from tests.flow.by_hand import World
 
 import tidegauge as tg
 

@@ -1,4 +1,8 @@
-"""A flow in one thread, on a clock that only moves when told, with a crash at any chosen durable effect.
+"""A flow over real files, stores and tables, in one thread, on a clock that only moves when told.
+
+It is for what no simulated world has: a disk that fills up or is taken away, a Delta table that refuses, other hands
+in a folder, and what the board says at an instant that the test chooses. Crashes at every place belong to the worlds;
+here a test strikes at the one that it is about.
 
 `World` holds what survives a crash: files, store, tables. `Run` is one life of the driver. A crash is an exception
 that no code catches, raised at a named point; everything in memory is then dropped without a word.
@@ -16,12 +20,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 import tidegauge as tg
 from tidegauge.env import at_once
 from tidegauge.flow.runner import Runner
-from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.store import EXPIRY, Loaded, Store
 
 
@@ -43,43 +44,6 @@ class Clock:
 
 
 @dataclass
-class Recorder:
-    """A source that behaves as the one it wraps, and shows each acknowledgement to a witness at that instant.
-
-    meet: called before each split is read; what it raises is in the way.
-    """
-
-    inner: Any
-    witness: Callable[[Frontier], None]
-    meet: Callable[[], None] = lambda: None
-
-    @property
-    def unit(self) -> str:
-        return str(self.inner.unit)
-
-    @property
-    def schema(self) -> pa.Schema | None:
-        return self.inner.schema
-
-    def describe(self) -> Any:
-        return self.inner.describe()
-
-    def probe(self, bound: Any, *, now: datetime) -> Any:
-        return self.inner.probe(bound, now=now)
-
-    def plan(self, slices: Any, bound: Any) -> Any:
-        return self.inner.plan(slices, bound)
-
-    def read(self, split: Any, on_bad_record: Any) -> Any:
-        self.meet()
-        return self.inner.read(split, on_bad_record)
-
-    def acknowledge(self, frontier: Frontier) -> None:
-        self.witness(frontier)
-        self.inner.acknowledge(frontier)
-
-
-@dataclass
 class World:
     """Everything durable, and the flow that works on it."""
 
@@ -92,10 +56,8 @@ class World:
     """How many worker steps a probe, a job or a commit takes."""
     faults: deque[bool] = field(default_factory=deque)
     """For each commit to come, whether the disk is full at that moment."""
-    broken: bool = False
-    """Whether a step is broken at present, in flows that have one that may be."""
-    away: set[str] = field(default_factory=set)
-    """Sources that nobody can read at present, in flows that have such."""
+    strike: str = ""
+    """The name of a point at which the driver dies, once."""
     _unique: Any = field(default_factory=lambda: itertools.count(1))
 
     @property
@@ -109,6 +71,9 @@ class World:
             self.crash_at -= 1
             if self.crash_at < 0:
                 raise Crash(name)
+        if name == self.strike:
+            self.strike = ""
+            raise Crash(name)
         if name == "before commit output" and self.faults and self.faults.popleft():
             raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -136,19 +101,6 @@ class World:
             return store.load(self.make(self).name)
         finally:
             store.close()
-
-
-@dataclass
-class Struck(World):
-    """A world in which the driver dies once, at a point of a name."""
-
-    strike: str = ""
-
-    def point(self, name: str) -> None:
-        super().point(name)
-        if name == self.strike:
-            self.strike = ""
-            raise Crash(name)
 
 
 class Run:
