@@ -152,3 +152,19 @@ def test_files_that_were_bound_and_whose_mount_is_away_are_waited_for(
     life.abandon()
     assert tg.read_arrow(make(world), "lines").num_rows == 3
     assert gaps(tmp_path) == []
+
+
+def test_a_log_that_was_copied_and_truncated_goes_on_in_its_newest_copy(tmp_path: Path, landing: Path) -> None:
+    """An earlier copy that is too short to be compared is not taken for it."""
+    log, earlier = landing / "app.jsonl", landing / "app-1.jsonl"
+    earlier.write_text(LINE)
+    os.utime(earlier, (1.0, 1.0))
+    made = tg.Dataflow("logs", store=f"sqlite:///{tmp_path}/flow.db", tick=0.01)
+    lines = made.source("log", tg.FileSource(str(log), format=tg.Json("n long")))
+    made.sink("lines", lines, tg.ParquetSink(f"{tmp_path}/lake"))
+    log.write_text(2 * LINE + '{"n"')
+    run(made)
+    (landing / "app-2.jsonl").write_text(3 * LINE)
+    log.write_text("")
+    run(made)
+    assert tg.read_arrow(made, "lines").num_rows == 3

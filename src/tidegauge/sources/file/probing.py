@@ -214,14 +214,19 @@ def _look_at_stranger(candidate: _Candidate, relations: Relations, rules: Rules,
 
 
 def _others(relations: Relations, strangers: Sequence[_Candidate], found: Survey) -> Iterator[_Candidate]:
-    """Yield files that the pattern does not name and that may continue a log that is not read, or was rewritten."""
+    """Yield files that the pattern does not name and that may continue a log that is not read, or was rewritten.
+
+    The newest first: a log that began anew was copied just then, and earlier copies may be too short to tell apart.
+    """
     known = {candidate.path for candidate in strangers} | set(found.here.values())
     wanted = unread(found).keys() | {key for key, error in found.anew.items() if error is not None}
     for folder in sorted({str(Path(str(found.known[key]["path"])).parent) for key in wanted}):
-        for entry in sorted(entries(folder, disk=found.held.disk), key=lambda entry: entry.path):
+        others: list[_Candidate] = []
+        for entry in entries(folder, disk=found.held.disk):
             if entry.path not in known and entry.is_file(follow_symlinks=False) and relations.logs(entry.path):
                 with suppress(FileNotFoundError):
-                    yield _Candidate(entry.path, entry.stat(follow_symlinks=False), (), named=False)
+                    others.append(_Candidate(entry.path, entry.stat(follow_symlinks=False), (), named=False))
+        yield from sorted(others, key=lambda other: (-other.status.st_mtime_ns, other.path))
 
 
 @contextmanager
