@@ -1,4 +1,4 @@
-"""A flow of one log, of which an epoch takes little: what it is rotated to, its pattern does not name."""
+"""A flow of logs that are rotated within its pattern, of which an epoch takes little."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ def make_flow() -> tg.Dataflow:
     """Lines with their places."""
     flow = tg.Dataflow("log", store="sqlite:///log.db", tick=1.0)
     form = tg.Json("id long, name string")
-    source = tg.FileSource("/var/log/app.log", format=form, metadata=True, max_bytes_per_epoch=150)
+    source = tg.FileSource("/var/log/app*.log", format=form, metadata=True, max_bytes_per_epoch=150)
     flow.sink("lines", flow.source("lines", source), tg.ParquetSink("lake/lines"))
     return flow
