@@ -4,7 +4,7 @@ A source names a file by how it began when it was seen first, which is for the d
 the binding's details which file a partition is; where its lines begin and end, the writers know.
 
     renamed      the log goes on under another name, where a torn line gets its end; the next lines begin another
-    copied       the log goes on in a copy, and its inode begins anew, empty
+    copied       the log goes on in a copy that the pattern names, and its inode begins anew, empty
     late         a file comes into the folder that is older than those already read
     unstamped    a file grows, and its modification time stays
 
@@ -117,7 +117,7 @@ class FolderUpstream:
         return {
             file.partition or file.path: file.complete
             for file in self._files
-            if file.complete and (self._is_named(file.path) or (file.partition and not file.copied))
+            if file.complete and (file.partition or self._is_named(file.path))
         }
 
     def _is_named(self, path: str) -> bool:
@@ -207,7 +207,7 @@ class FolderUpstream:
                 self._rename(path, file)
                 if random.random() < 0.5:
                     self._folder.append(path, b"", at=now)
-            case "copied" if file is not None:
+            case "copied" if file is not None and self._is_named(self._rotated(path)):
                 self._copy(path, file, now)
             case "unstamped" if file is not None:
                 modified = self._folder.stat(path).st_mtime_ns
@@ -226,7 +226,7 @@ class FolderUpstream:
     def _copy(self, path: str, file: WrittenFile, now: datetime) -> None:
         """Copy a log, and cut it off, while nobody writes to it."""
         self._write(file, at=now)
-        file.path, file.copied = self._rotated(path), True
+        file.path = self._rotated(path)
         self._folder.append(file.path, bytes(file.data), at=now)
         file.inodes.add(self._folder.stat(file.path).st_ino)
         self._folder.shrink(path, 0, at=now)

@@ -30,7 +30,7 @@ class WrittenFile:
     """A file of lines. shard: gives it rows of its own. path: its present name.
 
     data: its bytes so far. rest: the bytes of a torn line that are to come. ends: where its lines end, also the
-    torn one. inodes: where it is, or was. partition: what a flow knows it as. copied: whether it is a copy.
+    torn one. inodes: where it is, or was. partition: what a flow knows it as.
     """
 
     shard: int
@@ -40,7 +40,6 @@ class WrittenFile:
     ends: list[int] = field(default_factory=list)
     inodes: set[int] = field(default_factory=set)
     partition: str | None = None
-    copied: bool = False
 
     def add(self, lines: Sequence[bytes]) -> None:
         """Give it lines to be written."""
