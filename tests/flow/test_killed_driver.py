@@ -34,7 +34,7 @@ OFTEN: dict[Effect, tuple[int, ...]] = {"append bindings": (1, 5), "commit outpu
 """At which other times than the first some effects are struck."""
 
 SOON = "after commit output"
-"""Where `make test` strikes; `make long` does so everywhere, as simulated worlds do in both."""
+"""Where `make test` strikes; `make long` does so everywhere."""
 
 STRIKES = [
     pytest.param(
