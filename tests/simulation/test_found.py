@@ -123,3 +123,12 @@ def test_a_driver_that_wakes_up_in_the_middle_of_a_commit_of_offsets_takes_the_g
     world.run()
     assert len(world.lives) > 1
     assert sum(world.upstreams["orders"].told().values()) == 30
+
+
+def test_a_run_stops_although_the_output_of_a_failed_source_still_lacks_what_was_bound_before() -> None:
+    acts = [Act(0.172, "append", "orders", 3), Act(0.452, "append", "clicks", 2)]
+    acts += [Act(1.177, "recreate", "orders", 2), Act(2.23, "stop", "", 5)]
+    faults = (Fault("error", "orders: lost", 2), Fault("error", "clicks: sweep", 1))
+    world = World(Ground.of(make_flow), Plan(359, 8.0, tuple(acts), faults))
+    world.run()
+    assert world.lives[0].over, "told to stop, it did"

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Event
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, TypeAlias, cast
 
 from tidegauge.dataflow import Holder, Worker
 from tidegauge.env import Env, Spawn
@@ -38,12 +38,13 @@ from tidegauge.sinks.protocol import Finishing, Table, job_mark
 
 __all__ = ["LAST_WORDS", "RENEW_EVERY", "Outcome", "Runner"]
 
-
 RENEW_EVERY = 5.0
 """Seconds between two renewals of the lease."""
 
 LAST_WORDS = 15.0
 """Seconds for which a run waits in the end until upstream has taken what it is told."""
+
+Why: TypeAlias = Literal["caught up", "sealed", "stopped"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class Outcome:
 
     flow: str
     published: int
-    why: Literal["caught up", "sealed", "stopped"]
+    why: Why
 
 
 class Runner:
@@ -275,21 +276,22 @@ class Runner:
         self.stopping = True
         self._going.clear()
 
-    def ended(self, until: Literal["caught-up"] | None) -> Literal["caught up", "sealed", "stopped"] | None:
+    def ended(self, until: Literal["caught-up"] | None) -> Why | None:
         """Say why the run is over, or None while it is not."""
         board = self.board
         if self._outage.waiting:
             return "stopped" if self.stopping else None
         if self._absent.away and not self.stopping:
             return None
-        weighed = until, self.stopping, board, board.changes
+        spent = self.stopping and self._worker.idle and not self.busy
+        weighed = until, self.stopping, spent, board, board.changes
         if weighed == self._weighed:
             return None
         self._weighed = weighed
-        return self._why(until)
+        return self._why(until, spent=spent)
 
-    def _why(self, until: Literal["caught-up"] | None) -> Literal["caught up", "sealed", "stopped"] | None:
-        """Weigh what the board says now."""
+    def _why(self, until: Literal["caught-up"] | None, *, spent: bool) -> Why | None:
+        """Weigh what the board says now. spent: whether a run that is told to stop can do nothing more."""
         board = self.board
         outputs = [o for o in board.outputs.values() if o.state != "failed"]
         held = min([board.upper, *(o.upper for o in outputs)])
@@ -297,7 +299,8 @@ class Runner:
             # What cannot be committed at present may not be for long; it is staged once more by the next run.
             well = [o for o in outputs if o.state != "stalled"]
             at_rest = not board.jobs and all(o.upper >= board.expected[o.name] for o in well)
-            told = board.published >= held or self._absent.away  # while an output is away nothing is published
+            # Nothing more is published while an output is away, or has failed and is still to get earlier epochs.
+            told = board.published >= held or self._absent.away or spent
             return "stopped" if at_rest and told else None
         held = min(held, board.published)  # an output that was added late may hold less than is published
         over = not outputs or all(s.state in ("sealed", "failed") for s in board.sources.values())
