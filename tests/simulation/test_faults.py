@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.simulation.reference import make_flow
 
+from tidegauge.errors.store import FlowAlreadyRunning, LeaseLost
+from tidegauge.remap.store import EXPIRY
 from tidegauge.testing.simulation.ground import Ground
 from tidegauge.testing.simulation.plan import BETWEEN, Act, Fault, Plan, planned
 from tidegauge.testing.simulation.world import World
@@ -61,3 +63,39 @@ def test_an_end_that_goes_back_for_a_while_is_no_loss() -> None:
     world = lived(acts=tuple(Act(2.2 + tick / 3, "stale", "clicks", 1) for tick in range(6)))
     assert not world.ledger.failed()
     assert (missed(world), world.lake.rows("clicks").num_rows) == (0, 24)
+
+
+@pytest.mark.parametrize("percent", [90, 150])
+def test_a_clock_that_drifts_decides_when_epochs_are_minted(percent: int) -> None:
+    often = tuple(Act(0.5 + number / 5, "append", "orders", 1) for number in range(40))
+    world = World(Ground.of(make_flow), Plan(1, 9.0, (Act(0.1, "drift", "", percent), *often), (), calm=True))
+    world.run()
+    minted = [at for at, _who, what in world.trace.events if what == "after append bindings" and 1.0 < at < 8.0]
+    between = (minted[-1] - minted[0]) / (len(minted) - 1)
+    assert between == pytest.approx(100 / percent, rel=0.05)
+
+
+@pytest.mark.parametrize(("percent", "ended"), [(90, LeaseLost), (150, FlowAlreadyRunning)])
+def test_a_driver_whose_clock_has_drifted_is_taken_over_from_too_early_or_not_at_all(
+    percent: int, ended: type[Exception]
+) -> None:
+    """The first is half a minute behind by then, as if it had not renewed its lease; or it is far ahead."""
+    acts = [Act(0.1, "drift", "", percent), Act(0.3, "append", "orders", 3)]
+    acts += [Act(340.0, "rival"), Act(341.0, "append", "orders", 2)]
+    world = World(Ground.of(make_flow), Plan(1, 345.0, tuple(acts), (), calm=True))
+    world.run()
+    assert [type(life.error) for life in world.lives if life.error is not None] == [ended]
+    assert world.lake.rows("orders").num_rows == 5
+
+
+def test_a_driver_with_a_fast_clock_that_dies_keeps_the_flow_waiting_until_its_lease_has_run_out() -> None:
+    acts = [Act(0.1, "drift", "", 150), Act(0.3, "append", "orders", 3), Act(60.0, "append", "orders", 2)]
+    world = World(
+        Ground.of(make_flow), Plan(1, 70.0, tuple(acts), (Fault("crash", "before append bindings", 3),), calm=True)
+    )
+    world.run()
+    last, died = world.lives[-1], world.lives[0]
+    assert died.dead
+    assert last.began - (died.gone or 0.0) > EXPIRY + 15.0
+    assert {type(life.error) for life in world.lives[1:-1]} == {FlowAlreadyRunning}
+    assert world.lake.rows("orders").num_rows == 5

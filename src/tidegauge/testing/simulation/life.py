@@ -21,7 +21,7 @@ from tidegauge.flow.beside import FAREWELL
 from tidegauge.flow.runner import RENEW_EVERY, Runner
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.testing.simulation.checks import Checks
-from tidegauge.testing.simulation.clock import VirtualClock
+from tidegauge.testing.simulation.clock import RIGHT, VirtualClock
 from tidegauge.testing.simulation.scheduler import Crash, Scheduler
 from tidegauge.testing.simulation.store import Memory, SimulatedStore
 
@@ -52,7 +52,7 @@ class Surroundings(Protocol):
 
 
 class Life:
-    """A driver. skew: by how many seconds its wall clock is ahead. over: whether it came to its end alive.
+    """A driver. skew: how wrong its wall clock is. over: whether it came to its end alive.
 
     began: the instant of its beginning. gone: that of its death, or of the end of its last work; None before.
     late: whether it was told to stop before it had opened the flow, so that it began nothing.
@@ -63,7 +63,7 @@ class Life:
     def __init__(self, world: Surroundings, name: str, command: Callable[[Life], None] | None = None) -> None:
         self.world: Final = world
         self.name: Final = name
-        self.skew = 0.0
+        self.skew = RIGHT
         self.dead = False
         self.began: Final = world.clock.monotonic()
         self.gone: float | None = None
@@ -93,7 +93,8 @@ class Life:
         )
 
     def _now(self) -> datetime:
-        return self.world.clock.now(skew=self.skew)
+        clock = self.world.clock
+        return clock.now(skew=self.skew.at(clock.monotonic()))
 
     def meet(self, place: str) -> None:
         """Come to a place where the world may strike. Raises `Crash` when the driver dies, or has died."""

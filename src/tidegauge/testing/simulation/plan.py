@@ -69,7 +69,7 @@ KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
     lost       one thing that a driver does is done, and its answer is an error
     full       the store and the tables have no room for a while
     away       an upstream does not answer for a while
-    clock      a driver's wall clock jumps
+    clock      a driver's wall clock jumps, or runs too fast or too slow from then on
     rival      another driver is started beside the one that runs
     retention  records are taken from upstream before they are read
     stop       somebody stops the driver, and starts it again
@@ -86,6 +86,12 @@ AT_UPSTREAMS: Final = ("away", "retention")
 AT_FEEDS: Final = ("cut", "late")
 AT_LOGS: Final = ("late", "recreate", "stale")
 AT_FILES: Final = ("rotate",)
+
+_WRONG_CLOCKS: Final = (
+    *(("clock", "", seconds) for seconds in (-90, -5, -1, 1, 5, 90)),
+    *(("drift", "", percent) for percent in (90, 110, 150)),
+)
+"""What may happen to wall clocks: jumps by some seconds, and rates in percent."""
 
 BETWEEN: Final[Mapping[str, int]] = {"worker step": 100, "work done": 25}
 """Places between two things that a driver does: after each step of its worker, and when something beside the worker
@@ -256,5 +262,6 @@ def acted(random: Random, kind: FaultKind, flow: FlowFacts, ends: float) -> Act:
     """Return an act of a kind that strikes the world at an instant."""
     at = round(random.random() * ends, 3)
     on = random.choice(flow.having(kind))
-    number = random.choice((-90, -5, -1, 1, 5, 90)) if kind == "clock" else random.choice((1, 2, 5, 10, 40))
-    return Act(at, kind, on, number)
+    if kind == "clock":
+        return Act(at, *random.choice(_WRONG_CLOCKS))
+    return Act(at, kind, on, random.choice((1, 2, 5, 10, 40)))

@@ -27,6 +27,7 @@ before/after X  a durable effect of the flow           store X  a transaction of
 worker step, work done   the end of a step of the worker, or of something beside it; here only if something went wrong
 NAME: X         a call of the source or sink NAME      !! X     something went wrong here, as the plan has it
 log: X          what the driver logged
+clock N, drift N         the wall clocks of the drivers jump by N seconds; run at N percent of the right rate
 """
 
 

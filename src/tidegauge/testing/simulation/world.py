@@ -32,7 +32,7 @@ from tidegauge.errors.simulation import SimulationFailed
 from tidegauge.errors.store import ClockBehind, ClocksApart, FlowAlreadyRunning, LeaseLost
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.testing.simulation.checks import Checks
-from tidegauge.testing.simulation.clock import VirtualClock
+from tidegauge.testing.simulation.clock import RIGHT, VirtualClock
 from tidegauge.testing.simulation.ground import Ground
 from tidegauge.testing.simulation.leaks import nothing_leaked, threads
 from tidegauge.testing.simulation.ledger import BindingLedger, Broken
@@ -229,7 +229,7 @@ class World:
         if error is None or isinstance(error, _OUTSIDE):
             return
         lossy = isinstance(error, Definite) and any(upstream.overtaken for upstream in self.upstreams.values())
-        jumped = isinstance(error, _JUMPED) and any(act.what == "clock" for act in self.plan.acts)
+        jumped = isinstance(error, _JUMPED) and any(act.what in ("clock", "drift") for act in self.plan.acts)
         if not (lossy or jumped):
             raise error
         if self.ledger.failed().keys() == self.upstreams.keys() and not resumable(self):
@@ -251,7 +251,7 @@ class World:
         for upstream in self.upstreams.values():
             upstream.set_away(False)
         for life in self.lives:
-            life.skew = 0.0
+            life.skew = RIGHT
         self._end()
 
     def _act(self, act: Act) -> None:
@@ -265,7 +265,10 @@ class World:
                 self.scheduler.begin("world", lambda: self._for_a_while(act))
             case "clock":
                 for life in self.living():
-                    life.skew += act.number
+                    life.skew = life.skew.jumping(act.number)
+            case "drift":
+                for life in self.living():
+                    life.skew = life.skew.drifting(act.number / 100, self.clock.monotonic())
             case "recreate":
                 self.scheduler.begin("world", lambda: self._recreate(act))
             case "rival":
