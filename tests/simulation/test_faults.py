@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.simulation.reference import make_flow
 
+from tidegauge.errors.simulation import SimulationFailed
 from tidegauge.errors.store import FlowAlreadyRunning, LeaseLost
 from tidegauge.remap.store import EXPIRY
+from tidegauge.testing.simulation import restoring
 from tidegauge.testing.simulation.ground import Ground
 from tidegauge.testing.simulation.plan import BETWEEN, Act, Fault, Plan, planned
 from tidegauge.testing.simulation.world import World
@@ -26,11 +28,29 @@ def lived(*faults: Fault, acts: tuple[Act, ...] = ()) -> World:
 def test_a_driver_dies_between_two_things_that_it_does(place: str) -> None:
     world = lived(Fault("crash", place, 7))
     assert [life.name for life in world.lives if life.dead] == ["A"]
-    events = [(who, what) for _at, who, what in world.trace.events]
+    events = notes(world)
     [struck] = [number for number, (_who, what) in enumerate(events) if what == "!! crash"]
     who, where = events[struck - 1]
     assert where == place
     assert (who == "A") == (place == "worker step"), "the worker itself, or something beside it"
+
+
+def test_a_store_that_is_put_back_gets_from_the_tables_what_they_hold() -> None:
+    world = lived(Fault("crash", "orders: sweep", 2), acts=(Act(1.5, "restore", "", 2),))
+    assert [what for who, what in notes(world) if who == "restorer"] == ["put back"]
+    assert [life.name for life in world.lives if life.dead] == ["B"], "the command died, and was given again"
+    assert world.lake.rows("orders").num_rows == 12
+
+
+def test_a_store_that_is_put_back_and_lacks_what_tables_hold_breaks_a_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restoring, "recover", lambda _flow, *, env: env)
+    with pytest.raises(SimulationFailed, match="a recovered store has what the tables were written with"):
+        lived(acts=(Act(1.5, "restore", "", 2),))
+
+
+def notes(world: World) -> list[tuple[str, str]]:
+    """Who did what."""
+    return [(who, what) for _at, who, what in world.trace.events]
 
 
 def test_faults_between_two_steps_are_spread_over_a_life() -> None:

@@ -57,6 +57,8 @@ class Checks:
         self._seen: Final[dict[tuple[str, int], Counter[str]]] = {}
         self._behind: Final[set[str]] = set()
         """Outputs whose source had failed, and that may lack published epochs."""
+        self._older = False
+        """Whether the store is older than the tables."""
         self._telling: Final[dict[str, int]] = {}
         """Of who was told that upstream is the bound one: how often that had been recreated by then."""
         self._told_by: Final[dict[str, str]] = {}
@@ -64,9 +66,21 @@ class Checks:
         self._misled: Final[set[str]] = set()
         """Places that were told what the driver meant for those before them, which went in that very instant."""
 
+    def put_back(self) -> None:
+        """Look at nothing for a while: the store is older than the tables."""
+        self._older = True
+
+    def recovered(self) -> list[tuple[str, str]]:
+        """Look again: the store has what the tables hold. Raises `Broken` where it has not.
+
+        Return the places of sources that nothing is bound of any more.
+        """
+        self._older = False
+        return self._ledger.go_back(max(map(self._lake.upper, self._spec.outputs)))
+
     def at(self, place: str, *, who: str = "") -> None:
         """Look at the newest durable facts when a driver comes to a place. who: which part of it."""
-        if self.broken is not None:
+        if self.broken is not None or self._older:
             return
         try:
             if place == "store committed":
@@ -132,7 +146,7 @@ class Checks:
 
     def read(self, random: Random) -> None:
         """Read all tables at one published epoch. Raises `Broken`."""
-        if self._ledger.published == 0:
+        if self._ledger.published == 0 or self._older:
             return
         epoch = random.randrange(self._ledger.published)
         for name, upper in self._level().items():
@@ -151,6 +165,8 @@ class Checks:
 
     def caught_up(self) -> bool:
         """Whether all records are bound, in every live table, published and acknowledged."""
+        if self._older:
+            return False
         self._ledger.follow()
         failed, upper = self._ledger.failed(), self._ledger.upper
         for name, upstream in self._upstreams.items():

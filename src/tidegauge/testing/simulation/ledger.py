@@ -1,7 +1,8 @@
 """What a store's database says is bound, read with plain SQL as it becomes durable, and never forgotten.
 
 The store may forget: compaction of the timeline folds old epochs. So a ledger reads each binding once, right after
-the transaction that brought it, and keeps it as what every table is held against.
+the transaction that brought it, and keeps it as what every table is held against. When somebody puts back an older
+store, it forgets only what no table holds.
 
 Invariant: epochs follow each other, no frontier goes back, and nothing is bound that upstream does not have. Raises
 `Broken` where that is not so.
@@ -83,6 +84,37 @@ class BindingLedger:
                     places[partition] = self._upstreams[source].learn(partition, json.loads(detail or "{}"))
                 self._bind(epoch, source, partition, position, upper=upper)
         self.upper, self.published = upper, published
+
+    def go_back(self, upper: int) -> list[tuple[str, str]]:
+        """Forget the bindings from an epoch on: the store went back, and no table holds them.
+
+        Those before it stay. Return the places that no binding is left of, each with its source: they are to be
+        learnt anew. Raises `Broken` where the store now has other bindings before that epoch.
+        """
+        before = [(source, place) for source, places in self._places.items() for place in places.values()]
+        for bound, moved in zip(self._bound.values(), self._moved.values(), strict=True):
+            for epoch in moved[bisect_left(moved, upper) :]:
+                del bound[epoch]
+            del moved[bisect_left(moved, upper) :]
+        self._began.clear()
+        for source, _number, began_at in self.ask(_INCARNATIONS):
+            if began_at < upper:
+                self._began[source] = began_at
+        for source, bound in self._bound.items():
+            mine = [bound[epoch] for epoch in self._moved[source] if epoch >= self._began.get(source, 0)]
+            self.frontiers[source] = {place: end for found in mine for place, (_, _, end) in found.items()}
+            self._places[source] = {partition: place for found in mine for place, (partition, _, _) in found.items()}
+        known = {
+            (epoch, source, partition, position)
+            for source, bound in self._bound.items()
+            for epoch, found in bound.items()
+            for partition, _, position in found.values()
+        }
+        there = {tuple(row[:4]) for row in self.ask(_CHANGES, 0) if row[0] < upper}
+        if there != known:
+            raise Broken("a recovered store has what the tables were written with", str(sorted(there ^ known)[:3]))
+        self.upper, self.published = upper, 0
+        return [(source, place) for source, place in before if place not in self._places[source].values()]
 
     def _begin(self) -> None:
         """Forget where a source was that has begun a new incarnation: its positions are those of another upstream."""

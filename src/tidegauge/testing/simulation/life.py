@@ -131,6 +131,10 @@ class Life:
         self.world.scheduler.begin(f"{self.name}.{self._asked}", beside, owner=self)
         return future
 
+    def is_gone(self) -> bool:
+        """Whether it came to its end, or died."""
+        return self.over or self.dead
+
     def stop(self) -> None:
         """Ask it to stop after its current work, as a signal does."""
         self.stopping = True

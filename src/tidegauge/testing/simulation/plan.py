@@ -58,6 +58,7 @@ FaultKind: TypeAlias = Literal[
     "recreate",
     "rotate",
     "stale",
+    "restore",
 ]
 KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
 """What may go wrong.
@@ -78,6 +79,7 @@ KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
     recreate   a topic is deleted, and another one of its name is made; somebody resumes the source that fails of it
     rotate     a log is renamed, or copied and truncated; an older file comes late; one grows and keeps its time
     stale      for a while, a broker says an older end of a topic's committed records than before
+    restore    the flow is stopped, its store is put back from a backup, and recovered from the tables
 """
 
 AT_A_PLACE: Final = ("crash", "pause", "slow", "error", "lost")

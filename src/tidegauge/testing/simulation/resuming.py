@@ -52,7 +52,7 @@ def attend(world: World) -> None:
     """Resume what can go on, for as long as the world is there."""
     while not world.closing:
         for source, code in resumable(world).items():
-            if not world.upstreams[source].whole:
+            if world.down or not world.upstreams[source].whole:
                 continue
             if code == UpstreamRecreated.code:
                 number, made = world.ledger.incarnation(source) + 1, world.upstreams[source].made_anew
@@ -62,12 +62,8 @@ def attend(world: World) -> None:
             for driver in world.living():
                 driver.stop()
             command = world.live(partial(_resume, world=world, source=source, code=code))
-            world.scheduler.wait(partial(_ended, command))
+            world.scheduler.wait(command.is_gone)
         world.scheduler.sleep(world.random.choice(_LOOKS))
-
-
-def _ended(life: Life) -> bool:
-    return life.over or life.dead
 
 
 def _resume(life: Life, *, world: World, source: str, code: str) -> None:

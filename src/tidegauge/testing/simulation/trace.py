@@ -23,6 +23,7 @@ LEGEND: Final = """\
 time  virtual seconds      A, B, ...  drivers in the order of their start      A.7  what the driver A began seventh
       beside its worker    A.lease  the renewal of its lease                   world  others: writers, brokers, clocks
       operator  who resumes sources, by a command that has a letter, too
+      restorer  who puts back an older store, and recovers it by a command that has a letter, too
 before/after X  a durable effect of the flow           store X  a transaction of the store
 worker step, work done   the end of a step of the worker, or of something beside it; here only if something went wrong
 NAME: X         a call of the source or sink NAME      !! X     something went wrong here, as the plan has it

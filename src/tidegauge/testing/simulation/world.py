@@ -39,6 +39,7 @@ from tidegauge.testing.simulation.ledger import BindingLedger, Broken
 from tidegauge.testing.simulation.life import Life
 from tidegauge.testing.simulation.outside import no_room, outside
 from tidegauge.testing.simulation.plan import Act, Fault, Plan
+from tidegauge.testing.simulation.restoring import restore
 from tidegauge.testing.simulation.resuming import attend, resumable
 from tidegauge.testing.simulation.scheduler import Scheduler, Standstill
 from tidegauge.testing.simulation.shrink import FailedPlan
@@ -99,6 +100,8 @@ class World:
         self.closing = False
         self._over = False
         self._attended = False
+        self.down = False
+        """Whether somebody keeps the flow stopped."""
 
     def run(self) -> None:
         """Carry out the plan. Raises `SimulationFailed` for a law that does not hold."""
@@ -271,6 +274,8 @@ class World:
                     life.skew = life.skew.drifting(act.number / 100, self.clock.monotonic())
             case "recreate":
                 self.scheduler.begin("world", lambda: self._recreate(act))
+            case "restore":
+                self.scheduler.begin("restorer", lambda: restore(self, after=act.number))
             case "rival":
                 self._start()
             case "stop":
@@ -302,12 +307,17 @@ class World:
             self._attended = True
             self.scheduler.begin("operator", lambda: attend(self))
 
+    @property
+    def healed(self) -> bool:
+        """Whether nothing goes wrong any more."""
+        return self._healed
+
     def living(self) -> list[Life]:
         """Return the lives that go on."""
         return [life for life in self.lives if not life.dead and not life.over]
 
     def _start(self) -> None:
-        if not self.closing:  # which may have come while somebody was about to
+        if not (self.closing or self.down):  # which may have come while somebody was about to
             self.live(None)
 
     def live(self, command: Callable[[Life], None] | None) -> Life:

@@ -46,6 +46,10 @@ class Upstream(UpstreamEvidence, Protocol):
         """Let nobody answer, or somebody again."""
         ...
 
+    def forget(self, place: str) -> None:
+        """Hear that nothing is bound of a place any more. What it was may be bound under another name."""
+        ...
+
     def act(self, act: Act) -> None:
         """Do what a writer does."""
         ...

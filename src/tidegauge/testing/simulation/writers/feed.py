@@ -88,6 +88,9 @@ class FeedUpstream:
         """Return the partition, which has its name for good."""
         return partition
 
+    def forget(self, place: str) -> None:
+        """Nothing: a partition has its name for good."""
+
     def there(self) -> dict[str, int]:
         """Return the next position of each partition that has something: all that has to arrive."""
         return dict(self.feed.shown.items())

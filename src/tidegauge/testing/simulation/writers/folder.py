@@ -108,6 +108,10 @@ class FolderUpstream:
         new.partition, self._known[partition] = partition, new
         return partition
 
+    def forget(self, place: str) -> None:
+        """Know of no partition that a file is: it may be bound as another one."""
+        self._known.pop(place).partition = None
+
     def there(self) -> dict[str, int]:
         """Return the end of the complete lines of each file that has some, by its path where it is not known yet.
 

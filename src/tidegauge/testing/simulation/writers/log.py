@@ -80,6 +80,9 @@ class LogUpstream:
         """Return the place: a partition of the topic that was there when it was bound."""
         return partition_of(str(details["topic_id"]), split(partition)[1])
 
+    def forget(self, place: str) -> None:
+        """Nothing: a partition has its name for good."""
+
     def there(self) -> dict[str, int]:
         """Return the next position of each place that has something: all that has to arrive."""
         return {self.log.lasting(name): end for name in self._names if (end := self.end(name)) > 0}
