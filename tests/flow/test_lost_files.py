@@ -168,3 +168,34 @@ def test_a_log_that_was_copied_and_truncated_goes_on_in_its_newest_copy(tmp_path
     log.write_text("")
     run(made)
     assert tg.read_arrow(made, "lines").num_rows == 3
+
+
+@pytest.mark.parametrize("rotated", ["app-1.jsonl", "app.jsonl.1"])
+def test_a_log_that_was_saved_anew_and_renamed_before_the_next_look_is_the_same_log(
+    tmp_path: Path, landing: Path, rotated: str
+) -> None:
+    log, saved = landing / "app.jsonl", landing / ".saved"
+    made = tg.Dataflow("logs", store=f"sqlite:///{tmp_path}/flow.db", tick=0.01)
+    lines = made.source("log", tg.FileSource(f"{landing}/app*", format=tg.Json("n long")))
+    made.sink("lines", lines, tg.ParquetSink(f"{tmp_path}/lake"))
+    log.write_text('{"n": 1}\n')
+    run(made)
+    saved.write_text('{"n": 1}\n{"n": 2}\n')
+    saved.rename(log)
+    log.rename(landing / rotated)
+    log.write_text('{"n": 3}\n')
+    run(made)
+    assert sorted(tg.read_arrow(made, "lines").column("n").to_pylist()) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["app.jsonl", "app-1.jsonl"])
+def test_an_end_that_was_seen_and_is_not_in_the_file_that_was_saved_is_a_loss(
+    tmp_path: Path, landing: Path, name: str
+) -> None:
+    (landing / "app.jsonl").write_text(LINE + '{"n"')
+    run(flow_of(tmp_path))
+    (landing / ".saved").write_text(LINE)
+    (landing / "app.jsonl").unlink()
+    (landing / ".saved").rename(landing / name)
+    with pytest.raises(EndTakenBack):
+        run(flow_of(tmp_path))

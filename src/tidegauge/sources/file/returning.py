@@ -9,6 +9,7 @@ rows.
 Two different logs may begin alike, so content alone does not tell. A file is asked whether it continues a log only if
 
     it has the log's path, and the log's own file is gone                 an editor's save
+    it has a rotated name of the log, and the log's own file is gone      an editor's save, then a rename
     it has a rotated name of the log, and the log's file began anew       the copy of `copytruncate`
     it has a rotated name that ends in `.gz`, and the log's file is gone  `compress`
 
@@ -72,7 +73,7 @@ def continued(
     if not seen.size or not _fits(log, head, there, cut=cut):
         return None
     here = replace(log, path=seen.path, dev=seen.dev, ino=seen.ino, born=seen.born, modified=seen.modified)
-    return replace(here, size=max(seen.size, log.size) if seen.path == log.path else seen.size)
+    return replace(here, size=seen.size)
 
 
 def _fits(log: FileFacts, head: bytes, there: str | None, *, cut: bool) -> bool:
@@ -185,8 +186,7 @@ class Relations:
         if fits:
             _end, position, key, facts = max(fits, key=lambda fit: fit[:3])
             began_anew = not found.facts(key).ino
-            if began_anew:
-                _lacking(facts, found.facts(key), key, position, rules, found)
+            _lacking(facts, found.facts(key), key, position, rules, found)
             # Nobody writes to the copy of a log that began anew.
             found.tell(key, (replace(facts, final=1) if began_anew else facts).detail())
             found.here[key] = seen.path
@@ -204,12 +204,12 @@ def _absent(key: str, seen: Seen, found: Survey, *, compressed: bool) -> bool:
         return False
     if compressed or not known.ino:
         return known.path != seen.path  # under the path of a log that began anew is what it began anew as
-    return known.path == seen.path and known.ino != seen.ino
+    return known.ino != seen.ino
 
 
 def _lacking(copy: FileFacts, log: FileFacts, key: str, position: int, rules: Rules, found: Survey) -> None:
-    """Report the part of a log that had been seen before it began anew, and is not in its copy: it was written after
-    the copy."""
+    """Report the part of a log that had been seen, and is not in the file that continues it: it was written after a
+    copy was made of the rest."""
     end = max(copy.size, position)
     if log.size > end:
         if rules.stop:
