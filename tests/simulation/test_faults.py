@@ -119,3 +119,10 @@ def test_a_driver_with_a_fast_clock_that_dies_keeps_the_flow_waiting_until_its_l
     assert last.began - (died.gone or 0.0) > EXPIRY + 15.0
     assert {type(life.error) for life in world.lives[1:-1]} == {FlowAlreadyRunning}
     assert world.lake.rows("orders").num_rows == 5
+
+
+def test_a_driver_that_stops_while_the_store_is_full_leaves_its_lease_to_run_out() -> None:
+    plan = Plan(1, 23.0, (Act(2.2, "full", "", 40), Act(21.3, "stop", "", 1)), (), calm=True)
+    world = World(Ground.of(make_flow), plan)
+    world.run()
+    assert len(world.lives) > 1, "another one takes over, and stops in order"

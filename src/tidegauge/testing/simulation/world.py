@@ -345,7 +345,7 @@ class World:
     def _end(self) -> None:
         """Wait until everything has arrived, and then for the drivers, which are told to stop."""
         self._expect(
-            lambda: not resumable(self) and self.checks.caught_up(),
+            lambda: not resumable(self) and self.checks.caught_up() and self._is_driven(),
             "everything arrives once nothing goes wrong any more",
         )
         self.closing = True
@@ -356,6 +356,13 @@ class World:
             lambda: not any(map(self.scheduler.count, self.lives)), "nothing of a driver goes on after its end"
         )
         self._over = True
+
+    def _is_driven(self) -> bool:
+        """Whether a driver has opened the flow, and so can end it in order; or nothing is left to do.
+
+        The last one may have stopped while it could not give its lease back.
+        """
+        return self.closing or any(life.runner is not None for life in self.living())
 
     def _expect(self, so: Callable[[], bool], law: str) -> None:
         until = self.clock.monotonic() + PATIENCE
