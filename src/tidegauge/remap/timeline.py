@@ -77,7 +77,8 @@ class Timeline:
             self._times.append(at)
         for source, proposal in proposals.items():
             self.tables[source].append(epoch, proposal.frontier)
-            self._details[source].update(proposal.details)
+            if proposal.details:  # a new mapping: who plans with earlier knowledge still has the old one
+                self._details[source] = {**self._details[source], **proposal.details}
             self._identities[source] = self._identities[source] or proposal.identity
             self._states[source] = proposal.state or self._states[source]
         self.upper = epoch + 1
