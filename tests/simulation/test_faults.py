@@ -11,6 +11,7 @@ from tidegauge.remap.store import EXPIRY
 from tidegauge.testing.simulation import restoring
 from tidegauge.testing.simulation.ground import Ground
 from tidegauge.testing.simulation.plan import BETWEEN, Act, Fault, Plan, planned
+from tidegauge.testing.simulation.store import Memory
 from tidegauge.testing.simulation.world import World
 
 APPENDS = tuple(Act(0.3 + tick, "append", source, 3) for tick in range(4) for source in ("orders", "clicks"))
@@ -46,6 +47,13 @@ def test_a_store_that_is_put_back_and_lacks_what_tables_hold_breaks_a_law(monkey
     monkeypatch.setattr(restoring, "recover", lambda _flow, *, env: env)
     with pytest.raises(SimulationFailed, match="a recovered store has what the tables were written with"):
         lived(acts=(Act(1.5, "restore", "", 2),))
+
+
+def test_a_backup_that_would_wait_for_a_transaction_in_real_time_is_refused() -> None:
+    memory = Memory()
+    memory.connection.execute("BEGIN IMMEDIATE")
+    with pytest.raises(AssertionError):
+        memory.backup()
 
 
 def notes(world: World) -> list[tuple[str, str]]:

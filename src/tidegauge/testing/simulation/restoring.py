@@ -40,6 +40,7 @@ def restore(world: World, *, after: float) -> None:
     scheduler = world.scheduler
     if not world.memory.ask("SELECT upper FROM flows"):
         return
+    scheduler.wait(lambda: not world.memory.connection.in_transaction)
     backup = world.memory.backup()
     scheduler.sleep(after)
     while world.down:  # somebody else does the same, and a third may be first after them

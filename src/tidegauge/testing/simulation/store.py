@@ -89,7 +89,12 @@ class Memory:
         self._made = False
 
     def backup(self) -> sqlite3.Connection:
-        """Return a copy as of now. Nobody drives it, as with `tidegauge backup`."""
+        """Return a copy as of now. Nobody drives it, as with `tidegauge backup`.
+
+        Raises `AssertionError` while a transaction is under way: SQLite would wait for its end, in real time.
+        """
+        if self.connection.in_transaction:
+            raise AssertionError("a backup comes between two transactions")
         copy = sqlite3.connect(":memory:", check_same_thread=False)
         self.connection.backup(copy)
         with copy:
