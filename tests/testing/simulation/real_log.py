@@ -68,17 +68,19 @@ class RealLog:
         self.open[number] = producer, set()
 
     def finish(self, number: int, *, commit: bool) -> None:
-        """End a transaction, and wait until its markers are written."""
+        """End a transaction, and wait until its markers are written and committed records show."""
         producer, written = self.open.pop(number)
         before = {place: self._end(place) for place in written}
         (producer.commit_transaction if commit else producer.abort_transaction)(30)
         eventually(lambda: all(self._end(place) > end for place, end in before.items()))
+        shown = written.difference(*(others for _producer, others in self.open.values()))
+        committed = IsolationLevel.READ_COMMITTED
+        eventually(lambda: all(self._end(place, committed) == self._end(place) for place in shown))
         self.idle.append(producer)
 
-    def _end(self, place: str) -> int:
+    def _end(self, place: str, level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED) -> int:
         admin, where = self.broker.admin(), TopicPartition(*split(place))
-        every = IsolationLevel.READ_UNCOMMITTED
-        asked = admin.list_offsets({where: OffsetSpec.latest()}, isolation_level=every)  # type: ignore[no-untyped-call]
+        asked = admin.list_offsets({where: OffsetSpec.latest()}, isolation_level=level)  # type: ignore[no-untyped-call]
         return int(asked[where].result(30).offset)
 
     def trim(self, place: str, to: int) -> None:
