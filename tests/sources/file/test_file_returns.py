@@ -152,6 +152,43 @@ def test_a_log_that_is_cut_without_a_copy_loses_what_was_seen_and_goes_on(landin
     assert read(flow) == [2]
 
 
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "compressed"])
+@pytest.mark.parametrize("copied", [False, True], ids=["lost", "copied"])
+def test_a_log_that_was_cut_grew_again_and_was_renamed_is_no_copy_of_what_it_was(
+    landing: Path, drive: Drive, copied: bool, packed: bool
+) -> None:
+    log = landing / "app.log"
+    log.write_text(lines(1, 2, 3))
+    os.utime(log, (0, 0))
+    flow = drive(source(landing))
+    assert read(flow) == [1, 2, 3]
+    if copied:
+        (landing / "app.log.2").write_bytes(log.read_bytes())
+    log.write_text(lines(4))
+    log.rename(landing / "app.log.1")
+    if packed:
+        compress(landing / "app.log.1")
+    assert read(flow) == [4]
+    assert read(flow) == []
+
+
+def test_a_log_that_is_copied_and_truncated_twice_between_two_looks_goes_on_in_its_older_copy(
+    landing: Path, drive: Drive
+) -> None:
+    log = landing / "app.log"
+    log.write_text(lines(1, 2, 3))
+    os.utime(log, (0, 0))
+    flow = drive(source(landing))
+    assert read(flow) == [1, 2, 3]
+    add(log, lines(4))
+    (landing / "app.log.2").write_bytes(log.read_bytes())
+    log.write_text(lines(5))
+    (landing / "app.log.1").write_bytes(log.read_bytes())
+    log.write_text(lines(6))
+    assert read(flow) == [4, 5, 6]
+    assert read(flow) == []
+
+
 def test_logs_that_begin_alike_are_told_apart_by_the_last_bytes_that_are_bound(landing: Path, drive: Drive) -> None:
     banner = lines(*[0] * 1000)
     log = landing / "app.log"

@@ -4,7 +4,8 @@ Definition. Let a log be bound to `p`. A file *continues* it when it begins with
 has the log's last bytes before `p` at the same place, and is at least `p` long; for a compressed one all this
 concerns its content. A file that continues a log is the log, so its rows are those from `p` on. The copy of a log
 that began anew may be shorter, as it lacks lines written between the copy and the cut: it continues the log with no
-rows.
+rows. One that is too short to be compared is the copy only if it was not modified after the log: what the log has
+become since the cut, and copies of that, were.
 
 Two different logs may begin alike, so content alone does not tell. A file is asked whether it continues a log only if
 
@@ -64,8 +65,9 @@ def continued(
     """Return the present facts of the log if the open file continues it, None if it does not.
 
     cut: whether the log was found to begin anew by this very look, so that a copy is to be expected. It is then one
-    by its name also if it is too short to be compared.
+    by its name and its age also if it is too short to be compared.
     """
+    cut = cut and seen.modified <= log.modified
     if seen.path.endswith(".gz"):
         return _unpacked(stream, seen, log, position, cut=cut, disk=disk)
     there = tail(stream.fileno(), position, disk=disk) if seen.size >= position else None
