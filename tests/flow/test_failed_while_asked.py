@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.flow.recorder import Recorder
+from tests.waiting import eventually
 
 import tidegauge as tg
 from tidegauge.errors.sources import FileGone
@@ -30,8 +31,7 @@ class Failing(Recorder):
         return super().probe(bound, now=now)
 
     def plan(self, slices: Any, bound: Any) -> Any:
-        while self.asked < 2:
-            time.sleep(0.01)
+        eventually(lambda: self.asked >= 2)
         raise FileGone(path="/gone", lower=0, upper=1)
 
 

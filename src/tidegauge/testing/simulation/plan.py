@@ -252,7 +252,8 @@ def struck(random: Random, kind: FaultKind, flow: FlowFacts) -> Fault:
     if kind in _BETWEEN_ALSO and random.random() < 0.1:
         place = random.choice([*BETWEEN])
         often = BETWEEN[place]
-    nth = 1 + int(-often * math.log(1.0 - random.random()))  # on average `often`
+    # On average `often`. Spelled out, for Hypothesis draws any float, of which `expovariate` may make infinity.
+    nth = 1 + int(-often * math.log(1.0 - random.random()))
     seconds = {
         "pause": random.choice((0.5, 3.0, 20.0, 31.0, 60.0)),
         "slow": random.choice((0.1, 1.0, 5.0, 40.0)),

@@ -9,27 +9,18 @@ Invariant: from the instant at which the store goes back, no driver runs until t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
+from tidegauge.env import Env
 from tidegauge.errors.history import NothingToRecoverFrom
-from tidegauge.errors.store import FlowAlreadyRunning
-from tidegauge.flow.spec import FlowSpec
 from tidegauge.maintenance.recover import recover
-from tidegauge.testing.simulation.life import Life
+from tidegauge.testing.simulation.commands import SimulatedFlow, given
 
 if TYPE_CHECKING:
     from tidegauge.testing.simulation.world import World
 
 __all__ = ["restore"]
-
-_AGAIN: Final = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class _AsGiven:
-    spec: FlowSpec
 
 
 def restore(world: World, *, after: float) -> None:
@@ -56,7 +47,7 @@ def restore(world: World, *, after: float) -> None:
     world.trace.note(world.clock.monotonic(), scheduler.running, "put back")
     done = False
     while not done:
-        command = world.live(partial(_recover, world=world))
+        command = given(world, _recover)
         scheduler.wait(command.is_gone)
         done = command.over and command.error is None
     for source, place in world.checks.recovered():
@@ -64,15 +55,7 @@ def restore(world: World, *, after: float) -> None:
     world.down = False
 
 
-def _recover(life: Life, *, world: World) -> None:
+def _recover(flow: SimulatedFlow, env: Env) -> None:
     """Recover the store; where no table holds anything, nothing is missing."""
-    flow = _AsGiven(world.spec(life))
-    while True:
-        try:
-            recover(flow, env=life.env())
-        except FlowAlreadyRunning:
-            world.scheduler.sleep(_AGAIN)
-        except NothingToRecoverFrom:
-            return
-        else:
-            return
+    with suppress(NothingToRecoverFrom):
+        recover(flow, env=env)

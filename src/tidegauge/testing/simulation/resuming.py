@@ -12,18 +12,17 @@ Invariant: there are not more new incarnations than there were new upstreams.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from tidegauge.env import Env
 from tidegauge.errors.command import FlowNeverRan
 from tidegauge.errors.kafka import TopicDeleted
 from tidegauge.errors.running import LossNotAccepted, NothingToResume, UpstreamRecreated
-from tidegauge.errors.store import FlowAlreadyRunning
-from tidegauge.flow.spec import FlowSpec
 from tidegauge.maintenance.resume import resume
+from tidegauge.testing.simulation.commands import SimulatedFlow, given
 from tidegauge.testing.simulation.ledger import Broken
-from tidegauge.testing.simulation.life import Life
 
 if TYPE_CHECKING:
     from tidegauge.testing.simulation.world import World
@@ -32,14 +31,8 @@ __all__ = ["attend", "resumable"]
 
 _LOOKS: Final = (0.5, 3.0, 15.0)
 """Seconds until somebody looks again."""
-_AGAIN: Final = 1.0
 _PATIENCE: Final = 90.0
 """Seconds that the command is given again and again while another driver has the lease."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Spelled:
-    spec: FlowSpec
 
 
 def resumable(world: World) -> dict[str, str]:
@@ -61,22 +54,15 @@ def attend(world: World) -> None:
                     raise Broken("no source fails without need", said)
             for driver in world.living():
                 driver.stop()
-            command = world.live(partial(_resume, world=world, source=source, code=code))
+            command = given(world, partial(_resume, source=source, code=code), patience=_PATIENCE)
             world.scheduler.wait(command.is_gone)
         world.scheduler.sleep(world.random.choice(_LOOKS))
 
 
-def _resume(life: Life, *, world: World, source: str, code: str) -> None:
-    flow, accept = _Spelled(world.spec(life)), False
-    until = world.clock.monotonic() + _PATIENCE
-    while world.clock.monotonic() < until:
+def _resume(flow: SimulatedFlow, env: Env, *, source: str, code: str) -> None:
+    anew = code == UpstreamRecreated.code
+    with suppress(NothingToResume, FlowNeverRan):  # another command did it, and its answer was lost
         try:
-            resume(flow, source, new_incarnation=code == UpstreamRecreated.code, accept_loss=accept, env=life.env())
-        except FlowAlreadyRunning:
-            world.scheduler.sleep(_AGAIN)
+            resume(flow, source, new_incarnation=anew, env=env)
         except LossNotAccepted:
-            accept = True
-        except (NothingToResume, FlowNeverRan):
-            return  # another command did it, and its answer was lost
-        else:
-            return
+            resume(flow, source, new_incarnation=anew, accept_loss=True, env=env)

@@ -96,7 +96,8 @@ class World:
         self._met: Final[dict[str, int]] = {}
         self._struck: Final[list[Fault]] = []
         self._full_until = 0.0
-        self._healed = False
+        self.healed = False
+        """Whether nothing goes wrong any more."""
         self.closing = False
         self._over = False
         self._attended = False
@@ -176,7 +177,7 @@ class World:
         if place.endswith(": sweep"):
             self.swept[place.removesuffix(": sweep")] = len(self.drew)
         alone = place == "store commit"
-        if not self._healed:
+        if not self.healed:
             for fault in self._due(place):
                 if not (alone and fault.kind in ("pause", "slow")):
                     self._befall(life, fault)
@@ -187,7 +188,7 @@ class World:
 
     def between(self, life: Life, place: str) -> None:
         """Let a driver be between two things that it does. It is there so often that only faults are in the trace."""
-        if not self._healed:
+        if not self.healed:
             for fault in self._due(place):
                 self._note(place)
                 self._befall(life, fault)
@@ -250,7 +251,7 @@ class World:
             self._act(act)
         self.scheduler.sleep(self.plan.ends - self.clock.monotonic())
         self._note("from here on nothing goes wrong")
-        self._healed, self._full_until = True, 0.0
+        self.healed, self._full_until = True, 0.0
         for upstream in self.upstreams.values():
             upstream.set_away(False)
         for life in self.lives:
@@ -293,7 +294,7 @@ class World:
         """Let an upstream hear late what it is told, or give an old answer."""
         self.upstreams[act.on].act(act)
         self.scheduler.sleep(act.number)
-        if not self._healed:
+        if not self.healed:
             self.upstreams[act.on].act(replace(act, what="arrive" if act.what == "late" else "fresh"))
 
     def _recreate(self, act: Act) -> None:
@@ -307,14 +308,9 @@ class World:
             self._attended = True
             self.scheduler.begin("operator", lambda: attend(self))
 
-    @property
-    def healed(self) -> bool:
-        """Whether nothing goes wrong any more."""
-        return self._healed
-
     def living(self) -> list[Life]:
         """Return the lives that go on."""
-        return [life for life in self.lives if not life.dead and not life.over]
+        return [life for life in self.lives if not life.is_gone()]
 
     def _start(self) -> None:
         if not (self.closing or self.down):  # which may have come while somebody was about to
