@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 from collections.abc import Callable
@@ -54,6 +55,50 @@ def test_a_file_that_goes_after_its_end_was_seen_is_bound_to_that_end_and_found_
         flow.plan([rest])
     assert (caught.value.evidence["lower"], caught.value.evidence["upper"]) == (LINE, 3 * LINE)
     assert flow.tick() == []
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "compressed"])
+@pytest.mark.parametrize("more", [0, 2])
+def test_a_file_that_was_bound_to_its_end_as_it_was_gone_is_read_where_somebody_brings_it_back(
+    landing: Path, drive: Drive, more: int, packed: bool
+) -> None:
+    path = landing / "a.jsonl"
+    path.write_text(lines(1, 2, 3))
+    flow = drive(source(landing, "*.jsonl*", max_bytes_per_epoch=LINE))
+    flow.tick()
+    content = path.read_text()
+    path.unlink()
+    assert [piece.size for piece in flow.tick()] == [2 * LINE]
+    back = (content + lines(*range(4, 4 + more))).encode()
+    (landing / ".a").write_bytes(gzip.compress(back) if packed else back)
+    (landing / ".a").rename(landing / "a.jsonl.gz" if packed else path)
+    while flow.tick():
+        pass
+    assert [row["n"] for row in flow.catch_up()] == list(range(1, 4 + more))
+
+
+@pytest.mark.parametrize("on_data_loss", ["stop", "gap"])
+def test_a_file_that_is_gone_before_anything_of_it_was_bound_is_not_taken_for_the_next_one_of_its_name(
+    landing: Path, drive: Drive, on_data_loss: str
+) -> None:
+    """Nothing of it is known by which to tell."""
+    (landing / "a.jsonl").write_text(lines(1, 1))
+    path = landing / "b.jsonl"
+    path.write_text(lines(2))
+    flow = drive(source(landing, max_bytes_per_epoch=LINE, on_data_loss=on_data_loss))
+    tick = remembering(flow)
+    assert [row["n"] for row in flow.read_slices(tick())] == [1]
+    path.unlink()
+    [rest, lost] = sorted(tick(), key=lambda piece: -piece.lower)
+    assert [row["n"] for row in flow.read_slices([rest])] == [1]
+    (landing / ".b").write_text(lines(33, 44))
+    (landing / ".b").rename(path)
+    with pytest.raises(FileGone):
+        flow.plan([lost])
+    flow.read_up_to = len(flow.epochs)
+    while tick():
+        pass
+    assert [row["n"] for row in flow.catch_up()] == [33, 44]
 
 
 def test_a_torn_last_line_that_goes_with_its_file_is_lost(landing: Path, drive: Drive) -> None:

@@ -124,7 +124,7 @@ def _record(stream: BinaryIO, seen: Seen, key: str, known: FileFacts, upper: int
             digest = fingerprint(stream.fileno(), head, whole=bool(known.whole), disk=disk)
             known = replace(known, head=head, digest=digest)
         if seen.size >= upper:
-            known = replace(known, tail=tail(stream.fileno(), upper, disk=disk))
+            known = replace(known, tail=tail(stream.fileno(), upper, disk=disk), tail_end=upper)
         found.held.keep(key, stream)
     found.tell(key, replace(known, modified=seen.modified).detail())
     found.taken += upper - found.positions.get(key, 0)

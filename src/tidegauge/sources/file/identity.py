@@ -86,6 +86,7 @@ class FileFacts:
     whole: int
     size: int = 0
     tail: str = ""
+    tail_end: int = 0
     packed: int = 0
     final: int = 0
 
@@ -104,6 +105,7 @@ class FileFacts:
             whole=int(detail["whole"]),
             size=int(detail.get("size", 0)),
             tail=str(detail.get("tail", "")),
+            tail_end=int(detail.get("tail_end", 0)),
             packed=int(detail.get("packed", 0)),
             final=int(detail.get("final", 0)),
         )

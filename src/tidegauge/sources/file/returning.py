@@ -2,10 +2,11 @@
 
 Definition. Let a log be bound to `p`. A file *continues* it when it begins with the bytes of the log's fingerprint,
 has the log's last bytes before `p` at the same place, and is at least `p` long; for a compressed one all this
-concerns its content. A file that continues a log is the log, so its rows are those from `p` on. The copy of a log
-that began anew may be shorter, as it lacks lines written between the copy and the cut: it continues the log with no
-rows. One that is too short to be compared is the copy only if it was not modified after the log: what the log has
-become since the cut, and copies of that, were.
+concerns its content. (A log that was gone is bound to its end, and its last bytes are those before.) If no byte of a
+log was bound, nothing tells what continues it. A file that continues a log is the log, so its rows are those from `p`
+on. The copy of a log that began anew may be shorter, as it lacks lines written between the copy and the cut: it
+continues the log with no rows. One that is too short to be compared is the copy only if it was not modified after the
+log: what the log has become since the cut, and copies of that, were.
 
 Two different logs may begin alike, so content alone does not tell. A file is asked whether it continues a log only if
 
@@ -67,10 +68,13 @@ def continued(
     cut: whether the log was found to begin anew by this very look, so that a copy is to be expected. It is then one
     by its name and its age also if it is too short to be compared.
     """
+    if not log.head and (log.ino or position):
+        return None
     cut = cut and seen.modified <= log.modified
     if seen.path.endswith(".gz"):
         return _unpacked(stream, seen, log, position, cut=cut, disk=disk)
-    there = tail(stream.fileno(), position, disk=disk) if seen.size >= position else None
+    end = log.tail_end or position
+    there = tail(stream.fileno(), end, disk=disk) if seen.size >= position else None
     head = disk.pread(stream.fileno(), log.head, 0)
     if not seen.size or not _fits(log, head, there, cut=cut):
         return None
@@ -96,10 +100,12 @@ def _unpacked(
             head = read_exactly(text, log.head)
             if len(head) == log.head and log.head and digested(head) != log.digest:
                 return None
-            size, last = len(head), head[-TAIL:]
-            while size < position and (chunk := text.read(min(_CHUNK, position - size))):
+            size, last, end = len(head), head[-TAIL:], log.tail_end or position
+            while size < end and (chunk := text.read(min(_CHUNK, end - size))):
                 size, last = size + len(chunk), (last + chunk)[-TAIL:]
-            there = digested(last[-min(TAIL, position) :] if position else b"") if size >= position else None
+            while size < position and (chunk := text.read(min(_CHUNK, position - size))):
+                size += len(chunk)
+            there = digested(last[-min(TAIL, end) :] if end else b"") if size >= position else None
             if not _fits(log, head, there, cut=cut):
                 return None
             while chunk := text.read(_CHUNK):
@@ -180,8 +186,6 @@ class Relations:
         fits: list[tuple[bool, int, str, FileFacts]] = []
         for key in absent:
             known, position = found.facts(key), found.positions.get(key, 0)
-            if not position and known.ino:  # nothing of it is known by which to tell
-                continue
             facts = continued(stream, seen, known, position, cut=key in found.anew, disk=found.held.disk)
             if facts is not None:
                 fits.append((facts.size == position, position, key, facts))
