@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 from collections import Counter
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ import tidegauge as tg
 from tidegauge.env import Env
 from tidegauge.errors.history import NothingToRecoverFrom, StoreBehindTable, TablesDisagree, TimelineLost
 from tidegauge.errors.running import UpstreamRecreated
+from tidegauge.remap.binding import Bound, Observation
+from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.store import Store
 
 
@@ -196,6 +199,62 @@ def test_a_source_with_a_later_incarnation_and_a_quiet_output_come_back(tmp_path
     assert sorted(tg.read_arrow(flow, "numbers").column("n").to_pylist()) == [1, 2, 3, 4, 5, 6]
     assert tg.read_arrow(flow, "quiet").column("id").to_pylist() == [7]
     assert tg.verify(flow).problems == ()
+
+
+def detailed(folder: Path, probe: Observation) -> Observation:
+    """A probe with a fact of each partition, which is that of its upstream; sealed where somebody has said so."""
+    ends = Frontier(dict(probe.end.items()), sealed=(folder / "sealed").exists())
+    details = {partition: {"of": probe.identity} for partition, _ in probe.end.items()}
+    return replace(probe, upper=ends, end=ends, details=details)
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_of_a_source_that_began_anew_after_the_backup_nothing_older_is_kept(ended: bool, tmp_path: Path) -> None:
+    bounds: list[Bound] = []
+
+    def says(probe: Observation, bound: Bound) -> Observation:
+        bounds.append(bound)
+        return detailed(topic.folder, probe)
+
+    topic = Topic(tmp_path / "topic", says)
+    topic.create("first")
+    topic.write("p0", 1, 2, 3)
+    (tmp_path / "quiet.jsonl").write_text('{"id": 7}\n')
+    if ended:
+        (topic.folder / "sealed").touch()
+
+    def flow() -> tg.Dataflow:
+        return two_sources(tmp_path, topic)
+
+    flow().run("caught-up", engine=tg.LocalEngine(threads=0))
+    store = tmp_path / "flow.db"
+    if ended:
+        with closing(sqlite3.connect(store)) as there, there:
+            # A source that has ended is asked no more; it fails when its records are read anew.
+            there.execute("UPDATE sources SET failed_at = 1, failure = ? WHERE name = 'numbers'", [RECREATED])
+    backup = Shop(tmp_path, store=f"sqlite:///{store}").copy()
+    topic.create("second")
+    if not ended:
+        with pytest.raises(UpstreamRecreated):
+            flow().run("caught-up", engine=tg.LocalEngine(threads=0))
+    tg.resume(flow(), "numbers", new_incarnation=True)
+    with (tmp_path / "quiet.jsonl").open("a") as quiet:
+        quiet.write('{"id": 8}\n')
+    flow().run("caught-up", engine=tg.LocalEngine(threads=0))  # an epoch in which the new upstream has nothing
+
+    Shop(tmp_path, store=f"sqlite:///{store}").put_back(backup)
+    tg.recover(flow())
+    bounds.clear()
+    topic.write("p0", 5)
+    flow().run("caught-up", engine=tg.LocalEngine(threads=0))
+    assert (bounds[0].incarnation, bounds[0].identity, bounds[0].details) == (1, "", {})
+    assert sorted(tg.read_arrow(flow(), "numbers").column("n").to_pylist()) == [1, 2, 3, 5]
+    assert tg.verify(flow()).problems == ()
+
+
+RECREATED = json.dumps(
+    {"code": UpstreamRecreated.code, "evidence": {"source": "numbers", "known": "first", "found": "second"}}
+)
 
 
 def two_sources(root: Path, topic: Topic) -> tg.Dataflow:

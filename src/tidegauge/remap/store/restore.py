@@ -155,6 +155,13 @@ def _source(connection: Connection, source_id: int, moves: list[tuple[Link, Move
             select(partitions.c.key, partitions.c.id).where(partitions.c.source_id == source_id)
         )
     }
+    mine = sources.c.id == source_id
+    if any(one.begun for _, one in moves):  # what the store has of the source is of an older upstream: see `begin`
+        connection.execute(update(sources).where(mine).values(identity=None))
+        connection.execute(delete(seals).where(seals.c.source_id == source_id))
+        connection.execute(update(partitions).where(partitions.c.source_id == source_id).values(detail=None))
+    if any(one.bind or one.begun for _, one in moves):  # a source that had failed was resumed, or nothing is bound
+        connection.execute(update(sources).where(mine).values(failed_at=None, failure=None))
     if details:
         change = update(partitions).where(partitions.c.id == bindparam("number")).values(detail=bindparam("text"))
         connection.execute(change, [{"number": ids[key], "text": as_json(detail)} for key, detail in details.items()])
