@@ -132,3 +132,12 @@ def test_a_run_stops_although_the_output_of_a_failed_source_still_lacks_what_was
     world = World(Ground.of(make_flow), Plan(359, 8.0, tuple(acts), faults))
     world.run()
     assert world.lives[0].over, "told to stop, it did"
+
+
+def test_a_backup_keeps_what_no_table_holds_also_of_a_topic_that_was_made_anew_since() -> None:
+    acts = [Act(0.94, "append", "clicks", 1), Act(5.59, "recreate", "clicks", 1), Act(18.27, "restore", "", 10)]
+    faults = (Fault("slow", "before register", 2, 40.0), Fault("slow", "worker step", 16, 5.0))
+    world = World(Ground.of(make_flow), Plan(10000539, 30.0, tuple(acts), faults))
+    world.run()
+    assert "put back" in world.trace.text()
+    assert world.ledger.incarnation("clicks") == 1

@@ -85,35 +85,35 @@ class BindingLedger:
                 self._bind(epoch, source, partition, position, upper=upper)
         self.upper, self.published = upper, published
 
-    def go_back(self, upper: int) -> list[tuple[str, str]]:
-        """Forget the bindings from an epoch on: the store went back, and no table holds them.
+    def go_back(self, held: int) -> list[tuple[str, str]]:
+        """Forget the bindings that a recovered store has lost. held: the epochs before it are in some table.
 
-        Those before it stay. Return the places that no binding is left of, each with its source: they are to be
-        learnt anew. Raises `Broken` where the store now has other bindings before that epoch.
+        Return the places that no binding is left of, each with its source: they are to be learnt anew. Raises
+        `Broken` where the store lacks a binding of an epoch that a table holds, or has one that never was.
         """
         before = [(source, place) for source, places in self._places.items() for place in places.values()]
-        for bound, moved in zip(self._bound.values(), self._moved.values(), strict=True):
-            for epoch in moved[bisect_left(moved, upper) :]:
-                del bound[epoch]
-            del moved[bisect_left(moved, upper) :]
-        self._began.clear()
-        for source, _number, began_at in self.ask(_INCARNATIONS):
-            if began_at < upper:
-                self._began[source] = began_at
+        there = {tuple(row[:4]) for row in self.ask(_CHANGES, 0)}
+        epochs = {(source, epoch) for epoch, source, _, _ in there}
         for source, bound in self._bound.items():
-            mine = [bound[epoch] for epoch in self._moved[source] if epoch >= self._began.get(source, 0)]
-            self.frontiers[source] = {place: end for found in mine for place, (_, _, end) in found.items()}
-            self._places[source] = {partition: place for found in mine for place, (partition, _, _) in found.items()}
+            lost = [epoch for epoch in bound if epoch >= held and (source, epoch) not in epochs]
+            for epoch in lost:
+                del bound[epoch]
+                self._moved[source].remove(epoch)
         known = {
             (epoch, source, partition, position)
             for source, bound in self._bound.items()
             for epoch, found in bound.items()
             for partition, _, position in found.values()
         }
-        there = {tuple(row[:4]) for row in self.ask(_CHANGES, 0) if row[0] < upper}
         if there != known:
             raise Broken("a recovered store has what the tables were written with", str(sorted(there ^ known)[:3]))
-        self.upper, self.published = upper, 0
+        self._began.clear()
+        self._began.update({source: began_at for source, _, began_at in self.ask(_INCARNATIONS)})
+        for source, bound in self._bound.items():
+            mine = [bound[epoch] for epoch in self._moved[source] if epoch >= self._began.get(source, 0)]
+            self.frontiers[source] = {place: end for found in mine for place, (_, _, end) in found.items()}
+            self._places[source] = {partition: place for found in mine for place, (partition, _, _) in found.items()}
+        [(self.upper,)], self.published = self.ask("SELECT upper FROM flows"), 0
         return [(source, place) for source, place in before if place not in self._places[source].values()]
 
     def _begin(self) -> None:
