@@ -221,13 +221,16 @@ class TopicSeen:
         level = IsolationLevel.READ_COMMITTED
         try:
             answers = self._admin.list_offsets(wanted, isolation_level=level, request_timeout=_WITHIN)
-            self._ends = {
+            ends = {
                 f"{self._topic}-{place.partition}": answer.result(2 * _WITHIN).offset
                 for place, answer in answers.items()
             }
+            if unheard := [partition for partition, end in ends.items() if end < 0]:
+                raise TimeoutError(f"no answer for {unheard[0]}")  # what the client tells of a broker that gave none
         except (KafkaException, TimeoutError) as error:
             self._admin = self._broker.admin()
             raise Away(f"the broker, asked for ends: {error}") from error
+        self._ends = ends
 
     def _join(self) -> Consumer:
         return Consumer(quiet(self._broker.servers, **{"group.id": self._group}))
