@@ -189,6 +189,35 @@ def test_a_log_that_is_copied_and_truncated_twice_between_two_looks_goes_on_in_i
     assert read(flow) == []
 
 
+def test_a_log_that_began_anew_with_the_same_banner_and_was_renamed_is_no_copy_of_what_it_was(
+    landing: Path, drive: Drive
+) -> None:
+    banner = lines(*[0] * 1000)
+    log = landing / "app.log"
+    log.write_text(banner + lines(1, 2, 3))
+    os.utime(log, (0, 0))
+    flow = drive(source(landing))
+    assert read(flow) == [0] * 1000 + [1, 2, 3]
+    log.write_text(banner + lines(4))
+    log.rename(landing / "app.log.1")
+    assert read(flow) == [0] * 1000 + [4]
+
+
+def test_a_log_that_was_cut_and_is_brought_back_under_its_own_name_is_not_read_again(
+    landing: Path, drive: Drive
+) -> None:
+    log = landing / "app.log"
+    log.write_text(lines(1, 2, 3))
+    flow = drive(source(landing))
+    assert read(flow) == [1, 2, 3]
+    log.write_text(lines(4))
+    assert read(flow) == [4]
+    log.rename(landing / "app.log.1")
+    log.write_text(lines(1, 2, 3, 5))
+    assert read(flow) == [5]
+    assert read(flow) == []
+
+
 def test_logs_that_begin_alike_are_told_apart_by_the_last_bytes_that_are_bound(landing: Path, drive: Drive) -> None:
     banner = lines(*[0] * 1000)
     log = landing / "app.log"

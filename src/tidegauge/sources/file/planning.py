@@ -112,9 +112,9 @@ class BoundFiles:
 
 
 def _related(path: str, known: FileFacts) -> bool:
-    """Whether a file of this path may be a log by now. Under the path of one that began anew is what it began as."""
+    """Whether a file of this path may be a log by now."""
     if path == known.path:
-        return bool(known.ino)
+        return True
     return not originals(Path(path).name).isdisjoint({Path(known.first).name, Path(known.path).name})
 
 

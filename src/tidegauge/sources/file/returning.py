@@ -5,12 +5,13 @@ has the log's last bytes before `p` at the same place, and is at least `p` long;
 concerns its content. (A log that was gone is bound to its end, and its last bytes are those before.) If no byte of a
 log was bound, nothing tells what continues it. A file that continues a log is the log, so its rows are those from `p`
 on. The copy of a log that began anew may be shorter, as it lacks lines written between the copy and the cut: it
-continues the log with no rows. One that is too short to be compared is the copy only if it was not modified after the
-log: what the log has become since the cut, and copies of that, were.
+continues the log with no rows. It is the copy only if it was not modified after the log: what the log has become
+since the cut, and copies of that, were.
 
 Two different logs may begin alike, so content alone does not tell. A file is asked whether it continues a log only if
 
     it has the log's path, and the log's own file is gone                 an editor's save
+    it has the log's path, the log's file began anew, and it is as long   somebody brings the log back
     it has a rotated name of the log, and the log's own file is gone      an editor's save, then a rename
     it has a rotated name of the log, and the log's file began anew       the copy of `copytruncate`
     it has a rotated name that ends in `.gz`, and the log's file is gone  `compress`
@@ -70,29 +71,32 @@ def continued(
     """
     if not log.head and (log.ino or position):
         return None
-    cut = cut and seen.modified <= log.modified
+    older = seen.modified <= log.modified
     if seen.path.endswith(".gz"):
-        return _unpacked(stream, seen, log, position, cut=cut, disk=disk)
+        return _unpacked(stream, seen, log, position, cut=cut and older, older=older, disk=disk)
     end = log.tail_end or position
     there = tail(stream.fileno(), end, disk=disk) if seen.size >= position else None
     head = disk.pread(stream.fileno(), log.head, 0)
-    if not seen.size or not _fits(log, head, there, cut=cut):
+    if not seen.size or not _fits(log, head, there, cut=cut and older, older=older):
         return None
     here = replace(log, path=seen.path, dev=seen.dev, ino=seen.ino, born=seen.born, modified=seen.modified)
     return replace(here, size=seen.size)
 
 
-def _fits(log: FileFacts, head: bytes, there: str | None, *, cut: bool) -> bool:
-    """Whether a file with this head, and with this digest of the bytes before the bound end, is the log."""
+def _fits(log: FileFacts, head: bytes, there: str | None, *, cut: bool, older: bool) -> bool:
+    """Whether a file with this head, and with this digest of the bytes before the bound end, is the log.
+
+    there: None for a file that does not reach as far. older: whether it was not modified after the log.
+    """
     if len(head) < log.head:
         return cut
     if log.head and digested(head) != log.digest:
         return False
-    return log.tail in ("", there) if there is not None else not log.ino and bool(log.head)
+    return log.tail in ("", there) if there is not None else older and not log.ino and bool(log.head)
 
 
 def _unpacked(
-    stream: BinaryIO, seen: Seen, log: FileFacts, position: int, *, cut: bool, disk: Disk
+    stream: BinaryIO, seen: Seen, log: FileFacts, position: int, *, cut: bool, older: bool, disk: Disk
 ) -> FileFacts | None:
     stream.seek(0)
     try:
@@ -106,7 +110,7 @@ def _unpacked(
             while size < position and (chunk := text.read(min(_CHUNK, position - size))):
                 size += len(chunk)
             there = digested(last[-min(TAIL, end) :] if end else b"") if size >= position else None
-            if not _fits(log, head, there, cut=cut):
+            if not _fits(log, head, there, cut=cut, older=older):
                 return None
             while chunk := text.read(_CHUNK):
                 size += len(chunk)
@@ -208,8 +212,10 @@ def _absent(key: str, seen: Seen, found: Survey, *, compressed: bool) -> bool:
     here = found.here.get(key)
     if known.whole or (here is not None and here != found.held.path(key)):
         return False
-    if compressed or not known.ino:
-        return known.path != seen.path  # under the path of a log that began anew is what it began anew as
+    if compressed:
+        return known.path != seen.path
+    if not known.ino:  # under the path of a log that began anew is what it began anew as, or all of it again
+        return known.path != seen.path or (bool(known.head) and seen.size >= found.positions.get(key, 0))
     return known.ino != seen.ino
 
 
