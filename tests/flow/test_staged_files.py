@@ -74,7 +74,7 @@ def test_a_backlog_is_staged_in_jobs_within_the_limit(tmp_path: Path, monkeypatc
     for n in range(6):
         write(tmp_path / "a" / "1.jsonl", lines(n))
         finish(world)
-    monkeypatch.setattr(stage, "JOB_LIMITS", {"bytes": 2 * len(lines(0)) + 1})
+    monkeypatch.setattr(stage, "JOB_LIMITS", {"bytes": stage.LATE_PART * (2 * len(lines(0)) + 1)})
     world.points.clear()
     finish(world, with_another)
     assert world.points.count("before stage") == 3, "six epochs, two a job"

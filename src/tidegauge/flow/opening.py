@@ -19,13 +19,14 @@ from tidegauge.flow.belonging import bound_at, check, note_seen, whole
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.job.durable import passed
 from tidegauge.job.plan import OutputPlan
-from tidegauge.reclock.slices import as_of, begins
+from tidegauge.reclock.slices import as_of, begins, held
 from tidegauge.remap.binding import Slice
 from tidegauge.remap.round import Failure
 from tidegauge.remap.store import Lease, Loaded, OutputSpec, SourceSpec, Stall, Store
 from tidegauge.remap.timeline import Timeline
 from tidegauge.sinks.protocol import OutputId, Sweeping, Table
 from tidegauge.sources.protocol import from_time_of
+from tidegauge.sources.push.source import PushedSource
 
 __all__ = ["Opened", "opened", "register"]
 
@@ -37,7 +38,8 @@ class Opened:
     tables: of the outputs that are open. away: the others, each with why. failed: sources that have failed.
     outstanding: outputs that failed for their own reasons and are retried, with the epochs. passed: ranges that
     nobody reads any more, by source. stalls: the waits that the store knows of. uppers: the first epoch that each
-    open output gets. held: how far tables were seen to be in earlier runs. since: the epochs before it count as one.
+    open output gets. late: those of them that lack epochs which are published. held: how far tables were seen to be
+    in earlier runs. since: the epochs before it count as one.
     resume: the epoch to read the flow again from. lossless: `Store.noted` from before the store was found to know of
     no loss; -1 where it knows some.
     """
@@ -47,6 +49,7 @@ class Opened:
     away: Mapping[str, Exception]
     timeline: Timeline
     uppers: Mapping[str, int]
+    late: frozenset[str]
     held: Mapping[str, int]
     since: int
     resume: int
@@ -114,6 +117,7 @@ def opened(
         away=away,
         timeline=_timeline(flow, loaded),
         uppers=uppers,
+        late=_late(flow, loaded, uppers),
         held={name: loaded.outputs[name].held for name in flow.outputs},
         since=loaded.flow.since,
         resume=0 if resume is None else resume,
@@ -175,6 +179,21 @@ def _timeline(flow: FlowSpec, loaded: Loaded) -> Timeline:
         states={name: loaded.sources[name].state for name in flow.sources},
         incarnations={name: loaded.sources[name].incarnation for name in flow.sources},
     )
+
+
+def _late(flow: FlowSpec, loaded: Loaded, uppers: Mapping[str, int]) -> frozenset[str]:
+    """Return the open outputs that lack published epochs, by the first epochs that they get; none if all do.
+
+    What a source pushes comes once for all its outputs, so none of them is late.
+    """
+    read = {name: flow.outputs[name].source for name in uppers}
+    found = {
+        name
+        for name, upper in uppers.items()
+        if not isinstance(flow.sources[read[name]], PushedSource)
+        and held(loaded.sources[read[name]].table, upper) < loaded.flow.published
+    }
+    return frozenset(found) if found != uppers.keys() else frozenset()
 
 
 def _begins(loaded: Loaded, plan: OutputPlan, upper: int) -> int:

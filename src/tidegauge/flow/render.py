@@ -148,6 +148,7 @@ def render(
                 plans=plans,
                 units=units,
                 uppers=uppers,
+                late=flow.late,
                 limits=limits,
                 perform=perform,
                 failures=output_failures,
@@ -174,8 +175,8 @@ def render(
                 seen.passed(output, upper)
             tellers[output].note()
 
-        commits: list[Stream[Committed]] = [
-            persist(
+        commits: dict[str, Stream[Committed]] = {
+            name: persist(
                 spans,
                 PersistSetup(
                     output=name,
@@ -194,12 +195,14 @@ def render(
                 ),
             )
             for name, spans in staging.spans.items()
-        ]
-        if flow.away:
-            commits.append(waited_for(scope))
-        committed = scope.concatenate(commits)
+        }
+        following = [commits[name] for name in commits if name not in flow.late]
+        late = [commits[name] for name in commits if name in flow.late]
+        followed = scope.concatenate([*following, waited_for(scope)] if flow.away else following)
+        committed = scope.concatenate([followed, *late]) if late else followed
         published = publish(
-            committed,
+            followed,
+            late=late,
             store=flow.store,
             lease=flow.lease,
             timeline=timeline,

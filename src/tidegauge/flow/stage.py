@@ -3,8 +3,9 @@
 Invariants. An epoch is staged only when the frontier has passed it, that is when its binding is durable and final.
 For each output the operator holds the capability of the first epoch that the output lacks, also while a job is under
 way beside the worker; a job that fails leaves it where it is. A job reads each slice once, however many outputs want
-it. An output is in one job at a time: one is under way for all that is well, and one for each source or output that
-is staged apart (`groups.py`), however long that one takes to say that upstream, or a disk, is still away.
+it. An output is in one job at a time: one is under way for all that is well, one for the late outputs of each source,
+and one for each source or output that is staged apart (`groups.py`), however long that one takes to say that
+upstream, or a disk, is still away.
 
 What a failure does (`groups.py`):
 
@@ -13,6 +14,7 @@ What a failure does (`groups.py`):
     engine failure                      -> the whole job again, after a growing delay
     any, `ATTEMPTS` times in a row      -> the flow stops; but what is `waited_out` may take as long as it takes
     definite error of a source at e     -> a `Failure` of it; its outputs get `[lower, e)` and no more
+      that only late outputs meet       -> a failure of each of these outputs, and of no other
     definite error of one output at e   -> noted durably; that output gets `[lower, e)` and no more; the others go on
 
 The slices that arrive are the work list. They come in the order of their epochs, and are kept until every output of
@@ -34,7 +36,7 @@ from tidegauge.errors.base import Transient, brief, cause_of
 from tidegauge.errors.running import JobGaveUp
 from tidegauge.flow.board import Board
 from tidegauge.job.durable import Losses, OutputFailures
-from tidegauge.job.groups import Apart, Group, Groups, Need, judge, needs
+from tidegauge.job.groups import Apart, Group, Groups, Need, judge, needs, own
 from tidegauge.job.perform import Performed, Performer, PinnedNeed
 from tidegauge.job.plan import OutputPlan
 from tidegauge.reclock.slices import SpanSlices, span
@@ -45,7 +47,7 @@ from tidegauge.sinks.backlog import Backlog, StagedSpan
 from tidegauge.sinks.protocol import StagedFile
 from tidegauge.sources.push.pieces import Pieces
 
-__all__ = ["ATTEMPTS", "JOB_LIMITS", "StageSetup", "Staging", "job_limit", "stage"]
+__all__ = ["ATTEMPTS", "JOB_LIMITS", "LATE_PART", "StageSetup", "Staging", "job_limit", "stage"]
 
 ATTEMPTS: Final = 6
 """How often a group may fail in a row, for reasons that are not waited out, before the flow stops."""
@@ -54,6 +56,10 @@ JOB_LIMITS: Final[Mapping[str, int]] = {"bytes": 1 << 30, "records": 10_000_000}
 """How many positions of a source, by what they count, one job coalesces."""
 
 _EPOCH: Final = attrgetter("epoch")
+
+
+LATE_PART: Final = 10
+"""The part of that which a job of late outputs takes, so that the others' jobs do not wait long for its tasks."""
 
 
 def job_limit(unit: str) -> int:
@@ -84,7 +90,8 @@ def between(slices: Sequence[Slice], lower: int, upper: int) -> Sequence[Slice]:
 class StageSetup:
     """What the operator works with.
 
-    units: the unit of each source's positions. uppers: the first epoch that each output lacks. limits: outputs of
+    units: the unit of each source's positions. uppers: the first epoch that each output lacks. late: outputs that
+    lack epochs which are published. limits: outputs of
     sources that had failed before, with the epoch at which they end. failures: where the failures of outputs go, and
     which outputs have ended by one. losses: where losses go. discard: forgets files staged in vain. backlog: which
     outputs have too much to commit for more to be staged for them; the others go on. going: whether to begin another
@@ -95,6 +102,7 @@ class StageSetup:
     plans: Mapping[str, OutputPlan]
     units: Mapping[str, str]
     uppers: Mapping[str, int]
+    late: frozenset[str]
     limits: Mapping[str, int]
     perform: Performer
     failures: OutputFailures
@@ -135,7 +143,7 @@ class _Stage:
         self.readers = {name: plan.source for name, plan in setup.plans.items()}
         self.slices: dict[str, list[Slice]] = {}
         self.jobs: dict[Group, tuple[Need, Future[Performed]]] = {}
-        self.groups = Groups()
+        self.groups = Groups(late=setup.late)
         setup.backlog.attach(self.wake.activate)
         for pieces in setup.pieces.values():
             pieces.attach(self.wake.activate)
@@ -204,8 +212,8 @@ class _Stage:
         if min(standing.values(), default=sealed) >= sealed:
             return False  # nothing is complete that an output lacks
         going = self.setup.going()
-        if None in self.jobs and not self.groups.troubles:
-            return False  # all are in one group, and it has its job
+        if None in self.jobs and self.groups.one:
+            return False  # it has its job
         now = self.setup.env.monotonic()
         begun = False
         full = self.setup.backlog.full
@@ -240,14 +248,17 @@ class _Stage:
         """Start a job for a need, or meet it at once where its epochs hold nothing for its outputs.
 
         A source that failed is tried with one epoch, so that an upstream that is still away costs the engine little.
+        Jobs of late outputs are small: the others' are beside them.
         """
         wanted = sorted({self.readers[name] for name in need.outputs})
         trying = group is not None and self.groups.trouble(group).attempt > 0
         held = {source: between(self.slices.get(source, ()), need.lower, need.upper) for source in wanted}
         upper = need.upper
         if upper - need.lower > 1:  # one epoch is never split
+            parts = LATE_PART if self.is_late(need) else 1
             for source, pieces in held.items():
-                upper = span(pieces, upper, limit=1 if trying else job_limit(self.setup.units[source]))
+                most = 1 if trying else max(1, job_limit(self.setup.units[source]) // parts)
+                upper = span(pieces, upper, limit=most)
         need = Need(need.outputs, need.lower, upper)
         pinned = PinnedNeed(
             need,
@@ -263,6 +274,10 @@ class _Stage:
             for name in need.outputs:
                 self.deliver(name, StagedSpan(need.lower, need.upper), outputs)
             self.settle()
+
+    def is_late(self, need: Need) -> bool:
+        """Whether a need is that of late outputs."""
+        return not self.groups.late.isdisjoint(need.outputs)
 
     def bound(self, source: str, *, asked: bool) -> Bound:
         """Return the bindings of a source. asked: whether its last answer may stand for another question."""
@@ -284,18 +299,21 @@ class _Stage:
 
     def take(self, group: Group, need: Need, performed: Performed, outputs: list[OperatorOutput]) -> None:
         """Turn what a job did into staged spans, failures, and other attempts."""
+        if late := self.is_late(need):
+            going_on = {name: self.uppers[name] for name in self.capabilities}
+            performed = replace(performed, result=own(need.outputs, performed.result, self.readers, going_on))
         verdict = judge(need.outputs, performed.result, self.readers)
         kept = [name for name in verdict.kept if name in self.capabilities]  # a table may have refused meanwhile
         for name, staged in performed.result.staged.items():
             if name not in kept:
                 self.setup.discard(name, staged.files)
-        away = {Apart(source): error for source, error in verdict.away.items()}
+        away = {group if late else Apart(source) for source in verdict.away}
         stuck = {Apart(self.readers[name], name): error for name, error in verdict.stuck.items()}
         if self.groups.troubles and group not in away and group not in stuck:
             self.groups = self.groups.passed(group)
-        for apart, error in away.items():
-            read = [name for name in need.outputs if self.readers[name] == apart.source]
-            self.again(apart, need, read, error, source=apart.source)
+        for source, error in verdict.away.items():
+            read = [name for name in need.outputs if self.readers[name] == source]
+            self.again(group if late else Apart(source), need, read, error, source=None if late else source)
         for apart, error in stuck.items():
             self.again(apart, need, [name for name in need.outputs if name == apart.output], error)
         lost = [hole for hole in performed.lost if hole.source not in verdict.away]

@@ -1,8 +1,8 @@
 """What the next job is, for whom, and what its result means for each output: pure decisions.
 
 Which epochs (`next_need`). Outputs that follow live have one upper, and one job serves them all. After a crash
-between two commits, or when an output is new, some are behind: they are served first, up to where the next ones
-stand, and then go on together. By law 1 it makes no difference to any table how the epochs are cut into jobs.
+between two commits some are behind: they are served first, up to where the next ones stand, and then go on together.
+By law 1 it makes no difference to any table how the epochs are cut into jobs.
 
 >>> next_need({"a": 5, "b": 5}, limits={}, sealed=8)
 Need(outputs=('a', 'b'), lower=5, upper=8)
@@ -38,6 +38,17 @@ None
 >>> full.group("large", "orders"), full.group("all", "orders")
 (large of orders, None)
 
+An output that lacks epochs which are published is *late*: it is new, or it had failed. The late outputs of a source
+are staged together in jobs of their own, whatever the others do, until they lack nothing that the others have. They
+are a group also while something is wrong with their source: the others have read its old epochs long ago.
+
+>>> late = Groups(late=frozenset({"new"}))
+>>> readers, uppers = {"all": "orders", "new": "orders"}, {"all": 7, "new": 2}
+>>> needs(late, uppers, readers, limits={}, sealed=8)
+{None: Need(outputs=('all',), lower=7, upper=8), late of orders: Need(outputs=('new',), lower=2, upper=8)}
+>>> late.joined(uppers, readers, busy=()) == late, late.joined({"all": 7, "new": 7}, readers, busy=()) == Groups()
+(True, True)
+
 What a result means (`judge`).
 
     transient error of a source         -> `away`: its outputs are staged again, apart; nothing of theirs is kept
@@ -54,8 +65,11 @@ What a result means (`judge`).
 >>> found.kept, sorted(found.away), sorted(found.stuck), found.ends
 (('clicks',), ['orders'], [], {})
 
+What a late output finds is its own: the others have read those epochs, so it fails and the source does not (`own`).
+
 Invariants. An output is in one group, its own or that of its source, so the jobs of two groups have no output in
-common; there are never more groups than sources, outputs and one. Every output of a need is in exactly one part of
+common; there are never more groups than twice the sources, outputs and one. The outputs of a group are all late, or
+none is. Every output of a need is in exactly one part of
 its verdict. The files that a job has staged for an output are complete unless a failure of the output, or of its
 source, is in the result; so keeping them does not depend on which others failed.
 """
@@ -63,7 +77,7 @@ source, is in the result; so keeping them does not depend on which others failed
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from tidegauge.errors.base import TidegaugeError, Transient, waited_out
@@ -71,7 +85,20 @@ from tidegauge.job.plan import JobResult
 from tidegauge.remap.round import Failure
 from tidegauge.sources.sweep import backoff
 
-__all__ = ["Apart", "Group", "Groups", "Need", "Trouble", "Verdict", "endings", "judge", "needs", "next_need"]
+__all__ = [
+    "Apart",
+    "Group",
+    "Groups",
+    "Late",
+    "Need",
+    "Trouble",
+    "Verdict",
+    "endings",
+    "judge",
+    "needs",
+    "next_need",
+    "own",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +136,17 @@ class Apart:
         return self.source if self.output is None else f"{self.output} of {self.source}"
 
 
-Group: TypeAlias = Apart | None
+@dataclass(frozen=True, slots=True, repr=False)
+class Late:
+    """The late outputs of a source."""
+
+    source: str
+
+    def __repr__(self) -> str:
+        return f"late of {self.source}"
+
+
+Group: TypeAlias = Apart | Late | None
 """Who is staged apart, or None: all the others, together."""
 
 
@@ -131,13 +168,26 @@ _NONE: Final = Trouble()
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Who is apart, and the groups that rest. A source or an output that is a key of `troubles` is apart."""
+    """Who is apart, and the groups that rest. A source or an output that is a key of `troubles` is apart.
+
+    late: the outputs that are.
+    """
 
     troubles: Mapping[Group, Trouble] = field(default_factory=dict)
+    late: frozenset[str] = frozenset()
+
+    @property
+    def one(self) -> bool:
+        """Whether all outputs are in one group."""
+        return not self.troubles and not self.late
 
     def group(self, output: str, source: str) -> Group:
         """Return the group of an output of a source."""
-        return next((group for group in (Apart(source, output), Apart(source)) if group in self.troubles), None)
+        if (alone := Apart(source, output)) in self.troubles:
+            return alone
+        if output in self.late:
+            return Late(source)
+        return Apart(source) if Apart(source) in self.troubles else None
 
     def trouble(self, group: Group) -> Trouble:
         """Return how a group has failed since it last went well."""
@@ -152,27 +202,38 @@ class Groups:
         before = self.trouble(group)
         attempt = before.attempt + 1
         trouble = Trouble(attempt, before.counted + (not waited_out(error)), now + backoff(attempt))
-        return Groups({**self.troubles, group: trouble})
+        return replace(self, troubles={**self.troubles, group: trouble})
 
     def passed(self, group: Group) -> Groups:
         """Return the groups after a job of one that went well. Who is apart stays so until it has `joined`."""
-        return self if group not in self.troubles else Groups({**self.troubles, group: _NONE})
+        return self if group not in self.troubles else replace(self, troubles={**self.troubles, group: _NONE})
 
     def joined(self, uppers: Mapping[str, int], readers: Mapping[str, str], *, busy: Collection[Group]) -> Groups:
-        """Return the groups without those who need not be apart any more.
+        """Return the groups without those who need not be apart any more, and with those who are no longer late.
 
         uppers: of the outputs that go on. readers: the source that each reads. busy: groups with a job under way.
         """
-        over = {g for g, t in self.troubles.items() if t == _NONE and g not in busy}
-        if not over:
+        if self.one:
             return self
         stand: dict[Group, int] = {}
         for output, upper in uppers.items():
             group = self.group(output, readers[output])
             stand[group] = min(upper, stand.get(group, upper))
-        foremost = stand.get(None, 0)
-        late = {g for g in over if g is not None and stand.get(g, foremost) < foremost}
-        return Groups({group: trouble for group, trouble in self.troubles.items() if group not in over - late})
+        over = {g for g, t in self.troubles.items() if t == _NONE and g not in busy}
+        held = {
+            g for g in over if isinstance(g, Apart) and stand.get(g, 0) < stand.get(self._home(g), 0) and g in stand
+        }
+        troubles = {group: trouble for group, trouble in self.troubles.items() if group not in over - held}
+        foremost = stand.get(None, min((u for o, u in uppers.items() if o not in self.late), default=0))
+        behind = {o for o in self.late if uppers.get(o, foremost) < foremost}
+        after = replace(self, troubles=troubles)
+        own = {output: after.group(output, readers[output]) for output in self.late & uppers.keys()}
+        tied = {output for output, group in own.items() if group in busy or group in troubles}
+        return replace(after, late=frozenset(behind | tied))
+
+    def _home(self, group: Apart) -> Group:
+        """Return the group that one who is apart goes back to."""
+        return Late(group.source) if group.output in self.late else None
 
 
 def needs(
@@ -205,6 +266,27 @@ class Verdict:
     stuck: Mapping[str, TidegaugeError]
     ends: Mapping[str, int]
     failures: tuple[Failure, ...]
+
+
+def own(
+    outputs: Collection[str], result: JobResult, readers: Mapping[str, str], uppers: Mapping[str, int]
+) -> JobResult:
+    """Return the result of a job for late outputs. A failure of a source that others have got past is theirs alone.
+
+    uppers: of all outputs that go on.
+    """
+    failures = list[Failure]()
+    for failure in result.failures:
+        ahead = (u for o, u in uppers.items() if o not in outputs and readers[o] == failure.source)
+        if (
+            failure.output is not None
+            or isinstance(failure.error, Transient)
+            or max(ahead, default=0) <= failure.epoch
+        ):
+            failures.append(failure)
+        else:
+            failures += [replace(failure, output=name) for name in outputs if readers[name] == failure.source]
+    return replace(result, failures=tuple(failures))
 
 
 def endings(failures: Iterable[Failure], readers: Mapping[str, str]) -> dict[str, int]:

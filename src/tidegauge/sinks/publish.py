@@ -1,9 +1,10 @@
 """Publish and resumption: what follows from the outputs' uppers, in the store and upstream.
 
 *Publish.* An epoch is published when every output that follows live holds it. The operator listens to frontiers
-alone. Its input is the outputs' streams joined; the frontier of the join is the least upper over the outputs,
+alone. Its first input is the live outputs' streams joined; the frontier of the join is the least upper over them,
 because each persist sink holds its capability until its commit is durable. An output that failed for good has
-dropped its capability, on purpose, and is not waited for.
+dropped its capability, on purpose, and is not waited for. Each late output is an input of its own, and is not waited
+for either, until it holds everything that is published: from then on it is live.
 
 *Resumption.* What every output holds, turned back into the frontier that each source may forget. If every output of
 a source has an upper of at least `e + 1`, everything of the source in epochs `0 .. e` is held, and those records
@@ -18,7 +19,7 @@ bindings (law 4); and nothing is acknowledged before it is published.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidegauge import reclock
@@ -49,6 +50,7 @@ class Published:
 def publish(
     committed: Stream[Committed],
     *,
+    late: Sequence[Stream[Committed]] = (),
     store: Store,
     lease: Lease,
     timeline: Timeline,
@@ -56,21 +58,32 @@ def publish(
     env: Env,
     watch: Callable[[int], None],
 ) -> Stream[Published]:
-    """Build the operator. `published` is the upper that is published already, `watch` is told each new one."""
+    """Build the operator.
+
+    committed: of the outputs that follow live. late: of each other one. published: the upper that is published
+    already. watch: is told each new one.
+    """
     builder = OperatorBuilder(committed.scope, "publish")
-    builder.input(committed)
+    for stream in (committed, *late):
+        builder.input(stream)
     output: Stream[Published] = builder.output()
 
     def build(context: OperatorContext) -> Callable[[list[OperatorInput], list[OperatorOutput]], None]:
         capability = context.capabilities[0]
         capability.downgrade(published)
-        upper = published
+        upper, live = published, {0}
 
         def step(inputs: list[OperatorInput], outputs: list[OperatorOutput]) -> None:
             nonlocal upper
-            for _capability, _batch in inputs[0].drain():
-                pass
-            held = min(inputs[0].frontier.shown, default=timeline.upper)
+            uppers: dict[int, int] = {}
+            for port, handle in enumerate(inputs):
+                for _capability, _batch in handle.drain():
+                    pass
+                if (front := min(handle.frontier.shown, default=None)) is not None:
+                    uppers[port] = front
+            live.update(port for port, front in uppers.items() if front >= upper)
+            followed = [front for port, front in uppers.items() if port in live]
+            held = min(followed or uppers.values(), default=timeline.upper)
             if held > upper:
                 # Durable before anybody hears of it: upstream may delete what is published.
                 store.publish(lease, expected=upper, upper=held, at=env.now())
