@@ -254,10 +254,13 @@ class CorruptStore(TidegaugeError):
 
     code = "TG-0221"
     what = "the store {url} is damaged: {detail}. Of its tables {intact}. Nothing was written"
-    cause = "the file was copied while it was open, cut short or overwritten, or its disk fails"
+    cause = (
+        "the file was copied while it was open, cut short or overwritten, or put beside the -wal of another one, "
+        "or its disk fails"
+    )
     remedy = (
-        "keep a copy of it, with its -wal if there is one, and restore the store from a backup; "
-        "what the flow wrote to its outputs was not touched"
+        "keep a copy of it, with its -wal if there is one, and restore the store from a backup, with no -wal and "
+        "-shm beside it; what the flow wrote to its outputs was not touched"
     )
 
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from tests.depth import deep
 from tests.remap.store.raw import dump, sql
 from tests.remap.store.test_store_crashes import drive, world
+from tests.waiting import eventually
 
 from tidegauge.env import Env
 from tidegauge.errors.base import TidegaugeError
@@ -402,3 +403,85 @@ def test_a_whole_store_whose_driver_was_killed_is_gone_on_with(left: Path) -> No
     store = Store.open(f"sqlite:///{left}", env=world())
     assert "elsewhere" in store.holder("shop"), "what was in the -wal alone"
     store.close()
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What there was of a store while its driver lived: a backup that it outran, and the file at three instants."""
+
+    path: Path
+    backup: bytes
+    old: bytes
+    new: bytes
+    wal: bytes
+    frontier: dict[str, int]
+
+    def put(self, file: bytes) -> None:
+        """Put a file beside the -wal that the driver left."""
+        for part in self.path.parent.glob("store.db*"):
+            part.unlink()
+        self.path.with_name("store.db-wal").write_bytes(self.wal)
+        eventually(lambda: self._written(file))
+
+    def _written(self, file: bytes) -> bool:
+        """Whether the file is younger than the -wal, by a file system's clock that moves in steps."""
+        self.path.write_bytes(file)
+        return self.path.stat().st_ctime_ns > self.path.with_name("store.db-wal").stat().st_ctime_ns
+
+
+def parts(root: Path, *, backup: int, checkpoint: int, upper: int, partitions: int) -> Parts:
+    """Bind that many epochs, with a backup and a checkpoint on the way."""
+    path, env = root / "store.db", world()
+    store = Store.open(f"sqlite:///{path}", env=env)
+    lease = store.acquire("shop", holder=LeaseHolder.current(env))
+    store.register(lease, sources={"orders": SourceSpec({})}, outputs={})
+    taken: dict[str, bytes] = {}
+    with closing(sqlite3.connect(path)) as keeper:
+        for epoch in range(upper):
+            if epoch == backup:
+                with closing(sqlite3.connect(root / "backup")) as copy:
+                    keeper.backup(copy)
+            if epoch == checkpoint:
+                keeper.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            bound = Proposal(frontier=Frontier({f"p{n}": epoch + 1 for n in range(partitions)}))
+            store.append(lease, expected=epoch, at=env.now(), proposals={"orders": bound})
+        taken["old"], taken["wal"] = path.read_bytes(), path.with_name("store.db-wal").read_bytes()
+    store.close()
+    taken |= {"new": path.read_bytes(), "backup": (root / "backup").read_bytes()}
+    return Parts(path, frontier={f"p{n}": upper for n in range(partitions)}, **taken)
+
+
+@pytest.mark.parametrize("instants", [(11, 39, 43, 20), (29, 83, 89, 1), (12, 50, 57, 1)])
+def test_a_backup_that_is_put_beside_the_wal_of_a_killed_driver_is_not_taken_for_a_store(
+    instants: tuple[int, int, int, int], tmp_path: Path
+) -> None:
+    """The pages fit together so well that SQLite goes on with both; partitions would have gone back, or not be found
+    by the one index."""
+    backup, checkpoint, upper, partitions = instants
+    left = parts(tmp_path, backup=backup, checkpoint=checkpoint, upper=upper, partitions=partitions)
+    left.put(left.backup)
+    before = folder(tmp_path)
+    for _ in range(2):
+        with pytest.raises(CorruptStore, match="its -wal is that of another file"):
+            read_all(left.path)
+    assert folder(tmp_path) == before
+    left.path.with_name("store.db-wal").unlink()
+    read_all(left.path)
+
+
+@given(done=st.sets(st.integers(0, 60)))
+def test_what_a_driver_left_that_died_in_a_checkpoint_is_its_own(done: set[int], left_in_one: Parts) -> None:
+    """Some of the pages had come from the -wal into the file."""
+    left, page = left_in_one, 4096
+    pages = [left.old[at : at + page] for at in range(0, len(left.old), page)]
+    mixed = [left.new[n * page : (n + 1) * page] if n in done else old for n, old in enumerate(pages)]
+    left.put(b"".join(mixed))
+    store = Store.open(f"sqlite:///{left.path}", env=world())
+    found = store.load("shop").sources["orders"].table.frontier
+    store.close()
+    assert dict(found.items()) == left.frontier
+
+
+@pytest.fixture(scope="module")
+def left_in_one(tmp_path_factory: pytest.TempPathFactory) -> Parts:
+    return parts(tmp_path_factory.mktemp("left"), backup=11, checkpoint=39, upper=43, partitions=20)

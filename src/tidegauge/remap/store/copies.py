@@ -34,7 +34,7 @@ from uuid import uuid4
 from tidegauge.errors.history import BackupExists, BackupFailed, ServerBacksUp
 from tidegauge.remap.store.address import File, parse
 
-__all__ = ["backup", "copy", "untouched", "waits", "wal_of"]
+__all__ = ["backup", "copy", "immutable", "untouched", "waits", "wal_of"]
 
 _Stamps: TypeAlias = list[tuple[int, int, int] | None]
 
@@ -44,7 +44,7 @@ def untouched(path: Path) -> Iterator[tuple[sqlite3.Connection, bool]]:
     """Open a file to look into it, and say whether it stood still meanwhile: pages torn out of a file that is being
     written may seem damaged."""
     if not waits(wal_of(path)):
-        with closing(_immutable(path)) as connection:
+        with closing(immutable(path)) as connection:
             yield connection, not waits(_beside(path, "journal"))  # SQLite takes back what is in that one
         return
     with TemporaryDirectory(prefix="tidegauge-") as folder:
@@ -58,7 +58,7 @@ def copy(path: Path, to: Path) -> bool:
     wal = wal_of(path)
     before = _stamps(path, wal)
     try:
-        with closing(_immutable(path)) as whole, closing(sqlite3.connect(to)) as made:
+        with closing(immutable(path)) as whole, closing(sqlite3.connect(to)) as made:
             whole.backup(made)
     except (sqlite3.Error, UnicodeDecodeError):  # damaged, so nobody has it open
         shutil.copyfile(path, to)
@@ -86,7 +86,8 @@ def _beside(path: Path, kind: str) -> Path:
     return real.with_name(f"{real.name}-{kind}")
 
 
-def _immutable(path: Path) -> sqlite3.Connection:
+def immutable(path: Path) -> sqlite3.Connection:
+    """Open a file alone, without its -wal, as one that nobody changes."""
     return sqlite3.connect(f"{path.resolve().as_uri()}?immutable=1", uri=True)
 
 

@@ -27,7 +27,8 @@ from typing import Final
 from sqlalchemy import Table
 
 from tidegauge.remap.store.copies import untouched, waits, wal_of
-from tidegauge.remap.store.schema import metadata, store_layout
+from tidegauge.remap.store.leftover import doubtful, foreign_wal, uppers_of
+from tidegauge.remap.store.schema import LAYOUT, metadata, store_layout
 
 __all__ = ["Damage", "Look", "beheaded", "examine", "look"]
 
@@ -64,11 +65,15 @@ def look(path: Path) -> Look:
     """
     if not path.exists():
         return Look(None, "")
+    before = uppers_of(path) if doubtful(path) else None
     with untouched(path) as (connection, still):
         if not still:
             return Look(None, "")
         try:
-            return Look(_layout(connection), _check(connection))
+            layout, fault = _layout(connection), _check(connection)
+            if before is not None and layout == LAYOUT and not fault:
+                fault = foreign_wal(connection, before)
+            return Look(layout, fault)
         except _FAULTS as error:
             if _of_the_disk(error):
                 raise
