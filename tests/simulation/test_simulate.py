@@ -31,6 +31,7 @@ from tidegauge.errors.sinks import UnsupportedColumn
 from tidegauge.testing.simulation import KINDS, Shrinking, replay, simulate
 from tidegauge.testing.simulation.ground import Ground
 from tidegauge.testing.simulation.plan import AT_FEEDS, AT_FILES, AT_LOGS, planned
+from tidegauge.testing.simulation.upstream import PartitionedLog, SimulatedLog
 from tidegauge.testing.simulation.world import World
 
 SEEDS = range(5)
@@ -269,6 +270,37 @@ class Own(tg.GeneratorSource):
 
     def simulated(self) -> Any:
         return tg.GeneratorSource(columns="id long", metadata=True)
+
+
+class Journal:
+    """A source of a user's own, with what stands in for it as the guide has it: it names no topic."""
+
+    unit, schema = "records", pa.schema([("id", pa.int64())])
+
+    def describe(self) -> dict[str, Any]:
+        return {"kind": "journal"}
+
+    def probe(self, bound: Any, *, now: Any) -> Any: ...
+
+    def plan(self, slices: Any, bound: Any) -> Any: ...
+
+    def read(self, split: Any, on_bad_record: Any) -> Any: ...
+
+    def acknowledge(self, frontier: Any) -> None: ...
+
+    def simulated(self) -> SimulatedLog:
+        return SimulatedLog(PartitionedLog({"journal": 2}), columns=self.schema)
+
+
+def test_a_log_that_names_no_topic_has_those_of_its_beginning_also_when_they_are_gone() -> None:
+    assert simulate(one(Journal()), seeds=range(20, 30), faults=["recreate"], epochs=8).rows > 100
+
+
+def test_nobody_recreates_a_generator() -> None:
+    facts = Ground.of(one(tg.GeneratorSource(columns="id long"))).facts
+    drawn = {act.what for seed in range(100) for act in planned(seed, facts).acts}
+    assert not drawn & {*AT_LOGS}
+    assert "retention" in drawn
 
 
 def test_a_source_that_nothing_stands_in_for_is_refused() -> None:

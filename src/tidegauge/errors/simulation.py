@@ -49,7 +49,7 @@ class FlowsDiffer(TidegaugeError):
     """A function that returns another flow each time."""
 
     code = "TG-0922"
-    what = "{factory} returned two flows that differ: {difference}"
+    what = "{factory} returned flows that differ: {difference}"
     cause = "a name, a column or an option that depends on the time, on a random number, or on what ran before"
     remedy = "return the same flow each time: a driver that starts again has to find its own sources and outputs"
 

@@ -21,12 +21,14 @@ from typing import Any
 from tidegauge.engine.local import LocalEngine
 from tidegauge.env import POINTS as EFFECTS
 from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.flow import EmptyFlow
 from tidegauge.errors.simulation import FactoryBroke, FlowsDiffer
 from tidegauge.flow.spec import Flow, FlowSpec
 from tidegauge.job.perform import output_schema
 from tidegauge.remap.policy import Every
-from tidegauge.sources import FileSource
+from tidegauge.sources import FileSource, GeneratorSource
 from tidegauge.sources.push.source import PushedSource
+from tidegauge.testing.simulation.alike import difference
 from tidegauge.testing.simulation.outside import ANSWERS, outside
 from tidegauge.testing.simulation.plan import FaultKind, FlowFacts
 from tidegauge.testing.simulation.store import POINTS as STORE_POINTS
@@ -51,12 +53,12 @@ class Ground:
     def of(make: MakeFlow) -> Ground:
         """Look at what a factory makes.
 
-        Raises `FactoryBroke`, `FlowsDiffer`, `NeedsSpark`, and the errors of the flow's steps and columns.
+        Raises `FactoryBroke`, `FlowsDiffer`, `EmptyFlow`, `NeedsSpark`, and the errors of steps and columns.
         """
-        spec, again = _made(make), _made(make)
-        for here, there in zip(_said(spec), _said(again), strict=True):
-            if here != there:
-                raise FlowsDiffer(factory=_name(make), difference=f"{here}, then {there}")
+        spec = _made(make)
+        if not spec.outputs:
+            raise EmptyFlow(flow=spec.name)
+        _anew(make, spec)
         engine = LocalEngine(threads=0)
         for plan in spec.outputs.values():
             if (columns := spec.sources[plan.source].schema) is not None:
@@ -72,15 +74,19 @@ class Ground:
             kind: tuple(place for place in places if outside(kind, place)) for kind in ANSWERS
         }
         files = tuple(name for name, source in spec.sources.items() if isinstance(source, FileSource))
-        logs = tuple(name for name in spec.sources if name not in feeds and name not in files)
+        topics = ((name, source) for name, source in spec.sources.items() if name not in (*feeds, *files))
+        logs = tuple(name for name, source in topics if not isinstance(source, GeneratorSource))
         facts = FlowFacts(
             tuple(spec.sources), tuple(spec.outputs), tuple(places), tick, feeds, logs, files, answering
         )
         return Ground(make, spec, facts)
 
     def again(self) -> FlowSpec:
-        """Return the flow anew, as a driver that starts does."""
-        return _made(self.make)
+        """Return the flow anew, as a driver that starts does.
+
+        Raises `FlowsDiffer` where it is another one by now, and what the factory raises.
+        """
+        return _anew(self.make, self.spec)
 
 
 def _made(make: MakeFlow) -> FlowSpec:
@@ -95,15 +101,12 @@ def _made(make: MakeFlow) -> FlowSpec:
     return spec
 
 
+def _anew(make: MakeFlow, first: FlowSpec) -> FlowSpec:
+    spec = _made(make)
+    if (found := difference(first, spec)) is not None:
+        raise FlowsDiffer(factory=_name(make), difference=found)
+    return spec
+
+
 def _name(make: MakeFlow) -> str:
     return str(getattr(make, "__qualname__", repr(make)))
-
-
-def _said(spec: FlowSpec) -> tuple[Any, ...]:
-    """Return what a flow says of itself, part by part."""
-    return (
-        spec.name,
-        spec.policy,
-        {name: dict(source.describe()) for name, source in spec.sources.items()},
-        {name: (plan.source, dict(plan.sink.describe())) for name, plan in spec.outputs.items()},
-    )

@@ -10,7 +10,7 @@ Invariant: from the instant at which the store goes back, no driver runs until t
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tidegauge.env import Env
 from tidegauge.errors.history import NothingToRecoverFrom
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from tidegauge.testing.simulation.world import World
 
 __all__ = ["restore"]
+
+_AGAIN: Final = 1.0
+"""Seconds until somebody gives a command again that failed."""
 
 
 def restore(world: World, *, after: float) -> None:
@@ -50,6 +53,8 @@ def restore(world: World, *, after: float) -> None:
         command = given(world, _recover)
         scheduler.wait(command.is_gone)
         done = command.over and command.error is None
+        if not done:
+            scheduler.sleep(_AGAIN)
     for source, place in world.checks.recovered():
         world.upstreams[source].forget(place)
     world.down = False

@@ -27,7 +27,7 @@ from random import Random
 from string import ascii_uppercase
 from typing import Any, Final
 
-from tidegauge.errors.base import Definite, Transient
+from tidegauge.errors.base import Definite, TidegaugeError, Transient
 from tidegauge.errors.simulation import SimulationFailed
 from tidegauge.errors.store import ClockBehind, ClocksApart, FlowAlreadyRunning, LeaseLost
 from tidegauge.flow.spec import FlowSpec
@@ -101,11 +101,16 @@ class World:
         self.closing = False
         self._over = False
         self._attended = False
+        self._unmade: TidegaugeError | None = None
+        """Why the flow could not be had anew, or not the same one."""
         self.down = False
         """Whether somebody keeps the flow stopped."""
 
     def run(self) -> None:
-        """Carry out the plan. Raises `SimulationFailed` for a law that does not hold."""
+        """Carry out the plan.
+
+        Raises `SimulationFailed` for a law that does not hold, and what `Ground.again` raises.
+        """
         for name, work in (("world", self._others), ("supervisor", self._supervise), ("reader", self._read)):
             self.scheduler.begin(name, work)
         try:
@@ -120,6 +125,8 @@ class World:
         except Standstill as stuck:
             raise self._failed("everything comes to an end", str(stuck)) from stuck
         except Exception as error:
+            if error is self._unmade:
+                raise
             detail = f"{type(error).__name__}: {error}"
             raise self._failed("a driver ends only for what comes from outside", detail) from error
         finally:
@@ -154,7 +161,11 @@ class World:
 
     def spec(self, life: Life) -> FlowSpec:
         """Return the flow as one driver has it: with this world's store, sources and tables."""
-        spec = self.ground.again()
+        try:
+            spec = self.ground.again()
+        except TidegaugeError as error:
+            self._unmade = error
+            raise
         sources: dict[str, Any] = {}
         for name in spec.sources:
             sources[name] = self.upstreams[name].source(_Meeting(life, name))
@@ -230,7 +241,7 @@ class World:
         life.gone = self.clock.monotonic()
         error = life.error
         self._note("ended" if error is None else f"ended with {type(error).__name__}")
-        if error is None or isinstance(error, _OUTSIDE):
+        if error is None or (isinstance(error, _OUTSIDE) and error is not self._unmade):
             return
         lossy = isinstance(error, Definite) and any(upstream.overtaken for upstream in self.upstreams.values())
         jumped = isinstance(error, _JUMPED) and any(act.what in ("clock", "drift") for act in self.plan.acts)

@@ -145,7 +145,8 @@ class SimulatedLog:
 
     def placed(self, flow: str, name: str) -> SimulatedLog:
         """Return the source as the one of this name in this flow, after which its group is named."""
-        return replace(self, name=name, group=self.group or f"tidegauge.{flow}.{name}")
+        topic = list(self.log.topics) if self.topic is None else self.topic  # also once they are deleted
+        return replace(self, name=name, topic=topic, group=self.group or f"tidegauge.{flow}.{name}")
 
     @property
     def _group(self) -> str:
