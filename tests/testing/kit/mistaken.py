@@ -24,6 +24,8 @@ from tidegauge.sinks.staging import ParquetStager
 
 LEFT = threading.Event()
 """Set when calls that hang may come to an end."""
+HOME = os.getpid()
+"""The process that loaded this module, and not one that was forked from it."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,10 @@ class MistakenSink:
 
     @property
     def identity(self) -> str:
+        if self.mistake == "hanging identity":
+            LEFT.wait()
+        if self.mistake == "number":
+            return 42  # type: ignore[return-value]
         return self.path if self.mistake == "identity" else self.sink.identity
 
     @property
@@ -50,6 +56,8 @@ class MistakenSink:
         return {**self.sink.describe(), **more}
 
     def check(self, schema: pa.Schema) -> None:
+        if self.mistake == "check":
+            raise TypeError("a table of this kind has no columns")
         self.sink.check(schema)
 
     def open(self, output: OutputId) -> Any:
@@ -96,6 +104,8 @@ class MistakenTable:
         match self.mistake:
             case "hang":
                 LEFT.wait()
+            case "apart" if os.getpid() != HOME:
+                LEFT.wait()
             case "empty" if not files:
                 return
             case "columns" if self.table.schema is not None:
@@ -125,6 +135,8 @@ class MistakenTable:
             self.table.discard(files)
 
     def files(self, *, as_of: int | None = None) -> list[StagedFile]:
+        if self.mistake == "nonsense":
+            return 42  # type: ignore[return-value]
         found: list[StagedFile] = self.table.files(as_of=as_of)
         return found[1:] if self.mistake == "as of" and as_of is not None else found
 

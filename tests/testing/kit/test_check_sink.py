@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from tests.sinks.conftest import read_parquet
 from tests.testing.kit.mistaken import LEFT, MistakenSink, NoteSink
@@ -52,6 +53,9 @@ class MistakenBench:
 
 MISTAKES = {
     "describe": ("it is a value", "'?files'?"),
+    "number": ("it is a value", "its identity is 42, and should be a text"),
+    "check": ("it is a value", r"`MistakenSink.check` .* raised TypeError: a table of this kind"),
+    "nonsense": ("a table tells its files by epoch", r"the kit, at `.*files\(.*\).*` in .* raised TypeError: 'int'"),
     "identity": ("its identity is its place", "is the same place, and its identity"),
     "eager": ("opening changes nothing", r"has made the files \['orders/_ready'\]"),
     "visible": ("rows are hidden until they are committed", "litter.* too many"),
@@ -130,7 +134,7 @@ def test_a_driver_dies_in_the_first_commit_too() -> None:
     def make(folder: Path) -> MistakenBench:
         return MistakenBench(folder, "first")
 
-    law: Law[SinkOnTrial] = partial(a_crash_leaves_all_or_nothing, crashes=4)
+    law: Law[SinkOnTrial] = partial(a_crash_leaves_all_or_nothing, crashes=4, within=60)
     report = check(
         "sink", SinkBench, [law], make, deadline=120, put=lambda bench, folder: SinkOnTrial(bench, folder, make)
     )
@@ -156,6 +160,26 @@ def test_a_commit_that_never_returns_is_named_and_the_check_ends(left: None) -> 
     assert re.fullmatch(said, finding.example), finding.example
     assert report.findings[0] == finding
     assert all(later.untried for later in report.findings[1:])
+
+
+def test_an_attribute_that_never_comes_is_named_as_the_sinks(left: None) -> None:
+    report = check_sink(lambda folder: MistakenBench(folder, "hanging identity"), deadline=1.0)
+    [finding] = report.broken
+    assert "still in `MistakenSink.identity` (mistaken.py:" in finding.example
+
+
+def test_a_commit_that_hangs_in_a_process_of_its_own_is_named_and_leaves_no_process(left: None) -> None:
+    def make(folder: Path) -> MistakenBench:
+        return MistakenBench(folder, "apart")
+
+    law: Law[SinkOnTrial] = partial(a_crash_leaves_all_or_nothing, crashes=2, within=1.0)
+    report = check(
+        "sink", SinkBench, [law], make, deadline=120, put=lambda bench, folder: SinkOnTrial(bench, folder, make)
+    )
+    [broken] = report.broken
+    said = r"a commit in a process of its own raised nothing: after 1 seconds it was still in `MistakenTable\.commit`"
+    assert re.match(said, broken.example), broken.example
+    assert not [child for child in psutil.Process().children() if "kit.dying" in " ".join(child.cmdline())]
 
 
 class Local:

@@ -38,6 +38,8 @@ def it_is_a_value(place: SinkOnTrial) -> None:
     expect(copy == sink, f"a pickled copy is another value: {copy!r}, of {sink!r}")
     for who, now in (("it", _described(sink)), ("a copy", _described(copy))):
         expect(now == said, f"after a commit {who} describes itself as {now}, and before as {said}")
+    named = isinstance(sink.identity, str) and sink.identity
+    expect(named, f"its identity is {sink.identity!r}, and should be a text that names its place")
     same = (copy.identity, copy.shared) == (sink.identity, sink.shared)
     expect(same, f"the identity of a copy is {copy.identity!r}, and its own {sink.identity!r}")
     for secret in place.bench.secrets if isinstance(place.bench, WithSecrets) else ():

@@ -85,7 +85,7 @@ def a_commit_whose_answer_was_lost_is_not_made_twice(place: SinkOnTrial) -> None
     place.shows(rows([0, 1]), 2, "a commit was tried again under its name, then the next driver went on")
 
 
-def a_crash_leaves_all_or_nothing(place: SinkOnTrial, crashes: int) -> None:
+def a_crash_leaves_all_or_nothing(place: SinkOnTrial, crashes: int, within: float) -> None:
     """A driver that dies at any instant of a commit leaves all of it or nothing, and the next one goes on.
 
     Let one step make the rows and the upper visible: a transaction, a rename, a link. Do before it all that may fail,
@@ -93,7 +93,7 @@ def a_crash_leaves_all_or_nothing(place: SinkOnTrial, crashes: int) -> None:
     """
     if not crashes:
         raise NotTried("it was told to let no driver die (crashes=0)")
-    with Deaths() as deaths:
+    with Deaths(within=within) as deaths:
         deaths.commit(place.another(), SPARED, "spared")  # it imports modules, which the later ones have
         first = deaths.commit(place, SPARED, "spared")
         place.shows(rows([0], "spared"), 1, "a driver in a process of its own committed epoch 0")

@@ -3,7 +3,8 @@
 An instant is a call from Python into a library or the system that is not plain arithmetic: a write, a rename, a
 statement. The driver dies right before it, as by SIGKILL: nothing is tidied up.
 
-Invariant: the process that checks starts and kills only processes of its own, and waits for each.
+Invariant: the process that checks starts and kills only processes of its own, and waits for each. A driver that hangs
+ends by itself, so that nothing outlives the check.
 
 `serve` is the process that is forked. It reads a task a line and answers each with a line.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 import base64
 import importlib
 import json
+import math
 import os
 import pickle
 import signal
@@ -29,7 +31,7 @@ from tidegauge.errors.base import brief
 from tidegauge.sinks.protocol import Sink, StagedFile
 from tidegauge.testing.kit.place import OUTPUT, SinkOnTrial, history, job
 from tidegauge.testing.kit.sink_bench import ROWS
-from tidegauge.testing.kit.trial import LawBroken, NotTried
+from tidegauge.testing.kit.trial import LawBroken, NotTried, call_of
 
 __all__ = ["Deaths"]
 
@@ -45,10 +47,14 @@ LOOKS: Final = frozenset({"fspath", "stat", "lstat", "getpid", "urandom", "text_
 
 
 class Deaths:
-    """Commits in processes of their own. before: the call that the last driver died before."""
+    """Commits in processes of their own. before: the call that the last driver died before.
 
-    def __init__(self) -> None:
+    within: seconds that each of them has.
+    """
+
+    def __init__(self, *, within: float) -> None:
         self.before = ""
+        self._within: Final = within
 
     def __enter__(self) -> Self:
         path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
@@ -76,7 +82,7 @@ class Deaths:
         if kind.__module__ == "__main__" or "<locals>" in kind.__qualname__:
             raise NotTried("the class of the sink is not in a module that another process can import")
         lower = place.driven().upper
-        task = pickle.dumps((place.sink, lower, place.stage([lower], user), instant))
+        task = pickle.dumps((place.sink, lower, place.stage([lower], user), instant, self._within))
         said = json.loads(self._answer(base64.b64encode(task).decode()))
         if said["missing"]:
             raise NotTried(f"another process cannot make the sink: {said['missing']}")
@@ -102,23 +108,23 @@ def serve() -> None:
     for line in sys.stdin:
         said: dict[str, Any] = {"missing": "", "raised": "", "count": 0, "before": "", "modules": []}
         try:
-            sink, lower, files, instant = pickle.loads(base64.b64decode(line))  # noqa: S301 (of our parent)
+            sink, lower, files, instant, within = pickle.loads(base64.b64decode(line))  # noqa: S301 (of our parent)
         except Exception as error:  # noqa: BLE001 (it is told)
             said["missing"] = f"{type(error).__name__}: {error}"
         else:
-            said |= _forked(sink, lower, files, instant)
+            said |= _forked(sink, lower, files, instant, within)
         for name in said.pop("modules"):  # the next driver has them
             with suppress(ImportError):
                 importlib.import_module(name)
         print(json.dumps(said), flush=True)
 
 
-def _forked(sink: Sink, lower: int, files: Sequence[StagedFile], instant: int) -> dict[str, Any]:
+def _forked(sink: Sink, lower: int, files: Sequence[StagedFile], instant: int, within: float) -> dict[str, Any]:
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(reading)
-        _be(sink, lower, files, instant, writing)
+        _be(sink, lower, files, instant, within, writing)
     os.close(writing)
     with os.fdopen(reading) as pipe:
         told = pipe.read().splitlines()
@@ -126,12 +132,16 @@ def _forked(sink: Sink, lower: int, files: Sequence[StagedFile], instant: int) -
     return dict(json.loads(told[-1])) if told else {"raised": "nothing, and ended its process"}
 
 
-def _be(sink: Sink, lower: int, files: Sequence[StagedFile], instant: int, pipe: int) -> None:
+def _be(sink: Sink, lower: int, files: Sequence[StagedFile], instant: int, within: float, pipe: int) -> None:
     """Be a driver that commits one epoch: never returns."""
-    count, known = 0, set(sys.modules)
+    count, known, driver = 0, set(sys.modules), threading.get_ident()
 
     def say(**told: Any) -> None:
         os.write(pipe, json.dumps(told).encode() + b"\n")
+
+    def give_up() -> None:
+        say(raised=f"nothing: after {within:g} seconds it was still in {call_of(driver)}")
+        os._exit(0)
 
     def strike(frame: FrameType, event: str, called: Any) -> None:
         nonlocal count
@@ -144,6 +154,10 @@ def _be(sink: Sink, lower: int, files: Sequence[StagedFile], instant: int, pipe:
                 say(count=count, before=f"`{module}.{called.__qualname__}`")
                 os.kill(os.getpid(), signal.SIGKILL)
 
+    signal.alarm(1 + math.ceil(2 * within))  # for a call that lets no thread run
+    watch = threading.Timer(within, give_up)
+    watch.daemon = True
+    watch.start()
     try:
         os.dup2(2, 1)  # what the sink prints is no answer
         table, name, told = sink.open(OUTPUT), job(), history(lower, lower + 1)

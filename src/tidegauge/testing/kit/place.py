@@ -95,7 +95,8 @@ class SinkOnTrial:
         return {str(path.relative_to(self.folder)) for path in self.folder.rglob("*") if path.is_file()}
 
     def open(self, output: OutputId = OUTPUT) -> Table:
-        """Open the table, as a run does when it begins."""
+        """Open the table, as a run does when it begins: the sink has looked at the columns before."""
+        self.sink.check(ROWS)
         return self.sink.open(output)
 
     def driven(self, output: OutputId = OUTPUT) -> Table:

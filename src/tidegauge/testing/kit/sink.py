@@ -43,7 +43,7 @@ def check_sink(make: Callable[[Path], SinkBench], *, crashes: int = 12, deadline
 
     Raises `BenchNotMade`.
     """
-    dying: Law[SinkOnTrial] = partial(a_crash_leaves_all_or_nothing, crashes=crashes)
+    dying: Law[SinkOnTrial] = partial(a_crash_leaves_all_or_nothing, crashes=crashes, within=deadline / 3)
     laws = (*COMMIT_LAWS, *DRIVER_LAWS, dying, *TABLE_LAWS)
 
     def put(bench: SinkBench, folder: Path) -> SinkOnTrial:

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import contextvars
 import inspect
+import linecache
 import sys
 import tempfile
 import threading
+import typing
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,13 +25,13 @@ from tidegauge.errors.base import brief
 from tidegauge.errors.testing import BenchNotMade
 from tidegauge.testing.kit.report import ConnectorReport, LawFinding
 
-__all__ = ["Law", "LawBroken", "NotTried", "beside", "check", "expect", "raises"]
+__all__ = ["Law", "LawBroken", "NotTried", "beside", "call_of", "check", "expect", "raises"]
 
 Bench = TypeVar("Bench")
 Subject = TypeVar("Subject")
 Law = Callable[[Subject], None]
-HERE: Final = (str(Path(__file__).parent), threading.__file__)
-"""Files whose calls are our own."""
+HERE: Final = (str(Path(__file__).parent), threading.__file__, typing.__file__)
+"""Files whose calls are our own. `typing` looks at attributes where we ask whether something is of a protocol."""
 _HANGS: Final = (
     "Give every request to the other side a time limit, and raise `Transient` or an `OSError` when it is over. "
     "If it is only slow, give the check more time: deadline=..."
@@ -193,22 +195,29 @@ def _words(law: Law[Any]) -> tuple[str, str]:
 
 def _under_way(thread: str) -> str:
     """Return the calls that threads of this name are in."""
-    frames = sys._current_frames()  # noqa: SLF001 (there is no other way to look at a thread from outside)
-    found = []
-    for one in threading.enumerate():
-        if one.name == thread and one.ident in frames:
-            stack = [(frame.f_code, frame.f_lineno) for frame in _outwards(frames[one.ident])][::-1]
-            found.append(_call(stack))
+    found = [call_of(one.ident) for one in threading.enumerate() if one.name == thread and one.ident is not None]
     return " and ".join(dict.fromkeys(text for text in found if text)) or "the law itself"
 
 
+def call_of(thread: int) -> str:
+    """Return the call out of the kit that a thread is in, "" for one that is in none."""
+    frames = sys._current_frames()  # noqa: SLF001 (there is no other way to look at a thread from outside)
+    return _call([(frame.f_code, frame.f_lineno) for frame in _outwards(frames.get(thread))][::-1])
+
+
 def _raiser(traceback: TracebackType | None) -> str:
-    """Return the call out of the law that an exception came from."""
+    """Return the call out of the kit that an exception came from, or our own line that got a wrong answer."""
     stack = []
     while traceback is not None:
         stack.append((traceback.tb_frame.f_code, traceback.tb_lineno))
         traceback = traceback.tb_next
-    return _call(stack) or "the law itself"
+    return _call(stack) or _line(stack)
+
+
+def _line(stack: Sequence[tuple[CodeType, int]]) -> str:
+    code, line = stack[-1]
+    text = linecache.getline(code.co_filename, line).partition("  # ")[0].strip()
+    return f"the kit, at `{text}` in `{code.co_name}`,"
 
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
