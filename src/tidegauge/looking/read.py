@@ -146,10 +146,10 @@ def _columns(flow: FlowSpec, output: str, loaded: Loaded) -> pa.Schema:
     return with_epoch(pa.schema([]))
 
 
-def view_of(flow: FlowSpec, output: str, as_of: AsOf) -> View:
+def view_of(flow: FlowSpec, output: str, as_of: AsOf, *, env: Env | None = None) -> View:
     """Return the files of an output as of an epoch or a time. Raises what `read_arrow` raises."""
     source = flow.output(output).source
-    with opened(flow, Env()) as store:
+    with opened(flow, env or Env()) as store:
         loaded = store.load(flow.name)
         named = _epoch(store, flow.name, loaded.flow.published, as_of)
         if output not in loaded.outputs or source not in loaded.sources:  # planned: it has not run yet

@@ -75,7 +75,7 @@ def _furthest(flow: FlowSpec, store: Store, loaded: Loaded) -> tuple[int, str]:
     return min(limits, key=lambda limit: limit[0])
 
 
-def hold(flow: Flow, owner: str, epoch: int) -> None:
+def hold(flow: Flow, owner: str, epoch: int, *, env: Env | None = None) -> None:
     """Keep an epoch, and all after it, from being compacted until `owner` releases it.
 
     Use it for a long query or your own backfill. `owner` is a name that tells people who needs the epoch. An owner's
@@ -83,12 +83,12 @@ def hold(flow: Flow, owner: str, epoch: int) -> None:
     compacted already, `HoldNotBound` for one that is not bound yet, `FlowNeverRan`.
     """
     spec = flow.spec
-    with opened(spec, Env()) as store:
+    with opened(spec, env or Env()) as store:
         store.hold(spec.name, owner, epoch)
 
 
-def release(flow: Flow, owner: str) -> None:
+def release(flow: Flow, owner: str, *, env: Env | None = None) -> None:
     """Let go of the epoch that `owner` holds. Raises `UnknownName` when it holds none, `FlowNeverRan`."""
     spec = flow.spec
-    with opened(spec, Env()) as store:
+    with opened(spec, env or Env()) as store:
         store.release(spec.name, owner)

@@ -3,7 +3,8 @@
     at a binding           it is of the next epoch, goes back nowhere, and has nothing that upstream lacks (`ledger`)
     at publishing          every live output holds the epoch
     at an acknowledgement  every output of the source holds the acknowledged records
-    at any time            a reader of all tables at a published epoch finds them there, the same each time
+    at any time            a reader of all tables at a published epoch finds them there, the same each time; so do
+                           those that hold it, whatever is compacted (`holding`)
     after the faults       before long, all records are bound, in every table, published and acknowledged
     at each status         no epoch is staged before its records have come whole
     in the end             every epoch of every table has the rows that its bindings say, and no lease is left;
@@ -59,6 +60,8 @@ class Checks:
         """Outputs whose source had failed, and that may lack published epochs."""
         self._older = False
         """Whether the store is older than the tables."""
+        self.era = 0
+        """How often the store went back."""
         self._telling: Final[dict[str, int]] = {}
         """Of who was told that upstream is the bound one: how often that had been recreated by then."""
         self._told_by: Final[dict[str, str]] = {}
@@ -69,6 +72,7 @@ class Checks:
     def put_back(self) -> None:
         """Look at nothing for a while: the store is older than the tables."""
         self._older = True
+        self.era += 1
 
     def recovered(self) -> list[tuple[str, str]]:
         """Look again: the store has what the tables hold. Raises `Broken` where it has not.
@@ -156,12 +160,23 @@ class Checks:
             if self._seen.setdefault((name, epoch), found) != found:
                 raise Broken("a published epoch does not change", f"{name} at {epoch}")
 
+    def holds(self, name: str, epoch: int, *, era: int) -> bool:
+        """Whether a table can be read as of a published epoch, and could since `era`."""
+        return not self._older and era == self.era and self._level().get(name, -1) > epoch
+
+    def saw(self, name: str, as_of: int, rows: pa.Table) -> None:
+        """Look at what a reader of a table saw as of an epoch. Raises `Broken`."""
+        found = _by_epoch(rows)
+        if beyond := sorted(epoch for epoch in found if epoch > as_of):
+            raise Broken("a reader sees nothing of later epochs", f"{name} as of {as_of}: {beyond}")
+        for epoch in range(as_of + 1):
+            there = found.get(epoch, Counter())
+            if self._seen.setdefault((name, epoch), there) != there:
+                raise Broken("a published epoch does not change", f"{name} at {epoch}, as of {as_of}")
+
     def _rows(self, name: str, as_of: int | None = None) -> dict[int, Counter[str]]:
         """Return the rows of a table by epoch, in no order."""
-        found: dict[int, Counter[str]] = {}
-        for row in self._lake.rows(name, as_of=as_of).to_pylist():
-            found.setdefault(row.pop("_epoch"), Counter())[_shown(row)] += 1
-        return found
+        return _by_epoch(self._lake.rows(name, as_of=as_of))
 
     def caught_up(self) -> bool:
         """Whether all records are bound, in every live table, published and acknowledged."""
@@ -227,6 +242,8 @@ class Checks:
         for epoch in range(upper):
             least, most = (self._expected(name, plan, epoch, whole=whole) for whole in (False, True))
             found = actual.get(epoch, Counter())
+            if self._seen.get((name, epoch), found) != found:
+                raise Broken("a published epoch does not change", f"{name} at {epoch}, in the end")
             if least is not None and most is not None and not least <= found <= most:
                 said = f"{name} at {epoch}: {_some('missing', least - found)}; {_some('too many', found - most)}"
                 raise Broken("an epoch has the rows that its bindings say", said)
@@ -247,6 +264,13 @@ class Checks:
             for batch in apply(functions, together, made, output=name, epoch=epoch):
                 rows.update(map(_shown, batch.to_pylist()))
         return rows
+
+
+def _by_epoch(rows: pa.Table) -> dict[int, Counter[str]]:
+    found: dict[int, Counter[str]] = {}
+    for row in rows.to_pylist():
+        found.setdefault(row.pop("_epoch"), Counter())[_shown(row)] += 1
+    return found
 
 
 def _of_channel(rows: pa.RecordBatch, channel: str) -> pa.RecordBatch | None:

@@ -36,9 +36,16 @@ from tidegauge.testing.simulation.tables import POINTS as SINK_POINTS
 from tidegauge.testing.simulation.upstream import POINTS as SOURCE_POINTS
 from tidegauge.testing.simulation.upstream import PUSH_POINTS
 
-__all__ = ["Ground", "MakeFlow"]
+__all__ = ["GivenFlow", "Ground", "MakeFlow"]
 
 MakeFlow = Callable[[], Flow]
+
+
+@dataclass(frozen=True, slots=True)
+class GivenFlow:
+    """A flow as a command is given it."""
+
+    spec: FlowSpec
 
 
 @dataclass(frozen=True, slots=True)

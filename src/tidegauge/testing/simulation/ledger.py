@@ -16,14 +16,15 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, TypeAlias
 
 from tidegauge.testing.simulation.evidence import StoreEvidence, UpstreamEvidence
 
-__all__ = ["BindingLedger", "Broken"]
+__all__ = ["BindingLedger", "Broken", "Change", "known_since"]
 
-_FLOW: Final = "SELECT upper, published FROM flows"
+_FLOW: Final = "SELECT upper, published, since FROM flows"
+_LEAST: Final = "SELECT epoch, owner FROM holds ORDER BY epoch, owner LIMIT 1"
 _CHANGES: Final = """
     SELECT c.epoch, s.name, p.key, c.position, p.detail FROM changes c
     JOIN sources s ON s.id = c.source_id JOIN partitions p ON p.id = c.partition_id
@@ -31,9 +32,16 @@ _CHANGES: Final = """
 _INCARNATIONS: Final = """
     SELECT s.name, max(i.number), max(i.began_at) FROM incarnations i
     JOIN sources s ON s.id = i.source_id GROUP BY s.name"""
+_BEGAN: Final = """
+    SELECT s.name, max(i.began_at) FROM incarnations i
+    JOIN sources s ON s.id = i.source_id WHERE i.began_at <= ? GROUP BY s.name"""
 _LOSSES: Final = """
     SELECT l.lower, l.upper FROM losses l JOIN sources s ON s.id = l.source_id
     WHERE s.name = ? AND l.epoch = ? AND l.partition = ? ORDER BY l.lower"""
+
+
+Change: TypeAlias = tuple[int, str, str, int]
+"""At an epoch, a source's partition came to a position."""
 
 
 class Broken(AssertionError):
@@ -49,12 +57,14 @@ class BindingLedger:
     """The bindings so far, by place (`Upstream`): a record of an incarnation is no other's.
 
     frontiers: of each source in its present incarnation. upper: how many epochs are bound. published: how many are.
+    since: those before it are compacted.
     """
 
     def __init__(self, store: StoreEvidence, upstreams: Mapping[str, UpstreamEvidence]) -> None:
         self.frontiers: Final[dict[str, dict[str, int]]] = {name: {} for name in upstreams}
         self.upper = 0
         self.published = 0
+        self.since = 0
         self.ask: Final = store.ask
         self._upstreams: Final = upstreams
         self._places: Final[dict[str, dict[str, str]]] = {name: {} for name in upstreams}
@@ -69,7 +79,7 @@ class BindingLedger:
         found = self.ask(_FLOW)
         if not found:
             return
-        [(upper, published)] = found
+        [(upper, published, since)] = found
         if upper < self.upper or published < self.published:
             now, before = f"bound {upper}, published {published}", f"{self.upper} and {self.published} before"
             raise Broken("no epoch goes back", f"{now}, {before}")
@@ -84,6 +94,33 @@ class BindingLedger:
                     places[partition] = self._upstreams[source].learn(partition, json.loads(detail or "{}"))
                 self._bind(epoch, source, partition, position, upper=upper)
         self.upper, self.published = upper, published
+        if since != self.since:
+            self._forget(since)
+        for epoch, owner in self.ask(_LEAST):
+            if epoch < since:
+                said = f"{owner} holds {epoch}, and the epochs before {since} are compacted"
+                raise Broken("a held epoch is not compacted", said)
+
+    def _forget(self, since: int) -> None:
+        """Look at the bindings that are left once those before an epoch are compacted."""
+        if not self.since < since < self.published:
+            said = f"the epochs before {since} are compacted, {self.published} are published, before it {self.since}"
+            raise Broken("compaction leaves the last published epoch, and is not taken back", said)
+        self.since = since
+        if wrong := self._differing():
+            raise Broken("compaction leaves the bindings of later epochs as they were", str(wrong))
+
+    def _differing(self) -> list[Change]:
+        """Return some bindings that the store has and should not, or lacks, as far as epochs can be told apart."""
+        known = {
+            (epoch, source, partition, position)
+            for source, bound in self._bound.items()
+            for epoch, found in bound.items()
+            for partition, _, position in found.values()
+        }
+        there: set[Change] = {tuple(row[:4]) for row in self.ask(_CHANGES, 0)}
+        began = dict(self.ask(_BEGAN, self.since))
+        return sorted(known_since(known, self.since, began) ^ known_since(there, self.since, began))[:3]
 
     def go_back(self, held: int) -> list[tuple[str, str]]:
         """Forget the bindings that a recovered store has lost. held: the epochs before it are in some table.
@@ -92,21 +129,15 @@ class BindingLedger:
         `Broken` where the store lacks a binding of an epoch that a table holds, or has one that never was.
         """
         before = [(source, place) for source, places in self._places.items() for place in places.values()]
-        there = {tuple(row[:4]) for row in self.ask(_CHANGES, 0)}
-        epochs = {(source, epoch) for epoch, source, _, _ in there}
+        epochs = {(source, epoch) for epoch, source, *_ in self.ask(_CHANGES, 0)}
+        [(self.since,)] = self.ask("SELECT since FROM flows")
         for source, bound in self._bound.items():
             lost = [epoch for epoch in bound if epoch >= held and (source, epoch) not in epochs]
-            for epoch in lost:
+            for epoch in [epoch for epoch in lost if epoch > self.since]:
                 del bound[epoch]
                 self._moved[source].remove(epoch)
-        known = {
-            (epoch, source, partition, position)
-            for source, bound in self._bound.items()
-            for epoch, found in bound.items()
-            for partition, _, position in found.values()
-        }
-        if there != known:
-            raise Broken("a recovered store has what the tables were written with", str(sorted(there ^ known)[:3]))
+        if wrong := self._differing():
+            raise Broken("a recovered store has what the tables were written with", str(wrong))
         self._began.clear()
         self._began.update({source: began_at for source, _, began_at in self.ask(_INCARNATIONS)})
         for source, bound in self._bound.items():
@@ -193,3 +224,23 @@ class BindingLedger:
     def failed_outputs(self) -> set[str]:
         """Return the outputs that have failed."""
         return {name for (name,) in self.ask("SELECT name FROM outputs WHERE failed_at IS NOT NULL")}
+
+
+def known_since(changes: Iterable[Change], since: int, began: Mapping[str, int]) -> set[Change]:
+    """Return what can be known of changes when the epochs before one are compacted: later ones, and where all was.
+
+    began: at which epoch a source began the incarnation that it was in then.
+
+    >>> moves = [(0, "orders", "p0", 5), (2, "orders", "p0", 7), (2, "orders", "p1", 3), (4, "orders", "p0", 9)]
+    >>> sorted(known_since(moves, 3, {"orders": 1}))
+    [(3, 'orders', 'p0', 7), (3, 'orders', 'p1', 3), (4, 'orders', 'p0', 9)]
+    >>> known_since(moves, 3, {"orders": 3})
+    {(4, 'orders', 'p0', 9)}
+    """
+    kept, last = set[Change](), dict[tuple[str, str], Change]()
+    for epoch, source, partition, position in sorted(changes):
+        if epoch > since:
+            kept.add((epoch, source, partition, position))
+        elif epoch >= began.get(source, 0):
+            last[source, partition] = (since, source, partition, position)
+    return {*kept, *last.values()}

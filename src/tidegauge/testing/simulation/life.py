@@ -25,7 +25,7 @@ from tidegauge.testing.simulation.clock import RIGHT, VirtualClock
 from tidegauge.testing.simulation.scheduler import Crash, Scheduler
 from tidegauge.testing.simulation.store import Memory, SimulatedStore
 
-__all__ = ["Life", "Surroundings"]
+__all__ = ["Life", "Meeting", "Surroundings"]
 
 _ATTENTION: Final = 0.05
 """Seconds within which a driver that rests notices that it is told to stop."""
@@ -206,3 +206,20 @@ class Life:
                 return
             finally:
                 self._renewing = False
+
+
+class Meeting:
+    """How an adapter of a driver comes to the world, and waits in it."""
+
+    def __init__(self, life: Life, name: str) -> None:
+        self._life: Final = life
+        self._name: Final = name
+
+    def __call__(self, call: str, /) -> None:
+        """Come to a call."""
+        self._life.meet(f"{self._name}: {call}")
+
+    def wait(self, ready: Callable[[], bool], seconds: float) -> None:
+        """Wait until something is so, at most for some seconds."""
+        world = self._life.world
+        world.scheduler.wait(ready, until=world.clock.monotonic() + seconds)

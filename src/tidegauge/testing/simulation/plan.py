@@ -59,6 +59,7 @@ FaultKind: TypeAlias = Literal[
     "rotate",
     "stale",
     "restore",
+    "history",
 ]
 KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
 """What may go wrong.
@@ -80,6 +81,7 @@ KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
     rotate     a log is renamed, or copied and truncated; an older file comes late; one grows and keeps its time
     stale      for a while, a broker says an older end of a topic's committed records than before
     restore    the flow is stopped, its store is put back from a backup, and recovered from the tables
+    history    readers hold epochs while they read; the flow is stopped, and what nobody holds is compacted
 """
 
 AT_A_PLACE: Final = ("crash", "pause", "slow", "error", "lost")
@@ -98,6 +100,9 @@ _WRONG_CLOCKS: Final = (
 BETWEEN: Final[Mapping[str, int]] = {"worker step": 100, "work done": 25}
 """Places between two things that a driver does: after each step of its worker, and when something beside the worker
 is done and the worker has not heard of it. The numbers are at which count a fault strikes there, on average."""
+
+_TOGETHER: Final[Mapping[FaultKind, int]] = {"history": 3}
+"""How many acts of a kind come where one comes of another kind: one alone does little."""
 
 _BETWEEN_ALSO: Final = ("crash", "pause", "slow")
 """What can happen to a driver that asks nobody for anything."""
@@ -199,12 +204,12 @@ def planned(seed: int, flow: FlowFacts, *, kinds: Sequence[FaultKind] = KINDS, e
     """
     random = Random(f"tidegauge {seed}")  # noqa: S311 - nothing is secret here
     ends = epochs * flow.tick
-    acts = _writing(random, flow, ends)
+    acts = _until_quiet(seed, flow, _writing(random, flow, ends), ends)
     chosen = _chosen(random, [kind for kind in kinds if flow.having(kind)])
     faults: list[Fault] = []
     for kind in chosen:
         rate = random.choice((1, 1, 2, 3, 8))
-        for _ in range(rate):
+        for _ in range(rate * _TOGETHER.get(kind, 1)):
             if kind in AT_A_PLACE:
                 faults.append(struck(random, kind, flow))
             else:
@@ -240,6 +245,13 @@ def _writing(random: Random, flow: FlowFacts, ends: float) -> list[Act]:
     return acts
 
 
+def _until_quiet(seed: int, flow: FlowFacts, acts: Sequence[Act], ends: float) -> list[Act]:
+    """Return what writers do if some have nothing more before long, so that their tables are behind for good."""
+    random = Random(f"quiet {seed}")  # noqa: S311 - nothing is secret here
+    quiet = {source: ends * random.choice((1.0, 1.0, 1.0, 0.3)) for source in flow.sources}
+    return [act for act in acts if act.at < quiet[act.on]]
+
+
 def written(random: Random, source: str, at: float, *, rare: bool) -> Act:
     """Return what a writer does at an instant. rare: whether it may be anything but an append."""
     what = random.choices(("append", "transact", "compact", "grow"), (20, 3, 1, 1) if rare else (20, 0, 0, 0))[0]
@@ -267,4 +279,6 @@ def acted(random: Random, kind: FaultKind, flow: FlowFacts, ends: float) -> Act:
     on = random.choice(flow.having(kind))
     if kind == "clock":
         return Act(at, *random.choice(_WRONG_CLOCKS))
+    if kind == "history":
+        return Act(at, random.choice(("hold", "let go")), "", random.choice((1, 2, 5, 10)))
     return Act(at, kind, on, random.choice((1, 2, 5, 10, 40)))

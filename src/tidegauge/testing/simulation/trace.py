@@ -22,12 +22,14 @@ __all__ = ["LEGEND", "EventTrace", "logged"]
 LEGEND: Final = """\
 time  virtual seconds      A, B, ...  drivers in the order of their start      A.7  what the driver A began seventh
       beside its worker    A.lease  the renewal of its lease                   world  others: writers, brokers, clocks
-      operator  who resumes sources, by a command that has a letter, too
+      operator  who resumes sources, or compacts, by a command that has a letter, too
+      reader, R0, R1, ...  who holds an epoch; what it does, and those who release what it left
       restorer  who puts back an older store, and recovers it by a command that has a letter, too
 before/after X  a durable effect of the flow           store X  a transaction of the store
 worker step, work done   the end of a step of the worker, or of something beside it; here only if something went wrong
 NAME: X         a call of the source or sink NAME      !! X     something went wrong here, as the plan has it
 log: X          what the driver logged
+hold N, let go           a reader comes for N seconds; what nobody holds is compacted
 clock N, drift N         the wall clocks of the drivers jump by N seconds; run at N percent of the right rate
 """
 

@@ -33,10 +33,12 @@ from tidegauge.errors.store import ClockBehind, ClocksApart, FlowAlreadyRunning,
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.testing.simulation.checks import Checks
 from tidegauge.testing.simulation.clock import RIGHT, VirtualClock
+from tidegauge.testing.simulation.compacting import let_go
 from tidegauge.testing.simulation.ground import Ground
+from tidegauge.testing.simulation.holding import Readers
 from tidegauge.testing.simulation.leaks import nothing_leaked, threads
 from tidegauge.testing.simulation.ledger import BindingLedger, Broken
-from tidegauge.testing.simulation.life import Life
+from tidegauge.testing.simulation.life import Life, Meeting
 from tidegauge.testing.simulation.outside import no_room, outside
 from tidegauge.testing.simulation.plan import Act, Fault, Plan
 from tidegauge.testing.simulation.restoring import restore
@@ -90,6 +92,7 @@ class World:
         }
         self.ledger: Final = BindingLedger(self.memory, self.upstreams)
         self.checks: Final = Checks(ground.spec, self.ledger, self.lake, self.upstreams)
+        self.readers: Final = Readers(self)
         self._armed: Final[dict[tuple[str, int], list[Fault]]] = {}
         for fault in plan.faults:
             self._armed.setdefault((fault.place, fault.nth), []).append(fault)
@@ -168,9 +171,9 @@ class World:
             raise
         sources: dict[str, Any] = {}
         for name in spec.sources:
-            sources[name] = self.upstreams[name].source(_Meeting(life, name))
+            sources[name] = self.upstreams[name].source(Meeting(life, name))
         outputs = {
-            name: replace(plan, sink=counterpart_of(plan.sink, self.lake, name, _Meeting(life, name)))
+            name: replace(plan, sink=counterpart_of(plan.sink, self.lake, name, Meeting(life, name)))
             for name, plan in spec.outputs.items()
         }
         return replace(spec, store=URL, sources=sources, outputs=outputs)
@@ -288,6 +291,10 @@ class World:
                 self.scheduler.begin("world", lambda: self._recreate(act))
             case "restore":
                 self.scheduler.begin("restorer", lambda: restore(self, after=act.number))
+            case "hold":
+                self.readers.come(act.number)
+            case "let go":
+                self.scheduler.begin("operator", lambda: let_go(self))
             case "rival":
                 self._start()
             case "stop":
@@ -359,6 +366,8 @@ class World:
         for life in self.lives:
             life.stop()
         self._expect(lambda: not self.living(), "a driver that is told to stop does")
+        self.readers.clear()
+        self._expect(lambda: not self.readers.here, "a reader lets go of what it holds")
         self._expect(
             lambda: not any(map(self.scheduler.count, self.lives)), "nothing of a driver goes on after its end"
         )
@@ -377,18 +386,3 @@ class World:
             if self.clock.monotonic() > until:
                 raise Broken(law, self.checks.state())
             self.scheduler.sleep(0.5)
-
-
-class _Meeting:
-    """How an adapter of a driver comes to the world, and waits in it."""
-
-    def __init__(self, life: Life, name: str) -> None:
-        self._life: Final = life
-        self._name: Final = name
-
-    def __call__(self, call: str, /) -> None:
-        self._life.meet(f"{self._name}: {call}")
-
-    def wait(self, ready: Callable[[], bool], seconds: float) -> None:
-        world = self._life.world
-        world.scheduler.wait(ready, until=world.clock.monotonic() + seconds)
