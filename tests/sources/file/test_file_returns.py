@@ -6,6 +6,7 @@ import gzip
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 from tidegauge.errors.sources import FileGone, FileRewritten
 from tidegauge.sources import Csv, FileSource, Json
 
+LATER = datetime(2100, 1, 1, tzinfo=UTC)
 Drive = Callable[[FileSource], Any]
 
 
@@ -260,3 +262,26 @@ def test_a_deleted_file_is_read_to_its_end_by_the_driver_that_saw_it(landing: Pa
     running.acknowledge(flow.bound.frontier)
     with pytest.raises(FileGone):
         running.plan([*first, *second], flow.bound)
+
+
+def test_a_log_that_is_saved_anew_goes_on_although_its_driver_holds_the_old_file_with_a_torn_line(
+    landing: Path, drive: Drive
+) -> None:
+    log = landing / "app.log"
+    log.write_text(lines(1) + '{"n"')
+    running = source(landing)
+    flow = drive(running)
+
+    def tick() -> list[int]:
+        pieces = flow.bind(running.probe(flow.bound, now=LATER))
+        return [row["n"] for row in flow.rows_of(running.plan(pieces, flow.bound))]
+
+    assert tick() == [1]
+    (landing / ".app.log").write_text(lines(1, 2, 3))
+    (landing / ".app.log").rename(log)
+    assert tick() == [2, 3]
+    add(log, '{"n": 4')
+    assert tick() == []
+    add(log, "}\n")
+    assert tick() == [4]
+    assert flow.bad == []

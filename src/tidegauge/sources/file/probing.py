@@ -94,14 +94,17 @@ def _once(pattern: str, listing: Listing, rules: Rules, found: Survey) -> Survey
             found.here[key] = candidate.path
         elif candidate.status.st_size:
             strangers.append(candidate)
-    for key in unread(found):
+    held = [*unread(found)]
+    for key in held:
         found.at_rest = False
         _look_at_held(key, rules, found)
-    if not strangers and not unread(found) and not found.anew:
-        return found
-    relations = Relations.of(found)
-    for candidate in (*strangers, *_others(relations, strangers, found)):
-        _look_at_stranger(candidate, relations, rules, found)
+    if strangers or unread(found) or found.anew:
+        relations = Relations.of(found)
+        for candidate in (*strangers, *_others(relations, strangers, found)):
+            _look_at_stranger(candidate, relations, rules, found)
+    for key in held:
+        if found.here.get(key) == found.held.path(key):
+            _look_at_held(key, rules, found, alone=True)
     return found
 
 
@@ -173,10 +176,11 @@ def _look(candidate: _Candidate, rules: Rules, found: Survey) -> str | None:
         return key
 
 
-def _look_at_held(key: str, rules: Rules, found: Survey) -> None:
+def _look_at_held(key: str, rules: Rules, found: Survey, *, alone: bool = False) -> None:
     """Admit the rest of a file that has no name here any more, but is held open.
 
-    Of one that was deleted the last line ends with it, once nobody has written to it for the settling time.
+    alone: whether no other file continues it. If it was deleted, its last line then ends with it, once nobody has
+    written to it for the settling time.
     """
     path, known = found.held.path(key), found.facts(key)
     if path is None or not known.ino:
@@ -189,7 +193,11 @@ def _look_at_held(key: str, rules: Rules, found: Survey) -> None:
         seen = Seen.of(known.path, stream.fileno(), disk=found.held.disk)
         if (seen.dev, seen.ino) != (known.dev, known.ino) or seen.size < known.size:
             return
-        if found.held.disk.fstat(stream.fileno()).st_nlink == 0 and rules.now - seen.modified >= rules.settle:
+        deleted = found.held.disk.fstat(stream.fileno()).st_nlink == 0
+        if alone and not (deleted and rules.now - seen.modified >= rules.settle):
+            return
+        if alone:
+            found.unfinished = [(place, size) for place, size in found.unfinished if place != known.path]
             found.tell(key, replace(known, final=1).detail())
         found.here[key] = path
         grow(stream, seen, key, rules, found)

@@ -80,7 +80,7 @@ def continued(
     if not seen.size or not _fits(log, head, there, cut=cut and older, older=older):
         return None
     here = replace(log, path=seen.path, dev=seen.dev, ino=seen.ino, born=seen.born, modified=seen.modified)
-    return replace(here, size=seen.size)
+    return replace(here, size=seen.size, final=0)
 
 
 def _fits(log: FileFacts, head: bytes, there: str | None, *, cut: bool, older: bool) -> bool:
