@@ -25,7 +25,7 @@ from functools import cache
 
 from tidegauge.sources.file.disk import DISK, Disk, Entry, FileStatus
 
-__all__ = ["Listing", "entries", "listed", "literally", "printable", "siblings"]
+__all__ = ["Listing", "entries", "listed", "literally", "printable", "root", "siblings"]
 
 _MAGIC = re.compile(r"[*?\[]")
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
@@ -105,6 +105,16 @@ def _tests(pattern: str) -> tuple[tuple[Callable[[str], bool] | None, ...], tupl
     tests = tuple(None if part == "**" or not _MAGIC.search(part) else _matcher(part) for part in segments)
     plain = next((i for i, part in enumerate(segments) if tests[i] or part == "**"), len(segments) - 1)
     return tests, ("/" + "/".join(segments[:plain]), plain)
+
+
+def root(pattern: str) -> str:
+    """Return the folder with which an absolute pattern begins: the one that holds all that it names.
+
+    >>> root("/data/in/**/*.csv"), root("/data/in/a.csv")
+    ('/data/in', '/data/in')
+    """
+    folder, _plain = _tests(pattern)[1]
+    return folder
 
 
 def _paths(pattern: str, disk: Disk) -> set[str]:

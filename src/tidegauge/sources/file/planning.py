@@ -19,10 +19,11 @@ from tidegauge.remap.binding import Bound, Slice
 from tidegauge.sources.file.disk import Disk
 from tidegauge.sources.file.found import refuse_away
 from tidegauge.sources.file.identity import FileFacts, Seen, open_known
-from tidegauge.sources.file.listing import entries, listed
+from tidegauge.sources.file.listing import entries, listed, root
 from tidegauge.sources.file.memory import OpenFiles
+from tidegauge.sources.file.moving import moved, same
 from tidegauge.sources.file.reading import FileSplit, naming
-from tidegauge.sources.file.returning import continued, originals
+from tidegauge.sources.file.returning import originals
 from tidegauge.sources.formats.protocol import Format, as_line, as_whole
 from tidegauge.sources.formats.records import MAX_RECORD_BYTES
 from tidegauge.sources.protocol import Split
@@ -92,29 +93,30 @@ class BoundFiles:
         return False
 
     def _come_back(self, known: FileFacts, position: int, upper: int) -> tuple[FileFacts, BinaryIO] | None:
-        """Open the file that a log is by now, its copy or what it was compressed to, if it has the first `upper`
-        bytes."""
-        if known.whole:
-            return None
+        """Open the file that a known one is by now, if it has the first `upper` bytes: a copy, one in the place that
+        the pattern has moved to, or what a log was compressed to."""
         disk = self.held.disk
         here = entries(str(Path(known.path).parent), disk=disk)
         paths = {entry.path for entry in here} | {path for path, _ in listed(self.pattern, disk=self.held.disk).files}
-        for path in sorted(path for path in paths if _related(path, known)):
+        folder = root(self.pattern)
+        for path in sorted(path for path in paths if _related(path, known, folder)):
             try:
                 stream = disk.open(path)
             except FileNotFoundError:
                 continue
-            facts = continued(stream, Seen.of(path, stream.fileno(), disk=disk), known, position, disk=disk)
+            facts = same(stream, Seen.of(path, stream.fileno(), disk=disk), known, position, disk=disk)
             if facts is not None and facts.size >= upper:
                 return facts, stream
             stream.close()
         return None
 
 
-def _related(path: str, known: FileFacts) -> bool:
-    """Whether a file of this path may be a log by now."""
-    if path == known.path:
+def _related(path: str, known: FileFacts, folder: str) -> bool:
+    """Whether a file of this path may be a known one by now. folder: the one with which the pattern begins."""
+    if path == known.path or moved(known.path, path, folder):
         return True
+    if known.whole:
+        return False
     return not originals(Path(path).name).isdisjoint({Path(known.first).name, Path(known.path).name})
 
 

@@ -12,6 +12,7 @@ seen, and `n` its size:
     known, its inode number now another file  gone, and the other file is new
     known, gone, but held open                lines: up to the last record boundary, or all that is left of it
     not known, continues a known log          that log, from where it was: see `returning`
+    not known, at the place of a known one    that one, if it has its bound bytes: see `moving`
     known, gone, p < s                        bound up to `s`, and then found lost: see `found`
     not known, lines                          up to the last record boundary
     not known, whole                          all of it, when complete and not modified for the settling time
@@ -40,6 +41,7 @@ from tidegauge.sources.file.found import Rules, Survey, give_up, unread
 from tidegauge.sources.file.identity import Match, Seen, fingerprint, judge
 from tidegauge.sources.file.listing import Listing, entries, listed, literally, printable, siblings
 from tidegauge.sources.file.memory import OpenFiles
+from tidegauge.sources.file.moving import follow, put_back
 from tidegauge.sources.file.returning import Relations
 
 __all__ = ["survey"]
@@ -84,6 +86,7 @@ def survey(pattern: str, listing: Listing, rules: Rules, bound: Bound, held: Ope
 
 def _once(pattern: str, listing: Listing, rules: Rules, found: Survey) -> Survey:
     """Look once: at the files that are known, then at those that are held, then at those that are neither."""
+    follow(pattern, listing, rules, found)
     strangers: list[_Candidate] = []
     for candidate in sorted(_candidates(pattern, listing, found), key=lambda c: c.path):
         key = _unchanged(candidate, found)
@@ -204,10 +207,11 @@ def _look_at_held(key: str, rules: Rules, found: Survey, *, alone: bool = False)
 
 
 def _look_at_stranger(candidate: _Candidate, relations: Relations, rules: Rules, found: Survey) -> None:
-    """Open a file that is not known by its number: it continues a known log, or is a copy of one, or is new."""
-    logs = relations.logs(candidate.path)
+    """Open a file that is not known by its number: it is a known one that was put back, or continues a known log, or
+    is a copy of one, or is new."""
+    logs, wholes = relations.logs(candidate.path), relations.wholes.get(candidate.path, ())
     seen = Seen.unopened(candidate.path, candidate.status)
-    if found.full and not logs and candidate.named:
+    if found.full and not logs and not wholes and candidate.named:
         put_off(seen, rules, found)
         found.more = True
     elif not logs and not candidate.named:
@@ -217,7 +221,9 @@ def _look_at_stranger(candidate: _Candidate, relations: Relations, rules: Rules,
             if stream is None:
                 return
             seen = Seen.of(candidate.path, stream.fileno(), disk=found.held.disk)
-            if not relations.resolved(stream, seen, logs, rules, found) and candidate.named:
+            if (key := put_back(stream, seen, wholes, found)) is not None:
+                grow(stream, seen, key, rules, found)
+            elif not relations.resolved(stream, seen, logs, rules, found) and candidate.named:
                 enter(stream, seen, rules, found)
 
 

@@ -43,7 +43,7 @@ from tidegauge.sources.file.listing import printable
 from tidegauge.sources.formats.boundaries import read_exactly
 from tidegauge.sources.formats.gzip import gunzip
 
-__all__ = ["Relations", "begins_alike", "continued", "originals"]
+__all__ = ["Relations", "begins_alike", "continued", "lacking", "originals"]
 
 _ROTATED: Final = re.compile(r"[-._]\d+(?:[-._:T]?\d+)*Z?(?=\.|$)")
 _CHUNK: Final = 1 << 20
@@ -156,22 +156,29 @@ def begins_alike(stream: BinaryIO, size: int, other: BinaryIO, *, disk: Disk = D
 
 @dataclass(frozen=True, slots=True)
 class Relations:
-    """The known logs by their paths, and by the names under which they were first and last seen."""
+    """The known logs by their paths, and by the names under which they were first and last seen.
+
+    wholes: the known files that are read whole, by their paths.
+    """
 
     paths: dict[str, list[str]]
     names: dict[str, list[str]]
+    wholes: dict[str, list[str]]
 
     @classmethod
     def of(cls, found: Survey) -> Relations:
         """Return those of a look."""
         paths: defaultdict[str, list[str]] = defaultdict(list)
         names: defaultdict[str, list[str]] = defaultdict(list)
+        wholes: defaultdict[str, list[str]] = defaultdict(list)
         for key, detail in found.known.items():
-            if not detail["whole"]:
+            if detail["whole"]:
+                wholes[str(detail["path"])].append(key)
+            else:
                 paths[str(detail["path"])].append(key)
                 for path in {str(detail["first"]), str(detail["path"])}:
                     names[Path(path).name].append(key)
-        return cls(paths, names)
+        return cls(paths, names, wholes)
 
     def logs(self, path: str) -> list[str]:
         """Return the logs that a file may be, by its path."""
@@ -196,7 +203,7 @@ class Relations:
         if fits:
             _end, position, key, facts = max(fits, key=lambda fit: fit[:3])
             began_anew = not found.facts(key).ino
-            _lacking(facts, found.facts(key), key, position, rules, found)
+            lacking(facts, found.facts(key), key, position, rules, found)
             # Nobody writes to the copy of a log that began anew.
             found.tell(key, (replace(facts, final=1) if began_anew else facts).detail())
             found.here[key] = seen.path
@@ -219,7 +226,7 @@ def _absent(key: str, seen: Seen, found: Survey, *, compressed: bool) -> bool:
     return known.ino != seen.ino
 
 
-def _lacking(copy: FileFacts, log: FileFacts, key: str, position: int, rules: Rules, found: Survey) -> None:
+def lacking(copy: FileFacts, log: FileFacts, key: str, position: int, rules: Rules, found: Survey) -> None:
     """Report the part of a log that had been seen, and is not in the file that continues it: it was written after a
     copy was made of the rest."""
     end = max(copy.size, position)
