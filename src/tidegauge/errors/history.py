@@ -121,7 +121,8 @@ class TablesDisagree(TidegaugeError):
     cause = "the store was put back to an older copy, and some of the outputs were written with other epochs since"
     remedy = (
         "leave the outputs with wrong epochs out of the flow, recover, and give them other paths, where they are "
-        "written from scratch; nothing was changed"
+        "written from scratch; or keep the store's timeline: tidegauge repair FLOW OUTPUT --from EPOCH writes a "
+        "table anew that differs from it, as its TG-0241 says; nothing was changed"
     )
 
 

@@ -104,8 +104,11 @@ class UpperMismatch(TidegaugeError):
 
     code = "TG-0206"
     what = "flow {flow!r} is {what} up to epoch {actual}, not {expected}"
-    cause = "the write was done already, or was based on an old view of the timeline"
-    remedy = "load the flow again and decide from its new state; nothing was written"
+    cause = (
+        "the store was put back to an older copy while this driver ran; or the write was done already, or was based "
+        "on an old view of the timeline"
+    )
+    remedy = "run the flow again, which compares the store with the tables first; nothing was written"
 
 
 class StoreTooNew(TidegaugeError):

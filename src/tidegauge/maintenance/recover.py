@@ -2,8 +2,9 @@
 
 The timeline is rebuilt up to the greatest upper that a table has: one table, or the store, fills in what another
 lacks. The next run goes on from there, without a gap or a double: each output gets the epochs that it lacks, with
-their bindings, and then new ones. Epochs that were bound and are in no table are bound again, for nobody has seen
-them.
+their bindings, and then new ones. Epochs that were bound and are in no table are bound again. Nobody has seen rows of
+them; but where outputs had failed, such epochs were published for the others, which had nothing in them, and may get
+rows in them now.
 
 Invariant: nothing is changed unless all of it is proven (`remap.rebuilding`), and the outputs' tables are not changed
 at all.
@@ -151,4 +152,4 @@ def _lacking(way: Way, upper: int, away: Iterable[str], *, own: bool) -> Iterato
     yield "the gaps that were noted after the last commit of every table"
     if not own:
         yield "the holds and the failures that the lost store knew"
-    yield f"what was bound from epoch {upper} on, and is in no table: it is bound anew"
+    yield f"what was bound from epoch {upper} on, and is in no table: it is bound anew, also where it was published"

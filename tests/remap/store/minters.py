@@ -135,8 +135,10 @@ class Model:
             return LeaseLost
         if expected != self.published:
             return UpperMismatch
-        if not expected < upper <= self.upper:
+        if upper <= expected:
             return InvalidArgument
+        if upper > self.upper:
+            return UpperMismatch
         self.published = upper
         return None
 

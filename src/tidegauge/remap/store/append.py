@@ -177,10 +177,10 @@ def publish(
         return
     if flow.published != expected:
         raise UpperMismatch(flow=lease.flow, what="published", expected=expected, actual=flow.published)
-    if not expected < upper <= flow.upper:
-        raise InvalidArgument(
-            parameter="upper", value=upper, expected=f"beyond {expected}, and at most {flow.upper}, the bound epochs"
-        )
+    if upper <= expected:
+        raise InvalidArgument(parameter="upper", value=upper, expected=f"beyond {expected}")
+    if upper > flow.upper:  # which was more, when the caller looked
+        raise UpperMismatch(flow=lease.flow, what="bound", expected=upper, actual=flow.upper)
     dated = {"flow": lease.flow_id, "from": expected, "to": upper, "at": at}
     send(connection, (_DATE, [dated]), (_PUBLISH, [{"flow": lease.flow_id, "to": upper}]))
 
