@@ -7,6 +7,7 @@ from tests.simulation import pushed
 from tests.simulation.reference import make_flow
 from tests.simulation.test_simulate import make_files
 
+from tidegauge.errors.store import LeaseLost
 from tidegauge.remap.store.connect import Database
 from tidegauge.testing.simulation.ground import Ground
 from tidegauge.testing.simulation.plan import Act, Fault, Plan
@@ -141,3 +142,10 @@ def test_a_backup_keeps_what_no_table_holds_also_of_a_topic_that_was_made_anew_s
     world.run()
     assert "put back" in world.trace.text()
     assert world.ledger.incarnation("clicks") == 1
+
+
+def test_a_driver_that_wakes_up_when_its_staged_files_were_swept_ends_for_the_lease_that_it_lost() -> None:
+    acts = [Act(0.5, "append", "orders", 3), Act(2.0, "away", "orders", 90)]
+    world = World(Ground.of(make_flow), Plan(1, 100.0, tuple(acts), (Fault("pause", "large: commit", 1, 70.0),)))
+    world.run()
+    assert isinstance(world.lives[0].error, LeaseLost)
