@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import threading
 import time
 import uuid
 from collections import Counter
@@ -26,8 +28,11 @@ from tidegauge.errors.simulation import (
     StepRaises,
     StepSeesCuts,
     StepSeesOrder,
+    StepSeesProcess,
 )
+from tidegauge.testing.simulation import simulate
 from tidegauge.testing.simulation.definite import definite
+from tidegauge.testing.simulation.elsewhere import Elsewhere
 from tidegauge.testing.simulation.ground import Ground
 
 pc: Any = pyarrow.compute
@@ -46,9 +51,11 @@ def shop(*steps: Function, columns: str = "id long, user string, amount double")
     return make
 
 
-def found(kind: type[TidegaugeError], make: Callable[[], tg.Dataflow]) -> dict[str, Any]:
+def found(
+    kind: type[TidegaugeError], make: Callable[[], tg.Dataflow], *, elsewhere: Elsewhere | None = None
+) -> dict[str, Any]:
     with pytest.raises(kind) as raised:
-        definite(Ground.of(make))
+        definite(Ground.of(make), elsewhere=elsewhere)
     assert raised.value.evidence["output"] == "lake"
     return dict(raised.value.evidence)
 
@@ -280,6 +287,59 @@ def test_aggregates_over_a_batch_are_found_with_as_few_rows_as_show_it(step: Fun
 
 def test_the_second_of_two_functions_is_named() -> None:
     assert found(StepSeesCuts, shop(doubled, total))["step"] == "total"
+
+
+# What another process has differently.
+
+
+@pytest.fixture(scope="module")
+def elsewhere() -> Iterator[Elsewhere]:
+    with Elsewhere() as process:
+        yield process
+
+
+def letters(batch: pa.RecordBatch) -> pa.RecordBatch:
+    sets = [{user, user[::-1], "a", "b", "c", "d"} for user in batch["user"].to_pylist()]
+    return with_column(batch, ["".join(one) for one in sets], pa.string())
+
+
+def bucket(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return with_column(batch, [hash(user) for user in batch["user"].to_pylist()])
+
+
+def worker(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return with_column(batch, [os.getpid()] * batch.num_rows)
+
+
+@pytest.mark.parametrize("step", [letters, bucket, worker])
+def test_the_order_of_sets_hashes_and_the_process_are_found_with_one_row(
+    step: Function, elsewhere: Elsewhere
+) -> None:
+    evidence = found(StepSeesProcess, shop(step, columns="user string not null"), elsewhere=elsewhere)
+    assert evidence["rows"].count("{") == 1
+    assert evidence["first"] != evidence["second"]
+
+
+def of_a_set(batch: pa.RecordBatch) -> pa.RecordBatch:
+    print("a function may print")
+    return with_column(batch, ["".join(sorted({user, "a", "b"})) for user in batch["user"].to_pylist()], pa.string())
+
+
+def test_a_set_that_is_sorted_and_a_function_that_cannot_leave_the_process_are_fine(elsewhere: Elsewhere) -> None:
+    lock = threading.Lock()
+
+    def locked(batch: pa.RecordBatch) -> pa.RecordBatch:
+        with lock:
+            return letters(batch)
+
+    assert elsewhere.rows(locked, pa.record_batch({"user": ["a"]}), pa.schema([])) is None
+    for step in (of_a_set, locked):
+        definite(Ground.of(shop(step, columns="user string not null")), elsewhere=elsewhere)
+
+
+def test_a_simulation_tries_functions_in_another_process() -> None:
+    with pytest.raises(StepSeesProcess, match="bucket"):
+        simulate(shop(bucket, columns="user string not null"))
 
 
 # What raises.

@@ -22,6 +22,7 @@ __all__ = [
     "StepRaises",
     "StepSeesCuts",
     "StepSeesOrder",
+    "StepSeesProcess",
     "Ungeneratable",
     "UnknownFault",
 ]
@@ -163,3 +164,18 @@ class StepSeesCuts(TidegaugeError):
     )
     cause = "the function adds up, limits or removes duplicates over a batch, which is any part of an epoch"
     remedy = "compute each row from itself alone, and aggregate in a query on the published table"
+
+
+class StepSeesProcess(TidegaugeError):
+    """A function that gives other rows in another process."""
+
+    code = "TG-0955"
+    what = (
+        "output {output!r}: map_batches({step}) gives other rows in another process\n"
+        "  the rows:           {rows}\n  this process gives: {first}\n  another one gives:  {second}"
+    )
+    cause = (
+        "the function takes the order of a set of texts, or hash() of one, which each process draws anew; or it asks "
+        "for something else that a process has of its own, such as its number"
+    )
+    remedy = "sort what comes out of a set, and take a digest of hashlib in place of hash()"

@@ -5,6 +5,7 @@
     it gives the same rows for the same rows                           `StepDrawsChance`, `StepKeepsState`
     rows of one partition may come before those of another, or after   `StepSeesOrder`
     the rows of an epoch may be cut into batches anywhere              `StepSeesCuts`
+    another process gives the same rows                                `StepSeesProcess`
 
 A law is two ways to give a function the same rows. What it returns is compared in no order, so it may return its rows
 in any, and fewer or more of them. Where the two ways differ, rows are left out as long as they do.
@@ -44,13 +45,15 @@ from tidegauge.errors.simulation import (
     StepRaises,
     StepSeesCuts,
     StepSeesOrder,
+    StepSeesProcess,
 )
 from tidegauge.job.functions import apply, columns_of, function_name, result_schema
 from tidegauge.job.plan import MapBatches, OutputPlan
 from tidegauge.testing.simulation.clock import VirtualClock
+from tidegauge.testing.simulation.elsewhere import Elsewhere
 from tidegauge.testing.simulation.ground import Ground
 from tidegauge.testing.simulation.memory import changed, kept
-from tidegauge.testing.simulation.sample import sample, sample_of_errors
+from tidegauge.testing.simulation.sample import sample, sample_of_errors, texts
 from tidegauge.testing.simulation.shrink import smallest
 from tidegauge.testing.simulation.writers import upstream_of
 
@@ -74,6 +77,7 @@ class _Tried:
     name: str
     fresh: Callable[[], MapBatches]
     gives: pa.Schema
+    elsewhere: Elsewhere | None
 
     def batches(self, step: MapBatches, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
         """Return what the function makes of a batch. Raises `BatchFunctionFailed` and `WrongBatch`."""
@@ -82,23 +86,25 @@ class _Tried:
     def rows(self, step: MapBatches, *given: pa.RecordBatch) -> _Rows:
         """Return the rows that it makes of batches, in no order."""
         made = [made for batch in given for made in self.batches(step, batch)]
-        return Counter(text for batch in made for text in _texts(batch))
+        return Counter(text for batch in made for text in texts(batch))
 
 
-def definite(ground: Ground) -> None:
+def definite(ground: Ground, *, elsewhere: Elsewhere | None = None) -> None:
     """Raise an error with a small example for the first function of a flow that breaks a law.
 
-    Raises `StepRaises`, `StepDrawsChance`, `StepKeepsState`, `StepSeesOrder`, `StepSeesCuts`, and as a `World` does
-    for sources that cannot be simulated.
+    elsewhere: another process; the last law is not tried without one.
+
+    Raises `StepRaises`, `StepDrawsChance`, `StepKeepsState`, `StepSeesOrder`, `StepSeesCuts`, `StepSeesProcess`, and
+    as a `World` does for sources that cannot be simulated.
     """
     for name, plan in ground.spec.outputs.items():
         if any(isinstance(step, MapBatches) for step in plan.steps):
             source = ground.spec.sources[plan.source]
             upstream = upstream_of(ground.spec.name, plan.source, source, VirtualClock(), seed=0)
-            _output(ground, name, columns_of(upstream.schema, plan.channel))
+            _output(ground, name, columns_of(upstream.schema, plan.channel), elsewhere)
 
 
-def _output(ground: Ground, name: str, schema: pa.Schema) -> None:
+def _output(ground: Ground, name: str, schema: pa.Schema, elsewhere: Elsewhere | None) -> None:
     """Try the functions of an output one after the other, each on the rows that come to it."""
 
     def fresh(number: int) -> MapBatches:
@@ -109,7 +115,7 @@ def _output(ground: Ground, name: str, schema: pa.Schema) -> None:
     given = schema
     for number, step in enumerate(without_spark(mine, schema, output=name)[0]):
         given = result_schema([step], given, output=name)
-        tried = _Tried(name, function_name(step.function), partial(fresh, number), given)
+        tried = _Tried(name, function_name(step.function), partial(fresh, number), given, elsewhere)
         if step in mine:
             _try(tried, parts, others)
         parts, others = ([_joined(tried.batches(step, part), given) for part in some] for some in (parts, others))
@@ -151,6 +157,13 @@ def _swapped(tried: _Tried, parts: _Parts) -> _Ways:
 def _cut(tried: _Tried, parts: _Parts) -> _Ways:
     step, whole = tried.fresh(), pa.concat_batches(parts)
     return tried.rows(step, whole), tried.rows(step, *(whole.slice(row, 1) for row in range(whole.num_rows)))
+
+
+def _there(tried: _Tried, parts: _Parts) -> _Ways:
+    step, whole = tried.fresh(), pa.concat_batches(parts)
+    here = tried.rows(step, whole)
+    there = None if tried.elsewhere is None else tried.elsewhere.rows(tried.fresh().function, whole, tried.gives)
+    return here, here if there is None else Counter(there)
 
 
 # A small example of what is broken.
@@ -233,6 +246,7 @@ _LAWS: Final[Sequence[tuple[_Law, Callable[[_Tried, _Example, _Parts], Tidegauge
     (_after_others, _kept),
     (_swapped, lambda tried, found, _others: _error(StepSeesOrder, tried, found)),
     (_cut, lambda tried, found, _others: _error(StepSeesCuts, tried, found)),
+    (_there, lambda tried, found, _others: _error(StepSeesProcess, tried, found)),
 )
 """In this order: what one finds, those after it may find too, but say less well."""
 
@@ -257,13 +271,8 @@ def _joined(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBa
     return pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], schema=schema)
 
 
-def _texts(batch: pa.RecordBatch) -> list[str]:
-    """Return rows as texts. Equal rows have equal texts."""
-    return ["{" + ", ".join(f"{name}: {value!r}" for name, value in row.items()) + "}" for row in batch.to_pylist()]
-
-
 def _told(parts: _Parts) -> str:
-    return ", then ".join(_listed(_texts(part)) for part in parts if part.num_rows)
+    return ", then ".join(_listed(texts(part)) for part in parts if part.num_rows)
 
 
 def _listed(texts: Iterable[str]) -> str:

@@ -19,7 +19,7 @@ from tidegauge.sources.generated import can_generate, rows
 from tidegauge.sources.metadata import PLACE
 from tidegauge.sources.protocol import BAD_RECORDS
 
-__all__ = ["sample", "sample_of_errors"]
+__all__ = ["sample", "sample_of_errors", "texts"]
 
 ROWS: Final = 24
 """Rows of a partition."""
@@ -36,6 +36,11 @@ def sample(columns: pa.Schema, *, seed: int = 0) -> list[pa.RecordBatch]:
 def sample_of_errors(source: str, *, seed: int = 0) -> list[pa.RecordBatch]:
     """Return bad records of each partition, as `stream.errors` has them: only keys and timestamps may be null."""
     return [_bad_records(source, seed=seed, shard=shard) for shard in range(_PARTITIONS)]
+
+
+def texts(batch: pa.RecordBatch) -> list[str]:
+    """Return rows as texts. Equal rows have equal texts."""
+    return ["{" + ", ".join(f"{name}: {value!r}" for name, value in row.items()) + "}" for row in batch.to_pylist()]
 
 
 def _bad_records(source: str, *, seed: int, shard: int) -> pa.RecordBatch:

@@ -27,6 +27,7 @@ from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.simulation import PlanFailed, SeedPasses, SimulationFailed
 from tidegauge.flow.spec import Flow
 from tidegauge.testing.simulation.definite import definite
+from tidegauge.testing.simulation.elsewhere import Elsewhere
 from tidegauge.testing.simulation.ground import Ground
 from tidegauge.testing.simulation.plan import Plan, checked_kinds, planned
 from tidegauge.testing.simulation.shrink import FailedPlan, shortest
@@ -91,14 +92,15 @@ def simulate(
     Before the first world your functions are tried on a few rows: see `definite`.
 
     Raises `SimulationFailed`, which tells the shortest life that still fails; for a function that depends on more
-    than its rows `StepRaises`, `StepDrawsChance`, `StepKeepsState`, `StepSeesOrder` or `StepSeesCuts`;
-    `FactoryBroke`, `FlowsDiffer`, `Ungeneratable`, `UnknownFault`, `InvalidArgument`, and what your flow raises when
-    it is opened.
+    than its rows `StepRaises`, `StepDrawsChance`, `StepKeepsState`, `StepSeesOrder`, `StepSeesCuts` or
+    `StepSeesProcess`; `FactoryBroke`, `FlowsDiffer`, `Ungeneratable`, `UnknownFault`, `InvalidArgument`, and what
+    your flow raises when it is opened.
     """
     if epochs < 1:
         raise InvalidArgument(parameter="epochs", value=epochs, expected="at least 1")
     kinds, ground, so_far = checked_kinds(faults), Ground.of(make_flow), Simulated(0, 0, 0, 0)
-    definite(ground)
+    with Elsewhere() as elsewhere:
+        definite(ground, elsewhere=elsewhere)
     for seed in seeds:
         world = World(ground, planned(seed, ground.facts, kinds=kinds, epochs=epochs))
         try:
