@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -22,6 +23,7 @@ from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.dataflow import OperatorFailed
 from tidegauge.errors.running import SpanConflict
 from tidegauge.errors.sinks import TableUpperMismatch, UnsupportedTable
+from tidegauge.errors.store import LeaseLost
 from tidegauge.remap.history import NO_HISTORY, History, Link
 from tidegauge.sinks import DeltaSink, ParquetSink, backlog
 from tidegauge.sinks.backlog import Backlog, StagedSpan, merged
@@ -186,6 +188,32 @@ def told(lower: int, upper: int, *, whole: bool) -> History:
     digests = ["", *(sha256(bytes([epoch])).hexdigest() for epoch in range(upper))]
     links = [Link(epoch=n, digest=digests[n + 1], minted_at=NOON, sources={}, whole=whole) for n in range(upper)]
     return History(tuple(links[lower:]), digests[lower])
+
+
+@pytest.mark.parametrize("done", ["swept", "committed"])
+def test_a_driver_that_slept_while_its_successor_swept_or_committed_has_lost_its_lease(
+    tmp_path: Path, done: str
+) -> None:
+    """It had looked at its lease before it slept, and finds no fault with the table."""
+    sink, looks = ParquetSink(str(tmp_path / "orders")), list[int]()
+
+    def confirm() -> None:
+        looks.append(len(looks))
+        if len(looks) > 1:
+            raise LeaseLost(flow="shop", now="it is somebody else's")
+        if done == "swept":
+            shutil.rmtree(tmp_path / "orders/_staged")
+        else:
+            sink.open(OUTPUT).commit(0, 1, SCHEMA, stage(sink, [0]), write="f" * 32)
+
+    worker = Worker(monotonic=lambda: 0.0)
+    with worker.dataflow("shop", order=INT) as scope:
+        staged, stream = scope.input("staged")
+        persist(stream, replace(setup(sink.open(OUTPUT), Log()), confirm=confirm))
+    staged.send([StagedSpan(0, 1, "1" * 32, SCHEMA, tuple(stage(sink, [0])), 1)])
+    with pytest.raises(OperatorFailed) as caught:
+        worker.settle()
+    assert isinstance(caught.value.__cause__, LeaseLost)
 
 
 def gone_through(table: Any, log: Log, sink: Any, epochs: int) -> None:

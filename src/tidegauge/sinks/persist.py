@@ -214,8 +214,10 @@ class _Persist:
             again, self.asked = self.asked == span, span
             try:
                 table.commit(lower, upper, schema, span.files, write=span.job, history=history)
-            except TableUpperMismatch:
-                if not (again and agree(table.digest or "", history.digest)):
+            except TidegaugeError as error:
+                ours = isinstance(error, TableUpperMismatch) and again
+                if not (ours and agree(table.digest or "", history.digest)):
+                    self.setup.confirm()  # a driver that slept since the last time finds what its successor has done
                     raise
                 table.discard(span.files)  # had an earlier driver been first, they would be in vain
             except (StagedFileMissing, StagedMessagesMissing):
