@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.simulation import pushed, rotated
+from tests.simulation import pushed, rotated, unseen
 from tests.simulation.reference import make_flow
 
 import tidegauge as tg
@@ -71,11 +71,18 @@ def test_every_law_holds_with_files_that_grow_are_torn_and_come_late() -> None:
     assert held.rows > 300
 
 
-@pytest.mark.parametrize("make", [make_files, rotated.make_flow])
+@pytest.mark.parametrize("make", [make_files, rotated.make_flow, unseen.make_flow])
 def test_every_line_arrives_once_of_logs_that_are_rotated_and_of_files_that_come_late(
     make: Callable[[], tg.Dataflow],
 ) -> None:
-    held = simulate(make, seeds=range(3, 7), faults=["rotate", "crash"], epochs=10)
+    held = simulate(make, seeds=range(5, 9), faults=["rotate", "save", "crash"], epochs=10)
+    assert held.rows > 100
+
+
+@pytest.mark.parametrize("make", [rotated.make_flow, unseen.make_flow])
+def test_what_files_lose_is_told_and_everything_else_arrives_once(make: Callable[[], tg.Dataflow]) -> None:
+    """A source that fails of it is resumed: with the files brought back, or without, and then its gaps say so."""
+    held = simulate(make, seeds=range(4), faults=["truncate", "replace", "rotate", "crash", "stop"], epochs=10)
     assert held.rows > 100
 
 

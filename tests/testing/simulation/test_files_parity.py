@@ -1,9 +1,9 @@
 """A folder in memory is held beside a real one: the same life of both, write by write and call by call.
 
 Each life draws how a source reads, and what writers do to its files: they append, with a last record that may be
-torn, rotate by renaming, copy and truncate, compress, shorten, rewrite in place, replace, and remove. A partition is
-named after the inode number of its file, which differs. So both sides call it by the first path of the file and by
-how many files were there under that path before.
+torn, rotate by renaming, copy and truncate, compress, shorten, rewrite in place, replace, save anew, remove and bring
+back. A partition is named after the inode number of its file, which differs. So both sides call it by the first path
+of the file and by how many files were there under that path before.
 
 Modification times are those that a life draws. Nobody can set when a real file was made, so birth times differ.
 Links, folders within the pattern and files that may not be read are not simulated.
@@ -52,7 +52,7 @@ class FolderLife:
         self.folder = Folder()
         self.now = START
         self.number = 0
-        self.torn: dict[str, bytes] = {}
+        self.lost: dict[str, bytes] = {}
         self.labels: tuple[dict[str, str], dict[str, str]] = {}, {}
         self.options: dict[str, Any] = {
             "path": f"{root}/{draw(st.sampled_from(['*.log', '*.log*', 'a.log']))}",
@@ -128,7 +128,7 @@ class FolderLife:
 
     def copy_and_truncate(self) -> None:
         path = self.path()
-        data = self.folder.content(path)
+        data = self.lost[path] = self.folder.content(path)
         if self.draw(st.booleans()):
             self.put(f"{path}.1", data)
         self.folder.shrink(path, 0, at=self.now)
@@ -153,9 +153,15 @@ class FolderLife:
         self.write(path, data, "wb")
 
     def replace(self) -> None:
-        """Put a new file under a name; an editor saves what was there with more at its end."""
+        """Put a new file under a name; an editor saves what was there as it is, or with more at its end."""
         path = self.path()
-        self.put(path, (self.folder.content(path) if self.draw(st.booleans()) else b"") + self.lines())
+        there = self.folder.content(path) if self.draw(st.booleans()) else b""
+        self.put(path, there + (b"" if there and self.draw(st.booleans()) else self.lines()))
+
+    def bring_back(self) -> None:
+        """Bring back what was lost, from a copy: under its own name, or as a rotated log."""
+        path = self.draw(st.sampled_from(sorted(self.lost)))
+        self.put(self.draw(st.sampled_from([path, f"{path}.2"])), self.lost[path])
 
     def put(self, path: str, data: bytes) -> None:
         self.folder.replace(path, data, at=self.now)
@@ -165,6 +171,7 @@ class FolderLife:
 
     def remove(self) -> None:
         path = self.path()
+        self.lost[path] = self.folder.content(path)
         self.folder.remove(path)
         Path(path).unlink()
 
@@ -213,6 +220,8 @@ class FolderLife:
         if self.folder.paths:
             steps += [self.mend, self.mend, self.rotate, self.rotate, self.copy_and_truncate, self.compress]
             steps += [self.shrink, self.rewrite, self.replace, self.remove, self.leave]
+        if self.lost:
+            steps += [self.bring_back, self.bring_back]
         self.draw(st.sampled_from(steps))()
 
 

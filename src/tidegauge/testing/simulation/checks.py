@@ -89,7 +89,7 @@ class Checks:
         try:
             if place == "store committed":
                 self._ledger.follow()
-                if any(upstream.made_anew for upstream in self._upstreams.values()):
+                if any(upstream.made_anew or upstream.overtaken for upstream in self._upstreams.values()):
                     failed = self._ledger.failed()
                     self._behind.update(name for name, plan in self._spec.outputs.items() if plan.source in failed)
             elif place == "after publish":
@@ -147,6 +147,12 @@ class Checks:
                 if position > held.get(place, 0) and place not in self._misled:
                     said = f"{place} is acknowledged to {position}, {name} holds it to {held.get(place, 0)}"
                     raise Broken("nothing is acknowledged before it is durable", said)
+
+    def held(self, source: str, place: str) -> int:
+        """Return how much of a place every output of its source holds."""
+        uppers = [self._lake.upper(name) for name, plan in self._spec.outputs.items() if plan.source == source]
+        held = [self._ledger.until(source, self._ledger.holds(source, upper)) for upper in uppers]
+        return min((frontier.get(place, 0) for frontier in held), default=0)
 
     def read(self, random: Random) -> None:
         """Read all tables at one published epoch. Raises `Broken`."""

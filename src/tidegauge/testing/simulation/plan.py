@@ -27,6 +27,7 @@ from tidegauge.errors.simulation import UnknownFault
 
 __all__ = [
     "AT_A_PLACE",
+    "AT_FILES",
     "BETWEEN",
     "KINDS",
     "Act",
@@ -60,6 +61,9 @@ FaultKind: TypeAlias = Literal[
     "stale",
     "restore",
     "history",
+    "save",
+    "truncate",
+    "replace",
 ]
 KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
 """What may go wrong.
@@ -82,6 +86,9 @@ KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
     stale      for a while, a broker says an older end of a topic's committed records than before
     restore    the flow is stopped, its store is put back from a backup, and recovered from the tables
     history    readers hold epochs while they read; the flow is stopped, and what nobody holds is compacted
+    save       a file is saved anew, as editors do: another file of its name has the same lines, or more
+    truncate   a log is cut off and there is no copy, or its torn last line is; somebody resumes the source
+    replace    a file is deleted, and may come back, or another one takes its place; somebody resumes the source
 """
 
 AT_A_PLACE: Final = ("crash", "pause", "slow", "error", "lost")
@@ -89,7 +96,7 @@ AT_A_PLACE: Final = ("crash", "pause", "slow", "error", "lost")
 AT_UPSTREAMS: Final = ("away", "retention")
 AT_FEEDS: Final = ("cut", "late")
 AT_LOGS: Final = ("late", "recreate", "stale")
-AT_FILES: Final = ("rotate",)
+AT_FILES: Final = ("rotate", "save", "truncate", "replace")
 
 _WRONG_CLOCKS: Final = (
     *(("clock", "", seconds) for seconds in (-90, -5, -1, 1, 5, 90)),

@@ -57,6 +57,7 @@ def restore(world: World, *, after: float) -> None:
             scheduler.sleep(_AGAIN)
     for source, place in world.checks.recovered():
         world.upstreams[source].forget(place)
+    world.file_laws.forget()
     world.down = False
 
 

@@ -1,11 +1,13 @@
-"""Resuming sources whose upstream was recreated, as somebody does with `tidegauge resume` while no driver runs.
+"""Resuming failed sources, as somebody does with `tidegauge resume` while no driver runs.
 
-A source fails for good when its topics are not those that it was bound to. It then waits for a person to look in,
-stop the flow and give the command. That meets the world as a driver does: it may die, be slow, or hear no
-answer. The world starts the next driver after it.
+A source fails for good when its topics are not those that it was bound to, or when its files have lost bytes that it
+had seen. It then waits for a person to look in, stop the flow and give the command. That meets the world as a driver
+does: it may die, be slow, or hear no answer. The world starts the next driver after it.
 
     the topics are gone (TG-0811)     resumed once they are there again; the next look finds others
     they are others (TG-0554)         resumed with a new incarnation; what some output lacked is accepted as lost
+    a file is gone, was rewritten     resumed once somebody has brought it back, or has let the flow go on without the
+    or cut off (`MENDABLE`)           lost lines, which are then in `gaps`; until then it may fail again
 
 Invariant: there are not more new incarnations than there were new upstreams.
 """
@@ -22,23 +24,31 @@ from tidegauge.errors.kafka import TopicDeleted
 from tidegauge.errors.running import LossNotAccepted, NothingToResume, UpstreamRecreated
 from tidegauge.maintenance.resume import resume
 from tidegauge.testing.simulation.commands import SimulatedFlow, given
+from tidegauge.testing.simulation.harms import MENDABLE
 from tidegauge.testing.simulation.ledger import Broken
 
 if TYPE_CHECKING:
     from tidegauge.testing.simulation.world import World
 
-__all__ = ["attend", "resumable"]
+__all__ = ["attend", "look_at_files", "resumable"]
 
 _LOOKS: Final = (0.5, 3.0, 15.0)
 """Seconds until somebody looks again."""
+_BROUGHT: Final = 0.6
+"""How often somebody brings lost files back."""
 _PATIENCE: Final = 90.0
 """Seconds that the command is given again and again while another driver has the lease."""
 
 
 def resumable(world: World) -> dict[str, str]:
     """Return the failed sources that can go on, at the latest when their topics are there, each with its code."""
-    codes = (TopicDeleted.code, UpstreamRecreated.code)
-    return {name: code for name, code in world.ledger.failed().items() if code in codes}
+    anew = (TopicDeleted.code, UpstreamRecreated.code)
+    failed = world.ledger.failed()
+    return {name: code for name, code in failed.items() if code in anew or _is_mendable(world, name, code)}
+
+
+def _is_mendable(world: World, source: str, code: str) -> bool:
+    return code in MENDABLE and source in world.file_laws.files
 
 
 def attend(world: World) -> None:
@@ -52,11 +62,34 @@ def attend(world: World) -> None:
                 if number > made:
                     said = f"{source} would begin its incarnation {number}, and was recreated {made} times"
                     raise Broken("no source fails without need", said)
+            if _is_mendable(world, source, code):
+                _mend(world, source, code)
             for driver in world.living():
                 driver.stop()
             command = given(world, partial(_resume, source=source, code=code), patience=_PATIENCE)
             world.scheduler.wait(command.is_gone)
         world.scheduler.sleep(world.random.choice(_LOOKS))
+
+
+def _mend(world: World, source: str, code: str) -> None:
+    """Bring lost files back, or go on without them. Raises `Broken` where nothing was lost."""
+    world.file_laws.failed(source, code)
+    files = world.file_laws.files[source]
+    if files.going_on:  # and the command did not succeed
+        return
+    if world.random.random() < _BROUGHT:
+        files.bring_back()
+        look_at_files(world, source)
+    else:
+        files.going_on = True
+
+
+def look_at_files(world: World, source: str) -> bool:
+    """Note all that somebody has just done to files. Return whether any may have lost lines by now."""
+    for said in world.file_laws.said(source):
+        world.trace.note(world.clock.monotonic(), world.scheduler.running, said)
+    world.file_laws.note(source, in_transaction=world.memory.connection.in_transaction)
+    return world.upstreams[source].overtaken
 
 
 def _resume(flow: SimulatedFlow, env: Env, *, source: str, code: str) -> None:

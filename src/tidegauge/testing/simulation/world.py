@@ -35,14 +35,15 @@ from tidegauge.testing.simulation.checks import Checks
 from tidegauge.testing.simulation.clock import RIGHT, VirtualClock
 from tidegauge.testing.simulation.compacting import let_go
 from tidegauge.testing.simulation.ground import Ground
+from tidegauge.testing.simulation.harms import FileLaws
 from tidegauge.testing.simulation.holding import Readers
 from tidegauge.testing.simulation.leaks import nothing_leaked, threads
 from tidegauge.testing.simulation.ledger import BindingLedger, Broken
 from tidegauge.testing.simulation.life import Life, Meeting
 from tidegauge.testing.simulation.outside import no_room, outside
-from tidegauge.testing.simulation.plan import Act, Fault, Plan
+from tidegauge.testing.simulation.plan import AT_FILES, Act, Fault, Plan
 from tidegauge.testing.simulation.restoring import restore
-from tidegauge.testing.simulation.resuming import attend, resumable
+from tidegauge.testing.simulation.resuming import attend, look_at_files, resumable
 from tidegauge.testing.simulation.scheduler import Scheduler, Standstill
 from tidegauge.testing.simulation.shrink import FailedPlan
 from tidegauge.testing.simulation.store import URL, Memory
@@ -93,6 +94,7 @@ class World:
         self.ledger: Final = BindingLedger(self.memory, self.upstreams)
         self.checks: Final = Checks(ground.spec, self.ledger, self.lake, self.upstreams)
         self.readers: Final = Readers(self)
+        self.file_laws: Final = FileLaws(self.checks, self.ledger, self.upstreams)
         self._armed: Final[dict[tuple[str, int], list[Fault]]] = {}
         for fault in plan.faults:
             self._armed.setdefault((fault.place, fault.nth), []).append(fault)
@@ -121,6 +123,7 @@ class World:
                 self.scheduler.run(lambda: self._over or self.checks.broken is not None)
                 last = self._last()
                 self.checks.at_the_end(orderly=last is not None, after=self._after(last))
+                self.file_laws.at_the_end()
                 if last is not None:
                     nothing_leaked(self, last)
         except Broken as broken:
@@ -188,6 +191,8 @@ class World:
         now = self.clock.monotonic()
         self.trace.note(now, self.scheduler.running, place)
         self.checks.at(place, who=self.scheduler.running)
+        if place == "store committed":
+            self.file_laws.at_commit()
         if place.endswith(": sweep"):
             self.swept[place.removesuffix(": sweep")] = len(self.drew)
         alone = place == "store commit"
@@ -302,6 +307,8 @@ class World:
                     life.stop()
             case _:
                 self.upstreams[act.on].act(act)
+                if act.what in AT_FILES and look_at_files(self, act.on):
+                    self._attend()
 
     def _away(self, source: str, seconds: float) -> None:
         self.upstreams[source].set_away(True)
@@ -322,6 +329,9 @@ class World:
         if act.number > 1:
             self.scheduler.sleep(act.number)
         upstream.act(replace(act, what="create"))
+        self._attend()
+
+    def _attend(self) -> None:
         if not self._attended:
             self._attended = True
             self.scheduler.begin("operator", lambda: attend(self))

@@ -3,7 +3,7 @@
 A log is rotated: it goes on under another name, or in a copy, and later lines under its old name are another file.
 So a file here is its content, in any number of inodes, and a name is its present place.
 
-Invariant: a byte that was written stays what it is, and where it is.
+Invariant: a byte that was written stays what it is, and where it is; a torn line may be taken back.
 
 >>> file = WrittenFile(shard=0, path="/landing/a.jsonl")
 >>> file.add([b'{"id": 1}\\n', b'{"id": 2}\\n'])
@@ -15,35 +15,47 @@ Invariant: a byte that was written stays what it is, and where it is.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from tidegauge.sources.file.identity import digested
 
-__all__ = ["WrittenFile"]
+__all__ = ["Harm", "HarmKind", "WrittenFile"]
+
+HarmKind: TypeAlias = Literal["hidden", "saved", "torn", "cut", "gone"]
 
 
 @dataclass(slots=True, eq=False)
 class WrittenFile:
-    """A file of lines. shard: gives it rows of its own. path: its present name.
+    """A file of lines. shard: gives it rows of its own. path: its present name. rotated: the one that it gets next.
 
     data: its bytes so far. rest: the bytes of a torn line that are to come. ends: where its lines end, also the
-    torn one. inodes: where it is, or was. partition: what a flow knows it as.
+    torn one. numbers: which of the `made` rows of its shard they are. inodes: where it is, or was. partition: what a
+    flow knows it as. most: how many bytes it had at most. gone: whether it is nowhere any more. due: how much of it
+    has to arrive; None for all of its lines.
     """
 
     shard: int
     path: str
+    rotated: str = ""
     data: bytearray = field(default_factory=bytearray)
     rest: bytes = b""
     ends: list[int] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    made: int = 0
     inodes: set[int] = field(default_factory=set)
     partition: str | None = None
+    most: int = 0
+    gone: bool = False
+    due: int | None = None
 
     def add(self, lines: Sequence[bytes]) -> None:
-        """Give it lines to be written."""
+        """Give it lines to be written: the next rows of its shard."""
         for line in lines:
+            self.numbers.append(self.made)
+            self.made += 1
             self.ends.append((self.ends[-1] if self.ends else 0) + len(line))
         self.rest += b"".join(lines)
 
@@ -51,20 +63,52 @@ class WrittenFile:
         """Return the bytes that are written now: this many, or all that are left."""
         found, self.rest = self.rest[:size], b"" if size is None else self.rest[size:]
         self.data += found
+        self.most = max(self.most, len(self.data))
         return found
+
+    def take_back(self) -> int:
+        """Give up a torn line, and return how long the file is without it."""
+        end = self.complete
+        self.ends = [at for at in self.ends if at <= end]
+        del self.numbers[len(self.ends) :]
+        del self.data[end:]
+        self.rest = b""
+        return end
 
     @property
     def complete(self) -> int:
         """The end of the complete lines."""
-        number = bisect_right(self.ends, len(self.data))
+        return self.upto(len(self.data))
+
+    def upto(self, position: int) -> int:
+        """Return the end of the lines that are complete before a position."""
+        number = bisect_right(self.ends, position)
         return self.ends[number - 1] if number else 0
 
     def lines(self, lower: int, upper: int) -> tuple[int, int]:
-        """Return the numbers of the lines between two ends."""
-        first, last = (bisect_left(self.ends, position) + (position > 0) for position in (lower, upper))
+        """Return the numbers of the lines that are complete between two positions; the first is the end of one."""
+        first, last = (bisect_right(self.ends, position) for position in (lower, upper))
         return first, last
 
     def fits(self, details: Mapping[str, Any]) -> bool:
-        """Whether it is the file of a binding's details: by its inode, and by how it begins."""
+        """Whether it is the file of a binding's details: by its inode, and by how it begins, if that is known."""
         head = int(details["head"])
-        return details["ino"] in (0, *self.inodes) and digested(bytes(self.data[:head])) == details["digest"]
+        begins = not head or digested(bytes(self.data[:head])) == details["digest"]
+        return begins and details["ino"] in (0, *self.inodes)
+
+
+@dataclass(slots=True, eq=False)
+class Harm:
+    """What somebody did to a file, so that lines of it may be lost.
+
+    partition: what the flow knew it as. size: how many bytes it had. inode: where it was to go on, 0 for a new one.
+    held: how many of its bytes every table held. seen: how many the store knew of.
+    """
+
+    file: WrittenFile
+    how: HarmKind
+    partition: str | None
+    size: int
+    inode: int = 0
+    held: int = 0
+    seen: int = 0
