@@ -39,9 +39,8 @@ import pyarrow as pa
 from tidegauge.dataflow import Capability, OperatorBuilder, OperatorContext, OperatorInput, OperatorOutput, Stream
 from tidegauge.env import Env, Spawn
 from tidegauge.errors.base import Definite, TidegaugeError, Transient, brief, cause_of, waited_out
-from tidegauge.errors.kafkasink import StagedMessagesMissing
 from tidegauge.errors.running import OutputNotWritable, SpanConflict
-from tidegauge.errors.sinks import CommitSilent, StagedFileMissing, TableUpperMismatch
+from tidegauge.errors.sinks import CommitSilent, TableUpperMismatch
 from tidegauge.remap.history import History, agree
 from tidegauge.sinks.backlog import Backlog, StagedSpan, merged
 from tidegauge.sinks.protocol import Table
@@ -220,9 +219,6 @@ class _Persist:
                     self.setup.confirm()  # a driver that slept since the last time finds what its successor has done
                     raise
                 table.discard(span.files)  # had an earlier driver been first, they would be in vain
-            except (StagedFileMissing, StagedMessagesMissing):
-                self.setup.confirm()  # who took over while this driver was asleep has swept them
-                raise
             else:
                 self.setup.carried()  # an earlier attempt may have carried less
 
