@@ -149,3 +149,11 @@ def test_a_driver_that_wakes_up_when_its_staged_files_were_swept_ends_for_the_le
     world = World(Ground.of(make_flow), Plan(1, 100.0, tuple(acts), (Fault("pause", "large: commit", 1, 70.0),)))
     world.run()
     assert isinstance(world.lives[0].error, LeaseLost)
+
+
+def test_a_backup_that_knows_no_epoch_lacks_the_first_one_too() -> None:
+    acts = (Act(3.0, "append", "lines", 2), Act(3.1, "restore", "", 5))
+    faults = (Fault("crash", "lines: written", 1), Fault("slow", "lines: sweep", 1, 5.0))
+    world = World(Ground.of(make_files), Plan(1, 12.0, acts, faults))
+    world.run()
+    assert world.lake.rows("lines").num_rows == 2

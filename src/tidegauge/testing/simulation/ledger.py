@@ -135,7 +135,7 @@ class BindingLedger:
         [(self.since,)] = self.ask("SELECT since FROM flows")
         for source, bound in self._bound.items():
             lost = [epoch for epoch in bound if epoch >= held and (source, epoch) not in epochs]
-            for epoch in [epoch for epoch in lost if epoch > self.since]:
+            for epoch in [epoch for epoch in lost if epoch > self.since or not self.since]:
                 for place, (partition, lower, position) in bound.pop(epoch).items():
                     self._dropped[epoch, source, partition, position] = place, lower
                 self._moved[source].remove(epoch)
