@@ -510,3 +510,31 @@ def test_another_writer_at_the_same_time_takes_versions_between_ours_and_nobody_
     assert seen.version() == 30 + len(theirs)
     assert seen.transaction_version("somebody else") == len(theirs) - 1
     assert delta.rows() == [("ada", epoch) for epoch in range(31)]
+
+
+@pytest.mark.parametrize("lower", [0, 1])
+def test_a_commit_that_is_there_and_could_not_be_made_durable_is_before_it_is_found(
+    lower: int, delta: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tidegauge.sinks.delta import entry as entries
+    from tidegauge.sinks.delta import log as module
+
+    table = delta.open()
+    for epoch in range(lower):
+        delta.commit(table, epoch, epoch + 1)
+    staged = delta.stage([lower])
+
+    def failing(_path: Any) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "synchronise", failing)
+        patch.setattr(entries, "synchronise", failing)
+        for _ in range(2):  # the second time the table has it, which says nothing of the disk
+            with pytest.raises(OSError, match="Input/output"):
+                table.commit(lower, lower + 1, SCHEMA, staged, write="1")
+    done: list[str] = []
+    monkeypatch.setattr(module, "synchronise", lambda path: done.append(Path(path).name))
+    with pytest.raises(TableUpperMismatch):
+        table.commit(lower, lower + 1, SCHEMA, staged, write="1")
+    assert done[:2] == [f"{lower:020}.json", "_delta_log"]

@@ -80,6 +80,8 @@ class DeltaLog:
         self._log: Final = Path(folder, "_delta_log")
         self._view: Final = LogView(folder, Mine.of(output))
         self._checkpoints: Final = Checkpoints(folder, output)
+        self._unsettled: int | None = None
+        """A version of ours that is there, and that could not be made durable yet."""
         self._refresh()
         self._upper = self._read_upper()
         self._digest = digest_in(self._head, self._output)
@@ -121,6 +123,8 @@ class DeltaLog:
         """
         check_span(lower, upper, files, remove=remove)
         columns = rows_schema(schema)
+        if self._unsettled is not None:  # before the table is found to hold the span
+            self._settle(self._unsettled)
         # before the commit, which may refer to a file of it
         chain = carried(self._folder, history, lower=lower, upper=upper, write=write)
         mine = {
@@ -331,11 +335,17 @@ class DeltaLog:
                 if isinstance(error, OSError):
                     raise
                 raise TableUnavailable(table=self._folder, detail=str(error)) from error
-        with writing(self._folder):  # delta-rs leaves this to the operating system
+        self._settle(version)  # delta-rs leaves this to the operating system
+        return True
+
+    def _settle(self, version: int) -> None:
+        """Make a version of ours durable."""
+        self._unsettled = version
+        with writing(self._folder):
             synchronise(entry(self._log, version))
             synchronise(self._log)
             synchronise(self._folder)
-        return True
+        self._unsettled = None
 
     def _create(
         self,
