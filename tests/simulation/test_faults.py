@@ -6,6 +6,7 @@ import pytest
 from tests.simulation.reference import make_flow
 
 from tidegauge.errors.simulation import SimulationFailed
+from tidegauge.errors.sinks import StagedFileMissing
 from tidegauge.errors.store import FlowAlreadyRunning, LeaseLost
 from tidegauge.remap.store import EXPIRY
 from tidegauge.testing.simulation import restoring
@@ -34,6 +35,15 @@ def test_a_driver_dies_between_two_things_that_it_does(place: str) -> None:
     who, where = events[struck - 1]
     assert where == place
     assert (who == "A") == (place == "worker step"), "the worker itself, or something beside it"
+
+
+def test_a_staged_file_that_is_cut_short_is_in_no_commit_and_the_next_run_stages_it_again() -> None:
+    world = lived(Fault("torn", "orders: closed", 2))
+    first, *_ = world.lives
+    assert type(first.error) is StagedFileMissing
+    assert len(world.lives) == 2
+    assert world.lake.rows("orders").num_rows == 12
+    assert not world.lake.tables["orders"].staged
 
 
 def test_a_store_that_is_put_back_gets_from_the_tables_what_they_hold() -> None:

@@ -5,8 +5,10 @@ Where the two real ones differ, as in which of two faults they name first, it is
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
@@ -53,7 +55,7 @@ class Step(NamedTuple):
 
 
 CALLS = ["stage"] * 5 + ["commit"] * 6 + ["take out"] * 2 + ["replace"] * 2
-CALLS += ["repeat", "discard", "abandon", "sweep", "reopen", "look", "vanish", "stranger"]
+CALLS += ["repeat", "discard", "abandon", "tear", "begin", "sweep", "reopen", "look", "vanish", "stranger"]
 STEP = st.builds(
     Step,
     call=st.sampled_from(CALLS),
@@ -67,6 +69,9 @@ STEP = st.builds(
 
 
 RARE = (
+    Step("stage", 0, 0, 0, 1, "ours", 0),
+    Step("tear", 0, 0, 0, 1, "ours", 0),
+    Step("commit", 0, 0, 1, 1, "ours", 0),  # with a file that was cut short
     Step("reopen", 1, 0, 0, 1, "ours", 0),
     Step("replace", 1, 0, 2, 1, "ours", 0),  # the same files again, which are gone, and then with a longer span
     Step("replace", 1, 1, 2, 1, "ours", 0),
@@ -112,8 +117,11 @@ class Moved:
 class Drivers:
     """The drivers of one sink, with what each has opened, staged and last tried to commit."""
 
-    def __init__(self, sink: Any, rows: Rows, moved: Callable[[], Moved]) -> None:
+    def __init__(
+        self, sink: Any, rows: Rows, moved: Callable[[], Moved], cut: Callable[[StagedFile], object]
+    ) -> None:
         self.sink = sink
+        self.cut = cut
         self.rows_of = rows
         self.moved = moved
         self.tables = [sink.open(output) for output in DRIVERS]
@@ -167,6 +175,16 @@ class Drivers:
     def abandon(self, step: Step, _number: int) -> Any:
         self.litter += self.staged[step.who]
         self.staged[step.who] = []
+
+    def tear(self, step: Step, _number: int) -> Any:
+        """Cut short a file that is staged, and not committed."""
+        for file in self.staged[step.who][:1]:
+            self.cut(file)
+
+    def begin(self, step: Step, number: int) -> Any:
+        """Begin to stage, and die."""
+        stager = self._stager(step, number)
+        stager.write(pa.RecordBatch.from_pylist([{"user": "ada", "_epoch": 0}], schema=SCHEMA))
 
     def sweep(self, step: Step, _number: int) -> Any:
         table, mark = self.tables[step.who], DRIVERS[step.who].incarnation[-16:]
@@ -225,12 +243,15 @@ class Drivers:
     # -- the parts
 
     def _staged(self, rows: pa.Table, step: Step, number: int) -> list[StagedFile]:
-        job = f"{DRIVERS[step.who].incarnation[-16:]}{number:016x}"
-        stager = self.sink.stage(SCHEMA, job=job, task=step.pick)
+        stager = self._stager(step, number)
         for batch in rows.to_batches():
             stager.write(batch)
         made: list[StagedFile] = stager.close()
         return made
+
+    def _stager(self, step: Step, number: int) -> Any:
+        job = f"{DRIVERS[step.who].incarnation[-16:]}{number:016x}"
+        return self.sink.stage(SCHEMA, job=job, task=step.pick)
 
     def _picked(self, step: Step) -> list[Held]:
         """Some of the files that are committed, or that were when this driver looked last."""
@@ -262,7 +283,11 @@ def on_disk(sink: Any) -> Drivers:
     def away() -> bool:
         return place.exists() and bool(place.rename(aside))
 
-    return Drivers(sink, rows, lambda: Moved(away, lambda there: there and aside.rename(place)))
+    def cut(file: StagedFile) -> None:
+        with suppress(FileNotFoundError):  # swept
+            os.truncate(place / file.path, file.bytes // 2)
+
+    return Drivers(sink, rows, lambda: Moved(away, lambda there: there and aside.rename(place)), cut)
 
 
 def in_memory() -> Drivers:
@@ -275,7 +300,13 @@ def in_memory() -> Drivers:
         if table is not None:
             lake.tables["orders"] = table
 
-    return Drivers(SimulatedSink(lake, "orders"), rows, lambda: Moved(lambda: lake.tables.pop("orders", None), back))
+    def cut(file: StagedFile) -> None:
+        staged = lake.tables["orders"].staged
+        if file.path in staged:
+            staged[file.path] = None
+
+    sink = SimulatedSink(lake, "orders")
+    return Drivers(sink, rows, lambda: Moved(lambda: lake.tables.pop("orders", None), back), cut)
 
 
 @deep(120)

@@ -80,6 +80,7 @@ class Ground:
         answering: dict[FaultKind, tuple[str, ...]] = {
             kind: tuple(place for place in places if outside(kind, place)) for kind in ANSWERS
         }
+        answering["torn"] = tuple(place for place in places if place.endswith(": closed"))
         files = tuple(name for name, source in spec.sources.items() if isinstance(source, FileSource))
         topics = ((name, source) for name, source in spec.sources.items() if name not in (*feeds, *files))
         logs = tuple(name for name, source in topics if not isinstance(source, GeneratorSource))

@@ -64,6 +64,7 @@ FaultKind: TypeAlias = Literal[
     "save",
     "truncate",
     "replace",
+    "torn",
 ]
 KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
 """What may go wrong.
@@ -89,9 +90,10 @@ KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
     save       a file is saved anew, as editors do: another file of its name has the same lines, or more
     truncate   a log is cut off and there is no copy, or its torn last line is; somebody resumes the source
     replace    a file is deleted, and may come back, or another one takes its place; somebody resumes the source
+    torn       a file that a task has staged is cut short before it is committed
 """
 
-AT_A_PLACE: Final = ("crash", "pause", "slow", "error", "lost")
+AT_A_PLACE: Final = ("crash", "pause", "slow", "error", "lost", "torn")
 """The kinds that strike a driver at a place; the others happen at an instant."""
 AT_UPSTREAMS: Final = ("away", "retention")
 AT_FEEDS: Final = ("cut", "late")
@@ -129,7 +131,7 @@ class FlowFacts(NamedTuple):
     files: tuple[str, ...] = ()
     """The sources that read files."""
     answering: Mapping[FaultKind, tuple[str, ...]] = MappingProxyType({})
-    """Of the kinds that are an answer of somebody, the places where there is one."""
+    """The places of the kinds that cannot strike everywhere: where somebody answers, or a file is staged."""
 
     def having(self, kind: FaultKind) -> tuple[str, ...]:
         """Return the sources that can have a kind of fault, one "" for a kind that comes from elsewhere."""

@@ -29,6 +29,7 @@ from typing import Any, Final
 
 from tidegauge.errors.base import Definite, TidegaugeError, Transient
 from tidegauge.errors.simulation import SimulationFailed
+from tidegauge.errors.sinks import StagedFileMissing
 from tidegauge.errors.store import ClockBehind, ClocksApart, FlowAlreadyRunning, LeaseLost
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.testing.simulation.checks import Checks
@@ -238,6 +239,8 @@ class World:
             self.scheduler.pause()
         elif fault.kind == "slow":
             self.scheduler.sleep(fault.seconds)
+        elif fault.kind == "torn":
+            self.lake.tear(fault.place.removesuffix(": closed"), lambda job: self.drew[job] is life)
         if error is not None:
             table, _, call = fault.place.rpartition(": ")
             if call in ("abort", "discard"):
@@ -253,7 +256,8 @@ class World:
             return
         lossy = isinstance(error, Definite) and any(upstream.overtaken for upstream in self.upstreams.values())
         jumped = isinstance(error, _JUMPED) and any(act.what in ("clock", "drift") for act in self.plan.acts)
-        if not (lossy or jumped):
+        torn = isinstance(error, StagedFileMissing) and any(fault.kind == "torn" for fault in self._struck)
+        if not (lossy or jumped or torn):
             raise error
         if self.ledger.failed().keys() == self.upstreams.keys() and not resumable(self):
             self.closing = True  # nothing is left to do: whoever restarts the flow finds the same

@@ -20,7 +20,7 @@ A table is moved away, as with the disk that it is on, by `lake.tables.pop`, and
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -71,8 +71,8 @@ class LakeCommit:
 class LakeTable:
     """A table: its commits, its columns (None before the first), and the files staged beside it.
 
-    staged: by path; None for a file that a task has begun, and that stays like this when the task dies. held: the
-    committed files, in commit order.
+    staged: by path; None for a file that is torn. A task has begun it, and it stays like this when the task dies; or
+    it was cut short later. held: the committed files, in commit order.
     """
 
     def __init__(self) -> None:
@@ -161,6 +161,13 @@ class Lake:
             return _NO_COLUMNS.empty_table()
         found = table.read(file.path for file in table.files(as_of=as_of, name=name))
         return found if as_of is None else _up_to(found, as_of)
+
+    def tear(self, name: str, whose: Callable[[str], bool]) -> None:
+        """Cut short the file of a table that was staged last by one of these jobs."""
+        staged = self.tables[name].staged if name in self.tables else {}
+        mine = [path for path, file in staged.items() if file is not None and whose(path[16:32])]
+        for path in mine[-1:]:
+            staged[path] = None
 
     def at(self, epoch: int) -> dict[str, pa.Table]:
         """Return the rows of all tables as of one epoch. Raises `OutputIsBehind` for a table that lacks it."""
