@@ -44,6 +44,9 @@ Effect = Literal[
     "record gap",
     "record held",
     "record told",
+    "begin backfill",
+    "record unit",
+    "end backfill",
     "release lease",
 ]
 """The durable effects, in the order that a flow performs them."""

@@ -68,6 +68,7 @@ def test_status_as_json(open_shop: Shop) -> None:
                 "lag": 0,
                 "rows": 6,
                 "files": 3,
+                "filled": None,
                 "stalled_since": None,
                 "error": None,
             }

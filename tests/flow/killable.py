@@ -26,9 +26,9 @@ from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.flow.belonging import table_of
 from tidegauge.remap.store import Gap, LeaseHolder, Store
 
-Scene = Literal["whole", "bad line", "bad function", "new upstream"]
+Scene = Literal["whole", "bad line", "bad function", "new upstream", "late"]
 """What is wrong: nothing; a line of the orders that does not parse; a function that raises for one output; one more
-source, whose upstream is made anew once all of it is read."""
+source, whose upstream is made anew once all of it is read; nothing, and one more output once all is published."""
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
@@ -80,6 +80,8 @@ def make(root: Path, *, scene: Scene = "whole") -> tg.Dataflow:
     flow.sink("loud", orders.map_batches(function), tg.ParquetSink(str(root / "lake" / "loud")))
     flow.sink("prices", prices, tg.DeltaSink(str(root / "lake" / "prices")))
     flow.sink("rows", rows, tg.ParquetSink(str(root / "lake" / "rows")))
+    if scene == "late":
+        flow.sink("late", orders.map_batches(shout), tg.ParquetSink(str(root / "lake" / "late")))
     if scene == "new upstream":
         numbers = flow.source("numbers", Topic(root / "topic"))
         flow.sink("numbers", numbers, tg.ParquetSink(str(root / "lake" / "numbers")))
@@ -137,10 +139,13 @@ def live(root: Path, *, scene: Scene, point: str | None, nth: int) -> None:
     """Run until caught up, or until the point is reached for the nth time."""
     flow, env = make(root, scene=scene), tg.Env(point=killing(point, nth))
 
-    def run() -> None:
+    def run(flow: tg.Dataflow = flow) -> None:
         flow.run(until="caught-up", engine=tg.LocalEngine(threads=2), env=env)
 
-    if scene != "new upstream":
+    if scene == "late":
+        run(make(root))
+        run()
+    elif scene != "new upstream":
         run()
     else:
         if Topic(root / "topic").identity() == "first":

@@ -297,7 +297,7 @@ def test_a_late_output_is_never_called_live_before_it_is(tmp_path: Path) -> None
     board._changed = lambda _board: look()
     run.catch_up()
     run.abandon()
-    assert seen == [("catching_up", 3), ("live", 0)]
+    assert seen == [("backfilling", 3), ("live", 0)]
     assert board.outputs["a"].state == "live"
 
 

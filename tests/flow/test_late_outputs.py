@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import errno
+import itertools
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.flow.badinput import begin, lines, numbers, rows, source, states, write
-from tests.flow.by_hand import Run, World
+from tests.flow.by_hand import Crash, Run, World
 
 import tidegauge as tg
+from tidegauge.env import POINTS
+from tidegauge.errors.command import OutputIsBehind
 from tidegauge.flow import stage
 from tidegauge.remap.frontier import Frontier
+from tidegauge.remap.store import EXPIRY
 from tidegauge.sinks.parquet.chain import ParquetChain
+from tidegauge.sinks.protocol import OutputId
 
 PAST = 12
 """How many epochs there are before the late output."""
 
 
 def flow_of(
-    *late: str, function: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
+    *late: str,
+    function: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None,
+    sink: Callable[[str], Any] = tg.ParquetSink,
 ) -> Callable[..., tg.Dataflow]:
     """One source into the table `a`, and into these tables besides."""
 
@@ -31,7 +43,7 @@ def flow_of(
         flow.sink("a", orders, tg.DeltaSink(str(world.root / "lake" / "a")))
         for name in late:
             stream = orders if function is None else orders.map_batches(function)
-            flow.sink(name, stream, tg.ParquetSink(str(world.root / "lake" / name)))
+            flow.sink(name, stream, sink(str(world.root / "lake" / name)))
         return flow
 
     return make
@@ -61,6 +73,12 @@ def upper(run: Run, output: str) -> int:
     return run.runner.board.outputs[output].upper
 
 
+def filled(run: Run, output: str) -> int:
+    """The percentage of its past that is staged."""
+    found = run.runner.board.outputs[output].filled
+    return 100 if found is None else found.percent
+
+
 def test_the_others_publish_while_a_late_output_gets_the_past(world: World) -> None:
     world.lag = 30
     run = begin(world, with_late)
@@ -69,9 +87,9 @@ def test_the_others_publish_while_a_late_output_gets_the_past(world: World) -> N
         add(world, n)
         while run.runner.board.published <= n:
             run.step()
-        seen.append(upper(run, "late"))
+        seen.append(filled(run, "late"))
         assert numbers(alone(world), "a", as_of=n) == list(range(n + 1))
-    assert seen[0] < seen[-1] < PAST, "it gets on, and nobody waits for it"
+    assert 0 < seen[0] < seen[-1] < 100, "it gets on, and nobody waits for it"
     run.catch_up()
     run.abandon()
     assert rows(with_late(world), "late") == rows(with_late(world), "a")
@@ -165,3 +183,205 @@ def test_late_outputs_of_one_source_read_it_together(world: World) -> None:
     assert read == PAST
     for name in ("late", "later", "latest"):
         assert rows(three(world), name) == rows(three(world), "a")
+
+
+def test_nobody_sees_a_part_of_the_past(world: World) -> None:
+    world.lag = 30
+    run = begin(world, with_late)
+    while filled(run, "late") < 50:
+        run.step()
+    assert run.runner.board.outputs["late"].state == "backfilling"
+    assert not list((world.root / "lake" / "late").glob("from_epoch=*"))
+    with pytest.raises(OutputIsBehind):
+        tg.read_arrow(with_late(world), "late")
+    with pytest.raises(OutputIsBehind):
+        tg.read_arrow(with_late(world), "late", as_of=0)
+    [_, late] = tg.status(with_late(world)).outputs
+    assert (late.state, late.filled) == ("backfilling", run.runner.board.outputs["late"].filled)
+    assert numbers(with_late(world), "a") == list(range(PAST))
+    run.catch_up()
+    run.abandon()
+    assert len(list((world.root / "lake" / "late").glob("from_epoch=*"))) == 1
+    assert rows(with_late(world), "late") == rows(with_late(world), "a")
+
+
+@pytest.mark.parametrize(
+    ("sink", "step"),
+    [
+        (tg.ParquetSink, 11),
+        pytest.param(tg.ParquetSink, 1, marks=pytest.mark.long),
+        pytest.param(tg.DeltaSink, 1, marks=pytest.mark.long),
+    ],
+)
+def test_a_crash_anywhere_repeats_at_most_one_unit(world: World, sink: Any, step: int) -> None:
+    """The first life of each late output dies at a later point than the one before, until one comes through."""
+    crashed = True
+    for at in itertools.count(step=step):
+        name = f"late{at}"
+        make = flow_of(name, sink=sink)
+        world.points.clear()
+        world.crash_at = at
+        try:
+            run = begin(world, make)
+            run.catch_up()
+        except Crash:
+            world.crash_at = None
+            world.clock.seconds += EXPIRY + 1
+        else:
+            crashed = False
+            run.abandon()
+        loaded = world.loaded()
+        table = make(world).spec.outputs[name].sink.open(OutputId("shop", name, loaded.flow.incarnation))
+        assert table.upper in (0, PAST), "all of the past is there, or nothing"
+        run = begin(world, make)
+        run.catch_up()
+        run.abandon()
+        assert world.points.count("before stage") <= PAST + 1, world.points
+        assert rows(make(world), name) == rows(make(world), "a")
+        assert world.loaded().backfills == {}
+        assert tg.status(make(world)).holds == ()
+        if not crashed:
+            return
+
+
+def test_compaction_keeps_the_epochs_of_which_some_are_staged(world: World) -> None:
+    world.strike = "after record unit"
+    with pytest.raises(Crash):
+        begin(world, with_late).catch_up()
+    world.clock.seconds += EXPIRY + 1
+    assert [held.owner for held in tg.status(with_late(world)).holds] == ["backfill of late"]
+    assert tg.compact(alone(world), before=5).since == 0
+    run = begin(world, with_late)
+    run.catch_up()
+    run.abandon()
+    assert tg.compact(alone(world), before=5).since == 5
+    assert rows(with_late(world), "late") == rows(with_late(world), "a")
+
+
+def test_a_fill_whose_epochs_were_folded_by_force_begins_anew(world: World) -> None:
+    world.strike = "after record unit"
+    with pytest.raises(Crash):
+        begin(world, with_late).catch_up()
+    world.clock.seconds += EXPIRY + 1
+    tg.release(with_late(world), "backfill of late")
+    assert tg.compact(alone(world), before=5).since == 5
+    run = begin(world, with_late)
+    run.catch_up()
+    run.abandon()
+    assert sorted(numbers(with_late(world), "late")) == list(range(PAST))
+    assert {row["_epoch"] for row in rows(with_late(world), "late")} == set(range(5, PAST))
+
+
+def test_units_of_other_steps_do_not_count(world: World) -> None:
+    world.lag = 0
+    world.strike = "after record unit"
+    with pytest.raises(Crash):
+        begin(world, flow_of("late", function=lambda batch: batch)).catch_up()
+    world.clock.seconds += EXPIRY + 1
+    changed = flow_of("late", function=lambda batch: batch.filter(pc.less(batch["n"], 9)))
+    run = begin(world, changed)
+    run.catch_up()
+    run.abandon()
+    assert numbers(changed(world), "late") == list(range(9))
+
+
+def test_units_whose_files_are_gone_are_staged_again(world: World) -> None:
+    world.strike = "after record unit"
+    with pytest.raises(Crash):
+        begin(world, with_late).catch_up()
+    world.clock.seconds += EXPIRY + 1
+    for file in (world.root / "lake" / "late").rglob("*.parquet"):
+        file.unlink()
+    run = begin(world, with_late)
+    run.catch_up()
+    run.abandon()
+    assert rows(with_late(world), "late") == rows(with_late(world), "a")
+
+
+def test_a_late_output_that_failed_shows_nothing_and_goes_on_where_it_was(world: World) -> None:
+    wanted = False
+
+    def refuse(batch: pa.RecordBatch) -> pa.RecordBatch:
+        if 5 in batch["n"].to_pylist() and not wanted:
+            raise ValueError("five is not wanted")
+        return batch
+
+    make = flow_of("late", function=refuse)
+    run = begin(world, make)
+    run.catch_up()
+    run.abandon()
+    assert states(tg.status(make(world)).outputs) == {"a": "live", "late": "failed"}
+    assert len(world.loaded().backfills["late"].units) == 5
+    wanted = True
+    world.points.clear()
+    run = begin(world, make)
+    run.catch_up()
+    run.abandon()
+    assert world.points.count("before stage") == PAST - 5
+    assert rows(make(world), "late") == rows(make(world), "a")
+
+
+def test_the_past_of_a_source_that_has_failed_ends_where_it_failed(world: World) -> None:
+    write(world.root / "orders" / "1.jsonl", "not json" + chr(10))
+    run = begin(world)
+    run.catch_up()
+    run.abandon()
+    run = begin(world, with_late)
+    for _ in range(30):
+        run.step()
+    run.abandon()
+    assert rows(with_late(world), "late", as_of=PAST - 1) == rows(with_late(world), "a", as_of=PAST - 1)
+    assert len(rows(with_late(world), "late", as_of=PAST - 1)) == PAST
+    assert world.loaded().backfills == {}
+
+
+def test_an_output_that_is_moved_to_another_table_is_filled_anew(world: World) -> None:
+    world.strike = "after record unit"
+    with pytest.raises(Crash):
+        begin(world, with_late).catch_up()
+    world.clock.seconds += EXPIRY + 1
+    moved = flow_of("late", sink=tg.DeltaSink)
+    run = begin(world, moved)
+    run.catch_up()
+    run.abandon()
+    assert rows(moved(world), "late") == rows(moved(world), "a")
+
+
+DEATHS = st.lists(st.sampled_from([*POINTS, "before record unit", *8 * ["after record unit"]]), max_size=4)
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    before=st.lists(st.integers(0, 3), min_size=1, max_size=6),
+    after=st.lists(st.integers(0, 3), max_size=3),
+    lives=DEATHS,
+    sink=st.sampled_from([tg.ParquetSink, tg.DeltaSink]),
+)
+def test_a_late_table_is_one_from_the_start(before: list[int], after: list[int], lives: list[str], sink: Any) -> None:
+    """Row by row and epoch by epoch, however many records its epochs have, and whoever dies on the way."""
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setitem(stage.JOB_LIMITS, "bytes", 1)
+        world, count = World(Path(folder), alone), itertools.count()
+        make = flow_of("late", sink=sink)
+        run = begin(world)
+        for size in before:
+            write(world.root / "orders" / "1.jsonl", lines(*itertools.islice(count, size)))
+            run.catch_up()
+        run.abandon()
+        for life, size in itertools.zip_longest(lives, after):
+            write(world.root / "orders" / "1.jsonl", lines(*itertools.islice(count, size or 0)))
+            world.strike = life or ""
+            try:
+                run = begin(world, make)
+                run.catch_up()
+                run.abandon()
+            except Crash:
+                world.clock.seconds += EXPIRY + 1
+        world.strike = ""
+        run = begin(world, make)
+        run.catch_up()
+        run.abandon()
+        if next(count):
+            assert rows(make(world), "late") == rows(make(world), "a")
+            for epoch in range(world.loaded().flow.published):
+                assert rows(make(world), "late", as_of=epoch) == rows(make(world), "a", as_of=epoch)

@@ -173,3 +173,64 @@ def test_a_commit_in_the_middle_of_a_removal_finds_nothing_to_commit(
             deposed.commit(2, 3, SCHEMA, staged, write=DEAD)
     assert parquet.rows() == [("ada", 0), ("ada", 1)]
     assert parquet.open().upper == 2
+
+
+def test_kept_files_outlive_a_sweep_also_those_that_a_killed_commit_had_gathered(parquet: Bench) -> None:
+    staged = [file for task in range(4) for file in stage(parquet.sink, [2], "late", job=DEAD, task=task)]
+    stage(parquet.sink, [2], job=f"{MARK}{'e' * 16}")
+    folder = Path(parquet.path, "_staged")
+    for number, name in enumerate((f"commit-{DEAD}", f"removed-commit-{DEAD}", f"removed-commit-{MARK}{'0' * 16}")):
+        (folder / name).mkdir()  # a commit was killed, and so was a driver that put its files back
+        path = Path(parquet.path, staged[number].path)
+        path.rename(folder / name / path.name)
+    table = parquet.open()
+    assert table.keep(staged)
+    table.sweep(held)
+    assert [path.name for path in folder.iterdir()] == [DEAD]
+    table.commit(2, 3, SCHEMA, staged, write="f" * 32)
+    assert parquet.rows() == [("ada", 0), ("ada", 1)] + [("late", 2)] * 4
+
+
+@pytest.mark.parametrize("kind", ["parquet", "delta"])
+@pytest.mark.parametrize("harm", ["removed", "cut"])
+def test_files_that_are_not_as_they_were_staged_are_not_kept(
+    kinds: Any, tmp_path: Path, kind: str, harm: str
+) -> None:
+    bench = kinds(kind, str(tmp_path / "orders"))
+    staged = [file for task in range(2) for file in stage(bench.sink, [0], job=DEAD, task=task)]
+    assert bench.open().keep(staged)
+    path = Path(bench.path, staged[1].path)
+    path.unlink()
+    if harm == "cut":
+        path.write_bytes(b"PAR1")
+    assert not bench.open().keep(staged)
+
+
+@pytest.mark.parametrize("instant", range(5), ids=["first", "second", "third", "last", "none"])
+def test_of_a_commit_and_a_successor_that_keeps_its_files_one_wins(
+    instant: int, parquet: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The successor takes the files back before one of the renames of a commit, and then commits them itself."""
+    deposed, successor = parquet.open(), parquet.open()
+    staged = [file for task in range(3) for file in stage(parquet.sink, [2], "late", job=DEAD, task=task)]
+    rename, done = Path.rename, 0
+
+    def watched(self: Path, target: Path) -> Path:
+        nonlocal done
+        done += 1
+        if done == instant + 1:
+            with monkeypatch.context() as inner:
+                inner.setattr(Path, "rename", rename)
+                assert successor.keep(staged)
+                successor.sweep(held)
+        return rename(self, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", watched)
+        try:
+            deposed.commit(2, 3, SCHEMA, staged, write=DEAD)
+        except OSError:
+            successor.commit(2, 3, SCHEMA, staged, write="f" * 32)
+            assert instant < 4
+    assert parquet.open().upper == 3
+    assert parquet.rows() == [("ada", 0), ("ada", 1)] + [("late", 2)] * 3

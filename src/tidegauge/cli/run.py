@@ -144,7 +144,7 @@ def view(board: Board, *, ends: bool = False) -> RenderableType:
     for output in board.outputs.values():
         table.add_row(
             f"→ {output.name}",
-            state_text(output.state),
+            state_text(output.state, output.filled),
             f"{output.rows:,} rows",
             amount(output.lag, "epochs"),
             "",

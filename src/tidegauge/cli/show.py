@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.running import TickHeld
 
 if TYPE_CHECKING:
+    from tidegauge.backfill.progress import Filled
     from tidegauge.looking.reports import EpochReport, FlowReport
     from tidegauge.maintenance.compact import Compacted
     from tidegauge.maintenance.resume import Resumed, Skipped
@@ -50,6 +52,7 @@ COLOURS = {
     "idle": "blue",
     "starting": "yellow",
     "planned": "yellow",
+    "backfilling": "yellow",
     "catching_up": "yellow",
     "stalled": "red",
     "failed": "bold red",
@@ -91,9 +94,10 @@ def span(seconds: float | None) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def state_text(state: str) -> Text:
-    """Return a state in its colour."""
-    return Text(state.replace("_", " "), style=COLOURS.get(state, ""))
+def state_text(state: str, filled: Filled | None = None) -> Text:
+    """Return a state in its colour. filled: how far the past of an output is staged."""
+    shown = f"{state.replace('_', ' ')} {filled}" if state == "backfilling" and filled else state.replace("_", " ")
+    return Text(shown, style=COLOURS.get(state, ""))
 
 
 def grid(*columns: str) -> Table:
@@ -164,7 +168,7 @@ def status_view(report: FlowReport) -> RenderableType:
     for output in report.outputs:
         outputs.add_row(
             output.name,
-            state_text(output.state),
+            state_text(output.state, output.filled),
             output.source,
             f"{output.upper:,}",
             amount(output.lag, "epochs"),
@@ -237,6 +241,7 @@ def status_json(report: FlowReport) -> dict[str, Any]:
                 "rows": o.rows,
                 "bytes": o.bytes,
                 "files": o.files,
+                "filled": None if o.filled is None else asdict(o.filled),
                 "stalled_since": iso(o.since),
                 "error": None if o.error is None else error_json(o.error),
             }

@@ -35,7 +35,7 @@ it is ours
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
@@ -103,6 +103,7 @@ class Absent:
         """The outputs that cannot be opened at present."""
         self._attempts: dict[str, Future[None]] = {}
         self._held: Mapping[str, int] = {}
+        self._filling: Collection[str] = ()
         self.least: Final[dict[str, int]] = {}
         """How far the table of each output was when it was seen last in this run."""
 
@@ -125,12 +126,14 @@ class Absent:
         there = [o for o in board.outputs.values() if o.state != "failed" and o.name not in self.away]
         return error if all(o.upper >= board.reached for o in there) else None
 
-    def note(self, found: Mapping[str, Exception], held: Mapping[str, int], tell: Told) -> None:
+    def note(
+        self, found: Mapping[str, Exception], held: Mapping[str, int], filling: Collection[str], tell: Told
+    ) -> None:
         """Take note of what could not be opened, and tell of all that is away.
 
-        held: how far tables were seen to be in earlier runs.
+        held: how far tables were seen to be in earlier runs. filling: those for which files are staged, to be kept.
         """
-        now, self._held = self._env.monotonic(), held
+        now, self._held, self._filling = self._env.monotonic(), held, filling
         for name in found.keys() - self.away.keys():
             self.away[name] = Away.first(found[name], now=now)
         for name, away in self.away.items():
@@ -175,9 +178,9 @@ class Absent:
         output = OutputId(self._flow.name, name, self._lease.incarnation)
         table = outputs[name].sink.open(output)
         whole(table, output, outputs[name].sink, held=self._held.get(name, 0), least=self.least.get(name, 0))
-        # Others may stage beside it; a sweep would take what they are about to commit, and comes with the opening.
+        # Others may stage beside it, or a fill has: a sweep would take what is yet to be committed; opening sweeps.
         beside = outputs[name].sink.shared and sum(plan.sink.shared for plan in outputs.values()) > 1
-        if isinstance(table, Sweeping) and not beside:
+        if isinstance(table, Sweeping) and not beside and name not in self._filling:
             table.sweep(self._lease.renew)
 
 

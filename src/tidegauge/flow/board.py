@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
+from tidegauge.backfill.plan import Fill
+from tidegauge.backfill.progress import Filled, progress
 from tidegauge.env import Env
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.redaction import Redaction
@@ -31,7 +33,7 @@ from tidegauge.sinks.persist import Committed
 __all__ = ["Board", "OutputCondition", "OutputStatus", "SourceCondition", "SourceStatus", "StoreStatus"]
 
 SourceCondition = Literal["starting", "running", "idle", "stalled", "failed", "sealed"]
-OutputCondition = Literal["planned", "catching_up", "live", "stalled", "failed"]
+OutputCondition = Literal["planned", "backfilling", "catching_up", "live", "stalled", "failed"]
 
 
 @dataclass(slots=True)
@@ -85,7 +87,8 @@ class SourceStatus:
 class OutputStatus:
     """The present state of an output. lag: how many bound epochs it lacks. rows, bytes: this run's commits.
 
-    since: from when on it is stalled. rate: rows a second over the last commits.
+    filled: how far the past is of one that shows nothing yet. since: from when on it is stalled. rate: rows a second
+    over the last commits.
     """
 
     name: str
@@ -95,6 +98,7 @@ class OutputStatus:
     lag: int = 0
     rows: int = 0
     bytes: int = 0
+    filled: Filled | None = None
     error: Exception | None = None
     since: datetime | None = None
     attempt: int = 0
@@ -122,7 +126,8 @@ class Board:
     """The present state of a flow's sources, outputs and epochs. `changed` is called after each change, if given.
 
     uppers: the outputs' durable uppers at the start. failed: sources that failed in earlier runs. retried: outputs
-    that did, for reasons of their own. redaction: what hides the secrets in what others say.
+    that did, for reasons of their own. fills: the staged past of those that show nothing yet. redaction:
+    what hides the secrets in what others say.
     """
 
     def __init__(
@@ -135,6 +140,7 @@ class Board:
         published: int,
         failed: Mapping[str, Failure],
         retried: Collection[str],
+        fills: Mapping[str, Fill],
         env: Env,
         redaction: Redaction,
         changed: Callable[[Board], None] | None,
@@ -159,6 +165,9 @@ class Board:
         for output in self.outputs.values():
             self._place(output, held(timeline.tables[output.source], uppers[output.name]))
             output.state = "catching_up" if output.upper < published or output.name in retried else "live"
+        self._fills = dict(fills)
+        for name, fill in fills.items():
+            self._fill(name, fill.reached)
         self.changes = 0
         """How often anything changed. While it stays the same, so does every answer of the board."""
         self._changed = changed
@@ -201,6 +210,11 @@ class Board:
     def _place(self, status: OutputStatus, upper: int) -> None:
         status.upper = upper
         status.lag = max(0, self.upper - upper)
+
+    def _fill(self, output: str, reached: int) -> None:
+        status, fill = self.outputs[output], self._fills[output]
+        status.filled = progress(fill, self.timeline.tables[status.source], reached=reached)
+        status.state, status.error, status.since, status.attempt = "backfilling", None, None, 0
 
     def _shown(self, status: SourceStatus) -> Frontier:
         """Return how far a source is published: from the epoch at which it failed on, no further."""
@@ -291,7 +305,7 @@ class Board:
 
     def staged(self, need: Need, performed: Performed) -> None:
         """These outputs have what a job staged for them."""
-        self.expected.update(dict.fromkeys(need.outputs, need.upper))
+        self.expected.update({name: need.upper for name in need.outputs if name not in self._fills})
         for name in {self.outputs[output].source for output in need.outputs}:
             status = self.sources[name]
             status.records += performed.result.records.get(name, 0)
@@ -299,6 +313,17 @@ class Board:
                 status.state = "running" if status.state == "stalled" else status.state
                 status.error, status.since, status.attempt = None, None, 0
             status.unread = None
+        self._tell()
+
+    def staged_of(self, output: str, reached: int) -> None:
+        """More is staged of the past of an output."""
+        self._fill(output, reached)
+        self._tell()
+
+    def filled(self, output: str, upper: int) -> None:
+        """All of an output's past is staged, and is to be committed."""
+        del self._fills[output]
+        self.expected[output] = upper
         self._tell()
 
     def retrying(self, outputs: Sequence[str], source: str | None, error: BaseException, attempt: int) -> None:
@@ -337,6 +362,7 @@ class Board:
         status.commits.append((self.env.monotonic(), committed.rows))
         if status.state != "failed":
             status.state = "catching_up" if status.upper < self.published else "live"
+            status.filled = None
             status.error, status.since, status.attempt = None, None, 0
         self._tell()
 

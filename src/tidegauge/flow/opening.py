@@ -9,9 +9,10 @@ its history is checked when it is back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from tidegauge.backfill.plan import Fill, files_of, steps_of
 from tidegauge.errors.base import Transient
 from tidegauge.errors.engine import RecordUnparsable
 from tidegauge.errors.store import OutputBelowSince
@@ -22,9 +23,9 @@ from tidegauge.job.plan import OutputPlan
 from tidegauge.reclock.slices import as_of, begins, held
 from tidegauge.remap.binding import Slice
 from tidegauge.remap.round import Failure
-from tidegauge.remap.store import Lease, Loaded, OutputSpec, SourceSpec, Stall, Store
+from tidegauge.remap.store import Backfill, Lease, Loaded, OutputSpec, SourceSpec, Stall, Store
 from tidegauge.remap.timeline import Timeline
-from tidegauge.sinks.protocol import OutputId, Sweeping, Table
+from tidegauge.sinks.protocol import Keeping, OutputId, Sweeping, Table
 from tidegauge.sources.protocol import from_time_of
 from tidegauge.sources.push.source import PushedSource
 
@@ -38,8 +39,9 @@ class Opened:
     tables: of the outputs that are open. away: the others, each with why. failed: sources that have failed.
     outstanding: outputs that failed for their own reasons and are retried, with the epochs. passed: ranges that
     nobody reads any more, by source. stalls: the waits that the store knows of. uppers: the first epoch that each
-    open output gets. late: those of them that lack epochs which are published. held: how far tables were seen to be
-    in earlier runs. since: the epochs before it count as one.
+    open output gets. late: those of them that lack epochs which are published. fills: the staged past of those
+    that show nothing yet. filling: the outputs with a plan in the store, open or not. held: how far tables
+    were seen to be in earlier runs. since: the epochs before it count as one.
     resume: the epoch to read the flow again from. lossless: `Store.noted` from before the store was found to know of
     no loss; -1 where it knows some.
     """
@@ -50,6 +52,8 @@ class Opened:
     timeline: Timeline
     uppers: Mapping[str, int]
     late: frozenset[str]
+    fills: Mapping[str, Fill]
+    filling: frozenset[str]
     held: Mapping[str, int]
     since: int
     resume: int
@@ -97,7 +101,7 @@ def opened(
     noted = store.noted
     loaded = store.load(flow.name)
     failed = _failed(flow, loaded, store, lease)
-    tables, away = _tables(flow, loaded, lease, known, least)
+    tables, away, going_on = _tables(flow, loaded, store, lease, known, least)
     # Ask after opening: an epoch is bound before a table holds it, whoever else is at work.
     bound = bound_at(store, flow.name, tables.values())
     for name, table in tables.items():
@@ -105,6 +109,8 @@ def opened(
     note_seen(store, lease, loaded, tables)  # after the check: a table of another history is no witness
     uppers = {name: _begins(loaded, flow.outputs[name], table.upper) for name, table in tables.items()}
     resume = as_of([loaded.flow.published, *uppers.values()], since=loaded.flow.since)
+    late = _late(flow, loaded, uppers, failed)
+    fills = _fills(flow, loaded, tables, uppers, late, going_on, store, lease)
     outstanding = {}
     for name, table in tables.items():
         if (left := loaded.outputs[name].outstanding(table.upper)) is not None:
@@ -117,7 +123,9 @@ def opened(
         away=away,
         timeline=_timeline(flow, loaded),
         uppers=uppers,
-        late=_late(flow, loaded, uppers),
+        late=late,
+        fills=fills,
+        filling=frozenset(fills.keys() | (away.keys() & loaded.backfills.keys())),
         held={name: loaded.outputs[name].held for name in flow.outputs},
         since=loaded.flow.since,
         resume=0 if resume is None else resume,
@@ -133,10 +141,16 @@ def opened(
 
 
 def _tables(
-    flow: FlowSpec, loaded: Loaded, lease: Lease, known: Mapping[str, Exception], least: Mapping[str, int]
-) -> tuple[dict[str, Table], dict[str, Exception]]:
-    """Return the tables of the outputs that can be opened, and why the others cannot be, at present."""
+    flow: FlowSpec,
+    loaded: Loaded,
+    store: Store,
+    lease: Lease,
+    known: Mapping[str, Exception],
+    least: Mapping[str, int],
+) -> tuple[dict[str, Table], dict[str, Exception], set[str]]:
+    """Return the tables of the outputs that can be opened, why the others cannot be, and whose backfill goes on."""
     tables: dict[str, Table] = {}
+    going_on: set[str] = set()
     away = dict(known)
     for name, plan in flow.outputs.items():
         if name in away:
@@ -145,13 +159,18 @@ def _tables(
         try:
             table = plan.sink.open(output)
             whole(table, output, plan.sink, held=loaded.outputs[name].held, least=least.get(name, 0))
+            backfill = loaded.backfills.get(name)
+            if backfill is not None and _goes_on(backfill, table, plan, loaded):
+                going_on.add(name)
+            elif backfill is not None:
+                store.end_backfill(lease, name)
             if isinstance(table, Sweeping):  # before its upper counts: it may see what earlier drivers committed
                 table.sweep(lease.renew)
         except (OSError, Transient) as error:
             away[name] = error
         else:
             tables[name] = table
-    return tables, away
+    return tables, away, going_on
 
 
 def _failed(flow: FlowSpec, loaded: Loaded, store: Store, lease: Lease) -> dict[str, Failure]:
@@ -181,19 +200,53 @@ def _timeline(flow: FlowSpec, loaded: Loaded) -> Timeline:
     )
 
 
-def _late(flow: FlowSpec, loaded: Loaded, uppers: Mapping[str, int]) -> frozenset[str]:
+def _late(flow: FlowSpec, loaded: Loaded, uppers: Mapping[str, int], failed: Mapping[str, Failure]) -> frozenset[str]:
     """Return the open outputs that lack published epochs, by the first epochs that they get; none if all do.
 
-    What a source pushes comes once for all its outputs, so none of them is late.
+    From the epoch on at which its source has failed, an output lacks nothing. What a source pushes comes once for all
+    its outputs, so none of them is late.
     """
     read = {name: flow.outputs[name].source for name in uppers}
+    ends = {name: failure.epoch for name, failure in failed.items()}
+    published = loaded.flow.published
     found = {
         name
         for name, upper in uppers.items()
         if not isinstance(flow.sources[read[name]], PushedSource)
-        and held(loaded.sources[read[name]].table, upper) < loaded.flow.published
+        and held(loaded.sources[read[name]].table, upper) < min(published, ends.get(read[name], published))
     }
     return frozenset(found) if found != uppers.keys() else frozenset()
+
+
+def _goes_on(backfill: Backfill, table: Table, plan: OutputPlan, loaded: Loaded) -> bool:
+    """Whether a table is still to be filled, by its present steps and source, and has its staged files."""
+    source, planned = loaded.sources[plan.source], backfill.plan
+    same = (planned.start, planned.steps) == (loaded.flow.since, steps_of(plan, source.incarnation))
+    left = backfill.units or held(source.table, planned.start) <= planned.cutover
+    return bool(not table.upper and same and left and isinstance(table, Keeping) and table.keep(files_of(backfill)))
+
+
+def _fills(
+    flow: FlowSpec,
+    loaded: Loaded,
+    tables: Mapping[str, Table],
+    uppers: Mapping[str, int],
+    late: Collection[str],
+    going_on: Collection[str],
+    store: Store,
+    lease: Lease,
+) -> dict[str, Fill]:
+    """Return the fills of tables that hold nothing: those with a plan that goes on, and late ones, which get one.
+
+    A table that cannot keep its staged files shows its epochs as it gets them.
+    """
+    found: dict[str, Fill] = {}
+    for name, table in tables.items():
+        if table.upper or not isinstance(table, Keeping) or not (name in late or name in going_on):
+            continue
+        steps = steps_of(flow.outputs[name], loaded.sources[flow.outputs[name].source].incarnation)
+        found[name] = Fill.of(store.begin_backfill(lease, name, start=uppers[name], steps=steps))
+    return found
 
 
 def _begins(loaded: Loaded, plan: OutputPlan, upper: int) -> int:

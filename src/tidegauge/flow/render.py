@@ -22,6 +22,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
+from tidegauge.backfill.plan import unit_of
 from tidegauge.dataflow import INT, EventQueue, Stream, Worker
 from tidegauge.env import Env, Spawn
 from tidegauge.errors.base import Transient
@@ -79,6 +80,7 @@ def render(
     failures = EventQueue(INT)
 
     output_failures = OutputFailures(flow.store, flow.lease, known=flow.outstanding, watch=board.output_failed)
+    filling = set(flow.fills)
     empty = {name for name, table in flow.tables.items() if not table.upper}
     seen = SeenTables(flow.store, flow.lease, empty=empty)
 
@@ -149,6 +151,8 @@ def render(
                 units=units,
                 uppers=uppers,
                 late=flow.late,
+                fills=flow.fills,
+                record=lambda output, unit: flow.store.add_unit(flow.lease, output, unit_of(unit)),
                 limits=limits,
                 perform=perform,
                 failures=output_failures,
@@ -173,6 +177,9 @@ def render(
                 output_failures.passed(output, upper)
             if output in empty:
                 seen.passed(output, upper)
+            if output in filling:
+                flow.store.end_backfill(flow.lease, output)
+                filling.remove(output)
             tellers[output].note()
 
         commits: dict[str, Stream[Committed]] = {
@@ -198,7 +205,8 @@ def render(
         }
         following = [commits[name] for name in commits if name not in flow.late]
         late = [commits[name] for name in commits if name in flow.late]
-        followed = scope.concatenate([*following, waited_for(scope)] if flow.away else following)
+        awaited = flow.away.keys() - flow.filling
+        followed = scope.concatenate([*following, waited_for(scope)] if awaited else following)
         committed = scope.concatenate([followed, *late]) if late else followed
         published = publish(
             followed,

@@ -84,7 +84,7 @@ class Runner:
         self.flow = replace(flow, policy=in_batch(flow.policy)) if batch else flow
         self.env = env
         self.engine = engine
-        self.stopping = False
+        self.stopping = self._anew = False
         self.missed: Final[list[Transient]] = []
         """Why renewals of the lease were missed, as far as the run has not looked at it yet."""
         self.requests = requests or Requests(flow.name)
@@ -93,7 +93,6 @@ class Runner:
         self._overtaken: set[str] = set()
         self._going = Event()
         """Set while the present worker may begin anything new."""
-        self._anew = False
         self._weighed: object = None
         """What the board said when it was last weighed: that the run goes on."""
         self._tables: Mapping[str, Table] = {}
@@ -140,11 +139,12 @@ class Runner:
             published=found.published,
             failed=found.failed,
             retried=found.outstanding,
+            fills=found.fills,
             env=env,
             redaction=self.lease.redaction,
             changed=self._watch,
         )
-        self._absent.note(found.away, found.held, self.board.stalled)
+        self._absent.note(found.away, found.held, found.filling, self.board.stalled)
         self._show_outage()
         worker = self._worker = Worker(monotonic=env.monotonic)
         self._going.clear()  # an earlier worker's threads may ask still

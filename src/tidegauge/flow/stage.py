@@ -30,6 +30,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Final
 
+from tidegauge.backfill.plan import Fill
 from tidegauge.dataflow import OperatorBuilder, OperatorContext, OperatorInput, OperatorOutput, Stream
 from tidegauge.env import Env, Spawn
 from tidegauge.errors.base import Transient, brief, cause_of
@@ -39,7 +40,7 @@ from tidegauge.job.durable import Losses, OutputFailures
 from tidegauge.job.groups import Apart, Group, Groups, Need, judge, needs, own
 from tidegauge.job.perform import Performed, Performer, PinnedNeed
 from tidegauge.job.plan import OutputPlan
-from tidegauge.reclock.slices import SpanSlices, span
+from tidegauge.reclock.slices import SpanSlices, between, span
 from tidegauge.remap.binding import Bound, Slice
 from tidegauge.remap.round import Failure
 from tidegauge.remap.timeline import Timeline
@@ -81,21 +82,17 @@ class Staging:
     failures: Stream[Failure]
 
 
-def between(slices: Sequence[Slice], lower: int, upper: int) -> Sequence[Slice]:
-    """Return the slices of the epochs `[lower, upper)`, of slices in the order of their epochs."""
-    return slices[bisect_left(slices, lower, key=_EPOCH) : bisect_left(slices, upper, key=_EPOCH)]
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StageSetup:
     """What the operator works with.
 
     units: the unit of each source's positions. uppers: the first epoch that each output lacks. late: outputs that
-    lack epochs which are published. limits: outputs of
-    sources that had failed before, with the epoch at which they end. failures: where the failures of outputs go, and
-    which outputs have ended by one. losses: where losses go. discard: forgets files staged in vain. backlog: which
-    outputs have too much to commit for more to be staged for them; the others go on. going: whether to begin another
-    job. pieces: of the sources that push; their outputs are staged as far as what came is whole.
+    lack epochs which are published. fills: the staged past of those who show nothing before all of it is in. record:
+    makes one more unit of a fill durable. limits: outputs of sources that had failed before, with the epoch at which
+    they end. failures: where the failures of outputs go, and which outputs have ended by one. losses: where losses
+    go. discard: forgets files staged in vain. backlog: which outputs have too much to commit for more to be staged
+    for them; the others go on. going: whether to begin another job. pieces: of the sources that push; their outputs
+    are staged as far as what came is whole.
     """
 
     timeline: Timeline
@@ -103,6 +100,8 @@ class StageSetup:
     units: Mapping[str, str]
     uppers: Mapping[str, int]
     late: frozenset[str]
+    fills: Mapping[str, Fill]
+    record: Callable[[str, StagedSpan], None]
     limits: Mapping[str, int]
     perform: Performer
     failures: OutputFailures
@@ -133,7 +132,8 @@ class _Stage:
         self.setup = setup
         self.timeline = setup.timeline
         self.plans = setup.plans
-        self.uppers = dict(setup.uppers)
+        self.fills = dict(setup.fills)
+        self.uppers = {**setup.uppers, **{name: fill.reached for name, fill in setup.fills.items()}}
         self.limits = dict(setup.limits)
         self.activator = context.activator
         self.wake = context.sync_activator()
@@ -157,7 +157,9 @@ class _Stage:
             capability = self.capabilities.get(name)
             if capability is None:
                 continue
-            if upper >= self.limits.get(name, upper + 1):
+            if (fill := self.fills.get(name)) is not None:
+                capability.downgrade(fill.start)  # all of it is one span yet to be given
+            elif upper >= self.limits.get(name, upper + 1):
                 capability.drop()
                 del self.capabilities[name]
             else:
@@ -183,11 +185,15 @@ class _Stage:
         return found
 
     def within(self, standing: Iterable[str]) -> dict[str, int]:
-        """Return where outputs end: by a failure; and for now those of a push source, where what came is not whole.
+        """Return where outputs end: by a failure, or for now.
+
+        One that is filled ends with its plan, and one of a push source where what came is not whole.
 
         Once nothing more will come, planning such an epoch says why.
         """
         limits = dict(self.limits)
+        for name, fill in self.fills.items():
+            limits[name] = min(fill.upper, limits.get(name, fill.upper))
         for name in standing:
             pieces = self.setup.pieces.get(self.readers[name])
             if pieces is not None and pieces.failed is None:
@@ -208,6 +214,7 @@ class _Stage:
 
     def advance(self, sealed: int, outputs: list[OperatorOutput]) -> bool:
         """Begin what each group needs, as far as it neither rests nor has a job under way; say whether any did."""
+        self.fulfil(outputs)
         standing = {name: self.uppers[name] for name in self.capabilities}
         if min(standing.values(), default=sealed) >= sealed:
             return False  # nothing is complete that an output lacks
@@ -219,7 +226,7 @@ class _Stage:
         full = self.setup.backlog.full
         roomy = {name: upper for name, upper in standing.items() if name not in full}
         limits = self.within(roomy)
-        self.groups = self.groups.joined(standing, self.readers, busy=self.jobs)
+        self.groups = self.groups.joined(standing, self.readers, busy=self.jobs, filled=self.fills)
         wanted = needs(self.groups, roomy, self.readers, limits=limits, sealed=sealed)
         for group, need in wanted.items():
             if group in self.jobs:
@@ -325,6 +332,9 @@ class _Stage:
         for name in need.outputs:
             if name in verdict.ends:
                 self.limits[name] = min(verdict.ends[name], self.limits.get(name, verdict.ends[name]))
+        for name in self.fills.keys() & {failure.output for failure in verdict.failures}:
+            del self.fills[name]  # nobody gets to see a part of it; the next run goes on with what is recorded
+            self.limits[name] = self.uppers[name]
         for name in kept:
             delivered = StagedSpan(need.lower, need.upper)
             if name in performed.schemas:
@@ -362,7 +372,29 @@ class _Stage:
             else:
                 outputs[-1].give(self.failure_capability, [failure])
 
+    def fulfil(self, outputs: list[OperatorOutput]) -> None:
+        """Hand the past of each output whose units are all in to its sink, as one span.
+
+        Of a source that has failed it ends where that did.
+        """
+        for name, fill in list(self.fills.items()):
+            end = min(fill.upper, self.limits.get(name, fill.upper))
+            if self.uppers[name] >= end:
+                del self.fills[name]
+                write = fill.units[-1].job[:16] + self.setup.env.unique()[-16:] if fill.units else ""
+                if end > fill.start:
+                    self.deliver(name, fill.whole(end, write=write), outputs)
+                    self.setup.board.filled(name, end)
+                self.settle()
+
     def deliver(self, name: str, staged: StagedSpan, outputs: list[OperatorOutput]) -> None:
-        """Hand a staged span to its sink and move the output's upper."""
+        """Hand a staged span to its sink and move the output's upper. A unit of a fill is recorded instead."""
+        if name in self.fills:
+            if staged.schema is not None:
+                self.setup.record(name, staged)  # durable before the next one is begun
+                self.fills[name] = self.fills[name].followed(staged)
+            self.uppers[name] = staged.upper
+            self.setup.board.staged_of(name, staged.upper)
+            return
         outputs[self.ports[name]].give(self.capabilities[name], [staged])
         self.uppers[name] = staged.upper

@@ -208,10 +208,18 @@ class Groups:
         """Return the groups after a job of one that went well. Who is apart stays so until it has `joined`."""
         return self if group not in self.troubles else replace(self, troubles={**self.troubles, group: _NONE})
 
-    def joined(self, uppers: Mapping[str, int], readers: Mapping[str, str], *, busy: Collection[Group]) -> Groups:
-        """Return the groups without those who need not be apart any more, and with those who are no longer late.
+    def joined(
+        self,
+        uppers: Mapping[str, int],
+        readers: Mapping[str, str],
+        *,
+        busy: Collection[Group],
+        filled: Collection[str] = (),
+    ) -> Groups:
+        """Return the groups without those who need not be apart any more, and without those who are no longer late.
 
         uppers: of the outputs that go on. readers: the source that each reads. busy: groups with a job under way.
+        filled: outputs that stay late, however far they are.
         """
         if self.one:
             return self
@@ -228,7 +236,7 @@ class Groups:
         behind = {o for o in self.late if uppers.get(o, foremost) < foremost}
         after = replace(self, troubles=troubles)
         own = {output: after.group(output, readers[output]) for output in self.late & uppers.keys()}
-        tied = {output for output, group in own.items() if group in busy or group in troubles}
+        tied = {output for output, group in own.items() if group in busy or group in troubles or output in filled}
         return replace(after, late=frozenset(behind | tied))
 
     def _home(self, group: Apart) -> Group:

@@ -13,6 +13,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from tidegauge.backfill.plan import Fill
+from tidegauge.backfill.progress import progress
 from tidegauge.env import Env
 from tidegauge.errors.base import Definite, TidegaugeError, Transient
 from tidegauge.errors.command import EpochNotBound, FlowNeverRan
@@ -206,15 +208,18 @@ def _output(
         return OutputReport(name, plan.source, state, 0, loaded.flow.upper, 0, 0, 0, refused)
     failure = loaded.sources[plan.source].failure or loaded.outputs[name].outstanding(table.upper)
     upper = holds(loaded, plan.source, table.upper)
+    backfill = loaded.backfills.get(name) if not table.upper else None
+    past: OutputCondition = "catching_up" if backfill is None else "backfilling"
     return OutputReport(
         name=name,
         source=plan.source,
-        state="failed" if failure is not None else "live" if upper >= published else "catching_up",
+        state="failed" if failure is not None else "live" if upper >= published else past,
         upper=upper,
         lag=max(0, loaded.flow.upper - upper),
         rows=volume.rows,
         bytes=volume.bytes,
         files=volume.files,
+        filled=None if backfill is None else progress(Fill.of(backfill), loaded.sources[plan.source].table),
         error=None if failure is None else failure[1],
     )
 

@@ -15,6 +15,7 @@ from datetime import datetime
 from html import escape
 from typing import TYPE_CHECKING
 
+from tidegauge.backfill.progress import Filled
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.remap.binding import Detail
@@ -98,7 +99,8 @@ class SourceReport:
 class OutputReport:
     """An output: its state, the first epoch it lacks, how many bound epochs that is behind, what it holds.
 
-    since: from when on its driver waits for it, where that is known.
+    since: from when on its driver waits for it, where that is known. filled: how far the past is staged of one that
+    shows nothing yet.
     """
 
     name: str
@@ -111,6 +113,7 @@ class OutputReport:
     files: int
     error: TidegaugeError | None
     since: datetime | None = None
+    filled: Filled | None = None
 
 
 @dataclass(frozen=True, slots=True)

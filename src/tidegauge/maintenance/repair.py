@@ -39,14 +39,14 @@ from tidegauge.flow.beside import renewing
 from tidegauge.flow.runner import RENEW_EVERY
 from tidegauge.flow.running import chosen
 from tidegauge.flow.spec import Flow, FlowSpec
-from tidegauge.flow.stage import between, job_limit
+from tidegauge.flow.stage import job_limit
 from tidegauge.job.durable import passed, without
 from tidegauge.job.groups import Need
 from tidegauge.job.perform import OutputSchemas, Performed, PinnedNeed, performer
 from tidegauge.job.plan import Engine
 from tidegauge.looking.inspect import opened
 from tidegauge.maintenance.resume import leased
-from tidegauge.reclock.slices import span
+from tidegauge.reclock.slices import between, span
 from tidegauge.remap.binding import Slice
 from tidegauge.remap.store import Loaded, Store
 from tidegauge.sinks.mending import Mendable, Mending, Ranges, TableDamage, joined

@@ -25,10 +25,11 @@ of them could not be told from what it has.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from tidegauge.dataflow import OperatorBuilder, OperatorContext, OperatorInput, OperatorOutput, Stream
 from tidegauge.errors.flow import InvalidArgument
@@ -38,7 +39,9 @@ from tidegauge.remap.operator import Span
 from tidegauge.remap.table import RemapTable
 from tidegauge.remap.timeline import Timeline
 
-__all__ = ["SpanSlices", "as_of", "begins", "held", "plan_span", "reclock", "resumption", "span"]
+__all__ = ["SpanSlices", "as_of", "begins", "between", "held", "plan_span", "reclock", "resumption", "span"]
+
+_EPOCH: Final = attrgetter("epoch")
 
 SpanSlices: TypeAlias = Mapping[str, list[Slice]]
 """The slices of a span's epochs, by source; sources with none in the span are left out."""
@@ -64,12 +67,17 @@ def span(slices: Iterable[Slice], upper: int, *, limit: int) -> int:
         raise InvalidArgument(parameter="limit", value=limit, expected="at least one position per job")
     total = 0
     epoch: int
-    for epoch, pieces in groupby(slices, key=attrgetter("epoch")):
+    for epoch, pieces in groupby(slices, key=_EPOCH):
         size = sum(piece.size for piece in pieces)
         if total and total + size > limit:
             return min(upper, epoch)
         total += size
     return upper
+
+
+def between(slices: Sequence[Slice], lower: int, upper: int) -> Sequence[Slice]:
+    """Return the slices of the epochs `[lower, upper)`, of slices in the order of their epochs."""
+    return slices[bisect_left(slices, lower, key=_EPOCH) : bisect_left(slices, upper, key=_EPOCH)]
 
 
 def as_of(uppers: Iterable[int | None], *, since: int | None, bound: int = 0) -> int | None:

@@ -18,7 +18,7 @@ lies here is left alone.
 *Abandoned.* No job's name is used twice. The caller has the flow's lease, and has staged nothing yet. First the
 folders are listed, then `confirm` checks that the lease was ours all the time. So every folder in the list is of a
 driver that had the lease before and has it no more. No clock is asked, and files staged after the check are not in
-the list.
+the list. A job whose files are to be committed yet is not abandoned (`kept`).
 
 *In use all the same?* A driver that lost its lease may be alive: asleep, or behind a slow network. It cannot
 publish, but it may yet come to commit. A commit is one rename of its folder; so is the first step of a removal. Of
@@ -29,7 +29,7 @@ writes into a folder that nobody will commit. Readers never look into folders wh
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
@@ -197,13 +197,16 @@ def discard(place: StagingFiles, files: Sequence[StagedFile]) -> None:
         place.prune(folder)
 
 
-def sweep(place: StagingFiles, mark: str, confirm: Callable[[], None]) -> None:
+def sweep(
+    place: StagingFiles, mark: str, confirm: Callable[[], None], *, kept: Collection[str] = frozenset()
+) -> None:
     """Remove what jobs of the flow `mark` left in the folder `STAGED`; the module has the argument.
 
     `confirm` raises when the lease is lost, and nothing is removed. What the file system does not let go stays: it is
-    invisible and harmless.
+    invisible and harmless. kept: names of jobs whose files are still to be committed.
     """
-    found = [name for name in place.folders(STAGED) if (job := _NAME.fullmatch(name)) is not None and job[1] == mark]
+    left = [name for name in place.folders(STAGED) if name not in kept]
+    found = [name for name in left if (job := _NAME.fullmatch(name)) is not None and job[1] == mark]
     if not found:
         return
     confirm()

@@ -26,7 +26,7 @@ from tidegauge.remap.history import History, agree
 from tidegauge.sinks.location import inside
 from tidegauge.sinks.protocol import OutputId, StagedFile, Table
 
-__all__ = ["LIMIT", "check_span", "expect", "in_line", "staged_status", "still_to_do"]
+__all__ = ["LIMIT", "all_staged", "check_span", "expect", "in_line", "staged_status", "still_to_do"]
 
 LIMIT: Final = 64 * 1024
 """Characters of links that a commit carries itself; more of them go into a file beside it."""
@@ -99,3 +99,13 @@ def staged_status(table: str, file: StagedFile) -> os.stat_result:
         problem = f"has {status.st_size} bytes, of {file.bytes} that were staged"
         raise StagedFileMissing(path=file.path, table=table, problem=problem)
     return status
+
+
+def all_staged(table: str, files: Sequence[StagedFile]) -> bool:
+    """Whether all files are as they were staged."""
+    try:
+        for file in files:
+            staged_status(table, file)
+    except StagedFileMissing:
+        return False
+    return True

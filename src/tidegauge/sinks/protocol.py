@@ -24,6 +24,7 @@ from tidegauge.remap.history import NO_HISTORY, History, Link
 __all__ = [
     "Applying",
     "Finishing",
+    "Keeping",
     "OutputId",
     "Recoverable",
     "Sink",
@@ -232,6 +233,18 @@ class Sweeping(Protocol):
         first have to shut out an earlier driver that still lives, and only then knows that driver's last commit: read
         `upper` only after sweeping; otherwise you restage epochs the table already has. `confirm` raises if the lease
         was lost meanwhile.
+        """
+        ...
+
+
+@runtime_checkable
+class Keeping(Protocol):
+    """A `Table` whose staged files outlive their driver: a later one may commit them, with others, in one commit."""
+
+    def keep(self, files: Sequence[StagedFile]) -> bool:
+        """Keep files that earlier drivers staged from this object's sweep; say whether all are as they were staged.
+
+        Call it with the lease, before `sweep`.
         """
         ...
 

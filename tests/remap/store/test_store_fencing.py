@@ -21,7 +21,18 @@ from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.history import Missed
 from tidegauge.remap.rebuilding import Way
-from tidegauge.remap.store import EXPIRY, Gap, Lease, LeaseHolder, OutputSpec, Rebuilt, SourceSpec, Stall, Store
+from tidegauge.remap.store import (
+    EXPIRY,
+    BackfillUnit,
+    Gap,
+    Lease,
+    LeaseHolder,
+    OutputSpec,
+    Rebuilt,
+    SourceSpec,
+    Stall,
+    Store,
+)
 
 WHY = NameTaken(flow="shop", kind="source", name="orders")
 
@@ -60,6 +71,10 @@ WRITES: list[tuple[str, Callable[[Store, Lease, Env], object]]] = [
         lease, "orders", at=env.now(), reason="recreated")),
     ("record_gap", lambda store, lease, env: store.record_gap(
         lease, Gap("orders", 0, "p0", 0, 1, env.now(), "TG-0554", "recreated"))),
+    ("begin_backfill", lambda store, lease, _: store.begin_backfill(lease, "raw", start=1, steps="s")),
+    ("add_unit", lambda store, lease, _: store.add_unit(
+        lease, "raw", BackfillUnit(1, 2, 32 * "e", pa.schema([("id", pa.int64())]), (), 0))),
+    ("end_backfill", lambda store, lease, _: store.end_backfill(lease, "raw")),
     ("retime", lambda store, lease, _: store.retime(lease)),
     ("pass_over", lambda store, lease, env: store.pass_over(
         lease, "orders", [Gap("orders", 0, "p0", 1, 2, env.now(), "TG-0640", "by hand")], lift=True)),

@@ -11,6 +11,9 @@ from tidegauge.remap.store.lease import EXPIRY, Lease, LeaseHolder
 from tidegauge.remap.store.restore import Rebuilt
 from tidegauge.remap.store.store import Store
 from tidegauge.remap.store.values import (
+    Backfill,
+    BackfillPlan,
+    BackfillUnit,
     EpochRecord,
     FlowRecord,
     Gap,
@@ -26,6 +29,9 @@ from tidegauge.remap.store.values import (
 
 __all__ = [
     "EXPIRY",
+    "Backfill",
+    "BackfillPlan",
+    "BackfillUnit",
     "EpochRecord",
     "FlowRecord",
     "Gap",

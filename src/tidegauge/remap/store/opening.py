@@ -31,11 +31,12 @@ from tidegauge.env import Env
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.store import NotAStore, StoreAway, StoreTooNew
 from tidegauge.remap.store.address import File, Server, parse
+from tidegauge.remap.store.backfills import metadata
 from tidegauge.remap.store.chain import begin
 from tidegauge.remap.store.connect import Database
 from tidegauge.remap.store.copies import copy
 from tidegauge.remap.store.damage import beheaded
-from tidegauge.remap.store.schema import LAYOUT, metadata, store_layout
+from tidegauge.remap.store.schema import LAYOUT, store_layout
 
 __all__ = ["VIEWS", "copied", "create_views", "exists", "migrate", "opened"]
 
@@ -131,6 +132,16 @@ _STEPS: Final[Mapping[int, tuple[str, ...]]] = {
     5: (  # a table that is away is told from one that is yet to be made; commits carry what was lost
         "ALTER TABLE outputs ADD COLUMN held BIGINT",
         "ALTER TABLE outputs ADD COLUMN told BIGINT",
+    ),
+    6: (  # what an output has staged of its past outlives a driver
+        """CREATE TABLE backfills (
+            flow_id {ref} NOT NULL REFERENCES flows (id), output TEXT NOT NULL, start BIGINT NOT NULL,
+            cutover BIGINT NOT NULL, mode VARCHAR(8) NOT NULL, steps VARCHAR(32) NOT NULL, at VARCHAR(27) NOT NULL,
+            PRIMARY KEY (flow_id, output)) {rowless}""",
+        """CREATE TABLE units (
+            flow_id {ref} NOT NULL REFERENCES flows (id), output TEXT NOT NULL, lower BIGINT NOT NULL,
+            upper BIGINT NOT NULL, job VARCHAR(32) NOT NULL, columns TEXT NOT NULL, files TEXT NOT NULL,
+            rows BIGINT NOT NULL, PRIMARY KEY (flow_id, output, lower)) {rowless}""",
     ),
 }
 """What leads from each layout to the next one. `{id}` is the type of a table's own numbers, `{ref}` of another's;

@@ -21,6 +21,7 @@ from tidegauge.remap.binding import Detail
 from tidegauge.remap.fromtime.polled import SourceState
 from tidegauge.remap.log import columns_of_rows
 from tidegauge.remap.store import incarnations
+from tidegauge.remap.store.backfills import read_backfills
 from tidegauge.remap.store.columns import decode_schema
 from tidegauge.remap.store.losses import read_gaps
 from tidegauge.remap.store.register import read_stalls
@@ -101,6 +102,7 @@ def load(connection: Connection, name: str) -> Loaded:
         },
         gaps=read_gaps(connection, name),
         stalls=read_stalls(connection, flow.id),
+        backfills=read_backfills(connection, flow.id),
     )
 
 

@@ -19,6 +19,7 @@ from sqlalchemy import Connection, bindparam, delete, func, insert, select, upda
 from tidegauge.env import Env
 from tidegauge.remap.history import Beginning, Link, Missed, Moves
 from tidegauge.remap.rebuilding import Way
+from tidegauge.remap.store.backfills import forget_backfills, read_backfills
 from tidegauge.remap.store.lease import Lease, guard
 from tidegauge.remap.store.losses import bring_back
 from tidegauge.remap.store.register import record_held
@@ -64,6 +65,7 @@ def restore(connection: Connection, lease: Lease, rebuilt: Rebuilt, *, at: datet
     own, unique = rebuilt.incarnation == lease.incarnation, env.unique
     record_held(connection, lease, rebuilt.held)
     connection.execute(update(outputs).where(outputs.c.flow_id == lease.flow_id).values(told=None))
+    forget_backfills(connection, lease.flow_id, *read_backfills(connection, lease.flow_id))  # their files were swept
     _cut(connection, lease.flow_id, way.cut, lost=way.cut or (way.since or 0) * own)
     if way.since is not None:
         first = way.links[0].minted_at

@@ -55,7 +55,7 @@ __all__ = [
     "timeline",
 ]
 
-LAYOUT: Final = 6
+LAYOUT: Final = 7
 """The version of these tables. `migrate` has the way from each older one."""
 
 LONGEST_NAME: Final = 1024

@@ -26,10 +26,9 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
-from sqlalchemy import Connection
 
 from tidegauge.env import Effect, Env
 from tidegauge.errors.base import TidegaugeError
@@ -38,7 +37,7 @@ from tidegauge.remap.binding import Proposal
 from tidegauge.remap.fromtime.polled import SourceState
 from tidegauge.remap.history import NO_HISTORY, History, Missed
 from tidegauge.remap.store import append as timeline
-from tidegauge.remap.store import chain, compaction, incarnations, losses, read, register
+from tidegauge.remap.store import backfills, chain, compaction, incarnations, losses, read, register
 from tidegauge.remap.store.address import File, parse
 from tidegauge.remap.store.connect import Database
 from tidegauge.remap.store.history import read_bindings
@@ -49,6 +48,8 @@ from tidegauge.remap.store.restore import Rebuilt, restore
 from tidegauge.remap.store.schema import outputs as output_rows
 from tidegauge.remap.store.schema import sources as source_rows
 from tidegauge.remap.store.values import (
+    Backfill,
+    BackfillUnit,
     EpochRecord,
     FlowRecord,
     Gap,
@@ -244,11 +245,11 @@ class Store:
         when its clock is not, and `OutputMoved` when an output has another source than before and the same table.
         Then nothing was written.
         """
-        self._write("register", lambda connection: register.register(connection, lease, sources, outputs))
+        self._write("register", register.register, lease, sources, outputs)
 
     def record_schema(self, lease: Lease, source: str, schema: pa.Schema) -> None:
         """Set the columns of a source, once. Raises `SchemaChanged` when they were set to others."""
-        self._write("record schema", lambda connection: register.record_schema(connection, lease, source, schema))
+        self._write("record schema", register.record_schema, lease, source, schema)
 
     def append(self, lease: Lease, *, expected: int, at: datetime, proposals: Mapping[str, Proposal]) -> int:
         """Bind the epoch `expected` to the proposed frontiers, and return it. The first epoch is 0.
@@ -287,7 +288,7 @@ class Store:
         Raises `SinceHeld` beyond an epoch that somebody holds, and `SinceTooFar` beyond the last published one:
         resuming at `published` needs that to be distinct. What the outputs need, their tables know, and the caller.
         """
-        self._write("advance since", lambda connection: compaction.advance_since(connection, lease, since))
+        self._write("advance since", compaction.advance_since, lease, since)
 
     def hold(self, flow_name: str, owner: str, epoch: int) -> None:
         """Keep `since` from passing an epoch, until it is released. An owner that holds already moves its hold.
@@ -313,13 +314,11 @@ class Store:
 
         Of several, the one at the least epoch counts; of those, the first.
         """
-        self._write(
-            "record failure", lambda connection: register.record_source(connection, lease, source, epoch, error)
-        )
+        self._write("record failure", register.record_source, lease, source, epoch, error)
 
     def clear_failure(self, lease: Lease, source: str) -> None:
         """Forget the failure of a source, because its cause is gone."""
-        self._write("record failure", lambda connection: register.clear(connection, lease, source_rows, source))
+        self._write("record failure", register.clear, lease, source_rows, source)
 
     def begin_incarnation(
         self, lease: Lease, source: str, *, at: datetime, reason: str, identity: str = "", gaps: Sequence[Gap] = ()
@@ -344,7 +343,7 @@ class Store:
 
     def record_gap(self, lease: Lease, gap: Gap) -> None:
         """Note that records are lost, once for each range of an epoch."""
-        self._write("record gap", lambda connection: losses.record_gap(connection, lease, gap))
+        self._write("record gap", losses.record_gap, lease, gap)
         self.noted += 1
 
     def untold(self, flow_id: int, output: str, *, before: int) -> losses.Untold:
@@ -354,7 +353,7 @@ class Store:
 
     def record_told(self, lease: Lease, output: str, upto: int) -> None:
         """Note that the commits of an output carry the losses up to this id; 0 for none."""
-        self._write("record told", lambda connection: losses.record_told(connection, lease, output, upto))
+        self._write("record told", losses.record_told, lease, output, upto)
 
     def bring_back(self, lease: Lease, gaps: Mapping[str, Sequence[Missed]]) -> int:
         """Note losses, by source, that a table has told and that are not there; return how many those were."""
@@ -365,26 +364,35 @@ class Store:
 
         lift: whether the failure of the source stood there, and is over by it.
         """
-        self._write("record gap", lambda connection: losses.pass_over(connection, lease, source, gaps, lift=lift))
+        self._write("record gap", partial(losses.pass_over, lift=lift), lease, source, gaps)
 
     def record_output_failure(self, lease: Lease, output: str, epoch: int, error: TidegaugeError) -> None:
         """Note that an output has failed at an epoch, for a reason of its own. The last failure counts."""
-        self._write(
-            "record output failure",
-            lambda connection: register.record_output(connection, lease, output, epoch, error),
-        )
+        self._write("record output failure", register.record_output, lease, output, epoch, error)
 
     def record_held(self, lease: Lease, uppers: Mapping[str, int | None]) -> None:
         """Record that the tables of outputs held the epochs before these; None forgets the record."""
-        self._write("record held", lambda connection: register.record_held(connection, lease, uppers))
+        self._write("record held", register.record_held, lease, uppers)
+
+    def begin_backfill(self, lease: Lease, output: str, *, start: int, steps: str) -> Backfill:
+        """Plan that an output gets all bound epochs from `start` on, hidden; return that plan while it stands."""
+        begin = partial(backfills.begin_backfill, lease=lease, output=output, start=start, steps=steps)
+        with self._env.effect("begin backfill"):
+            return self._database.write(partial(begin, at=self._env.now()))
+
+    def add_unit(self, lease: Lease, output: str, unit: BackfillUnit) -> None:
+        """Record that the next epochs of a backfill are staged. Raises `InvalidArgument` for others."""
+        self._write("record unit", backfills.add_unit, lease, output, unit)
+
+    def end_backfill(self, lease: Lease, output: str) -> None:
+        """Forget the backfill of an output: its table holds these epochs, or its staged files are gone."""
+        self._write("end backfill", backfills.end_backfill, lease, output)
 
     def clear_output_failure(self, lease: Lease, output: str) -> None:
         """Forget the failure of an output, because its table holds the epoch at which it had failed."""
-        self._write(
-            "record output failure", lambda connection: register.clear(connection, lease, output_rows, output)
-        )
+        self._write("record output failure", register.clear, lease, output_rows, output)
 
-    def _write(self, effect: Effect, work: Callable[[Connection], None]) -> None:
-        """Make a change durable that can be made twice."""
+    def _write(self, effect: Effect, work: Callable[..., None], *said: Any) -> None:
+        """Make a change durable that can be made twice. said: what the work is given after the connection."""
         with self._env.effect(effect):
-            self._database.write(work)
+            self._database.write(lambda connection: work(connection, *said))

@@ -19,6 +19,9 @@ from tidegauge.remap.fromtime.polled import SourceState
 from tidegauge.remap.table import RemapTable
 
 __all__ = [
+    "Backfill",
+    "BackfillPlan",
+    "BackfillUnit",
     "EpochRecord",
     "FlowRecord",
     "Gap",
@@ -182,10 +185,50 @@ class LoadedOutput:
 
 
 @dataclass(frozen=True, slots=True)
+class BackfillPlan:
+    """An output gets the epochs from `start` to `cutover`, both included, before anybody sees one of them.
+
+    steps: tells its steps from others.
+    """
+
+    output: str
+    start: int
+    cutover: int
+    mode: Literal["faithful"]
+    steps: str
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillUnit:
+    """The staged epochs `[lower, upper)` of a plan: the job's name, the columns, and the files as JSON data."""
+
+    lower: int
+    upper: int
+    job: str
+    schema: pa.Schema
+    files: tuple[Mapping[str, Any], ...]
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Backfill:
+    """A plan, and its units in order."""
+
+    plan: BackfillPlan
+    units: tuple[BackfillUnit, ...]
+
+    @property
+    def reached(self) -> int:
+        """The first epoch of the plan that is not known to be staged."""
+        return self.units[-1].upper if self.units else self.plan.start
+
+
+@dataclass(frozen=True, slots=True)
 class Loaded:
     """All that the store holds of a flow, as of one instant.
 
     gaps: the losses, sorted by source, epoch and partition. stalls: what its driver said last that it waits for.
+    backfills: by output.
     """
 
     flow: FlowRecord
@@ -193,6 +236,7 @@ class Loaded:
     outputs: Mapping[str, LoadedOutput]
     gaps: Sequence[Gap]
     stalls: Sequence[Stall]
+    backfills: Mapping[str, Backfill]
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ from tidegauge.errors.sinks import (
 )
 from tidegauge.remap.history import NO_HISTORY, History, Link
 from tidegauge.sinks.columns import EPOCH, rows_schema
-from tidegauge.sinks.commits import check_span, expect, still_to_do
+from tidegauge.sinks.commits import all_staged, check_span, expect, still_to_do
 from tidegauge.sinks.delta.checkpoints import Checkpoints
 from tidegauge.sinks.delta.entry import changing, described, made, was_written_by
 from tidegauge.sinks.delta.files import files_of, named, paths_of, remove_unnamed
@@ -156,6 +156,10 @@ class DeltaLog:
     def discard(self, files: Sequence[StagedFile]) -> None:
         """Remove staged files. Files that the log names are kept, whatever the caller believes of them."""
         remove_unnamed(self._folder, files)
+
+    def keep(self, files: Sequence[StagedFile]) -> bool:
+        """Say whether all files are as they were staged. Only VACUUM removes any, after days."""
+        return all_staged(self._folder, files)
 
     def stand(self) -> None:
         """Raise `TableUpperMismatch` where nothing is left of the table."""

@@ -34,7 +34,7 @@ from tidegauge.errors.sinks import (
 from tidegauge.remap.history import NO_HISTORY, History, Link
 from tidegauge.sinks.attempt import discard, sweep
 from tidegauge.sinks.columns import differences, rows_schema
-from tidegauge.sinks.commits import check_span, expect, staged_status, still_to_do
+from tidegauge.sinks.commits import all_staged, check_span, expect, staged_status, still_to_do
 from tidegauge.sinks.location import LocalFiles, gone, inside, make_folder, synchronise, writing
 from tidegauge.sinks.parquet.manifest import (
     MANIFEST,
@@ -46,6 +46,7 @@ from tidegauge.sinks.parquet.manifest import (
     links_of,
     placed,
     remove_empty,
+    ungathered,
 )
 from tidegauge.sinks.protocol import OutputId, StagedFile, Volume, job_mark
 
@@ -70,6 +71,7 @@ class ParquetChain:
     def __init__(self, folder: str, output: OutputId) -> None:
         self._folder: Final = folder
         self._output: Final = output
+        self._kept: frozenset[str] = frozenset()
         self._forget()
         self._follow()
 
@@ -158,6 +160,12 @@ class ParquetChain:
         if (upper := self._upper) and gone(Path(self._folder, folder_name(0))):
             raise TableUpperMismatch(table=self._folder, output=str(self._output), expected=upper, actual=0)
 
+    def keep(self, files: Sequence[StagedFile]) -> bool:
+        """Keep files from the sweep, also those that a commit had gathered; say whether all are there."""
+        ungathered(self._folder, files, job_mark(self._output.incarnation))
+        self._kept = frozenset(file.path.split("/")[1] for file in files)
+        return all_staged(self._folder, files)
+
     def sweep(self, confirm: Callable[[], None]) -> None:
         """Remove what earlier drivers of this flow staged and did not commit; `attempt` has the argument.
 
@@ -167,7 +175,7 @@ class ParquetChain:
             confirm()
             with suppress(OSError):
                 self._move_removed()
-        sweep(LocalFiles(self._folder), job_mark(self._output.incarnation), confirm)
+        sweep(LocalFiles(self._folder), job_mark(self._output.incarnation), confirm, kept=self._kept)
 
     def files(self, *, as_of: int | None = None) -> list[StagedFile]:
         """Return the committed files in commit order.

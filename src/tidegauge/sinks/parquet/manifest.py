@@ -32,7 +32,7 @@ from tidegauge.errors.sinks import DamagedManifest, ForeignTable, TableOfAnother
 from tidegauge.remap.history import History, Link
 from tidegauge.sinks.attempt import STAGED
 from tidegauge.sinks.commits import in_line
-from tidegauge.sinks.location import inside, make_folder, synchronise, write_durably
+from tidegauge.sinks.location import AWAY, inside, make_folder, synchronise, write_durably
 from tidegauge.sinks.protocol import OutputId, StagedFile
 
 __all__ = [
@@ -48,6 +48,7 @@ __all__ = [
     "placed",
     "remove_empty",
     "take_away",
+    "ungathered",
     "write_of",
 ]
 
@@ -206,6 +207,31 @@ def gathered(table: str, files: Sequence[StagedFile], manifest: Manifest, histor
                 there.rename(source)
         shutil.rmtree(folder, ignore_errors=True)
         raise
+
+
+def ungathered(table: str, files: Sequence[StagedFile], mark: str) -> None:
+    """Put staged files back that a commit of the flow `mark` had gathered, and never made. Only with the lease.
+
+    A commit is one rename of its folder, and so is the first step here: the file system lets one of them win.
+    """
+    away = {Path(file.path).name: file.path for file in files if not inside(table, file.path).exists()}
+    prefixes = f"commit-{mark}", f"{AWAY}commit-{mark}"
+    staged = Path(table, STAGED)
+    found = (
+        [folder for folder in staged.iterdir() if folder.name.startswith(prefixes)]
+        if away and staged.is_dir()
+        else []
+    )
+    for folder in sorted(found, key=lambda folder: not folder.name.startswith(AWAY)):  # these make way for the others
+        taken = folder if folder.name.startswith(AWAY) else folder.with_name(f"{AWAY}{folder.name}")
+        with suppress(FileNotFoundError):
+            folder.rename(taken)
+            for name in [path.name for path in taken.iterdir() if path.name in away]:
+                place = inside(table, away.pop(name))
+                make_folder(place.parent)
+                (taken / name).rename(place)
+                synchronise(place.parent)
+        shutil.rmtree(taken, ignore_errors=True)
 
 
 def take_away(folder: Path, write: str) -> None:

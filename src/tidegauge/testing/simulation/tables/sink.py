@@ -192,6 +192,7 @@ class SimulatedTable:
         self._name: Final = name
         self._output: Final = output
         self._meet: Final = meet
+        self._kept: frozenset[str] = frozenset()
         self._upper = 0
         self._digest = ""
         self._follow()
@@ -267,11 +268,17 @@ class SimulatedTable:
         if self._upper and not self._present().commits:
             raise self._mismatch(self._upper, 0)
 
+    def keep(self, files: Sequence[StagedFile]) -> bool:
+        """Keep files from the sweep; say whether all are there."""
+        self._kept = frozenset(file.path for file in files)
+        there = self._present().staged
+        return all((found := there.get(file.path)) is not None and found.file == file for file in files)
+
     def sweep(self, confirm: Callable[[], None]) -> None:
         """Remove what earlier drivers of this flow staged and did not commit; `sinks.attempt` has the argument."""
         self._meet("sweep")
         mark = job_mark(self._output.incarnation)
-        found = [path for path in self._present().staged if path.startswith(mark)]
+        found = [path for path in self._present().staged if path.startswith(mark) and path not in self._kept]
         if found:
             confirm()
             staged = self._present().staged  # the rest of the world went on meanwhile

@@ -1,0 +1,136 @@
+"""The staged part of an output's past, until one commit makes a table: a value that moves on unit by unit.
+
+Units are the spans that are staged one after the other. They are recorded durably and given to nobody, until all are
+in; then they become one span, which the output's sink commits as any other. So nobody ever sees a part of the past.
+
+Invariants. The units of a fill are in order, and lie apart from each other; between two of them the output's source
+holds nothing. The one span covers all of them and has all their files. The epochs without a unit follow from the plan
+alone, so a crash repeats at most the unit that was under way.
+
+>>> columns = pa.schema([("_epoch", pa.int64())])
+>>> def staged(lower, upper):
+...     file = StagedFile(f"part-{lower}.parquet", rows=1, bytes=9, first_epoch=lower, last_epoch=lower)
+...     return StagedSpan(lower, upper, "a" * 32, columns, (file,), rows=1)
+>>> fill = Fill(0, 7)
+>>> fill.reached, fill.followed(staged(0, 3)).reached
+(0, 3)
+>>> fill = fill.followed(staged(0, 3)).followed(staged(5, 7))
+>>> whole = fill.whole(7, write="b" * 32)
+>>> whole.lower, whole.upper, whole.rows, [file.path for file in whole.files]
+(0, 7, 2, ['part-0.parquet', 'part-5.parquet'])
+>>> Fill.of(Backfill(BackfillPlan("late", 0, 6, "faithful", ""), tuple(map(unit_of, fill.units)))) == fill
+True
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from types import CodeType
+from typing import Any
+
+import pyarrow as pa
+
+from tidegauge.job.plan import MapBatches, OutputPlan, Transform
+from tidegauge.remap.store import Backfill, BackfillPlan, BackfillUnit
+from tidegauge.sinks.backlog import StagedSpan
+from tidegauge.sinks.protocol import StagedFile
+
+__all__ = ["Backfill", "BackfillPlan", "Fill", "files_of", "steps_of", "unit_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """The epochs `[start, upper)` of an output are staged before anybody sees one; `units` are."""
+
+    start: int
+    upper: int
+    units: tuple[StagedSpan, ...] = ()
+
+    @staticmethod
+    def of(backfill: Backfill) -> Fill:
+        """Return the fill that a store has."""
+        spans = (
+            StagedSpan(u.lower, u.upper, u.job, u.schema, tuple(map(StagedFile.decode, u.files)), u.rows)
+            for u in backfill.units
+        )
+        return Fill(backfill.plan.start, backfill.plan.cutover + 1, tuple(spans))
+
+    @property
+    def reached(self) -> int:
+        """The first epoch that is not known to be staged."""
+        return self.units[-1].upper if self.units else self.start
+
+    def followed(self, unit: StagedSpan) -> Fill:
+        """Return the fill with one more unit."""
+        return replace(self, units=(*self.units, unit))
+
+    def whole(self, end: int, *, write: str) -> StagedSpan:
+        """Return all of it as one span that ends before `end`. write: names the attempt to commit it."""
+        if not self.units:
+            return StagedSpan(self.start, end)
+        files = tuple(file for unit in self.units for file in unit.files)
+        rows = sum(unit.rows for unit in self.units)
+        return StagedSpan(self.start, end, write, self.units[-1].schema, files, rows)
+
+
+def unit_of(span: StagedSpan) -> BackfillUnit:
+    """Return a staged span as the store keeps it. One without columns is not kept."""
+    files = tuple(file.encode() for file in span.files)
+    return BackfillUnit(span.lower, span.upper, span.job, span.schema or pa.schema([]), files, span.rows)
+
+
+def files_of(backfill: Backfill) -> list[StagedFile]:
+    """Return the files of all its units."""
+    return [StagedFile.decode(file) for unit in backfill.units for file in unit.files]
+
+
+def steps_of(plan: OutputPlan, incarnation: int = 0) -> str:
+    """Return a text that tells an output's steps from others: units that other steps have made do not count.
+
+    It does not look into the things that a function refers to. A change that it cannot see mixes rows of both, as it
+    does in a table that grows. incarnation: of the output's source.
+
+    >>> from tidegauge.job.plan import Filter, Select
+    >>> def of(*steps):
+    ...     return steps_of(OutputPlan("large", "orders", "rows", steps, sink=None))
+    >>> of(Filter("n > 1")) == of(Filter("n > 1")), of(Filter("n > 1")) == of(Filter("n > 2"))
+    (True, False)
+    >>> of(MapBatches(lambda batch: batch)) == of(MapBatches(lambda batch: batch[:1]))
+    False
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for part in (pa.__version__, plan.source, str(incarnation), plan.channel, *map(_text, plan.steps)):
+        digest.update(part.encode("utf-8", "surrogatepass") + b"\0")
+    return digest.hexdigest()
+
+
+def _text(step: Any) -> str:
+    if isinstance(step, Transform | MapBatches):
+        schema = getattr(step, "schema", None)
+        return "\n".join([type(step).__name__, str(schema), *_of_function(step.function)])
+    return repr(step)
+
+
+def _of_function(function: Any) -> Iterator[str]:
+    while isinstance(function, partial):
+        function = function.func
+    code = getattr(function, "__code__", None)
+    if isinstance(code, CodeType):
+        yield from _of_code(code)
+    else:
+        yield getattr(function, "__qualname__", type(function).__qualname__)
+
+
+def _of_code(code: CodeType) -> Iterator[str]:
+    yield code.co_code.hex()
+    yield repr(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _of_code(constant)
+        elif isinstance(constant, frozenset):
+            yield repr(sorted(map(repr, constant)))  # its order is another one in each process
+        else:
+            yield repr(constant)

@@ -1,0 +1,151 @@
+"""The plans of backfills and their units, in a store of either kind: each is made once, and they end together."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from tests.remap.store.raw import dump, sql
+
+from tidegauge.env import Env
+from tidegauge.errors.flow import InvalidArgument
+from tidegauge.errors.store import CorruptStore, SinceHeld
+from tidegauge.remap.binding import Proposal
+from tidegauge.remap.frontier import Frontier
+from tidegauge.remap.rebuilding import Way
+from tidegauge.remap.store import Backfill, BackfillUnit, Lease, LeaseHolder, OutputSpec, Rebuilt, SourceSpec, Store
+
+COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("_epoch", pa.int64())])
+LATE = OutputSpec("orders", {"kind": "parquet", "path": "/lake/late"}, "/lake/late")
+
+
+def unit(lower: int, upper: int) -> BackfillUnit:
+    file = {
+        "path": f"_staged/part-{lower}.parquet",
+        "rows": 3,
+        "bytes": 90,
+        "first_epoch": lower,
+        "last_epoch": lower,
+    }
+    return BackfillUnit(lower, upper, 32 * "e", COLUMNS, (file,), 3)
+
+
+@pytest.fixture
+def lease(store: Store, env: Env) -> Lease:
+    """A flow with four epochs, all of them published."""
+    lease = store.acquire("shop", holder=LeaseHolder.current(env))
+    store.register(lease, sources={"orders": SourceSpec({})}, outputs={"late": LATE})
+    for epoch in range(4):
+        proposals = {"orders": Proposal(frontier=Frontier({"p0": epoch + 1}))}
+        store.append(lease, expected=epoch, at=env.now(), proposals=proposals)
+    store.publish(lease, expected=0, upper=4, at=env.now())
+    return lease
+
+
+def backfill(store: Store) -> Backfill | None:
+    return store.load("shop").backfills.get("late")
+
+
+def test_a_plan_keeps_its_cutover_whatever_is_bound_later(store: Store, lease: Lease, env: Env) -> None:
+    made = store.begin_backfill(lease, "late", start=0, steps="s")
+    assert (made.plan.start, made.plan.cutover, made.plan.mode, made.units) == (0, 3, "faithful", ())
+    store.append(lease, expected=4, at=env.now(), proposals={"orders": Proposal(frontier=Frontier({"p0": 9}))})
+    assert store.begin_backfill(lease, "late", start=0, steps="s") == made == backfill(store)
+
+
+def test_units_are_kept_in_order_and_a_repetition_changes_nothing(store: Store, lease: Lease, url: str) -> None:
+    store.begin_backfill(lease, "late", start=0, steps="s")
+    store.add_unit(lease, "late", unit(0, 2))
+    store.add_unit(lease, "late", unit(3, 4))
+    before = dump(url)
+    store.add_unit(lease, "late", unit(3, 4))
+    assert dump(url) == before
+    found = backfill(store)
+    assert found is not None
+    assert (found.units, found.reached) == ((unit(0, 2), unit(3, 4)), 4)
+    assert store.begin_backfill(lease, "late", start=0, steps="s") == found
+
+
+@pytest.mark.parametrize("span", [(0, 1), (1, 3), (3, 5), (3, 3)])
+def test_a_unit_that_is_not_next_is_refused(store: Store, lease: Lease, span: tuple[int, int]) -> None:
+    store.begin_backfill(lease, "late", start=0, steps="s")
+    store.add_unit(lease, "late", unit(0, 2))
+    with pytest.raises(InvalidArgument):
+        store.add_unit(lease, "late", unit(*span))
+
+
+def test_without_a_plan_there_is_no_unit(store: Store, lease: Lease) -> None:
+    with pytest.raises(InvalidArgument):
+        store.add_unit(lease, "late", unit(0, 2))
+
+
+def test_a_plan_begins_within_the_bound_epochs(store: Store, lease: Lease) -> None:
+    with pytest.raises(InvalidArgument):
+        store.begin_backfill(lease, "late", start=4, steps="s")
+
+
+def test_other_steps_are_planned_anew(store: Store, lease: Lease, env: Env) -> None:
+    store.begin_backfill(lease, "late", start=0, steps="s")
+    store.add_unit(lease, "late", unit(0, 2))
+    store.append(lease, expected=4, at=env.now(), proposals={"orders": Proposal(frontier=Frontier({"p0": 9}))})
+    again = store.begin_backfill(lease, "late", start=0, steps="t")
+    assert (again.plan.steps, again.plan.cutover, again.units) == ("t", 4, ())
+    assert backfill(store) == again
+
+
+def test_history_is_held_until_the_backfill_ends(store: Store, lease: Lease) -> None:
+    store.begin_backfill(lease, "late", start=0, steps="s")
+    assert [(held.owner, held.epoch) for held in store.holds("shop")] == [("backfill of late", 0)]
+    with pytest.raises(SinceHeld):
+        store.advance_since(lease, 2)
+    store.add_unit(lease, "late", unit(0, 2))
+    store.end_backfill(lease, "late")
+    store.end_backfill(lease, "late")
+    assert (backfill(store), store.holds("shop")) == (None, [])
+    store.advance_since(lease, 2)
+
+
+def test_a_plan_whose_start_was_folded_is_made_anew(store: Store, lease: Lease) -> None:
+    store.begin_backfill(lease, "late", start=0, steps="s")
+    store.add_unit(lease, "late", unit(0, 2))
+    store.release("shop", "backfill of late")
+    store.advance_since(lease, 2)
+    again = store.begin_backfill(lease, "late", start=2, steps="s")
+    assert (again.plan.start, again.units) == (2, ())
+    assert [held.epoch for held in store.holds("shop")] == [2]
+
+
+def test_ending_one_backfill_leaves_another(store: Store, lease: Lease) -> None:
+    store.begin_backfill(lease, "late", start=0, steps="s")
+    other = store.begin_backfill(lease, "later", start=1, steps="s")
+    store.end_backfill(lease, "late")
+    assert dict(store.load("shop").backfills) == {"later": other}
+    assert [held.owner for held in store.holds("shop")] == ["backfill of later"]
+
+
+def test_an_output_that_moves_to_another_table_loses_its_plan(store: Store, lease: Lease) -> None:
+    store.begin_backfill(lease, "late", start=0, steps="s")
+    store.add_unit(lease, "late", unit(0, 2))
+    store.register(lease, sources={}, outputs={"late": LATE})
+    assert backfill(store) is not None
+    store.register(lease, sources={}, outputs={"late": OutputSpec("orders", {"kind": "parquet"}, "/lake/elsewhere")})
+    assert (backfill(store), store.holds("shop")) == (None, [])
+
+
+def test_a_store_that_is_restored_from_its_tables_has_no_plan(store: Store, lease: Lease) -> None:
+    store.begin_backfill(lease, "late", start=0, steps="s")
+    store.add_unit(lease, "late", unit(0, 2))
+    rebuilt = Rebuilt(way=Way(4, ()), incarnation=lease.incarnation, upper=4, published=4, held={}, gaps={})
+    store.restore(lease, rebuilt)
+    assert (backfill(store), store.holds("shop")) == (None, [])
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["UPDATE units SET files = '[]'", "UPDATE units SET columns = '{'", "UPDATE backfills SET mode = 'other'"],
+)
+def test_a_damaged_plan_is_said(store: Store, lease: Lease, url: str, damage: str) -> None:
+    store.begin_backfill(lease, "late", start=0, steps="s")
+    store.add_unit(lease, "late", unit(0, 2))
+    sql(url, damage)
+    with pytest.raises(CorruptStore):
+        store.load("shop")
