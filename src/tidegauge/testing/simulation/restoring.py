@@ -29,17 +29,18 @@ _AGAIN: Final = 1.0
 def restore(world: World, *, after: float) -> None:
     """Take a backup; after some seconds stop the flow, put the backup back and recover it.
 
-    Nothing is done where there is no store yet, or where nothing goes wrong any more.
+    Nothing is done where there is no store yet, where nothing goes wrong any more, or where another backup was put
+    back meanwhile: this one is of the history before that. It has epochs that may be bound anew by now.
     """
     scheduler = world.scheduler
     if not world.memory.ask("SELECT upper FROM flows"):
         return
     scheduler.wait(lambda: not world.memory.connection.in_transaction)
-    backup = world.memory.backup()
+    backup, lives = world.memory.backup(), world.memory.lives
     scheduler.sleep(after)
     while world.down:  # somebody else does the same, and a third may be first after them
         scheduler.wait(lambda: not world.down)
-    if world.healed or world.closing:
+    if world.healed or world.closing or world.memory.lives != lives:
         return
     world.down = True
     for life in world.living():

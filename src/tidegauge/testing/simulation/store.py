@@ -87,6 +87,8 @@ class Memory:
         self.engine: Final = create_engine("sqlite://", creator=lambda: self.connection, poolclass=_LastingPool)
         """Its every connection is the one there is."""
         self._made = False
+        self.lives = 1
+        """How many histories it has had: the first, and one more for each backup that was put back."""
 
     def backup(self) -> sqlite3.Connection:
         """Return a copy as of now. Nobody drives it, as with `tidegauge backup`.
@@ -104,6 +106,7 @@ class Memory:
     def put_back(self, backup: sqlite3.Connection) -> None:
         """Become a copy that was taken before."""
         backup.backup(self.connection)
+        self.lives += 1
 
     def ask(self, question: str, *values: Any) -> list[Any]:
         """Return the rows of a SELECT; none before a driver has made the tables."""
