@@ -80,7 +80,10 @@ class Checks:
         Return the places of sources that nothing is bound of any more.
         """
         self._older = False
-        return self._ledger.go_back(max(map(self._lake.upper, self._spec.outputs)))
+        gone = self._ledger.go_back(max(map(self._lake.upper, self._spec.outputs)))
+        for one in [one for one in self._seen if one[1] >= self._ledger.upper]:
+            del self._seen[one]  # published, and in no table: it is bound anew
+        return gone
 
     def at(self, place: str, *, who: str = "") -> None:
         """Look at the newest durable facts when a driver comes to a place. who: which part of it."""

@@ -126,4 +126,5 @@ def _look(life: Life, flow: GivenFlow, world: World, owner: str, epoch: int, era
                 raise Broken("a held epoch can be read", said) from error
             continue
         world.scheduler.pause()  # the files are read after it was told which
-        world.checks.saw(name, as_of, world.lake.read(view))
+        if era == world.checks.era:
+            world.checks.saw(name, as_of, world.lake.read(view))
