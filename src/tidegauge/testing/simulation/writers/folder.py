@@ -124,7 +124,7 @@ class FolderUpstream:
         if not int(details["head"]) and (harmed := [harm.file for harm in self.harms if harm.file in found]):
             self._known[partition] = max(harmed, key=lambda file: file.most)
             return partition
-        new = next((file for file in found if file.partition is None), None)
+        new = next((file for file in found if file.partition in (None, partition)), None)
         if new is None:
             said = f"{self.name}: partition {partition} is {details}, which {[f.partition for f in found]} are"
             raise Broken("a file is one partition", said)
