@@ -58,15 +58,19 @@ def _compact(life: Life, *, world: World) -> None:
     flow, until = GivenFlow(world.spec(life)), world.clock.monotonic() + _PATIENCE
     steps = sorted(random.randrange(ledger.since, max(ledger.published, ledger.since) + 2) for _ in range(2))
 
+    before = ledger.since
+
     def meet(place: str) -> None:
+        nonlocal before
         life.meet(place)
+        if place == "after acquire lease":
+            before = ledger.since  # another operator may have been first
         if place == "before advance since" and random.random() < _SOMEBODY:
             world.readers.come(_STAYS)
             world.scheduler.sleep(_MOMENT)
 
     env = replace(life.env(), point=meet)
     while steps:
-        before = ledger.since
         try:
             done = compact(flow, before=steps[0], env=env)
         except FlowAlreadyRunning:
