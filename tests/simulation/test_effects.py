@@ -11,9 +11,13 @@ from tidegauge.testing.simulation.ground import Ground
 from tidegauge.testing.simulation.plan import Act, Plan
 from tidegauge.testing.simulation.world import World
 
+_NO_LATER_OUTPUT: Final = "each driver of a world has the same outputs; tests/flow/test_late_outputs.py dies there"
 NEVER: Final[dict[Effect, str]] = {
     "record schema": "columns are declared: the seed has to know what rows to write",
     "record output failure": "no simulated step raises, and no simulated table refuses rows for good",
+    "begin backfill": _NO_LATER_OUTPUT,
+    "record unit": _NO_LATER_OUTPUT,
+    "end backfill": _NO_LATER_OUTPUT,
 }
 """The effects that no driver comes to, each with the reason."""
 
