@@ -285,3 +285,17 @@ def test_a_log_that_is_saved_anew_goes_on_although_its_driver_holds_the_old_file
     add(log, "}\n")
     assert tick() == [4]
     assert flow.bad == []
+
+
+def test_a_file_that_is_held_open_and_was_cut_and_written_anew_before_it_was_deleted_is_gone(
+    landing: Path, drive: Drive
+) -> None:
+    log = landing / "app.log"
+    log.write_text(lines(1) + '{"n"')
+    running = source(landing)
+    flow = drive(running)
+    flow.bind(running.probe(flow.bound, now=LATER))
+    log.write_text(lines(7, 8, 9))
+    log.unlink()
+    [lost] = flow.bind(running.probe(flow.bound, now=LATER))
+    assert lost.size == len('{"n"'), "no more of it was ever seen"

@@ -194,7 +194,12 @@ def _look_at_held(key: str, rules: Rules, found: Survey, *, alone: bool = False)
         return
     with stream:
         seen = Seen.of(known.path, stream.fileno(), disk=found.held.disk)
-        if (seen.dev, seen.ino) != (known.dev, known.ino) or seen.size < known.size:
+        digest = fingerprint(stream.fileno(), known.head, whole=bool(known.whole), disk=found.held.disk)
+        if (
+            (seen.dev, seen.ino) != (known.dev, known.ino)
+            or seen.size < known.size
+            or (known.head and digest != known.digest)
+        ):
             return
         deleted = found.held.disk.fstat(stream.fileno()).st_nlink == 0
         if alone and not (deleted and rules.now - seen.modified >= rules.settle):
