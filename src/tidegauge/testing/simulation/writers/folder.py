@@ -321,7 +321,7 @@ class FolderUpstream:
     def _replace(self, random: Random, number: int) -> None:
         """Delete a file, or put another one in its place; or bring a deleted one back."""
         now = self._clock.now()
-        gone = [file for file in self._files if file.gone and self._is_free(file.path)]
+        gone = [file for file in self._files if _can_come_back(file) and self._is_free(file.path)]
         files = [file for file in self._files if not file.gone]
         what = random.choice(("deleted", "replaced", "back" if gone else "deleted"))
         if what == "back":
@@ -361,20 +361,24 @@ class FolderUpstream:
     def bring_back(self) -> None:
         """Bring back all that was lost, as from a copy: under its name, if that is free and was its own."""
         for harm in self.harms:
-            if harm.file.gone and harm.held < harm.size:
+            if _can_come_back(harm.file) and harm.held < harm.size:
                 if harm.how == "cut" or not self._is_free(harm.file.path):
                     harm.file.path = harm.file.rotated
                 self._bring(harm.file, self._clock.now())
 
     def _bring(self, file: WrittenFile, now: datetime) -> None:
-        """Bring a file back, with its torn line complete. Its writer goes on with it, where it has its name."""
+        """Bring a file back. Its writer goes on with it, where it has its name."""
         if not self._is_free(file.path):
             return
         file.gone = False
-        file.write()
         self.said.append(f"brought {file.path} back")
         self._put(file, now)
         if not self._is_named(file.path):
             self._harm(file, "hidden")
         if file.path in self._paths:
             self._logs[file.path] = file
+
+
+def _can_come_back(file: WrittenFile) -> bool:
+    """Whether a file that is gone may come back: not if the flow may have bound half a line, up to the end it saw."""
+    return file.gone and not file.torn

@@ -33,8 +33,8 @@ class WrittenFile:
 
     data: its bytes so far. rest: the bytes of a torn line that are to come. ends: where its lines end, also the
     torn one. numbers: which of the `made` rows of its shard they are. inodes: where it is, or was. partition: what a
-    flow knows it as. most: how many bytes it had at most. gone: whether it is nowhere any more. due: how much of it
-    has to arrive; None for all of its lines.
+    flow knows it as. most: how many bytes it had at most. torn: whether it ever had a torn line. gone: whether it is
+    nowhere any more. due: how much of it has to arrive; None for all of its lines.
     """
 
     shard: int
@@ -48,6 +48,7 @@ class WrittenFile:
     inodes: set[int] = field(default_factory=set)
     partition: str | None = None
     most: int = 0
+    torn: bool = False
     gone: bool = False
     due: int | None = None
 
@@ -64,6 +65,7 @@ class WrittenFile:
         found, self.rest = self.rest[:size], b"" if size is None else self.rest[size:]
         self.data += found
         self.most = max(self.most, len(self.data))
+        self.torn = self.torn or bool(self.rest)
         return found
 
     def take_back(self) -> int:
