@@ -1,0 +1,18 @@
+"""Each mutant can still be planted. `make mutants` sees whether it is found, which takes minutes."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_each_mutant_still_fits_the_sources() -> None:
+    planted = ["git", "apply", "--check", "--numstat"]
+    misfits = {
+        patch.name: tried.stderr
+        for patch in sorted((ROOT / "tests/mutants").glob("*.patch"))
+        if (tried := subprocess.run([*planted, patch], cwd=ROOT, capture_output=True, text=True)).returncode
+    }
+    assert misfits == {}
