@@ -15,9 +15,9 @@ Invariant: epochs follow each other, no frontier goes back, and nothing is bound
 from __future__ import annotations
 
 import json
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from tidegauge.testing.simulation.evidence import StoreEvidence, UpstreamEvidence
 
@@ -72,8 +72,6 @@ class BindingLedger:
         """At which epoch the present incarnation of a source began, where it is not the first one."""
         self._bound: Final[dict[str, dict[int, dict[str, tuple[str, int, int]]]]] = {name: {} for name in upstreams}
         """Of each source, by epoch and place: the partition, and the range of it."""
-        self._dropped: Final[dict[tuple[Any, ...], tuple[str, int]]] = {}
-        """Bindings that the store had lost, with the place and the beginning of each."""
         self._moved: Final[dict[str, list[int]]] = {name: [] for name in upstreams}
 
     def follow(self) -> None:
@@ -136,10 +134,8 @@ class BindingLedger:
         for source, bound in self._bound.items():
             lost = [epoch for epoch in bound if epoch >= held and (source, epoch) not in epochs]
             for epoch in [epoch for epoch in lost if epoch > self.since or not self.since]:
-                for place, (partition, lower, position) in bound.pop(epoch).items():
-                    self._dropped[epoch, source, partition, position] = place, lower
+                del bound[epoch]
                 self._moved[source].remove(epoch)
-        self._take_up()
         if wrong := self._differing():
             raise Broken("a recovered store has what the tables were written with", str(wrong))
         self._began.clear()
@@ -150,19 +146,6 @@ class BindingLedger:
             self._places[source] = {partition: place for found in mine for place, (partition, _, _) in found.items()}
         [(self.upper,)], self.published = self.ask("SELECT upper FROM flows"), 0
         return [(source, place) for source, place in before if place not in self._places[source].values()]
-
-    def _take_up(self) -> None:
-        """Take up bindings that were forgotten, where the store has them again, by a backup of an earlier life."""
-        for *row, detail in self.ask(_CHANGES, 0):
-            if tuple(row) not in self._dropped:
-                continue
-            epoch, source, partition, position = row
-            place, lower = self._dropped.pop(tuple(row))
-            if partition not in self._places[source]:
-                self._upstreams[source].learn(partition, json.loads(detail or "{}"))
-            self._bound[source].setdefault(epoch, {})[place] = partition, lower, position
-            if epoch not in self._moved[source]:
-                insort(self._moved[source], epoch)
 
     def _begin(self) -> None:
         """Forget where a source was that has begun a new incarnation: its positions are those of another upstream."""
