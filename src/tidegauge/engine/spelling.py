@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from tidegauge.job.functions import INTERNAL
+from tidegauge.job.functions import INTERNAL, function_name
 from tidegauge.job.plan import Changelog, Filter, MapBatches, Select, Step, Transform
 from tidegauge.operations import OP, filtered_sql
 from tidegauge.reclock.columns import EPOCH
 
-__all__ = ["ROW", "Projection", "SparkStep", "chosen", "packed", "quoted", "said_as", "spelt"]
+__all__ = ["ROW", "Projection", "SparkStep", "chosen", "packed", "quoted", "said_as", "spelt", "written_as"]
 
 ROW: Final = INTERNAL + "row"
 """The struct column that holds the rows while their steps are analysed, and on their way to an Arrow function."""
@@ -87,3 +87,22 @@ def spelt(step: Step, known: Sequence[str]) -> tuple[SparkStep, ...]:
 def said_as(step: Step | Projection) -> str:
     """Return the name of the method that a user calls for a step."""
     return step.step if isinstance(step, Projection) else type(step).__name__.lower()
+
+
+def written_as(step: Step) -> str:
+    """Return a step as its user wrote it.
+
+    >>> written_as(Select(("id", "id + 1 AS next")))
+    "select('id', 'id + 1 AS next')"
+    """
+    match step:
+        case Filter(condition):
+            return f"filter({condition!r})"
+        case Select(expressions):
+            return f"select({', '.join(map(repr, expressions))})"
+        case Changelog(column):
+            return f"changelog({column!r})"
+        case MapBatches(function):
+            return f"map_batches({function_name(function)})"
+        case Transform(function):
+            return f"transform({function_name(function)})"

@@ -32,10 +32,10 @@ import pyarrow as pa
 
 from tidegauge.engine.arrowtypes import carried
 from tidegauge.engine.plain import Chain, chain, projected, unknown
-from tidegauge.engine.spelling import chosen, said_as
+from tidegauge.engine.spelling import chosen, said_as, written_as
 from tidegauge.errors.flow import NeedsSpark, ReservedColumn, UnknownColumn
-from tidegauge.job.functions import check_names, conform, function_name, result_schema
-from tidegauge.job.plan import Changelog, Filter, MapBatches, Select, Step, Transform
+from tidegauge.job.functions import check_names, conform, result_schema
+from tidegauge.job.plan import Changelog, Filter, MapBatches, Select, Step
 from tidegauge.operations import OP, check
 
 __all__ = ["without_spark"]
@@ -83,7 +83,7 @@ def _chain(steps: Sequence[Step], schema: pa.Schema, *, output: str) -> Chain:
     made: Chain | None = None
     for step in steps:
         if not isinstance(step, Filter | Select | Changelog):
-            raise NeedsSpark(output=output, step=_said(step))
+            raise NeedsSpark(output=output, step=written_as(step))
         before = schema if made is None else made.schema
         plain = step if isinstance(step, Filter) else Select(tuple(chosen(step, known)))
         after = _names(plain, before) if isinstance(plain, Select) else known
@@ -113,17 +113,4 @@ def _refused(plain: Filter | Select, schema: pa.Schema, output: str, *, step: St
     for text in texts:
         if (column := unknown(text, schema)) is not None:
             return UnknownColumn(column=column, where=f"{said_as(step)} of output {output!r}", known=schema.names)
-    return NeedsSpark(output=output, step=_said(step))
-
-
-def _said(step: Step) -> str:
-    """Return a step as its user wrote it."""
-    match step:
-        case Filter(condition):
-            return f"filter({condition!r})"
-        case Select(expressions):
-            return f"select({', '.join(map(repr, expressions))})"
-        case Changelog(column):
-            return f"changelog({column!r})"
-        case Transform(function) | MapBatches(function):
-            return f"{said_as(step)}({function_name(function)})"
+    return NeedsSpark(output=output, step=written_as(step))

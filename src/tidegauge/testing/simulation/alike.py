@@ -25,9 +25,9 @@ from functools import partial
 from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any, Final, TypeAlias
 
+from tidegauge.engine.spelling import written_as
 from tidegauge.flow.spec import FlowSpec
-from tidegauge.job.functions import function_name
-from tidegauge.job.plan import Changelog, Filter, MapBatches, OutputPlan, Select, Step, Transform
+from tidegauge.job.plan import MapBatches, OutputPlan, Step, Transform
 
 __all__ = ["difference"]
 
@@ -75,17 +75,8 @@ def _output(name: str, plan: OutputPlan) -> Iterator[_Said]:
 
 
 def _step(step: Step) -> str:
-    match step:
-        case Filter(condition):
-            return f"filter({condition!r})"
-        case Select(expressions):
-            return f"select({', '.join(map(repr, expressions))})"
-        case Changelog(column):
-            return f"changelog({column!r})"
-        case MapBatches(function, schema):
-            return f"map_batches({function_name(function)})" + ("" if schema is None else f" to {schema.names}")
-        case Transform(function):
-            return f"transform({function_name(function)})"
+    declared = step.schema if isinstance(step, MapBatches) else None
+    return written_as(step) + ("" if declared is None else f" to {declared.names}")
 
 
 def _function(function: Any, where: str, seen: dict[int, Any]) -> Iterator[_Said]:

@@ -52,7 +52,13 @@ def _is_mendable(world: World, source: str, code: str) -> bool:
 
 
 def attend(world: World) -> None:
-    """Resume what can go on, for as long as the world is there."""
+    """From now on let somebody resume what can go on, for as long as the world is there."""
+    if not world.attended:
+        world.attended = True
+        world.scheduler.begin("operator", lambda: _attend(world))
+
+
+def _attend(world: World) -> None:
     while not world.closing:
         for source, code in resumable(world).items():
             if world.down or not world.upstreams[source].whole:

@@ -32,9 +32,9 @@ from tidegauge.errors.simulation import SimulationFailed
 from tidegauge.errors.sinks import StagedFileMissing
 from tidegauge.errors.store import ClockBehind, ClocksApart, FlowAlreadyRunning, LeaseLost
 from tidegauge.flow.spec import FlowSpec
+from tidegauge.testing.simulation.acting import act_out
 from tidegauge.testing.simulation.checks import Checks
 from tidegauge.testing.simulation.clock import RIGHT, VirtualClock
-from tidegauge.testing.simulation.compacting import let_go
 from tidegauge.testing.simulation.ground import Ground
 from tidegauge.testing.simulation.harms import FileLaws
 from tidegauge.testing.simulation.holding import Readers
@@ -42,9 +42,8 @@ from tidegauge.testing.simulation.leaks import nothing_leaked, threads
 from tidegauge.testing.simulation.ledger import BindingLedger, Broken
 from tidegauge.testing.simulation.life import Life, Meeting
 from tidegauge.testing.simulation.outside import no_room, outside
-from tidegauge.testing.simulation.plan import AT_FILES, Act, Fault, Plan
-from tidegauge.testing.simulation.restoring import restore
-from tidegauge.testing.simulation.resuming import attend, look_at_files, resumable
+from tidegauge.testing.simulation.plan import Fault, Plan
+from tidegauge.testing.simulation.resuming import resumable
 from tidegauge.testing.simulation.scheduler import Scheduler, Standstill
 from tidegauge.testing.simulation.shrink import FailedPlan
 from tidegauge.testing.simulation.store import URL, Memory
@@ -101,12 +100,14 @@ class World:
             self._armed.setdefault((fault.place, fault.nth), []).append(fault)
         self._met: Final[dict[str, int]] = {}
         self._struck: Final[list[Fault]] = []
-        self._full_until = 0.0
+        self.full_until = 0.0
+        """Until when the store and the tables have no room."""
         self.healed = False
         """Whether nothing goes wrong any more."""
         self.closing = False
+        self.attended = False
+        """Whether somebody looks in now and then, and resumes sources that have failed."""
         self._over = False
-        self._attended = False
         self._unmade: TidegaugeError | None = None
         """Why the flow could not be had anew, or not the same one."""
         self.down = False
@@ -117,10 +118,10 @@ class World:
 
         Raises `SimulationFailed` for a law that does not hold, and what `Ground.again` raises.
         """
-        for name, work in (("world", self._others), ("supervisor", self._supervise), ("reader", self._read)):
+        for name, work in (("world", lambda: act_out(self)), ("supervisor", self._supervise), ("reader", self._read)):
             self.scheduler.begin(name, work)
         try:
-            with logged(self._note):
+            with logged(self.note):
                 self.scheduler.run(lambda: self._over or self.checks.broken is not None)
                 last = self._last()
                 self.checks.at_the_end(orderly=last is not None, after=self._after(last))
@@ -201,7 +202,7 @@ class World:
             for fault in self._due(place):
                 if not (alone and fault.kind in ("pause", "slow")):
                     self._befall(life, fault)
-            if now < self._full_until and (error := no_room(place)) is not None:
+            if now < self.full_until and (error := no_room(place)) is not None:
                 raise error
         if not (alone or life.dead):
             self._let_others()
@@ -210,7 +211,7 @@ class World:
         """Let a driver be between two things that it does. It is there so often that only faults are in the trace."""
         if not self.healed:
             for fault in self._due(place):
-                self._note(place)
+                self.note(place)
                 self._befall(life, fault)
 
     def _due(self, place: str) -> Sequence[Fault]:
@@ -231,7 +232,7 @@ class World:
         self._struck.append(fault)
         error = outside(fault.kind, fault.place) if fault.kind in ("error", "lost") else None
         if fault.kind not in ("error", "lost") or error is not None:
-            self._note(f"!! {fault.kind}", f"{fault.seconds:g} s" if fault.seconds else "")
+            self.note(f"!! {fault.kind}", f"{fault.seconds:g} s" if fault.seconds else "")
         if fault.kind == "crash":
             life.dead, life.gone = True, self.clock.monotonic()
         elif fault.kind == "pause":
@@ -251,7 +252,7 @@ class World:
         """Hear of a life that came to its end. Raises its error, where nothing from outside is to blame."""
         life.gone = self.clock.monotonic()
         error = life.error
-        self._note("ended" if error is None else f"ended with {type(error).__name__}")
+        self.note("ended" if error is None else f"ended with {type(error).__name__}")
         if error is None or (isinstance(error, _OUTSIDE) and error is not self._unmade):
             return
         lossy = isinstance(error, Definite) and any(upstream.overtaken for upstream in self.upstreams.values())
@@ -262,89 +263,28 @@ class World:
         if self.ledger.failed().keys() == self.upstreams.keys() and not resumable(self):
             self.closing = True  # nothing is left to do: whoever restarts the flow finds the same
 
-    def _note(self, what: str, more: str = "") -> None:
+    def note(self, what: str, more: str = "") -> None:
+        """Keep in the trace what came to pass."""
         self.trace.note(self.clock.monotonic(), self.scheduler.running, f"{what} {more}".rstrip())
 
-    # What others do.
+    # Who drives it.
 
-    def _others(self) -> None:
-        """Do what writers, brokers and people do until the plan ends, then let nothing go wrong any more."""
-        for act in self.plan.acts:
-            self.scheduler.sleep(act.at - self.clock.monotonic())
-            self._act(act)
-        self.scheduler.sleep(self.plan.ends - self.clock.monotonic())
-        self._note("from here on nothing goes wrong")
-        self.healed, self._full_until = True, 0.0
+    def cease(self) -> None:
+        """Let nothing go wrong from now on, and end when everything has arrived and the drivers have stopped."""
+        self.note("from here on nothing goes wrong")
+        self.healed, self.full_until = True, 0.0
         for upstream in self.upstreams.values():
             upstream.set_away(False)
         for life in self.lives:
             life.skew = RIGHT
         self._end()
 
-    def _act(self, act: Act) -> None:
-        self._note(act.what, f"{act.on} {act.number}".strip())
-        match act.what:
-            case "full":
-                self._full_until = self.clock.monotonic() + act.number
-            case "away":
-                self.scheduler.begin("world", lambda: self._away(act.on, act.number))
-            case "late" | "stale":
-                self.scheduler.begin("world", lambda: self._for_a_while(act))
-            case "clock":
-                for life in self.living():
-                    life.skew = life.skew.jumping(act.number)
-            case "drift":
-                for life in self.living():
-                    life.skew = life.skew.drifting(act.number / 100, self.clock.monotonic())
-            case "recreate":
-                self.scheduler.begin("world", lambda: self._recreate(act))
-            case "restore":
-                self.scheduler.begin("restorer", lambda: restore(self, after=act.number))
-            case "hold":
-                self.readers.come(act.number)
-            case "let go":
-                self.scheduler.begin("operator", lambda: let_go(self))
-            case "rival":
-                self._start()
-            case "stop":
-                for life in self.living():
-                    life.stop()
-            case _:
-                self.upstreams[act.on].act(act)
-                if act.what in AT_FILES and look_at_files(self, act.on):
-                    self._attend()
-
-    def _away(self, source: str, seconds: float) -> None:
-        self.upstreams[source].set_away(True)
-        self.scheduler.sleep(seconds)
-        self.upstreams[source].set_away(False)
-
-    def _for_a_while(self, act: Act) -> None:
-        """Let an upstream hear late what it is told, or give an old answer."""
-        self.upstreams[act.on].act(act)
-        self.scheduler.sleep(act.number)
-        if not self.healed:
-            self.upstreams[act.on].act(replace(act, what="arrive" if act.what == "late" else "fresh"))
-
-    def _recreate(self, act: Act) -> None:
-        """Delete topics and create others, at once or a while later; from now on somebody resumes failed sources."""
-        upstream = self.upstreams[act.on]
-        upstream.act(replace(act, what="delete"))
-        if act.number > 1:
-            self.scheduler.sleep(act.number)
-        upstream.act(replace(act, what="create"))
-        self._attend()
-
-    def _attend(self) -> None:
-        if not self._attended:
-            self._attended = True
-            self.scheduler.begin("operator", lambda: attend(self))
-
     def living(self) -> list[Life]:
         """Return the lives that go on."""
         return [life for life in self.lives if not life.is_gone()]
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Start a driver, unless somebody keeps the flow stopped or the world comes to its end."""
         if not (self.closing or self.down):  # which may have come while somebody was about to
             self.live(None)
 
@@ -361,7 +301,7 @@ class World:
             soon = self.clock.monotonic() + _FROZEN
             if not any(life.thaws <= soon for life in self.living()):
                 self.scheduler.sleep(self.random.choice((0.0, 0.1, 2.0)))
-                self._start()
+                self.start()
             self.scheduler.sleep(0.5)
 
     def _read(self) -> None:
