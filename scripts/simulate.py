@@ -11,7 +11,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import reduce
 from multiprocessing import Pipe, Process
 from multiprocessing.connection import Connection, wait
@@ -31,9 +32,30 @@ from tidegauge.testing.simulation import Shrinking, Simulated, simulate
 REFERENCE = Path(__file__).parent.parent / "tests/simulation/reference.py"
 
 
+@contextmanager
+def deaf() -> Iterator[None]:
+    """Start processes that never hear Ctrl-C, which a terminal sends to all of them; this one hears it at the end.
+
+    One that ignores it in its first line may hear it before, within multiprocessing, and print a traceback. Another
+    thread, of a library, may take the signal that this one blocks, so it is noted too.
+    """
+    noted: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, _frame: noted.append(number))
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        signal.signal(signal.SIGINT, handler)
+        if noted:
+            signal.raise_signal(signal.SIGINT)
+
+
 def lived(given: argparse.Namespace, seeds: Sequence[int], told: Connection) -> None:
-    """Run some seeds in this process, and tell what comes of them: in the end None, or the error."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is ended by the process that it tells
+    """Run some seeds in this process, and tell what comes of them: in the end None, or the error.
+
+    The process that it tells ends it, also after Ctrl-C.
+    """
     quiet()
     try:
         simulate(
@@ -57,9 +79,12 @@ class Died(Exception):
 class Workers:
     """The processes, and what each of them has told."""
 
-    def __init__(self, given: argparse.Namespace) -> None:
+    def __init__(self) -> None:
         self._processes: dict[Any, Process] = {}
         self._so_far: dict[Any, Simulated] = {}
+
+    def start(self, given: argparse.Namespace) -> None:
+        """Give each process its seeds."""
         for number in range(given.processes):
             seeds = range(given.first + number, given.first + given.seeds, given.processes)
             heard, told = Pipe(duplex=False)
@@ -120,8 +145,10 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
     began, line = time.monotonic(), SimulationLine(given.seeds)
-    workers = Workers(given)
+    workers = Workers()
     try:
+        with deaf():
+            workers.start(given)
         with line:
             failed = workers.watch(line)
     except KeyboardInterrupt:

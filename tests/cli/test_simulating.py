@@ -147,14 +147,14 @@ SIMULATE = str(Path(__file__).parents[2] / "scripts/simulate.py")
 
 
 @contextmanager
-def simulating(shop: Shop, *options: str) -> Iterator[subprocess.Popen[str]]:
-    """Two processes at work, without end."""
+def simulating(shop: Shop, *options: str, begun: int = 2) -> Iterator[subprocess.Popen[str]]:
+    """Two processes at work, without end. begun: of how many to wait for the begin."""
     command = [sys.executable, SIMULATE, "--seeds", "1000000", "--processes", "2", *options]
     with subprocess.Popen(
         command, cwd=shop.root, env=shop.environment(), stderr=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
         try:
-            eventually(lambda: len(children(process.pid)) == 2, within=60)
+            eventually(lambda: len(children(process.pid)) >= begun, within=60)
             yield process
         finally:
             with suppress(ProcessLookupError):
@@ -166,13 +166,16 @@ def children(pid: int) -> list[int]:
 
 
 @pytest.mark.long
-def test_make_simulate_ends_at_once_with_ctrl_c(shop: Shop) -> None:
-    with simulating(shop) as process:
+@pytest.mark.parametrize("begun", [1, 2])
+def test_make_simulate_ends_at_once_with_ctrl_c(begun: int, shop: Shop) -> None:
+    """Also while its processes are being started; they say nothing themselves."""
+    with simulating(shop, begun=begun) as process:
         workers = children(process.pid)
         os.killpg(process.pid, signal.SIGINT)
         _, err = process.communicate(timeout=60)
         assert process.returncode == 130
-        assert err.startswith("Stopped: ")
+        assert err.startswith("Stopped: "), err
+        assert err.count("\n") == 1, err
         eventually(lambda: not any(Path(f"/proc/{worker}").exists() for worker in workers), within=60)
 
 
