@@ -205,6 +205,35 @@ def test_nobody_sees_a_part_of_the_past(world: World) -> None:
     assert rows(with_late(world), "late") == rows(with_late(world), "a")
 
 
+def test_a_table_that_is_filled_can_be_read_as_of_an_epoch_before_its_first_record(world: World) -> None:
+    def quiet(world: World) -> tg.Dataflow:
+        flow = alone(world)
+        flow.sink("b", source(world, flow, "quiet"), tg.ParquetSink(str(world.root / "lake" / "b")))
+        return flow
+
+    def with_filled(world: World) -> tg.Dataflow:
+        flow = alone(world)
+        found = source(world, flow, "quiet")
+        for name in ("b", "late"):
+            flow.sink(name, found, tg.ParquetSink(str(world.root / "lake" / name)))
+        return flow
+
+    for n in range(2):
+        run = begin(world, quiet)
+        write(world.root / "quiet" / "1.jsonl", lines(n))
+        run.catch_up()
+        run.abandon()
+    world.lag = 30
+    run = begin(world, with_filled)
+    assert run.runner.board.outputs["late"].state == "backfilling"
+    assert numbers(with_filled(world), "b", as_of=PAST) == [0]
+    assert not tg.read_arrow(with_filled(world), "late", as_of=PAST - 1).num_rows
+    for as_of in (PAST, PAST + 1, None):
+        with pytest.raises(OutputIsBehind):
+            tg.read_arrow(with_filled(world), "late", as_of=as_of)
+    run.abandon()
+
+
 @pytest.mark.parametrize(
     ("sink", "step"),
     [

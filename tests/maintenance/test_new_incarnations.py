@@ -13,7 +13,7 @@ from tests.flow.upstream import Topic
 
 import tidegauge as tg
 from tidegauge.errors.running import LossNotAccepted, NothingToResume, UpstreamRecreated
-from tidegauge.errors.store import FlowAlreadyRunning
+from tidegauge.errors.store import FlowAlreadyRunning, OutputBelowIncarnation
 from tidegauge.remap.store import LeaseHolder, Store
 
 Step = Callable[[pa.RecordBatch], pa.RecordBatch]
@@ -292,3 +292,60 @@ def test_history_that_is_compacted_past_its_beginning_leaves_the_present_incarna
     run(later)
     assert rows(later)[-4:] == [(1, 8), (2, 9), (3, 11), (4, 12)]
     assert rows(later, "late") == [(2, 7), (2, 8), (2, 9), (3, 11), (4, 12)]
+
+
+def test_what_an_output_has_lost_of_the_old_upstream_does_not_stop_it_once_it_is_compacted(
+    tmp_path: Path, topic: Topic
+) -> None:
+    flow = flow_of(tmp_path, topic, step=refuse)
+    run(flow)
+    topic.write("p0", 4, 5)
+    run(flow, fails=tg.TidegaugeError)  # `some` has failed at epoch 1
+    topic.create("second")  # with nothing in it yet
+    run(flow, fails=tg.TidegaugeError)
+    mended = flow_of(tmp_path, topic, step=lambda batch: batch)
+    tg.resume(mended, "numbers", new_incarnation=True, accept_loss=True)
+    done = tg.compact(mended, before=1)
+    assert (done.since, done.kept) == (0, "output 'some' goes on from epoch 0, the last it holds")
+    assert rows(mended, "some") == [(0, 1), (0, 2), (0, 3), (0, 10)]
+    run(mended)
+    topic.write("p0", 7)
+    run(mended)
+    assert tg.compact(mended, before=1).since == 1
+    assert rows(mended, "some") == [(0, 1), (0, 2), (0, 3), (0, 10), (2, 7)]
+
+
+@pytest.mark.parametrize("anew", [1, 2])
+def test_an_output_that_was_left_out_when_the_upstream_was_recreated_does_not_go_on_in_silence(
+    tmp_path: Path, topic: Topic, anew: int
+) -> None:
+    both, alone = flow_of(tmp_path, topic, late=True), flow_of(tmp_path, topic)
+    run(both)
+    topic.write("p0", 4, 5)
+    run(alone)  # `late` is left out, and lacks epoch 1
+    recreate(topic)
+    run(alone, fails=UpstreamRecreated)
+    tg.resume(alone, "numbers", new_incarnation=True)
+    run(alone)
+    run(both, fails=OutputBelowIncarnation)
+    assert rows(both, "late") == [(0, 1), (0, 2), (0, 3), (0, 10)]
+    if anew == 2:
+        topic.create("third")
+        run(alone, fails=UpstreamRecreated)
+        with pytest.raises(LossNotAccepted, match=r"4 records .* epochs 1 to 2, .* lacking in 'late'"):
+            tg.resume(both, "numbers", new_incarnation=True)
+    with pytest.raises(LossNotAccepted, match="lacking in 'late'"):
+        tg.resume(both, "numbers", new_incarnation=True)
+
+    resumed = tg.resume(both, "numbers", new_incarnation=True, accept_loss=True)
+    assert resumed.incarnation == anew
+    assert [(g.epoch, g.partition, g.lower, g.upper, g.code) for g in resumed.gaps][:1] == [
+        (1, "p0", 3, 5, "TG-0554")
+    ]
+    assert tg.status(both).sources[0].lost == 2 * anew
+    topic.write("p0", 9)
+    run(both)
+    gone_on = [(2, 7), (2, 8)] if anew == 1 else []
+    assert rows(both, "late") == [(0, 1), (0, 2), (0, 3), (0, 10), *gone_on, (3, 9)]
+    with pytest.raises(NothingToResume):
+        tg.resume(both, "numbers", new_incarnation=True, accept_loss=True)

@@ -102,8 +102,8 @@ class LossNotAccepted(TidegaugeError):
 
     code = "TG-0558"
     what = (
-        "source {source!r} cannot begin a new incarnation: {size} {unit} of the old one, bound in the epochs {first} "
-        "to {last}, are not in every output; they are lacking in {outputs}"
+        "source {source!r} cannot go on with a recreated upstream: {size} {unit} of the old one, bound in the epochs "
+        "{first} to {last}, are not in every output; they are lacking in {outputs}"
     )
     cause = "the old upstream disappeared before every output had read its bound records"
     remedy = (

@@ -28,6 +28,7 @@ __all__ = [
     "NotAStore",
     "NotYetBound",
     "NothingHeld",
+    "OutputBelowIncarnation",
     "OutputBelowSince",
     "OutputMoved",
     "SchemaChanged",
@@ -324,6 +325,24 @@ class OutputBelowSince(TidegaugeError):
         "the flow was compacted while the output was not a part of it, or its table was put back to an older version"
     )
     remedy = "give the output another path: it is then written from all of the source, beginning at epoch {since}"
+
+
+class OutputBelowIncarnation(TidegaugeError):
+    """An output that lacks epochs whose records upstream had before it was recreated."""
+
+    code = "TG-0226"
+    what = (
+        "output {output!r} lacks {positions} positions of source {source!r}, bound in the epochs {first} to {last}; "
+        "they are of an upstream that was recreated since, so nothing can read them any more"
+    )
+    cause = (
+        "the output was not a part of the flow when the source went on with the recreated upstream, or its table was "
+        "put back to an older version"
+    )
+    remedy = (
+        "give the output another path: its new table begins with the recreated upstream. Or go on without them: "
+        "'tidegauge resume FLOW {source} --new-incarnation --accept-loss' makes each range a row of the view gaps"
+    )
 
 
 class StoreReplaced(TidegaugeError):

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from tidegauge.backfill.plan import Fill, files_of, steps_of
 from tidegauge.errors.base import Transient
 from tidegauge.errors.engine import RecordUnparsable
-from tidegauge.errors.store import OutputBelowSince
+from tidegauge.errors.store import OutputBelowIncarnation, OutputBelowSince
 from tidegauge.flow.belonging import bound_at, check, note_seen, whole
 from tidegauge.flow.spec import FlowSpec
-from tidegauge.job.durable import passed
+from tidegauge.job.durable import left_behind, passed
 from tidegauge.job.plan import OutputPlan
 from tidegauge.reclock.slices import as_of, begins, held
 from tidegauge.remap.binding import Slice
@@ -95,8 +95,8 @@ def opened(
     known: outputs that are known to be away, and why; they are not tried. least: how far tables were in this run; one
     that is not as far is away.
 
-    Raises `OutputBelowSince`, `StoreBehindTable`, `HistoriesDiffer`, and what `Sink.open` raises of a table that is
-    not this output's.
+    Raises `OutputBelowSince`, `OutputBelowIncarnation`, `StoreBehindTable`, `HistoriesDiffer`, and what `Sink.open`
+    raises of a table that is not this output's.
     """
     noted = store.noted
     loaded = store.load(flow.name)
@@ -250,9 +250,20 @@ def _fills(
 
 
 def _begins(loaded: Loaded, plan: OutputPlan, upper: int) -> int:
-    """Return the first epoch that an output is given, by its table's upper. Raises `OutputBelowSince`."""
+    """Return the first epoch that an output is given, by its table's upper.
+
+    Raises `OutputBelowSince`, and `OutputBelowIncarnation`.
+    """
     since = loaded.flow.since
     first = begins(upper, since=since, folded=loaded.sources[plan.source].folded)
     if first is None:
         raise OutputBelowSince(output=plan.name, upper=upper, since=since)
+    if pieces := left_behind(loaded, plan.source, upper):
+        raise OutputBelowIncarnation(
+            output=plan.name,
+            source=plan.source,
+            first=pieces[0].epoch,
+            last=pieces[-1].epoch,
+            positions=sum(piece.size for piece in pieces),
+        )
     return first

@@ -32,7 +32,7 @@ from tidegauge.remap.binding import Slice
 from tidegauge.remap.store import Gap, Lease, Loaded, Store
 from tidegauge.sources.protocol import GoingOn, Source
 
-__all__ = ["Losses", "OutputFailures", "passed", "without"]
+__all__ = ["Losses", "OutputFailures", "left_behind", "passed", "without"]
 
 
 def without(slices: Iterable[Slice], lost: Iterable[Slice]) -> list[Slice]:
@@ -63,6 +63,19 @@ def passed(loaded: Loaded) -> dict[str, list[Slice]]:
             epoch = max(gap.epoch, loaded.flow.since)
             found.setdefault(gap.source, []).append(Slice(gap.source, epoch, gap.partition, gap.lower, gap.upper))
     return found
+
+
+def left_behind(loaded: Loaded, source: str, upper: int) -> list[Slice]:
+    """Return what a table lacks, that holds the epochs before `upper`, of incarnations that are over, and is no gap.
+
+    Nobody can read it any more. A table that holds nothing lacks none of it: it begins with the present incarnation.
+    """
+    found, since = loaded.sources[source], loaded.flow.since
+    lower = max(upper, since + 1)
+    if not upper or lower >= found.began_at:
+        return []
+    lost = [Slice(gap.source, gap.epoch, gap.partition, gap.lower, gap.upper) for gap in loaded.gaps]
+    return without(found.slices(lower, found.began_at), lost)
 
 
 class Losses:

@@ -22,6 +22,7 @@ from tidegauge.errors.running import SourceUnreachable
 from tidegauge.errors.sinks import OutputIsNoTable, TableUnavailable
 from tidegauge.flow.belonging import bound_at, check, table_of
 from tidegauge.flow.spec import Flow, FlowSpec
+from tidegauge.job.durable import left_behind
 from tidegauge.lazy import library
 from tidegauge.looking.reports import EpochReport, Epochs, FlowReport, OutputReport, SliceReport, SourceReport
 from tidegauge.reclock.slices import begins, held
@@ -77,12 +78,14 @@ def holds(loaded: Loaded, source: str, upper: int) -> int:
     """Return the first epoch that an output lacks, given its table's upper and the source that it reads.
 
     Epochs without records of the source are held without a commit. From the epoch at which its source has failed
-    on, an output holds nothing. Only an output that holds some epochs can lack compacted ones.
+    on, an output holds nothing. Only an output that holds some epochs can lack compacted ones, or those of an
+    incarnation that is over.
     """
     found = loaded.sources[source]
     begin = begins(upper, since=loaded.flow.since, folded=found.folded)
     first = upper if begin is None else held(found.table, begin)
-    return first if found.failure is None else min(first, found.failure[0])
+    ends = [piece.epoch for piece in left_behind(loaded, source, upper)]
+    return min([first, *ends] if found.failure is None else [first, *ends, found.failure[0]])
 
 
 def status(flow: Flow, *, env: Env | None = None) -> FlowReport:

@@ -157,8 +157,8 @@ def view_of(flow: FlowSpec, output: str, as_of: AsOf, *, env: Env | None = None)
         table = table_of(flow, output, loaded)
         check(store, flow, output, table)
     held = holds(loaded, source, table.upper)
-    if output in loaded.backfills and not table.upper:  # empty would say that there were no rows
-        raise OutputIsBehind(output=output, upper=0, as_of=loaded.flow.published - 1 if named is None else named)
+    if named is None and output in loaded.backfills and not table.upper and held < loaded.flow.published:
+        raise OutputIsBehind(output=output, upper=held, as_of=loaded.flow.published - 1)  # not: there are no rows
     epoch = min(loaded.flow.published, held) - 1 if named is None else named
     _check_held(loaded, output, source, table.upper, epoch)
     schema = table.schema or _columns(flow, output, loaded)

@@ -70,9 +70,19 @@ def _furthest(flow: FlowSpec, store: Store, loaded: Loaded) -> tuple[int, str]:
             continue  # it has not run yet: it begins at `since`, wherever that is
         upper = table_of(flow, name, loaded).upper
         if upper:
-            lacks = holds(loaded, plan.source, upper)
+            lacks = min(holds(loaded, plan.source, upper), _moved(loaded, plan.source, upper))
             limits.append((max(lacks - 1, 0), f"output {name!r} goes on from epoch {lacks - 1}, the last it holds"))
     return min(limits, key=lambda limit: limit[0])
+
+
+def _moved(loaded: Loaded, source: str, upper: int) -> int:
+    """Return the first epoch from `upper` on at which a source moved, in any incarnation.
+
+    What an output has lost of one that is over, it will never hold. If that was folded, nobody could tell any more
+    that it is all that the output lacks.
+    """
+    moved = loaded.sources[source].slices(max(upper, loaded.flow.since + 1), loaded.flow.upper)
+    return moved[0].epoch if moved else loaded.flow.upper
 
 
 def hold(flow: Flow, owner: str, epoch: int, *, env: Env | None = None) -> None:

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TypeAlias
 
 from tidegauge.env import Env
 from tidegauge.errors.base import TidegaugeError
@@ -27,7 +28,7 @@ from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.running import LossNotAccepted, NothingToResume, UpstreamRecreated
 from tidegauge.flow.belonging import check_all, table_of
 from tidegauge.flow.spec import Flow, FlowSpec
-from tidegauge.job.durable import passed, without
+from tidegauge.job.durable import left_behind, passed, without
 from tidegauge.looking.inspect import opened
 from tidegauge.looking.locate import key_of
 from tidegauge.reclock.slices import begins
@@ -35,6 +36,9 @@ from tidegauge.remap.binding import Slice
 from tidegauge.remap.store import Gap, Lease, LeaseHolder, Loaded, Store
 from tidegauge.sinks.mending import REPAIRABLE
 from tidegauge.sources.protocol import Divided, Source
+
+Lacked: TypeAlias = tuple[Slice, list[str], str]
+"""A bound range, the outputs that lack it, and why nobody can read it any more."""
 
 __all__ = ["Resumed", "Skipped", "lacking", "leased", "resume", "skip"]
 
@@ -58,6 +62,9 @@ def resume(
 ) -> Resumed:
     """Let a failed source go on with the next run; see the module.
 
+    With `new_incarnation` and `accept_loss`, also where a source has begun one already, and an output has come back
+    since that lacks records of the old one (`OutputBelowIncarnation`).
+
     Args:
         flow: the flow of the source.
         source: the name of the source.
@@ -77,6 +84,11 @@ def resume(
     with opened(spec, env) as store, leased(store, spec.name, env) as lease:
         loaded = store.load(spec.name)
         check_all(spec, store, loaded)
+        behind = _left_behind(spec, loaded, source) if new_incarnation else []
+        if behind and loaded.sources[source].failure is None:
+            gaps = _accepted(behind, source, unit, accept_loss=accept_loss, at=env.now())
+            store.pass_over(lease, source, gaps, lift=False)
+            return Resumed(source, loaded.sources[source].incarnation, loaded.sources[source].began_at, gaps)
         error = _failure(loaded, source)
         if not new_incarnation:
             store.clear_failure(lease, source)
@@ -85,17 +97,9 @@ def resume(
             raise NothingToResume(
                 source=source, how=" as a new incarnation", state=f"it has failed with {error.code}, {error.summary}"
             )
-        at, missing = env.now(), lacking(spec, loaded, source)
-        gaps = tuple(_gap(piece, outputs, error, at) for piece, outputs in missing)
-        if gaps and not accept_loss:
-            raise LossNotAccepted(
-                source=source,
-                size=sum(gap.size for gap in gaps),
-                unit=unit,
-                first=gaps[0].epoch,
-                last=gaps[-1].epoch,
-                outputs=sorted({output for _, outputs in missing for output in outputs}),
-            )
+        at = env.now()
+        missing = [(piece, outputs, error.summary) for piece, outputs in lacking(spec, loaded, source)]
+        gaps = _accepted([*behind, *missing], source, unit, accept_loss=accept_loss, at=at)
         number = store.begin_incarnation(lease, source, at=at, reason=error.summary, gaps=gaps)
         return Resumed(source, number, loaded.flow.upper, gaps)
 
@@ -144,9 +148,48 @@ def _upper(flow: FlowSpec, output: str, loaded: Loaded) -> int:
         return 0
 
 
-def _gap(piece: Slice, outputs: list[str], error: TidegaugeError, at: datetime) -> Gap:
-    reason = f"{', '.join(outputs)} lacks it, and {error.summary}"
-    return Gap(piece.source, piece.epoch, piece.partition, piece.lower, piece.upper, at, error.code, reason)
+def _left_behind(flow: FlowSpec, loaded: Loaded, source: str) -> list[Lacked]:
+    """Return what outputs lack of incarnations that are over already, and is no gap."""
+    if source not in loaded.sources:
+        return []
+    found: dict[Slice, list[str]] = {}
+    for name, plan in sorted(flow.outputs.items()):
+        if plan.source == source and name in loaded.outputs:
+            for piece in left_behind(loaded, source, _upper(flow, name, loaded)):
+                found.setdefault(piece, []).append(name)
+    lives = loaded.sources[source].incarnations
+    return [
+        (piece, names, next(life.reason for life in lives if life.began_at > piece.epoch))
+        for piece, names in sorted(found.items(), key=lambda one: (one[0].epoch, one[0].partition, one[0].lower))
+    ]
+
+
+def _accepted(
+    missing: Sequence[Lacked], source: str, unit: str, *, accept_loss: bool, at: datetime
+) -> tuple[Gap, ...]:
+    """Return the gaps that what outputs lack becomes. Raises `LossNotAccepted`."""
+    if missing and not accept_loss:
+        raise LossNotAccepted(
+            source=source,
+            size=sum(piece.size for piece, _, _ in missing),
+            unit=unit,
+            first=missing[0][0].epoch,
+            last=missing[-1][0].epoch,
+            outputs=sorted({output for _, outputs, _ in missing for output in outputs}),
+        )
+    return tuple(
+        Gap(
+            p.source,
+            p.epoch,
+            p.partition,
+            p.lower,
+            p.upper,
+            at,
+            UpstreamRecreated.code,
+            f"{', '.join(names)} lacks it, and {why}",
+        )
+        for p, names, why in missing
+    )
 
 
 @dataclass(frozen=True, slots=True)
