@@ -29,6 +29,7 @@ from tests.chaos.writers import PARTITIONS, order, visit
 from tests.flow.kafka.upstream import consumed
 
 from tidegauge.kafka.clients import kafka
+from tidegauge.sources.protocol import BadRecord
 from tidegauge.testing import Endpoint
 from tidegauge.testing.endpoint import quiet
 
@@ -194,6 +195,7 @@ class TopicSeen:
     acknowledges = True
     overtaken = False
     made_anew = 0
+    spoilt = False
 
     def __init__(self, broker: Endpoint, topic: str, group: str, schema: pa.Schema) -> None:
         self.schema = schema
@@ -273,6 +275,10 @@ class TopicSeen:
         found = [order(held[number, at]) for at in range(lower, upper) if (number, at) in held]
         return [pa.RecordBatch.from_pylist(found, schema=self.schema)]
 
+    def bad(self, place: str, lower: int, upper: int) -> list[BadRecord]:
+        """Nothing."""
+        return []
+
     def blurred(self, place: str, lower: int, upper: int) -> bool:
         """False."""
         return False
@@ -284,6 +290,7 @@ class FilesSeen:
     acknowledges = False
     overtaken = False
     made_anew = 0
+    spoilt = False
 
     def __init__(self, folder: Path, schema: pa.Schema) -> None:
         self.schema = schema
@@ -319,6 +326,10 @@ class FilesSeen:
             rows.append({**visit(json.loads(line)["n"]), "_partition": place, "_offset": at})
             at += len(line)
         return [pa.RecordBatch.from_pylist(rows, schema=self.schema)]
+
+    def bad(self, place: str, lower: int, upper: int) -> list[BadRecord]:
+        """Nothing."""
+        return []
 
     def blurred(self, place: str, lower: int, upper: int) -> bool:
         """False."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.simulation import spoilt
 from tests.simulation.reference import make_flow
 
 from tidegauge.errors.simulation import SimulationFailed
@@ -144,3 +145,30 @@ def test_a_driver_that_stops_while_the_store_is_full_leaves_its_lease_to_run_out
     world = World(Ground.of(make_flow), plan)
     world.run()
     assert len(world.lives) > 1, "another one takes over, and stops in order"
+
+
+def spoiled(source: str) -> World:
+    """A calm world in which a bad record comes between good ones."""
+    acts = [Act(0.3, "append", source, 3), Act(2.2, "append", source, 2), Act(2.3, "spoil", source, 7)]
+    acts += [Act(4.2, "append", source, 4)]
+    world = World(Ground.of(spoilt.make_flow), Plan(1, 6.0, tuple(acts), (), calm=True))
+    world.run()
+    return world
+
+
+@pytest.mark.parametrize("source", ["orders", "lines"])
+def test_a_bad_record_is_collected_in_its_epoch(source: str) -> None:
+    world = spoiled(source)
+    assert len(world.lives) == 1
+    [bad] = world.lake.rows(f"bad_{source}").to_pylist()
+    assert (bad["raw"], bad["_epoch"] > 0) == (b"spoilt 7", True)
+    assert world.lake.rows(source).num_rows == 9
+
+
+@pytest.mark.parametrize("source", ["clicks", "visits"])
+def test_a_bad_record_fails_its_source_until_somebody_skips_it(source: str) -> None:
+    world = spoiled(source)
+    assert len(world.lives) == 3, "a driver, the command, and another driver"
+    assert len(world.checks.skipped) == 1
+    assert missed(world) in (1, len(b"spoilt 7\n"))
+    assert world.lake.rows(source).num_rows == 9

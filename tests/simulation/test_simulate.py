@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.simulation import pushed, rotated, unseen
+from tests.simulation import pushed, rotated, spoilt, unseen
 from tests.simulation.reference import make_flow
 
 import tidegauge as tg
@@ -89,6 +89,10 @@ def test_what_files_lose_is_told_and_everything_else_arrives_once(make: Callable
 def test_every_law_holds_with_a_source_that_pushes_and_forgets_what_is_acknowledged() -> None:
     held = simulate(pushed.make_flow, seeds=range(3), epochs=12)
     assert held.rows > 100
+
+
+def test_every_bad_record_is_collected_or_fails_its_source() -> None:
+    assert simulate(spoilt.make_flow, seeds=range(3), faults=spoilt.FAULTS, epochs=10).rows > 100
 
 
 def test_faults_of_one_sort_of_sources_are_drawn_for_flows_that_have_some_alone() -> None:

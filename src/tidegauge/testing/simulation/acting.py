@@ -60,6 +60,9 @@ def _act(world: World, act: Act) -> None:
         case "stop":
             for life in world.living():
                 life.stop()
+        case "spoil":
+            world.upstreams[act.on].act(act)
+            attend(world)
         case _:
             world.upstreams[act.on].act(act)
             if act.what in AT_FILES and look_at_files(world, act.on):

@@ -7,6 +7,8 @@
                            those that hold it, whatever is compacted (`holding`)
     after the faults       before long, all records are bound, in every table, published and acknowledged
     at each status         no epoch is staged before its records have come whole
+    at a bad record        its source fails, at the epoch that has it; or it is collected, in that epoch; or somebody
+                           skips it, and it is a gap
     in the end             every epoch of every table has the rows that its bindings say, and no lease is left;
                            of one world, `leaks` has more
 
@@ -20,17 +22,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
 from random import Random
 from typing import Any, Final
 
 import pyarrow as pa
 
 from tidegauge.engine.plain.steps import without_spark
+from tidegauge.errors.engine import RecordUnparsable
 from tidegauge.errors.push import PieceUnreadable
 from tidegauge.flow.board import Board
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.job.functions import apply, columns_of, conform
 from tidegauge.job.plan import OutputPlan
+from tidegauge.sources.protocol import BAD_RECORDS, BadRecord
 from tidegauge.testing.simulation.evidence import TableEvidence, UpstreamEvidence
 from tidegauge.testing.simulation.ledger import BindingLedger, Broken
 
@@ -58,6 +63,8 @@ class Checks:
         self._seen: Final[dict[tuple[str, int], Counter[str]]] = {}
         self._behind: Final[set[str]] = set()
         """Outputs whose source had failed, and that may lack published epochs."""
+        self._clean: Final[dict[str, int]] = {}
+        """Of each table: the epochs before it are known to have no bad record."""
         self._older = False
         """Whether the store is older than the tables."""
         self.era = 0
@@ -66,6 +73,8 @@ class Checks:
         """Of who was told that upstream is the bound one: how often that had been recreated by then."""
         self._told_by: Final[dict[str, str]] = {}
         """Which driver told an upstream last."""
+        self.skipped: Final[set[tuple[str, str, int]]] = set()
+        """Bad records that somebody skipped: their sources, places and positions."""
         self._misled: Final[set[str]] = set()
         """Places that were told what the driver meant for those before them, which went in that very instant."""
 
@@ -80,6 +89,7 @@ class Checks:
         Return the places of sources that nothing is bound of any more.
         """
         self._older = False
+        self._clean.clear()
         gone = self._ledger.go_back(max(map(self._lake.upper, self._spec.outputs)))
         for one in [one for one in self._seen if one[1] >= self._ledger.upper]:
             del self._seen[one]  # published, and in no table: it is bound anew
@@ -92,7 +102,10 @@ class Checks:
         try:
             if place == "store committed":
                 self._ledger.follow()
-                if any(upstream.made_anew or upstream.overtaken for upstream in self._upstreams.values()):
+                if any(
+                    upstream.made_anew or upstream.overtaken or upstream.spoilt
+                    for upstream in self._upstreams.values()
+                ):
                     failed = self._ledger.failed()
                     self._behind.update(name for name, plan in self._spec.outputs.items() if plan.source in failed)
             elif place == "after publish":
@@ -139,6 +152,31 @@ class Checks:
             if upper < self._ledger.published:
                 said = f"{self._ledger.published} epochs are published, {name} has {upper}"
                 raise Broken("what is published is in every table", said)
+        for name in self._spec.outputs:
+            self._decoded(name)
+
+    def _bad(self, source: str, epoch: int) -> list[tuple[str, BadRecord]]:
+        """Return the bad records of an epoch that are not gaps, each with its place."""
+        upstream = self._upstreams[source]
+        return [
+            (place, record)
+            for place, lower, upper in self._ledger.ranges(source, epoch, whole=False)
+            for record in upstream.bad(place, lower, upper)
+        ]
+
+    def _decoded(self, name: str) -> None:
+        """A table has no epoch with a bad record, unless its flow collects them."""
+        source, upper = self._spec.outputs[name].source, self._lake.upper(name)
+        if source in self._spec.collecting or not self._upstreams[source].spoilt:
+            return
+        for epoch in range(self._clean.get(name, 0), upper):
+            bad = [
+                one for place, one in self._bad(source, epoch) if (source, place, one.position) not in self.skipped
+            ]
+            if bad:
+                said = f"{name} holds epoch {epoch}, which has {bad[0]}"
+                raise Broken("a bad record fails its source, or is collected", said)
+        self._clean[name] = upper
 
     def _acknowledged(self, source: str) -> None:
         told = self._upstreams[source].told()
@@ -224,15 +262,21 @@ class Checks:
             raise Broken("a driver that stops gives its lease back", str(leases))
         failed = self._ledger.failed()
         for name, upstream in self._upstreams.items():
-            if name in failed and not upstream.overtaken:
+            needed = upstream.overtaken or (failed.get(name) == RecordUnparsable.code and self.failing(name))
+            if name in failed and not needed:
                 raise Broken("no source fails without need", name)
         for name, plan in self._spec.outputs.items():
+            self._decoded(name)
             self._content(name, plan)
         for name in self._read:
             told = orderly and not failed and self._told_by.get(name) not in after
             if told and not self._is_acknowledged(name):
                 said = f"{name}: {self._upstreams[name].told()}, bound {self._ledger.frontiers[name]}"
                 raise Broken("what is published is acknowledged in the end", said)
+
+    def failing(self, source: str) -> list[tuple[str, BadRecord]]:
+        """Return the bad records at which a source has failed."""
+        return self._bad(source, self._ledger.failed_at(source))
 
     def _is_acknowledged(self, source: str) -> bool:
         """Whether upstream was told of all that is bound, where it keeps what it is told."""
@@ -281,7 +325,10 @@ class Checks:
         for place, lower, upper in self._ledger.ranges(plan.source, epoch, whole=whole):
             if upstream.blurred(place, lower, upper):
                 return None
-            batches += upstream.rows(place, lower, upper)
+            if plan.channel == "errors":
+                batches += self._bad_rows(plan.source, place, upstream.bad(place, lower, upper), whole=whole)
+            else:
+                batches += upstream.rows(place, lower, upper)
         rows: Counter[str] = Counter()
         given = [batch for found in batches if (batch := _of_channel(found, plan.channel)) is not None]
         if given:
@@ -291,6 +338,15 @@ class Checks:
             for batch in apply(functions, together, made, output=name, epoch=epoch):
                 rows.update(map(_shown, batch.to_pylist()))
         return rows
+
+    def _bad_rows(self, source: str, place: str, found: Sequence[BadRecord], *, whole: bool) -> list[pa.RecordBatch]:
+        """Return the rows of bad records. whole: also of those that somebody skipped."""
+        rows = [
+            {"source": source, **asdict(record)}
+            for record in found
+            if whole or (source, place, record.position) not in self.skipped
+        ]
+        return [pa.RecordBatch.from_pylist(rows, schema=BAD_RECORDS)] if rows else []
 
 
 def _by_epoch(rows: pa.Table) -> dict[int, Counter[str]]:
@@ -303,16 +359,12 @@ def _by_epoch(rows: pa.Table) -> dict[int, Counter[str]]:
 def _of_channel(rows: pa.RecordBatch, channel: str) -> pa.RecordBatch | None:
     """Return the rows of a channel, None for none: each row of several streams is in the column of its own.
 
-    There are no bad records: writers write none.
-
     >>> both = pa.record_batch({"orders": [None, {"id": 7}], "users": [{"name": "ada"}, None]})
-    >>> _of_channel(both, "orders").to_pylist(), _of_channel(both, "errors")
-    ([{'id': 7}], None)
+    >>> _of_channel(both, "orders").to_pylist(), _of_channel(both, "errors") is both
+    ([{'id': 7}], True)
     """
-    if channel == "rows":
+    if channel in ("rows", "errors"):
         return rows
-    if channel == "errors":
-        return None
     mine = rows[channel].drop_null()
     return pa.RecordBatch.from_struct_array(mine) if len(mine) else None
 

@@ -12,6 +12,8 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from tidegauge.sources.protocol import BadRecord
+
 __all__ = ["StoreEvidence", "TableEvidence", "UpstreamEvidence"]
 
 
@@ -40,7 +42,7 @@ class UpstreamEvidence(Protocol):
 
     A *place* is a partition for a check: it stays its own when upstream is recreated, which its name does not.
     overtaken: whether records may be gone that were not read. made_anew: how often others took the place of all of
-    them, under the same name.
+    them, under the same name. spoilt: whether there is a record that cannot be decoded.
     """
 
     @property
@@ -51,6 +53,8 @@ class UpstreamEvidence(Protocol):
     def overtaken(self) -> bool: ...  # noqa: D102
     @property
     def made_anew(self) -> int: ...  # noqa: D102
+    @property
+    def spoilt(self) -> bool: ...  # noqa: D102
 
     def learn(self, partition: str, details: Mapping[str, Any]) -> str:
         """Return the place of a partition that the store knows under this name, and with these details."""
@@ -74,6 +78,10 @@ class UpstreamEvidence(Protocol):
 
     def rows(self, place: str, lower: int, upper: int) -> list[pa.RecordBatch]:
         """Return the rows of a range, also those that are gone since."""
+        ...
+
+    def bad(self, place: str, lower: int, upper: int) -> list[BadRecord]:
+        """Return the records of a range that cannot be decoded, also those that are gone since."""
         ...
 
     def blurred(self, place: str, lower: int, upper: int) -> bool:

@@ -221,6 +221,11 @@ class BindingLedger:
         found = self.ask("SELECT name, failure FROM sources WHERE failed_at IS NOT NULL")
         return {name: str(json.loads(failure)["code"]) for name, failure in found}
 
+    def failed_at(self, source: str) -> int:
+        """Return the epoch at which a source has failed."""
+        [(epoch,)] = self.ask("SELECT failed_at FROM sources WHERE name = ? AND failed_at IS NOT NULL", source)
+        return int(epoch)
+
     def failed_outputs(self) -> set[str]:
         """Return the outputs that have failed."""
         return {name for (name,) in self.ask("SELECT name FROM outputs WHERE failed_at IS NOT NULL")}

@@ -65,6 +65,7 @@ FaultKind: TypeAlias = Literal[
     "truncate",
     "replace",
     "torn",
+    "spoil",
 ]
 KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
 """What may go wrong.
@@ -91,14 +92,15 @@ KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
     truncate   a log is cut off and there is no copy, or its torn last line is; somebody resumes the source
     replace    a file is deleted, and may come back, or another one takes its place; somebody resumes the source
     torn       a file that a task has staged is cut short before it is committed
+    spoil      a record comes that cannot be decoded: it is collected, or somebody skips it after its source failed
 """
 
 AT_A_PLACE: Final = ("crash", "pause", "slow", "error", "lost", "torn")
 """The kinds that strike a driver at a place; the others happen at an instant."""
 AT_UPSTREAMS: Final = ("away", "retention")
 AT_FEEDS: Final = ("cut", "late")
-AT_LOGS: Final = ("late", "recreate", "stale")
-AT_FILES: Final = ("rotate", "save", "truncate", "replace")
+AT_LOGS: Final = ("late", "recreate", "stale", "spoil")
+AT_FILES: Final = ("rotate", "save", "truncate", "replace", "spoil")
 
 _WRONG_CLOCKS: Final = (
     *(("clock", "", seconds) for seconds in (-90, -5, -1, 1, 5, 90)),

@@ -6,6 +6,7 @@ does: it may die, be slow, or hear no answer. The world starts the next driver a
 
     the topics are gone (TG-0811)     resumed once they are there again; the next look finds others
     they are others (TG-0554)         resumed with a new incarnation; what some output lacked is accepted as lost
+    a record is bad (TG-0502)         passed over by hand, with `tidegauge skip`, as are all bad ones of its epoch
     a file is gone, was rewritten     resumed once somebody has brought it back, or has let the flow go on without the
     or cut off (`MENDABLE`)           lost lines, which are then in `gaps`; until then it may fail again
 
@@ -19,10 +20,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tidegauge.env import Env
-from tidegauge.errors.command import FlowNeverRan
+from tidegauge.errors.command import FlowNeverRan, RangeNotBound
+from tidegauge.errors.engine import RecordUnparsable
 from tidegauge.errors.kafka import TopicDeleted
 from tidegauge.errors.running import LossNotAccepted, NothingToResume, UpstreamRecreated
-from tidegauge.maintenance.resume import resume
+from tidegauge.maintenance.resume import resume, skip
 from tidegauge.testing.simulation.commands import SimulatedFlow, given
 from tidegauge.testing.simulation.harms import MENDABLE
 from tidegauge.testing.simulation.ledger import Broken
@@ -44,7 +46,18 @@ def resumable(world: World) -> dict[str, str]:
     """Return the failed sources that can go on, at the latest when their topics are there, each with its code."""
     anew = (TopicDeleted.code, UpstreamRecreated.code)
     failed = world.ledger.failed()
-    return {name: code for name, code in failed.items() if code in anew or _is_mendable(world, name, code)}
+    return {
+        name: code
+        for name, code in failed.items()
+        if code in anew or _is_mendable(world, name, code) or _is_skippable(world, name, code)
+    }
+
+
+def _is_skippable(world: World, source: str, code: str) -> bool:
+    """Whether the records that a source failed of can be told apart from others."""
+    return code == RecordUnparsable.code and (
+        not world.ledger.since or world.ledger.failed_at(source) > world.ledger.since
+    )
 
 
 def _is_mendable(world: World, source: str, code: str) -> bool:
@@ -70,10 +83,14 @@ def _attend(world: World) -> None:
                     raise Broken("no source fails without need", said)
             if _is_mendable(world, source, code):
                 _mend(world, source, code)
+            bad = code == RecordUnparsable.code
+            command = (
+                partial(_skip, world=world, source=source) if bad else partial(_resume, source=source, code=code)
+            )
             for driver in world.living():
                 driver.stop()
-            command = given(world, partial(_resume, source=source, code=code), patience=_PATIENCE)
-            world.scheduler.wait(command.is_gone)
+            life = given(world, command, patience=_PATIENCE)
+            world.scheduler.wait(life.is_gone)
         world.scheduler.sleep(world.random.choice(_LOOKS))
 
 
@@ -96,6 +113,21 @@ def look_at_files(world: World, source: str) -> bool:
         world.trace.note(world.clock.monotonic(), world.scheduler.running, said)
     world.file_laws.note(source, in_transaction=world.memory.connection.in_transaction)
     return world.upstreams[source].overtaken
+
+
+def _skip(flow: SimulatedFlow, env: Env, *, world: World, source: str) -> None:
+    """Pass over the bad records of the epoch at which a source has failed. Raises `Broken` where there are none."""
+    if world.ledger.failed().get(source) != RecordUnparsable.code:
+        return  # another command did it, and its answer was lost
+    if not (found := world.checks.failing(source)):
+        said = f"{source} has failed of a bad record at {world.ledger.failed_at(source)}, and there is none"
+        raise Broken("no source fails without need", said)
+    size = flow.spec.sources[source].unit == "bytes"
+    for place, record in found:
+        world.checks.skipped.add((source, place, record.position))
+        upper = record.position + (len(record.raw) + 1 if size else 1)
+        with suppress(RangeNotBound):  # somebody has just compacted its epoch
+            skip(flow, source, record.partition, record.position, upper, env=env)
 
 
 def _resume(flow: SimulatedFlow, env: Env, *, source: str, code: str) -> None:

@@ -255,7 +255,8 @@ class World:
         self.note("ended" if error is None else f"ended with {type(error).__name__}")
         if error is None or (isinstance(error, _OUTSIDE) and error is not self._unmade):
             return
-        lossy = isinstance(error, Definite) and any(upstream.overtaken for upstream in self.upstreams.values())
+        ailing = any(upstream.overtaken or upstream.spoilt for upstream in self.upstreams.values())
+        lossy = ailing and isinstance(error, Definite)
         jumped = isinstance(error, _JUMPED) and any(act.what in ("clock", "drift") for act in self.plan.acts)
         torn = isinstance(error, StagedFileMissing) and any(fault.kind == "torn" for fault in self._struck)
         if not (lossy or jumped or torn):

@@ -292,6 +292,11 @@ class SimulatedLog:
         held = [one for one in there if one[0].rows is not None]
         return self._batch(self.log.plain(place), held, self.schema) if held else None
 
+    def committed_bad(self, place: str, lower: int, upper: int) -> list[BadRecord]:
+        """Return the records of a range that cannot be decoded, for a check, as `committed_rows` does the others."""
+        there = self.log.held(place, lower, upper, committed=self.committed)
+        return [_bad(self.log.plain(place), chunk) for chunk, _first, _last in there if chunk.rows is None]
+
     def told(self) -> Mapping[str, int]:
         """Return the offsets that are committed for the group."""
         return self.log.groups.get(self._group, {})

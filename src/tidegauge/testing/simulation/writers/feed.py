@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
+from tidegauge.sources.protocol import BadRecord
 from tidegauge.sources.push.source import PushedSource
 from tidegauge.testing.simulation.plan import Act
 from tidegauge.testing.simulation.upstream.feed import FeedLog
@@ -56,6 +57,7 @@ class FeedUpstream:
         self.overtaken = False
         self.whole = True
         self.made_anew = 0
+        self.spoilt = False
         self.feed: Final[FeedLog] = source.feed
         self.schema: Final = user.schema
         """The columns that the flow gets: of several streams a column for each, with its own columns."""
@@ -106,6 +108,10 @@ class FeedUpstream:
     def told(self) -> Mapping[str, int]:
         """Return the positions that were acknowledged."""
         return dict(self.feed.acknowledged.items())
+
+    def bad(self, place: str, lower: int, upper: int) -> list[BadRecord]:  # noqa: ARG002
+        """Nothing: what a feed gives is decoded."""
+        return []
 
     def blurred(self, place: str, lower: int, upper: int) -> bool:  # noqa: ARG002
         """False: nothing is taken out of a feed."""

@@ -42,15 +42,17 @@ from typing import Any, Final
 import pyarrow as pa
 
 from tidegauge.errors.simulable import ColumnsNotDeclared
+from tidegauge.errors.sources import UnreadableRecord
 from tidegauge.sources import FileSource
 from tidegauge.sources.metadata import without_metadata
+from tidegauge.sources.protocol import BadRecord
 from tidegauge.testing.simulation.clock import VirtualClock
 from tidegauge.testing.simulation.ledger import Broken
 from tidegauge.testing.simulation.plan import Act
 from tidegauge.testing.simulation.upstream.counterpart import MetSource
 from tidegauge.testing.simulation.upstream.folder import Folder, read_from
 from tidegauge.testing.simulation.writers.values import check_columns, made
-from tidegauge.testing.simulation.writers.written import Harm, HarmKind, WrittenFile
+from tidegauge.testing.simulation.writers.written import BAD, Harm, HarmKind, WrittenFile
 
 __all__ = ["FolderUpstream"]
 
@@ -58,6 +60,7 @@ _FILES: Final = 2
 _MOST: Final = 5
 _LATE: Final = 16
 """Files that writers write to, and those that come late, at most."""
+_WHY: Final = "not one JSON object"
 _ZERO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -70,6 +73,7 @@ class FolderUpstream:
         self.acknowledges = False
         self.overtaken = False
         self.made_anew = 0
+        self.spoilt = False
         self.name: Final = name
         self.schema: Final = source.schema
         self._user: Final = source
@@ -180,13 +184,28 @@ class FolderUpstream:
         first, last = file.lines(lower, upper)
         if first >= last:
             return []
-        numbers = file.numbers[first:last]
+        lines = zip(file.numbers[first:last], [0, *file.ends][first:last], strict=True)
+        good = {number: begin for number, begin in lines if number != BAD}
+        if not good:
+            return []
+        numbers = [*good]
         found = self._made(file, numbers[0], numbers[-1] + 1).take(pa.array([n - numbers[0] for n in numbers]))
         if not self._user.metadata:
             return [found]
-        begins = pa.array([0, *file.ends][first:last], pa.int64())
-        names = pa.array([place] * (last - first), pa.string())
+        begins = pa.array(good.values(), pa.int64())
+        names = pa.array([place] * len(good), pa.string())
         return [pa.RecordBatch.from_arrays([*found.columns, names, begins], schema=self.schema)]
+
+    def bad(self, place: str, lower: int, upper: int) -> list[BadRecord]:
+        """Return the lines of a range that cannot be decoded."""
+        file = self._known[place]
+        first, last = file.lines(lower, upper)
+        lines = zip(file.numbers[first:last], [0, *file.ends][first:last], file.ends[first:last], strict=True)
+        return [
+            BadRecord(place, begin, bytes(file.data[begin:end]).removesuffix(b"\n"), UnreadableRecord.code, _WHY)
+            for number, begin, end in lines
+            if number == BAD
+        ]
 
     def act(self, act: Act) -> None:
         """Do what a writer does. number: how many lines, and by that to which file."""
@@ -201,6 +220,8 @@ class FolderUpstream:
                 self._append(path, act.number, torn=random.randrange(1, 9))
             case "grow" if len(self._paths) < _MOST and self._path(0) != self._path(1):
                 self._paths.append(self._path(len(self._paths)))
+            case "spoil":
+                self._spoil(path, act.number)
             case "rotate":
                 self._rotate(random, path, act.number)
             case "save":
@@ -222,6 +243,13 @@ class FolderUpstream:
             file = self._logs[path] = self._begin(path)
         self._add(file, count)
         self._write(file, torn=torn, at=at)
+
+    def _spoil(self, path: str, number: int) -> None:
+        """Write a line that is no JSON to a log, behind its torn one, where there is a log."""
+        if (file := self._logs.get(path)) is not None:
+            self.spoilt = True
+            file.add([f"spoilt {number}\n".encode()], bad=True)
+            self._write(file, at=self._clock.now())
 
     def _add(self, file: WrittenFile, count: int) -> None:
         rows = self._made(file, file.made, file.made + count)

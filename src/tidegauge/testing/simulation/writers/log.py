@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from tidegauge.kafka.cluster import partition as partition_of
 from tidegauge.kafka.cluster import split
+from tidegauge.sources.protocol import BadRecord
 from tidegauge.testing.simulation.plan import Act
 from tidegauge.testing.simulation.upstream import SimulatedLog
 from tidegauge.testing.simulation.writers.values import check_columns, made
@@ -33,6 +34,8 @@ _ALL: Final = 0.8
 """How often all topics of a source are deleted, where it has several."""
 _AT_ONCE: Final = 0.4
 """How often a transaction ends when it has begun. Others stay open until the next one is due."""
+_WITHIN: Final = 0.5
+"""How often a bad record is part of the transaction that is open."""
 _LOST: Final = 0.3
 """How often a late commit of offsets never comes."""
 _BEYOND: Final = {1: 0, 2: 1}
@@ -52,6 +55,7 @@ class LogUpstream:
         self.overtaken = False
         """Whether retention may have taken records that were not read."""
         self.made_anew = 0
+        self.spoilt = False
         self._seed: Final = seed
         self._compacted: Final[dict[str, set[int]]] = {}
         self._gone: Final[dict[str, int]] = {}
@@ -104,6 +108,10 @@ class LogUpstream:
         found = self._source.committed_rows(place, lower, upper)
         return [] if found is None else [found]
 
+    def bad(self, place: str, lower: int, upper: int) -> list[BadRecord]:
+        """Return the committed records of a range that cannot be decoded."""
+        return self._source.committed_bad(place, lower, upper)
+
     def _offsets(self, place: str) -> set[int]:
         held = self.log.held(place, 0, self.log.end(place))
         return {offset for chunk, first, last in held for offset in chunk.offsets[first:last]}
@@ -143,6 +151,10 @@ class LogUpstream:
             case "grow":
                 topic = split(name)[0]
                 self.log.grow(topic, min(_MOST, self.log.topics[topic] + 1))
+            case "spoil":
+                self.spoilt = True
+                within = self._open if random.random() < _WITHIN else None
+                self.log.append_bad(name, f"spoilt {act.number}".encode(), within=within)
             case "retention":
                 self.overtaken = True
                 self.log.trim(name, self._expired(name, act.number, random))

@@ -18,13 +18,17 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from tidegauge.sources.file.identity import digested
 
-__all__ = ["Harm", "HarmKind", "WrittenFile"]
+__all__ = ["BAD", "Harm", "HarmKind", "WrittenFile"]
 
 HarmKind: TypeAlias = Literal["hidden", "saved", "torn", "cut", "gone"]
+
+
+BAD: Final = -1
+"""In place of a row's number: of a line that cannot be decoded."""
 
 
 @dataclass(slots=True, eq=False)
@@ -52,11 +56,11 @@ class WrittenFile:
     gone: bool = False
     due: int | None = None
 
-    def add(self, lines: Sequence[bytes]) -> None:
-        """Give it lines to be written: the next rows of its shard."""
+    def add(self, lines: Sequence[bytes], *, bad: bool = False) -> None:
+        """Give it lines to be written: the next rows of its shard, or such as cannot be decoded."""
         for line in lines:
-            self.numbers.append(self.made)
-            self.made += 1
+            self.numbers.append(BAD if bad else self.made)
+            self.made += not bad
             self.ends.append((self.ends[-1] if self.ends else 0) + len(line))
         self.rest += b"".join(lines)
 
