@@ -157,3 +157,17 @@ def test_a_backup_that_knows_no_epoch_lacks_the_first_one_too() -> None:
     world = World(Ground.of(make_files), Plan(1, 12.0, acts, faults))
     world.run()
     assert world.lake.rows("lines").num_rows == 2
+
+
+def test_a_loss_that_is_accepted_after_its_epoch_was_compacted_is_one_of_that_epoch() -> None:
+    acts: tuple[Act, ...] = (
+        Act(1.922, "append", "orders", 3),
+        Act(16.516, "restore", "", 1),
+        Act(18.287, "recreate", "orders", 1),
+    )
+    acts += (Act(19.718, "append", "clicks", 5), Act(19.973, "append", "orders", 4), Act(20.535, "let go", "", 5))
+    faults = (Fault("crash", "work done", 2), Fault("slow", "worker step", 5, 1.0))
+    world = World(Ground.of(make_flow), Plan(71038, 30.0, acts, faults))
+    world.run()
+    [(gap, since)] = world.memory.ask("SELECT l.epoch, f.since FROM losses l, flows f")
+    assert gap == since == 1

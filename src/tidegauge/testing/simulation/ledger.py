@@ -37,7 +37,8 @@ _BEGAN: Final = """
     JOIN sources s ON s.id = i.source_id WHERE i.began_at <= ? GROUP BY s.name"""
 _LOSSES: Final = """
     SELECT l.lower, l.upper FROM losses l JOIN sources s ON s.id = l.source_id
-    WHERE s.name = ? AND l.epoch = ? AND l.partition = ? ORDER BY l.lower"""
+    WHERE s.name = ? AND l.partition = ? AND (l.epoch = ? OR max(l.epoch, ?) <= ?) ORDER BY l.lower"""
+"""Of an epoch, or of all that are compacted: a loss is noted at the epoch that its range is bound to then."""
 
 
 Change: TypeAlias = tuple[int, str, str, int]
@@ -205,7 +206,7 @@ class BindingLedger:
             if whole:
                 yield place, lower, position
                 continue
-            for lost, until in self.ask(_LOSSES, source, epoch, partition):
+            for lost, until in self.ask(_LOSSES, source, partition, epoch, epoch, self.since):
                 if at < lost:
                     yield place, at, lost
                 at = max(at, until)
