@@ -65,6 +65,23 @@ def test_positions_begin_again_at_the_upper_and_the_old_ones_stay(
         assert ranges(looked, 1, 3)[0] == (1, "p0", 5, 9)  # p2 came in the later one, which is nothing to p0
 
 
+@pytest.mark.parametrize("upper", [1, 2])
+def test_what_is_known_of_the_partitions_of_an_incarnation_is_told_with_it_and_not_before(
+    store: Store, lease: Lease, clock: Clock, opened: Callable[[], Store], upper: int
+) -> None:
+    """Of two partitions one is bound before, and the other one after."""
+    positions = ({"p0": 5}, {"p1": 3})
+    for epoch, topic in enumerate("AB"):
+        details = {name: {"topic_id": topic} for name in ("p0", "p1")}
+        proposal = Proposal(frontier=Frontier(positions[epoch]), details=details)
+        store.append(lease, expected=epoch, at=clock(), proposals={"orders": proposal})
+        if epoch == 0:
+            renew(store, lease, clock)
+    told = [link.sources["orders"].details for link in opened().history("shop", 0, upper, whole=True).links]
+    both = {name: {"topic_id": "B"} for name in ("p0", "p1")}
+    assert told == [{}, both][:upper]
+
+
 def test_another_driver_goes_on_from_the_positions_of_the_present_incarnation(
     store: Store, lease: Lease, bind: Bind, clock: Clock, opened: Callable[[], Store]
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import pytest
@@ -17,6 +17,7 @@ from tidegauge.errors.flow import InvalidArgument, UnknownName
 from tidegauge.errors.store import FrontierRegressed, NotYetBound, SinceTooFar, UpperMismatch
 from tidegauge.remap.binding import Detail, Proposal
 from tidegauge.remap.frontier import ORIGIN, Frontier
+from tidegauge.remap.history import Link
 from tidegauge.remap.store import Lease, LeaseHolder, SourceSpec, Store, opening
 from tidegauge.remap.table import RemapTable
 from tidegauge.testing.strategies import advancing_frontiers
@@ -71,6 +72,41 @@ def test_what_commits_carry_is_known_from_binding_it_and_is_what_the_store_says(
         for lower in range(epoch + 1):
             told, read = (one.history("shop", lower, epoch + 1, whole=False) for one in (anew, opened()))
             assert told == read, (lower, epoch)
+
+
+def facts(links: Sequence[Link]) -> dict[str, Mapping[str, Detail]]:
+    """What is known of each partition once the links are told, one after the other."""
+    known: dict[str, Mapping[str, Detail]] = {}
+    for link in links:
+        for name, moves in link.sources.items():
+            known[name] = moves.details if moves.begun else {**known.get(name, {}), **moves.details}
+    return known
+
+
+@pytest.mark.parametrize("restarted", [0, 1, 2, 3])
+@pytest.mark.parametrize("committed", [1, 2, 3])
+def test_commits_carry_what_is_known_of_partitions_although_nothing_of_them_is_bound_yet(
+    opened: Callable[[], Store],
+    lease: Lease,
+    clock: Callable[[], datetime],
+    env: Env,
+    restarted: int,
+    committed: int,
+) -> None:
+    """The first commit has `committed` epochs; before that a driver has died, and another one has bound the rest."""
+    both = {"p0": {"start": 0}, "p1": {"start": 5}}
+    store = opened()
+    for epoch, positions in enumerate(({"p0": 1}, {"p0": 2}, {"p0": 2, "p1": 7})):
+        if epoch == restarted:
+            lease.release()
+            store = opened()
+            lease = store.acquire("shop", holder=LeaseHolder.current(env))
+        proposal = Proposal(frontier=Frontier(positions), details=both if epoch == 0 else {})
+        store.append(lease, expected=epoch, at=clock(), proposals={"orders": proposal})
+    told = [*store.history("shop", 0, committed, whole=True).links]
+    for epoch in range(committed, 3):
+        told += store.history("shop", epoch, epoch + 1, whole=False).links
+    assert facts(told) == {"orders": both}
 
 
 def test_of_many_minters_exactly_one_binds_each_epoch(

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, func, select, update
+from sqlalchemy import Connection, Row, exists, func, select, update
 
 from tidegauge.remap.binding import Detail
 from tidegauge.remap.history import Beginning, Link, Moves, origin, rest
@@ -70,11 +70,13 @@ def known(connection: Connection, flow: FlowRecord) -> dict[int, str]:
 
 
 def read_links(
-    connection: Connection, flow: FlowRecord, lower: int, upper: int, *, whole: bool = False
+    connection: Connection, flow: FlowRecord, lower: int, upper: int, *, whole: bool = False, last: bool = True
 ) -> tuple[Link, ...]:
     """Return the links of the epochs `[lower, upper)`, as far as they can be told apart and have digests.
 
-    whole: the first is to say where every source stands; that of epoch 0 does.
+    whole: the first is to say where every source stands; that of epoch 0 does. last: whether no later link is read
+    here. Then the last one also has the facts of partitions without a binding: they came with some epoch, and no
+    later link brings them.
     """
     lowest = max(lower, flow.since, upper - LONGEST)
     mine = (timeline.c.flow_id == flow.id) & (timeline.c.epoch >= lowest) & (timeline.c.epoch < upper)
@@ -85,7 +87,7 @@ def read_links(
     if not epochs:
         return ()
     first = epochs[0].epoch
-    moved = _moved(connection, flow, first, upper)
+    moved = _moved(connection, flow, first, upper, last=last)
     links = [
         Link(epoch=row.epoch, digest=row.digest, minted_at=row.minted_at, sources=moved.get(row.epoch, {}))
         for row in epochs
@@ -101,7 +103,9 @@ def beginning_of(life: Incarnation) -> Beginning:
     return Beginning(life.number, life.identity, life.at.isoformat(), life.reason)
 
 
-def _moved(connection: Connection, flow: FlowRecord, first: int, upper: int) -> dict[int, dict[str, Moves]]:
+def _moved(
+    connection: Connection, flow: FlowRecord, first: int, upper: int, *, last: bool
+) -> dict[int, dict[str, Moves]]:
     """Return the moves of each source in each of the epochs `[first, upper)`."""
     found: dict[int, dict[str, Moves]] = defaultdict(dict)
     for source in _sources(connection, flow):
@@ -118,16 +122,19 @@ def _moved(connection: Connection, flow: FlowRecord, first: int, upper: int) -> 
             positions[row.epoch][row.key] = row.position
             if row.detail is not None:
                 newest[row.key] = row.epoch, from_json(row.detail)
+        began = lives[-1].began_at if lives else 0
         for key, (epoch, detail) in newest.items():
-            details[epoch][key] = detail
+            details[max(epoch, began)][key] = detail
+        if last and began < upper and (unbound := _unbound(connection, source.id, began, upper)):
+            details[upper - 1].update(unbound)
         told = source_states.c.epoch.between(first, upper - 1) & (source_states.c.source_id == source.id)
         stated = {row.epoch: row.state for row in connection.execute(select(source_states).where(told))}
         begun: dict[int, list[Beginning]] = defaultdict(list)
         for life in lives:
             begun[life.began_at].append(beginning_of(life))
         ended = connection.scalar(select(seals.c.epoch).where(seals.c.source_id == source.id))
-        there = {*positions, *stated, *begun, *([] if ended is None else [ended])}
-        entered = _entered(connection, source.id, lives[-1].began_at if lives else 0)
+        there = {*positions, *details, *stated, *begun, *([] if ended is None else [ended])}
+        entered = _entered(connection, source.id, began)
         for epoch in sorted(epoch for epoch in there if first <= epoch < upper):
             found[epoch][source.name] = Moves(
                 positions=positions.get(epoch, {}),
@@ -140,6 +147,15 @@ def _moved(connection: Connection, flow: FlowRecord, first: int, upper: int) -> 
                 details=details.get(epoch, {}),
             )
     return found
+
+
+def _unbound(connection: Connection, source_id: int, began: int, upper: int) -> dict[str, Detail]:
+    """Return the facts of partitions without a binding in the epochs `[began, upper)`."""
+    mine = (changes.c.source_id == source_id) & (changes.c.partition_id == partitions.c.id)
+    bound = exists().where(mine, changes.c.epoch >= began, changes.c.epoch < upper)
+    told = (partitions.c.source_id == source_id) & partitions.c.detail.is_not(None)
+    found = connection.execute(select(partitions.c.key, partitions.c.detail).where(told, ~bound))
+    return {row.key: from_json(row.detail) for row in found}
 
 
 def _standing(connection: Connection, flow: FlowRecord, epoch: int) -> dict[str, Moves]:

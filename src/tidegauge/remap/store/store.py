@@ -175,7 +175,8 @@ class Store:
             flow = read.read_flow(connection, flow_name)
             before = chain.digest_before(connection, flow.id, flow.incarnation, lower)
             first = max(0, lower - 1) if whole else lower
-            return History(chain.read_links(connection, flow, first, upper, whole=whole), before)
+            last = upper >= (recent.links[0].epoch if recent.links else flow.upper)
+            return History(chain.read_links(connection, flow, first, upper, whole=whole, last=last), before)
 
     def digests(self, flow_name: str, uppers: Sequence[int]) -> dict[int, str]:
         """Return the digest of all epochs before each upper: "" where none was kept, as it was bound by a version
