@@ -6,9 +6,11 @@ import pytest
 from tests.simulation import spoilt
 from tests.simulation.reference import make_flow
 
+from tidegauge.errors.history import StoreBehindTable
 from tidegauge.errors.simulation import SimulationFailed
 from tidegauge.errors.sinks import StagedFileMissing
-from tidegauge.errors.store import FlowAlreadyRunning, LeaseLost
+from tidegauge.errors.store import FlowAlreadyRunning, LeaseLost, UpperMismatch
+from tidegauge.flow import opening
 from tidegauge.remap.store import EXPIRY
 from tidegauge.testing.simulation import restoring
 from tidegauge.testing.simulation.ground import Ground
@@ -19,10 +21,10 @@ from tidegauge.testing.simulation.world import World
 APPENDS = tuple(Act(0.3 + tick, "append", source, 3) for tick in range(4) for source in ("orders", "clicks"))
 
 
-def lived(*faults: Fault, acts: tuple[Act, ...] = ()) -> World:
+def lived(*faults: Fault, acts: tuple[Act, ...] = (), seed: int = 1) -> World:
     """A calm world with a few appends in each source."""
     both = tuple(sorted((*APPENDS, *acts), key=lambda act: act.at))
-    world = World(Ground.of(make_flow), Plan(1, 5.0, both, faults, calm=True))
+    world = World(Ground.of(make_flow), Plan(seed, 5.0, both, faults, calm=True))
     world.run()
     return world
 
@@ -58,6 +60,35 @@ def test_a_store_that_is_put_back_and_lacks_what_tables_hold_breaks_a_law(monkey
     monkeypatch.setattr(restoring, "recover", lambda _flow, *, env: env)
     with pytest.raises(SimulationFailed, match="a recovered store has what the tables were written with"):
         lived(acts=(Act(1.5, "restore", "", 2),))
+
+
+def test_a_store_that_goes_back_under_a_driver_ends_it_and_nothing_is_lost_or_doubled() -> None:
+    worlds = [lived(acts=(Act(2.5, "rewind", "", 1),), seed=seed) for seed in range(6)]
+    for world in worlds:
+        assert [what for who, what in notes(world) if who == "restorer"] == ["put back"]
+        assert world.lake.rows("orders").num_rows == 12
+    ends = {type(life.error) for world in worlds for life in world.lives}
+    assert ends >= {UpperMismatch, LeaseLost, StoreBehindTable}, "with the lease in the backup, without, and the next"
+
+
+def test_a_driver_that_does_not_compare_the_store_with_its_tables_breaks_a_law(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ground = Ground.of(make_flow)
+    monkeypatch.setattr(opening, "check", lambda *_what, **_more: None)
+    with pytest.raises(SimulationFailed):
+        World(ground, planned(3, ground.facts, kinds=("rewind",))).run()
+
+
+def test_an_error_of_another_store_breaks_a_law_where_nobody_has_put_one_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def check(*_what: object, **_more: object) -> None:
+        raise StoreBehindTable(flow="shop", output="orders", store=1, table=2, parted=1, other="repair it")
+
+    monkeypatch.setattr(opening, "check", check)
+    with pytest.raises(SimulationFailed, match="a driver ends only for what comes from outside"):
+        lived()
 
 
 def test_a_backup_that_would_wait_for_a_transaction_in_real_time_is_refused() -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tidegauge.testing.simulation.compacting import let_go
 from tidegauge.testing.simulation.plan import AT_FILES, Act
-from tidegauge.testing.simulation.restoring import restore
+from tidegauge.testing.simulation.restoring import restore, rewind
 from tidegauge.testing.simulation.resuming import attend, look_at_files
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ def _act(world: World, act: Act) -> None:
             begin("world", lambda: _recreate(world, act))
         case "restore":
             begin("restorer", lambda: restore(world, after=act.number))
+        case "rewind":
+            begin("restorer", lambda: rewind(world, after=act.number))
         case "hold":
             world.readers.come(act.number)
         case "let go":

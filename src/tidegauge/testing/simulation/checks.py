@@ -24,7 +24,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
@@ -37,11 +37,10 @@ from tidegauge.job.functions import apply, columns_of, conform
 from tidegauge.job.plan import OutputPlan
 from tidegauge.sources.protocol import BAD_RECORDS, BadRecord
 from tidegauge.testing.simulation.evidence import TableEvidence, UpstreamEvidence
-from tidegauge.testing.simulation.ledger import BindingLedger, Broken
+from tidegauge.testing.simulation.ledger import BindingLedger, Broken, Forget
+from tidegauge.testing.simulation.rows import by_epoch, listed, of_channel, shown
 
 __all__ = ["Checks"]
-
-_SHOWN: Final = 3
 
 
 class Checks:
@@ -65,10 +64,12 @@ class Checks:
         """Outputs whose source had failed, and that may lack published epochs."""
         self._clean: Final[dict[str, int]] = {}
         """Of each table: the epochs before it are known to have no bad record."""
-        self._older = False
-        """Whether the store is older than the tables."""
+        self.older = False
+        """Whether somebody has put the store back, and it is not recovered."""
+        self._blind = False
+        """Whether somebody is about to recover it."""
         self.era = 0
-        """How often the store went back."""
+        """How often the store went back, or came back to what the tables hold."""
         self._telling: Final[dict[str, int]] = {}
         """Of who was told that upstream is the bound one: how often that had been recreated by then."""
         self._told_by: Final[dict[str, str]] = {}
@@ -78,26 +79,43 @@ class Checks:
         self._misled: Final[set[str]] = set()
         """Places that were told what the driver meant for those before them, which went in that very instant."""
 
-    def put_back(self) -> None:
-        """Look at nothing for a while: the store is older than the tables."""
-        self._older = True
-        self.era += 1
+    def put_back(self, forget: Forget) -> None:
+        """Hear that the store is older than the tables. forget: see `BindingLedger.go_back`.
 
-    def recovered(self) -> list[tuple[str, str]]:
-        """Look again: the store has what the tables hold. Raises `Broken` where it has not.
-
-        Return the places of sources that nothing is bound of any more.
+        Until it is recovered, nothing is known of what upstream may have been told.
         """
-        self._older = False
+        self.older = True
+        self.era += 1
+        self._ledger.go_back(forget)
+        self._see_no_more(self._held())
+
+    def recovering(self) -> None:
+        """Look at nothing for a while: the store gets many epochs at once that were bound before."""
+        self._blind = True
+
+    def recovered(self, forget: Forget) -> None:
+        """Look at all again: the store has what the tables hold. Raises `Broken` where it has not."""
+        self._blind = self.older = False
         self._clean.clear()
-        gone = self._ledger.go_back(max(map(self._lake.upper, self._spec.outputs)))
-        for one in [one for one in self._seen if one[1] >= self._ledger.upper]:
-            del self._seen[one]  # published, and in no table: it is bound anew
-        return gone
+        self.era += 1
+        self._ledger.come_back(self._held(), forget)
+        self._see_no_more(self._ledger.upper)
+        self._published()
+        for source in self._read:
+            self._acknowledged(source)
+
+    def _held(self) -> int:
+        """Return the first epoch that no table holds."""
+        return max(map(self._lake.upper, self._spec.outputs))
+
+    def _see_no_more(self, least: int) -> None:
+        """Forget what readers saw of epochs from one on: published and in no table, they may be bound anew."""
+        for one in [one for one in self._seen if one[1] >= least]:
+            del self._seen[one]
 
     def at(self, place: str, *, who: str = "") -> None:
         """Look at the newest durable facts when a driver comes to a place. who: which part of it."""
-        if self.broken is not None or self._older:
+        if self.broken is not None or self._blind:
             return
         try:
             if place == "store committed":
@@ -117,7 +135,8 @@ class Checks:
                 self._told_by[source] = who.partition(".")[0]
                 if self._telling.pop(who, 0) != self._upstreams[source].made_anew:
                     self._misled.update(self._upstreams[source].told())
-                self._acknowledged(source)
+                if not self.older:
+                    self._acknowledged(source)
         except Broken as broken:
             self.broken = broken
 
@@ -197,7 +216,7 @@ class Checks:
 
     def read(self, random: Random) -> None:
         """Read all tables at one published epoch. Raises `Broken`."""
-        if self._ledger.published == 0 or self._older:
+        if self._ledger.published == 0 or self._blind:
             return
         epoch = random.randrange(self._ledger.published)
         for name, upper in self._level().items():
@@ -209,11 +228,11 @@ class Checks:
 
     def holds(self, name: str, epoch: int, *, era: int) -> bool:
         """Whether a table can be read as of a published epoch, and could since `era`."""
-        return not self._older and era == self.era and self._level().get(name, -1) > epoch
+        return not self.older and era == self.era and self._level().get(name, -1) > epoch
 
     def saw(self, name: str, as_of: int, rows: pa.Table) -> None:
         """Look at what a reader of a table saw as of an epoch. Raises `Broken`."""
-        found = _by_epoch(rows)
+        found = by_epoch(rows)
         if beyond := sorted(epoch for epoch in found if epoch > as_of):
             raise Broken("a reader sees nothing of later epochs", f"{name} as of {as_of}: {beyond}")
         for epoch in range(as_of + 1):
@@ -223,11 +242,11 @@ class Checks:
 
     def _rows(self, name: str, as_of: int | None = None) -> dict[int, Counter[str]]:
         """Return the rows of a table by epoch, in no order."""
-        return _by_epoch(self._lake.rows(name, as_of=as_of))
+        return by_epoch(self._lake.rows(name, as_of=as_of))
 
     def caught_up(self) -> bool:
         """Whether all records are bound, in every live table, published and acknowledged."""
-        if self._older:
+        if self.older:
             return False
         self._ledger.follow()
         failed, upper = self._ledger.failed(), self._ledger.upper
@@ -316,7 +335,7 @@ class Checks:
             most += many
             found += actual.get(epoch, Counter())
         if not least <= found <= most:
-            said = f"{name} at {epochs[-1]}: {_some('missing', least - found)}; {_some('too many', found - most)}"
+            said = f"{name} at {epochs[-1]}: {listed('missing', least - found)}; {listed('too many', found - most)}"
             raise Broken("an epoch has the rows that its bindings say", said)
 
     def _expected(self, name: str, plan: OutputPlan, epoch: int, *, whole: bool) -> Counter[str] | None:
@@ -330,13 +349,13 @@ class Checks:
             else:
                 batches += upstream.rows(place, lower, upper)
         rows: Counter[str] = Counter()
-        given = [batch for found in batches if (batch := _of_channel(found, plan.channel)) is not None]
+        given = [batch for found in batches if (batch := of_channel(found, plan.channel)) is not None]
         if given:
             columns = columns_of(upstream.schema, plan.channel)
             functions, made = without_spark(plan.steps, columns, output=name)
             together = conform(pa.concat_batches(given), columns)
             for batch in apply(functions, together, made, output=name, epoch=epoch):
-                rows.update(map(_shown, batch.to_pylist()))
+                rows.update(map(shown, batch.to_pylist()))
         return rows
 
     def _bad_rows(self, source: str, place: str, found: Sequence[BadRecord], *, whole: bool) -> list[pa.RecordBatch]:
@@ -349,35 +368,6 @@ class Checks:
         return [pa.RecordBatch.from_pylist(rows, schema=BAD_RECORDS)] if rows else []
 
 
-def _by_epoch(rows: pa.Table) -> dict[int, Counter[str]]:
-    found: dict[int, Counter[str]] = {}
-    for row in rows.to_pylist():
-        found.setdefault(row.pop("_epoch"), Counter())[_shown(row)] += 1
-    return found
-
-
-def _of_channel(rows: pa.RecordBatch, channel: str) -> pa.RecordBatch | None:
-    """Return the rows of a channel, None for none: each row of several streams is in the column of its own.
-
-    >>> both = pa.record_batch({"orders": [None, {"id": 7}], "users": [{"name": "ada"}, None]})
-    >>> _of_channel(both, "orders").to_pylist(), _of_channel(both, "errors") is both
-    ([{'id': 7}], True)
-    """
-    if channel in ("rows", "errors"):
-        return rows
-    mine = rows[channel].drop_null()
-    return pa.RecordBatch.from_struct_array(mine) if len(mine) else None
-
-
-def _shown(row: dict[str, Any]) -> str:
-    return repr(tuple(row.values()))
-
-
 def _moved(frontier: dict[str, int]) -> dict[str, int]:
     """Return the places of a frontier that have something."""
     return {place: position for place, position in frontier.items() if position > 0}
-
-
-def _some(what: str, rows: Counter[str]) -> str:
-    shown = ", ".join(list(rows)[:_SHOWN])
-    return f"{rows.total()} rows {what}{': ' if shown else ''}{shown}"

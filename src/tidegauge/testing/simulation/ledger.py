@@ -2,7 +2,7 @@
 
 The store may forget: compaction of the timeline folds old epochs. So a ledger reads each binding once, right after
 the transaction that brought it, and keeps it as what every table is held against. When somebody puts back an older
-store, it forgets only what no table holds.
+store, it goes back with it. What tables bring back into the store has to be as it was.
 
 Invariant: epochs follow each other, no frontier goes back, and nothing is bound that upstream does not have. Raises
 `Broken` where that is not so.
@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from tidegauge.testing.simulation.evidence import StoreEvidence, UpstreamEvidence
+from tidegauge.testing.simulation.forgotten import EpochBindings, Forgotten, PlaceRange, StoredMoves, moves_of
 
-__all__ = ["BindingLedger", "Broken", "Change", "known_since"]
+__all__ = ["BindingLedger", "Broken", "Change", "Forget", "known_since"]
 
 _FLOW: Final = "SELECT upper, published, since FROM flows"
 _LEAST: Final = "SELECT epoch, owner FROM holds ORDER BY epoch, owner LIMIT 1"
@@ -41,6 +42,7 @@ _LOSSES: Final = """
 """Of an epoch, or of all that are compacted: a loss is noted at the epoch that its range is bound to then."""
 
 
+Forget: TypeAlias = Callable[[str, str], None]
 Change: TypeAlias = tuple[int, str, str, int]
 """At an epoch, a source's partition came to a position."""
 
@@ -71,9 +73,12 @@ class BindingLedger:
         self._places: Final[dict[str, dict[str, str]]] = {name: {} for name in upstreams}
         self._began: Final[dict[str, int]] = {}
         """At which epoch the present incarnation of a source began, where it is not the first one."""
-        self._bound: Final[dict[str, dict[int, dict[str, tuple[str, int, int]]]]] = {name: {} for name in upstreams}
+        self._bound: Final[dict[str, dict[int, dict[str, PlaceRange]]]] = {name: {} for name in upstreams}
         """Of each source, by epoch and place: the partition, and the range of it."""
         self._moved: Final[dict[str, list[int]]] = {name: [] for name in upstreams}
+        self._forgotten: Final = Forgotten()
+        self._described: Final[set[tuple[str, str]]] = set()
+        """The places that the store knew something of when they were learnt."""
 
     def follow(self) -> None:
         """Read what a transaction has brought."""
@@ -92,7 +97,7 @@ class BindingLedger:
             for epoch, source, partition, position, detail in self.ask(_CHANGES, self.upper):
                 places = self._places[source]
                 if partition not in places:
-                    places[partition] = self._upstreams[source].learn(partition, json.loads(detail or "{}"))
+                    places[partition] = self._learnt(source, partition, detail)
                 self._bind(epoch, source, partition, position, upper=upper)
         self.upper, self.published = upper, published
         if since != self.since:
@@ -123,30 +128,117 @@ class BindingLedger:
         began = dict(self.ask(_BEGAN, self.since))
         return sorted(known_since(known, self.since, began) ^ known_since(there, self.since, began))[:3]
 
-    def go_back(self, held: int) -> list[tuple[str, str]]:
-        """Forget the bindings that a recovered store has lost. held: the epochs before it are in some table.
+    def go_back(self, forget: Forget) -> None:
+        """Forget what the store has not bound: an older copy was put in its place.
 
-        Return the places that no binding is left of, each with its source: they are to be learnt anew. Raises
-        `Broken` where the store lacks a binding of an epoch that a table holds, or has one that never was.
+        forget: is told the places that no binding is left of, each after its source: they are to be learnt anew.
         """
-        before = [(source, place) for source, places in self._places.items() for place in places.values()]
-        epochs = {(source, epoch) for epoch, source, *_ in self.ask(_CHANGES, 0)}
-        [(self.since,)] = self.ask("SELECT since FROM flows")
-        for source, bound in self._bound.items():
-            lost = [epoch for epoch in bound if epoch >= held and (source, epoch) not in epochs]
-            for epoch in [epoch for epoch in lost if epoch > self.since or not self.since]:
-                del bound[epoch]
-                self._moved[source].remove(epoch)
+        [(upper, published, self.since)] = self.ask(_FLOW)
+        for source, place in self._set_aside(upper):
+            forget(source, place)
+        self.upper, self.published = upper, published
+
+    def come_back(self, held: int, forget: Forget) -> None:
+        """Remember what a recovered store has. held: the epochs before it are in some table.
+
+        forget: as for `go_back`. Raises `Broken` where the store lacks an epoch that a table holds, or has a binding
+        that never was.
+        """
+        [(upper, published, self.since)] = self.ask(_FLOW)
+        there: dict[int, set[tuple[str, str, int]]] = {}
+        details: dict[tuple[str, str], str] = {}
+        for epoch, source, partition, position, detail in self.ask(_CHANGES, 0):
+            there.setdefault(epoch, set()).add((source, partition, position))
+            details[source, partition] = detail
+        parted = min(upper, self._parted(there))
+        before, again = {*self._known()}, self._again(range(parted, upper), there)
+        gone = self._set_aside(parted)
+        for epoch, bound in again.items():
+            for source, places in bound.items():
+                self._bound[source][epoch] = dict(places)
+                self._moved[source].append(epoch)
+        self._stand()
         if wrong := self._differing():
             raise Broken("a recovered store has what the tables were written with", str(wrong))
+        if upper < held:
+            said = f"{upper} epochs are bound, and a table holds {held}"
+            raise Broken("a recovered store has what the tables were written with", said)
+        here = self._known()
+        for source, place in gone:
+            if (source, place) not in here:
+                forget(source, place)
+        for (source, place), partition in here.items():
+            detail, new = details[source, partition], (source, place) not in before
+            told = bool(detail) or (source, place) not in self._described
+            if not told or (new and self._learnt(source, partition, detail) != place):
+                said = f"{source}: of {partition}, which is {place}, it knows {detail}"
+                raise Broken("a recovered store knows what its partitions are", said)
+        self.upper, self.published = upper, published
+
+    def _again(self, epochs: range, there: Mapping[int, StoredMoves]) -> dict[int, EpochBindings]:
+        """Return what epochs are bound to that a store has again, as far as they ever were that."""
+        ends, again = {source: self.until(source, epochs.start) for source in self._bound}, {}
+        for epoch in epochs:
+            moves = there.get(epoch, set()) if self._is_apart(epoch) else None
+            again[epoch] = self._forgotten.again(epoch, moves, ends) or {}
+            for source, places in again[epoch].items():
+                ends[source].update({place: end for place, (_, _, end) in places.items()})
+        return again
+
+    def _learnt(self, source: str, partition: str, detail: str | None) -> str:
+        """Return the place of a partition that the store knows this of."""
+        place = self._upstreams[source].learn(partition, json.loads(detail or "{}"))
+        if detail:
+            self._described.add((source, place))
+        return place
+
+    def _is_apart(self, epoch: int) -> bool:
+        """Whether compaction has left an epoch as it was."""
+        return epoch > self.since or not self.since
+
+    def _parted(self, there: Mapping[int, StoredMoves]) -> int:
+        """Return the first epoch that is not what the store has, as far as epochs can be told apart."""
+        known = {epoch: moves_of(bound) for epoch, bound in self._from(0).items()}
+        differing = (epoch for epoch in {*there, *known} if there.get(epoch) != known.get(epoch))
+        return min([self.upper, *filter(self._is_apart, differing)])
+
+    def _from(self, least: int) -> dict[int, dict[str, dict[str, PlaceRange]]]:
+        """Return what the epochs from one on are bound to."""
+        found: dict[int, dict[str, dict[str, PlaceRange]]] = {}
+        for source, moved in self._moved.items():
+            for epoch in moved[bisect_left(moved, least) :]:
+                found.setdefault(epoch, {})[source] = self._bound[source][epoch]
+        return found
+
+    def _set_aside(self, least: int) -> list[tuple[str, str]]:
+        """Keep the bindings from an epoch on aside, and return the places that have none left."""
+        before = self._known()
+        for epoch, bound in self._from(least).items():
+            self._forgotten.keep(epoch, bound)
+            for source in bound:
+                del self._bound[source][epoch]
+        for moved in self._moved.values():
+            del moved[bisect_left(moved, least) :]
+        self._stand()
+        here = self._known()
+        return [one for one in before if one not in here]
+
+    def _known(self) -> dict[tuple[str, str], str]:
+        """Return the partition that is each place of a source."""
+        return {
+            (source, place): partition
+            for source, places in self._places.items()
+            for partition, place in places.items()
+        }
+
+    def _stand(self) -> None:
+        """Find where each source is, by its bindings and those incarnations that the store has."""
         self._began.clear()
         self._began.update({source: began_at for source, _, began_at in self.ask(_INCARNATIONS)})
         for source, bound in self._bound.items():
             mine = [bound[epoch] for epoch in self._moved[source] if epoch >= self._began.get(source, 0)]
             self.frontiers[source] = {place: end for found in mine for place, (_, _, end) in found.items()}
             self._places[source] = {partition: place for found in mine for place, (partition, _, _) in found.items()}
-        [(self.upper,)], self.published = self.ask("SELECT upper FROM flows"), 0
-        return [(source, place) for source, place in before if place not in self._places[source].values()]
 
     def _begin(self) -> None:
         """Forget where a source was that has begun a new incarnation: its positions are those of another upstream."""

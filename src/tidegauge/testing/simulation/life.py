@@ -55,6 +55,7 @@ class Life:
     """A driver. skew: how wrong its wall clock is. over: whether it came to its end alive.
 
     began: the instant of its beginning. gone: that of its death, or of the end of its last work; None before.
+    era: that of the store at its beginning (`Checks`).
     late: whether it was told to stop before it had opened the flow, so that it began nothing.
 
     command: what it does in place of running the flow, given the life.
@@ -66,6 +67,7 @@ class Life:
         self.skew = RIGHT
         self.dead = False
         self.began: Final = world.clock.monotonic()
+        self.era: Final = world.checks.era
         self.gone: float | None = None
         self.thaws = 0.0
         self.over = False

@@ -66,6 +66,7 @@ FaultKind: TypeAlias = Literal[
     "replace",
     "torn",
     "spoil",
+    "rewind",
 ]
 KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
 """What may go wrong.
@@ -93,6 +94,7 @@ KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
     replace    a file is deleted, and may come back, or another one takes its place; somebody resumes the source
     torn       a file that a task has staged is cut short before it is committed
     spoil      a record comes that cannot be decoded: it is collected, or somebody skips it after its source failed
+    rewind     the store goes back to a backup while drivers run, and others start; it is recovered some time later
 """
 
 AT_A_PLACE: Final = ("crash", "pause", "slow", "error", "lost", "torn")

@@ -1,68 +1,123 @@
-"""Putting the store back from an older backup and recovering it, as somebody does while no driver runs.
+"""Putting the store back from an older backup and recovering it, as somebody does; drivers may run meanwhile.
 
-The tables and upstream are ahead by then: they hold epochs, and have been told of epochs, that the backup lacks. So
-the flow is kept stopped until `recover` has brought these back. The command meets the world as a driver does: it may
-die, be slow, or hear no answer. It is given again until it has succeeded.
+The tables and upstream are ahead by then: they hold epochs, and have been told of epochs, that the backup lacks. The
+command `recover` brings these back. It meets the world as a driver does: it may die, be slow, or hear no answer. It
+is given again until it has succeeded.
 
-Invariant: from the instant at which the store goes back, no driver runs until the store has what the tables hold.
+    restore    somebody stops the flow first, and keeps it stopped until the store is recovered
+    rewind     the store goes back under drivers that run, as when a server is put back. They go on for a while, and
+               others start. Then somebody stops them and recovers the store
+
+A driver that finds another store than it had, or than its tables were written with, ends and says so (`UNLIKE`).
+
+Invariant: while the store is recovered no driver runs, and none begins before the world knows what came of it.
 """
 
 from __future__ import annotations
 
+import sqlite3
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from tidegauge.env import Env
-from tidegauge.errors.history import NothingToRecoverFrom
+from tidegauge.errors.history import HistoriesDiffer, NothingToRecoverFrom, StoreBehindTable
+from tidegauge.errors.store import StoreReplaced, UpperMismatch
 from tidegauge.maintenance.recover import recover
 from tidegauge.testing.simulation.commands import SimulatedFlow, given
+from tidegauge.testing.simulation.life import Life
 
 if TYPE_CHECKING:
     from tidegauge.testing.simulation.world import World
 
-__all__ = ["restore"]
+__all__ = ["UNLIKE", "misled", "restore", "rewind"]
+
+UNLIKE: Final = (StoreBehindTable, HistoriesDiffer, UpperMismatch, StoreReplaced)
+"""What a driver ends with that finds another store than it had, or than its tables were written with."""
+
+_UNTIL: Final = (0.0, 1.0, 7.0, 40.0)
+"""Seconds for which drivers go on with the older store."""
 
 _AGAIN: Final = 1.0
 """Seconds until somebody gives a command again that failed."""
 
 
 def restore(world: World, *, after: float) -> None:
-    """Take a backup; after some seconds stop the flow, put the backup back and recover it.
+    """Take a backup; after some seconds stop the flow, put the backup back and recover it."""
+    if (backup := _backup(world, after, leases=False)) is not None:
+        _stop(world)
+        _put_back(world, backup)
+        _recover(world)
 
-    Nothing is done where there is no store yet, where nothing goes wrong any more, or where another backup was put
-    back meanwhile: this one is of the history before that. It has epochs that may be bound anew by now.
+
+def rewind(world: World, *, after: float) -> None:
+    """Take a backup, with or without the leases; after some seconds put it back, and recover it some time later."""
+    if (backup := _backup(world, after, leases=world.random.random() < 0.5)) is not None:
+        _put_back(world, backup)
+        world.scheduler.sleep(world.random.choice(_UNTIL))
+        _stop(world)
+        _recover(world)
+
+
+def misled(world: World, life: Life) -> bool:
+    """Whether a life ended because the store went back, or was recovered, under it or before it began."""
+    return isinstance(life.error, UNLIKE) and (world.checks.older or world.checks.era != life.era)
+
+
+def _backup(world: World, after: float, *, leases: bool) -> sqlite3.Connection | None:
+    """Take a backup and wait; return None where it is not to be put back.
+
+    That is where there is no store yet, where nothing goes wrong any more, or where another backup was put back
+    meanwhile: this one is of the history before that. It has epochs that may be bound anew by now.
     """
-    scheduler = world.scheduler
     if not world.memory.ask("SELECT upper FROM flows"):
-        return
-    scheduler.wait(lambda: not world.memory.connection.in_transaction)
-    backup, lives = world.memory.backup(), world.memory.lives
-    scheduler.sleep(after)
-    while world.down:  # somebody else does the same, and a third may be first after them
-        scheduler.wait(lambda: not world.down)
-    if world.healed or world.closing or world.memory.lives != lives:
-        return
+        return None
+    _wait(world)
+    backup, era = world.memory.backup(leases=leases), world.checks.era
+    world.scheduler.sleep(after)
+    _wait(world)
+    return None if world.healed or world.closing or world.checks.era != era else backup
+
+
+def _wait(world: World) -> None:
+    """Wait until no transaction is under way, and nobody else puts the store back."""
+    while _is_busy(world):  # somebody else does the same, and a third may be first after them
+        world.scheduler.wait(lambda: not _is_busy(world))
+
+
+def _is_busy(world: World) -> bool:
+    return world.down or world.checks.older or world.memory.connection.in_transaction
+
+
+def _stop(world: World) -> None:
+    """Keep the flow stopped from now on."""
     world.down = True
     for life in world.living():
         life.stop()
-    scheduler.wait(lambda: not any(map(scheduler.count, world.lives)))
-    world.checks.put_back()
+    world.scheduler.wait(lambda: not any(map(world.scheduler.count, world.lives)))
+
+
+def _put_back(world: World, backup: sqlite3.Connection) -> None:
     world.memory.put_back(backup)
-    world.trace.note(world.clock.monotonic(), scheduler.running, "put back")
+    world.checks.put_back(lambda source, place: world.upstreams[source].forget(place))
+    world.trace.note(world.clock.monotonic(), world.scheduler.running, "put back")
+
+
+def _recover(world: World) -> None:
+    """Recover the store, which nobody drives, and let drivers begin again."""
+    world.checks.recovering()
     done = False
     while not done:
-        command = given(world, _recover)
-        scheduler.wait(command.is_gone)
+        command = given(world, _recovered)
+        world.scheduler.wait(command.is_gone)
         done = command.over and command.error is None
         if not done:
-            scheduler.sleep(_AGAIN)
-    for source, place in world.checks.recovered():
-        world.upstreams[source].forget(place)
+            world.scheduler.sleep(_AGAIN)
+    world.checks.recovered(lambda source, place: world.upstreams[source].forget(place))
     world.file_laws.forget()
     world.down = False
 
 
-def _recover(flow: SimulatedFlow, env: Env) -> None:
+def _recovered(flow: SimulatedFlow, env: Env) -> None:
     """Recover the store; where no table holds anything, nothing is missing."""
     with suppress(NothingToRecoverFrom):
         recover(flow, env=env)

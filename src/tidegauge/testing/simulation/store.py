@@ -87,11 +87,9 @@ class Memory:
         self.engine: Final = create_engine("sqlite://", creator=lambda: self.connection, poolclass=_LastingPool)
         """Its every connection is the one there is."""
         self._made = False
-        self.lives = 1
-        """How many histories it has had: the first, and one more for each backup that was put back."""
 
-    def backup(self) -> sqlite3.Connection:
-        """Return a copy as of now. Nobody drives it, as with `tidegauge backup`.
+    def backup(self, *, leases: bool = False) -> sqlite3.Connection:
+        """Return a copy as of now. leases: with who drives it, as of a server; `tidegauge backup` leaves that out.
 
         Raises `AssertionError` while a transaction is under way: SQLite would wait for its end, in real time.
         """
@@ -99,14 +97,14 @@ class Memory:
             raise AssertionError("a backup comes between two transactions")
         copy = sqlite3.connect(":memory:", check_same_thread=False)
         self.connection.backup(copy)
-        with copy:
-            copy.execute("DELETE FROM leases")
+        if not leases:
+            with copy:
+                copy.execute("DELETE FROM leases")
         return copy
 
     def put_back(self, backup: sqlite3.Connection) -> None:
         """Become a copy that was taken before."""
         backup.backup(self.connection)
-        self.lives += 1
 
     def ask(self, question: str, *values: Any) -> list[Any]:
         """Return the rows of a SELECT; none before a driver has made the tables."""

@@ -43,6 +43,7 @@ from tidegauge.testing.simulation.ledger import BindingLedger, Broken
 from tidegauge.testing.simulation.life import Life, Meeting
 from tidegauge.testing.simulation.outside import no_room, outside
 from tidegauge.testing.simulation.plan import Fault, Plan
+from tidegauge.testing.simulation.restoring import misled
 from tidegauge.testing.simulation.resuming import resumable
 from tidegauge.testing.simulation.scheduler import Scheduler, Standstill
 from tidegauge.testing.simulation.shrink import FailedPlan
@@ -259,7 +260,7 @@ class World:
         lossy = ailing and isinstance(error, Definite)
         jumped = isinstance(error, _JUMPED) and any(act.what in ("clock", "drift") for act in self.plan.acts)
         torn = isinstance(error, StagedFileMissing) and any(fault.kind == "torn" for fault in self._struck)
-        if not (lossy or jumped or torn):
+        if not (lossy or jumped or torn or misled(self, life)):
             raise error
         if self.ledger.failed().keys() == self.upstreams.keys() and not resumable(self):
             self.closing = True  # nothing is left to do: whoever restarts the flow finds the same
