@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tidegauge.looking.bindings import reclock_column as reclock_column
     from tidegauge.looking.inspect import epochs as epochs
     from tidegauge.looking.inspect import explain as explain
+    from tidegauge.looking.inspect import outputs as outputs
     from tidegauge.looking.inspect import status as status
     from tidegauge.looking.locate import locate as locate
     from tidegauge.looking.locate import origin as origin
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from tidegauge.maintenance.compact import compact as compact
     from tidegauge.maintenance.compact import hold as hold
     from tidegauge.maintenance.compact import release as release
+    from tidegauge.maintenance.outputs import pause as pause
+    from tidegauge.maintenance.outputs import unpause as unpause
     from tidegauge.maintenance.recover import recover as recover
     from tidegauge.maintenance.repair import repair as repair
     from tidegauge.maintenance.resume import resume as resume
@@ -71,9 +74,10 @@ else:
             "engine.spark.engine": "SparkEngine",
             "dsl.dataflow": "Dataflow",
             "dsl.stream": "RowStream",
-            "looking.inspect": "epochs explain status",
+            "looking.inspect": "epochs explain outputs status",
             "looking.locate": "locate origin",
             "looking.read": "read read_arrow",
+            "maintenance.outputs": "pause unpause",
             "maintenance.recover": "recover",
             "maintenance.repair": "repair",
             "maintenance.resume": "resume skip",

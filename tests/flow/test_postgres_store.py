@@ -18,6 +18,7 @@ import pytest
 from tests.flow.orders import forty_orders
 from tests.postgres import Server, query
 from tests.remap.store.raw import dump, sql
+from tests.waiting import eventually
 from typer.testing import CliRunner
 
 import tidegauge as tg
@@ -243,3 +244,19 @@ def test_the_password_of_an_address_is_not_in_what_is_said_of_a_flow(
     assert said.exit_code == 1
     assert "postgresql://ada:***@127.0.0.1" in said.output.replace("\n", "")
     assert "hunter3" not in said.output
+
+
+def test_an_output_is_paused_and_resumed_with_the_store_on_a_server(shop: Path) -> None:
+    flow = load_flow(str(shop))
+    died = subprocess.run(driver(shop, "after commit output", 3, signal.SIGKILL), check=False)
+    assert died.returncode == -signal.SIGKILL
+    command("outputs", "pause", str(shop), "initials")
+    before = {one.name: one.upper for one in tg.outputs(flow)}
+    command("run", str(shop), "--engine", "local", "--until", "caught-up")
+    after = {one.name: (one.upper, one.state) for one in tg.outputs(flow)}
+    assert (after["orders"][1], after["initials"]) == ("live", (before["initials"], "paused"))
+    with flow.start(engine="local") as run:
+        assert tg.unpause(flow, "initials").running
+        eventually(lambda: {one.state for one in tg.outputs(flow)} == {"live"})
+        run.stop()
+    assert tg.read_arrow(flow, "initials").column("initial").to_pylist() == 40 * ["u"]

@@ -14,7 +14,7 @@ from tests.flow.test_pushed_rows import Gated
 from tests.remap.store.raw import sql
 
 import tidegauge as tg
-from tidegauge.cli import show
+from tidegauge.cli import standing
 from tidegauge.errors.push import NothingReceived
 from tidegauge.sources.push.pieces import Pieces
 
@@ -47,7 +47,7 @@ def reason(world: Spring) -> str:
     """Why the source is stalled, as somebody else sees it; "" if it is not."""
     report = tg.status(world.make(world), env=world.env())
     [source] = report.sources
-    [data] = show.status_json(report)["sources"]
+    [data] = standing.status_json(report)["sources"]
     assert data["state"] == source.state
     if source.state != "stalled":
         assert source.error is None

@@ -12,7 +12,7 @@ from tests.flow.minting import Asked, at, awaited, begin, flow, rows, sizes, sta
 
 import tidegauge as tg
 from tidegauge.cli.run import LiveBoard
-from tidegauge.cli.show import status_json, status_view
+from tidegauge.cli.standing import status_json, status_view
 from tidegauge.errors.running import TickHeld, UpstreamRecreated
 from tidegauge.remap.operator import PATIENCE
 from tidegauge.remap.policy import Policy

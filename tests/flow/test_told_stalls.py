@@ -17,7 +17,7 @@ from tests.flow.recorder import Recorder
 from tests.remap.store.raw import sql
 
 import tidegauge as tg
-from tidegauge.cli import show
+from tidegauge.cli import standing
 from tidegauge.errors.sinks import CommitSilent, TableWentBack
 from tidegauge.flow.stalls import SHOWN
 from tidegauge.looking.reports import FlowReport
@@ -64,7 +64,7 @@ def test_an_output_that_is_away_is_stalled_for_others_too_until_it_is_back(world
     assert isinstance(found["a"].error, TableWentBack)
     assert found["a"].since is not None
     assert abs((found["a"].since - at).total_seconds()) < 1
-    [data] = [output for output in show.status_json(report)["outputs"] if output["name"] == "a"]
+    [data] = [output for output in standing.status_json(report)["outputs"] if output["name"] == "a"]
     assert (data["stalled_since"][:19], data["error"]["code"]) == ("2026-11-20T17:00:00", "TG-0435")
     away.rename(lake)
     run.step(31)
@@ -187,7 +187,7 @@ def test_of_a_driver_whose_store_is_full_the_age_of_its_lease_is_said(tmp_path: 
         run.step(EXPIRY)
         report = look(world)
         assert "renewed last at 2026-11-20 17:0" in report.silent
-        assert show.status_json(report)["silent"] == report.silent
+        assert standing.status_json(report)["silent"] == report.silent
         make_room(disk)
         run.step(EXPIRY)
         run.catch_up()

@@ -27,6 +27,7 @@ from tidegauge.errors.store import LeaseLost
 from tidegauge.remap.history import NO_HISTORY, History, Link
 from tidegauge.sinks import DeltaSink, ParquetSink, backlog
 from tidegauge.sinks.backlog import Backlog, StagedSpan, merged
+from tidegauge.sinks.pausing import Pausing
 from tidegauge.sinks.persist import Committed, PersistSetup, persist
 from tidegauge.sinks.protocol import StagedFile, Table
 
@@ -124,6 +125,22 @@ def test_of_what_waits_together_the_part_that_the_table_refuses_is_found(tmp_pat
     assert table.asked == [(0, 5), (0, 1), (1, 2), (2, 3), (3, 4)]
     assert sink.open(OUTPUT).upper == 3
     assert len(list(Path(path).glob("*.parquet"))) == 3, "what came in vain is gone"
+
+
+def test_nothing_is_committed_for_an_output_while_it_is_paused(tmp_path: Path) -> None:
+    path = str(tmp_path / "orders")
+    sink, log, pausing = DeltaSink(path), Log(), Pausing(["orders"])
+    worker = Worker(monotonic=lambda: 0.0)
+    with worker.dataflow("shop", order=INT) as scope:
+        staged, stream = scope.input("staged")
+        probe = persist(stream, replace(setup(sink.open(OUTPUT), log), pausing=pausing)).probe()
+    staged.send([StagedSpan(0, 1, "0" * 32, SCHEMA, tuple(stage(sink, [0])), 1)])
+    staged.advance_to(1)
+    worker.settle()
+    assert (log.done, sink.open(OUTPUT).upper, probe.less_than(1)) == ([], 0, True)
+    pausing.become([])
+    worker.settle()
+    assert (log.done, sink.open(OUTPUT).upper, probe.less_than(1)) == ([1], 1, False)
 
 
 def test_a_span_of_which_the_table_holds_a_part_is_not_trimmed(tmp_path: Path) -> None:

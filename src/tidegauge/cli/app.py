@@ -15,7 +15,7 @@ from typer.core import TyperCommand
 
 import tidegauge as tg
 from tidegauge.cli import locate as places
-from tidegauge.cli import show, tables
+from tidegauge.cli import show, standing, tables
 from tidegauge.cli.frame import (
     AsJson,
     Debug,
@@ -29,6 +29,7 @@ from tidegauge.cli.frame import (
     print_view,
 )
 from tidegauge.cli.load import load_flow, parse_target
+from tidegauge.cli.outputs import outputs
 from tidegauge.cli.run import LiveBoard, make_engine, run_flow
 from tidegauge.cli.simulating import simulate
 
@@ -47,6 +48,7 @@ leases = typer.Typer(
     name="lease", help="The right to run a flow, which one driver has at a time.", no_args_is_help=True
 )
 app.add_typer(leases)
+app.add_typer(outputs)
 
 TRACED = 20
 """How many rows `trace` shows."""
@@ -79,9 +81,9 @@ def status(target: Target, *, as_json: AsJson = False, debug: Debug = False) -> 
     with errors_said(debug=debug, as_json=as_json):
         report = tg.status(load_flow(target))
         if as_json:
-            print_json(show.status_json(report))
+            print_json(standing.status_json(report))
         else:
-            print_view(show.status_view(report))
+            print_view(standing.status_view(report))
 
 
 @app.command()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from tidegauge.errors.base import TidegaugeError
-from tidegauge.errors.running import TickHeld
 
 if TYPE_CHECKING:
     from tidegauge.backfill.progress import Filled
-    from tidegauge.looking.reports import EpochReport, FlowReport
+    from tidegauge.looking.reports import EpochReport
     from tidegauge.maintenance.compact import Compacted
     from tidegauge.maintenance.resume import Resumed, Skipped
     from tidegauge.remap.store import EpochRecord, Gap
@@ -41,8 +39,6 @@ __all__ = [
     "skipped_view",
     "span",
     "state_text",
-    "status_json",
-    "status_view",
 ]
 
 COLOURS = {
@@ -54,13 +50,10 @@ COLOURS = {
     "planned": "yellow",
     "backfilling": "yellow",
     "catching_up": "yellow",
+    "paused": "magenta",
     "stalled": "red",
     "failed": "bold red",
 }
-
-
-PATIENCE = 30
-"""The longest delay between two attempts during a stall; see `sources.sweep.backoff`."""
 
 
 def amount(number: float, unit: str) -> str:
@@ -139,115 +132,6 @@ def errors_view(found: Sequence[TidegaugeError | None]) -> list[RenderableType]:
     """Return each of the errors once, below one another; None is no error."""
     distinct = {str(error): error for error in found if error is not None}
     return [Group(Text(), error_text(error)) for error in distinct.values()]
-
-
-def status_view(report: FlowReport) -> RenderableType:
-    """Return a flow's report as tables."""
-    running = f"running: {report.running}" if report.running else "not running"
-    if report.silent:
-        running += f"\nthe lease is not renewed: {report.silent}; its store may be full, or out of its reach"
-    head = Text.assemble(
-        (report.name, "bold"),
-        f"  {running}\n{report.published} of {report.upper} epochs published",
-        f", the newest minted {clock(report.minted_at)}\n",
-        *([f"compacted: epochs before {report.since} can no longer be told apart\n"] if report.since else []),
-        *(f"epoch {held.epoch} is held by {held.owner}, since {clock(held.at)}\n" for held in report.holds),
-        f"store {report.store}\n",
-    )
-    sources = grid("source", "state", "partitions", "published", "upstream", "lag")
-    for source in report.sources:
-        sources.add_row(
-            source.name,
-            state_text(source.state),
-            f"{source.partitions:,}",
-            amount(source.published, source.unit),
-            amount(source.end, source.unit),
-            amount(source.lag, source.unit),
-        )
-    outputs = grid("output", "state", "source", "epochs", "lag", "rows", "size", "files")
-    for output in report.outputs:
-        outputs.add_row(
-            output.name,
-            state_text(output.state, output.filled),
-            output.source,
-            f"{output.upper:,}",
-            amount(output.lag, "epochs"),
-            f"{output.rows:,}",
-            amount(output.bytes, "bytes"),
-            f"{output.files:,}",
-        )
-    notes = [Text(f"{source.name}: {source.note}", style="yellow") for source in report.sources if source.note]
-    notes += [
-        Text(f"{source.name}: incarnation {source.incarnation} of its upstream", style="yellow")
-        for source in report.sources
-        if source.incarnation
-    ]
-    notes += [
-        Text(f"{source.name}: {amount(source.lost, source.unit)} lost, which are not in every table", style="red")
-        for source in report.sources
-        if source.lost
-    ]
-    since = [(s.name, s.since) for s in report.sources] + [(o.name, o.since) for o in report.outputs]
-    notes += [
-        Text(f"{name}: stalled since {clock(at)}, tried again every {PATIENCE} s or sooner", style="red")
-        for name, at in since
-        if at is not None
-    ]
-    errors = errors_view([*(s.error for s in report.sources), *(o.error for o in report.outputs)])
-    if report.awaited:
-        notes.append(Text(TickHeld(sources=report.awaited).summary, style="yellow"))
-    return Group(head, sources, *notes, Text(), outputs, *errors)
-
-
-def status_json(report: FlowReport) -> dict[str, Any]:
-    """Return a flow's report as data."""
-    return {
-        "flow": report.name,
-        "store": report.store,
-        "running": report.running or None,
-        "silent": report.silent or None,
-        "upper": report.upper,
-        "published": report.published,
-        "minted_at": iso(report.minted_at),
-        "since": report.since,
-        "holds": [{"owner": held.owner, "epoch": held.epoch, "at": iso(held.at)} for held in report.holds],
-        "awaited": list(report.awaited),
-        "sources": [
-            {
-                "name": s.name,
-                "state": s.state,
-                "unit": s.unit,
-                "partitions": s.partitions,
-                "bound": s.bound,
-                "published": s.published,
-                "end": s.end,
-                "lag": s.lag,
-                "note": s.note,
-                "required": s.required,
-                "incarnation": s.incarnation,
-                "lost": s.lost,
-                "stalled_since": iso(s.since),
-                "error": None if s.error is None else error_json(s.error),
-            }
-            for s in report.sources
-        ],
-        "outputs": [
-            {
-                "name": o.name,
-                "source": o.source,
-                "state": o.state,
-                "upper": o.upper,
-                "lag": o.lag,
-                "rows": o.rows,
-                "bytes": o.bytes,
-                "files": o.files,
-                "filled": None if o.filled is None else asdict(o.filled),
-                "stalled_since": iso(o.since),
-                "error": None if o.error is None else error_json(o.error),
-            }
-            for o in report.outputs
-        ],
-    }
 
 
 def compacted_view(done: Compacted) -> RenderableType:

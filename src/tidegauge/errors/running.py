@@ -5,6 +5,7 @@ from __future__ import annotations
 from tidegauge.errors.base import Definite, TidegaugeError, Transient
 
 __all__ = [
+    "CannotPause",
     "CannotTick",
     "JobGaveUp",
     "LossNotAccepted",
@@ -95,6 +96,15 @@ class NothingToResume(TidegaugeError):
     what = "source {source!r} cannot be resumed{how}: {state}"
     cause = "it was resumed already, the name is another source's, or its failure is of another kind"
     remedy = "see its state in tidegauge status; a new incarnation is for an upstream that was recreated (TG-0554)"
+
+
+class CannotPause(TidegaugeError):
+    """An output whose source pushes cannot wait while others go on."""
+
+    code = "TG-0559"
+    what = "output {output!r} cannot be paused: its source {source!r} pushes"
+    cause = "what a source pushes comes once, for all its outputs together, so those would have to wait as well"
+    remedy = "stop the flow, or take the output out of it until it is wanted again"
 
 
 class LossNotAccepted(TidegaugeError):

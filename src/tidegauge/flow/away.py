@@ -184,9 +184,9 @@ class Absent:
             table.sweep(self._lease.renew)
 
 
-def waited_for(scope: Scope) -> Stream[Committed]:
-    """Return the commits of outputs that are away: there is none, and there may be one of any epoch."""
-    builder = OperatorBuilder(scope, "outputs away")
+def waited_for(scope: Scope, output: str) -> Stream[Committed]:
+    """Return the commits of an output that is away: there is none, and there may be one of any epoch."""
+    builder = OperatorBuilder(scope, f"{output} away")
     commits: Stream[Committed] = builder.output()
     builder.build(lambda _context: lambda _inputs, _outputs: None)  # it keeps its capability, for ever
     return commits

@@ -1,8 +1,9 @@
 """The board: what a running flow knows of itself, for people. Nothing decides by it.
 
 Invariant: states are those of the design, the same words everywhere. Sources: starting, running, stalled, failed,
-sealed; idle while nobody drives the flow. Outputs: planned (before their first run), catching_up, live, stalled,
-failed. No state is claimed before it is known: an output is live once it holds every published epoch.
+sealed; idle while nobody drives the flow. Outputs: planned (before their first run), backfilling, catching_up, live,
+paused, stalled, failed. No state is claimed before it is known: an output is live once it holds every published
+epoch.
 
 Lag in seconds is the age of the newest look at upstream whose findings are all published: "the tables show everything
 that was upstream `lag` seconds ago".
@@ -14,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal
+from typing import Final, Literal
 
 from tidegauge.backfill.plan import Fill
 from tidegauge.backfill.progress import Filled, progress
@@ -33,7 +34,10 @@ from tidegauge.sinks.persist import Committed
 __all__ = ["Board", "OutputCondition", "OutputStatus", "SourceCondition", "SourceStatus", "StoreStatus"]
 
 SourceCondition = Literal["starting", "running", "idle", "stalled", "failed", "sealed"]
-OutputCondition = Literal["planned", "backfilling", "catching_up", "live", "stalled", "failed"]
+OutputCondition = Literal["planned", "backfilling", "catching_up", "live", "paused", "stalled", "failed"]
+
+_WAITS_FOR_NOBODY: Final = ("failed", "paused")
+"""The states of outputs that nobody waits for."""
 
 
 @dataclass(slots=True)
@@ -87,8 +91,8 @@ class SourceStatus:
 class OutputStatus:
     """The present state of an output. lag: how many bound epochs it lacks. rows, bytes: this run's commits.
 
-    filled: how far the past is of one that shows nothing yet. since: from when on it is stalled. rate: rows a second
-    over the last commits.
+    filled: how far the past is of one that shows nothing yet. paused: why it is paused. since: from when on it is
+    stalled. rate: rows a second over the last commits.
     """
 
     name: str
@@ -99,6 +103,7 @@ class OutputStatus:
     rows: int = 0
     bytes: int = 0
     filled: Filled | None = None
+    paused: tuple[str, ...] = ()
     error: Exception | None = None
     since: datetime | None = None
     attempt: int = 0
@@ -126,8 +131,8 @@ class Board:
     """The present state of a flow's sources, outputs and epochs. `changed` is called after each change, if given.
 
     uppers: the outputs' durable uppers at the start. failed: sources that failed in earlier runs. retried: outputs
-    that did, for reasons of their own. fills: the staged past of those that show nothing yet. redaction:
-    what hides the secrets in what others say.
+    that did, for reasons of their own. fills: the staged past of those that show nothing yet. paused: why outputs
+    are paused. redaction: what hides the secrets in what others say.
     """
 
     def __init__(
@@ -141,6 +146,7 @@ class Board:
         failed: Mapping[str, Failure],
         retried: Collection[str],
         fills: Mapping[str, Fill],
+        paused: Mapping[str, tuple[str, ...]],
         env: Env,
         redaction: Redaction,
         changed: Callable[[Board], None] | None,
@@ -168,6 +174,7 @@ class Board:
         self._fills = dict(fills)
         for name, fill in fills.items():
             self._fill(name, fill.reached)
+        self._pause(paused)
         self.changes = 0
         """How often anything changed. While it stays the same, so does every answer of the board."""
         self._changed = changed
@@ -181,7 +188,7 @@ class Board:
 
     def held(self, source: str) -> int:
         """Return the first epoch that is not published and that some output of a source lacks."""
-        uppers = [o.upper for o in self.outputs.values() if o.source == source and o.state != "failed"]
+        uppers = [o.upper for o in self.outputs.values() if o.source == source and o.state not in _WAITS_FOR_NOBODY]
         return max(self.published, min(uppers, default=0))
 
     @property
@@ -214,7 +221,20 @@ class Board:
     def _fill(self, output: str, reached: int) -> None:
         status, fill = self.outputs[output], self._fills[output]
         status.filled = progress(fill, self.timeline.tables[status.source], reached=reached)
-        status.state, status.error, status.since, status.attempt = "backfilling", None, None, 0
+        self._well(status)
+
+    def _pause(self, reasons: Mapping[str, tuple[str, ...]]) -> None:
+        for name, status in self.outputs.items():
+            before, status.paused = status.paused, reasons.get(name, ())
+            if status.state != "failed" and (before or status.paused):
+                self._well(status)
+
+    def _well(self, status: OutputStatus) -> None:
+        """Nothing is known to be wrong with an output."""
+        held = status.upper >= self.published
+        state: OutputCondition = "backfilling" if status.name in self._fills else "live" if held else "catching_up"
+        status.state = "paused" if status.paused else state
+        status.error, status.since, status.attempt = None, None, 0
 
     def _shown(self, status: SourceStatus) -> Frontier:
         """Return how far a source is published: from the epoch at which it failed on, no further."""
@@ -347,7 +367,7 @@ class Board:
     def stalled(self, output: str, error: Exception, attempt: int) -> None:
         """An output cannot be written at present."""
         status = self.outputs[output]
-        if status.state != "failed":
+        if status.state not in ("failed", "paused"):
             status.since = status.since if status.state == "stalled" else self.env.now()
             status.state, status.attempt = "stalled", attempt
             status.error = self.redaction.error(error)
@@ -361,9 +381,13 @@ class Board:
         status.bytes += committed.bytes
         status.commits.append((self.env.monotonic(), committed.rows))
         if status.state != "failed":
-            status.state = "catching_up" if status.upper < self.published else "live"
             status.filled = None
-            status.error, status.since, status.attempt = None, None, 0
+            self._well(status)
+        self._tell()
+
+    def paused(self, reasons: Mapping[str, tuple[str, ...]]) -> None:
+        """These outputs are paused from now on, and no others."""
+        self._pause(reasons)
         self._tell()
 
     def publish(self, upper: int) -> None:

@@ -23,7 +23,7 @@ from tidegauge.job.plan import OutputPlan
 from tidegauge.reclock.slices import as_of, begins, held
 from tidegauge.remap.binding import Slice
 from tidegauge.remap.round import Failure
-from tidegauge.remap.store import Backfill, Lease, Loaded, OutputSpec, SourceSpec, Stall, Store
+from tidegauge.remap.store import Backfill, Decisions, Lease, Loaded, OutputSpec, SourceSpec, Stall, Store
 from tidegauge.remap.timeline import Timeline
 from tidegauge.sinks.protocol import Keeping, OutputId, Sweeping, Table
 from tidegauge.sources.protocol import from_time_of
@@ -43,7 +43,7 @@ class Opened:
     that show nothing yet. filling: the outputs with a plan in the store, open or not. held: how far tables
     were seen to be in earlier runs. since: the epochs before it count as one.
     resume: the epoch to read the flow again from. lossless: `Store.noted` from before the store was found to know of
-    no loss; -1 where it knows some.
+    no loss; -1 where it knows some. decisions: what people decided about outputs.
     """
 
     spec: FlowSpec
@@ -63,6 +63,7 @@ class Opened:
     passed: Mapping[str, Sequence[Slice]]
     stalls: Sequence[Stall]
     lossless: int
+    decisions: Decisions
     store: Store
     lease: Lease
 
@@ -135,6 +136,7 @@ def opened(
         passed=passed(loaded),
         stalls=loaded.stalls,
         lossless=-1 if loaded.gaps else noted,
+        decisions=loaded.decisions,
         store=store,
         lease=lease,
     )
@@ -201,10 +203,11 @@ def _timeline(flow: FlowSpec, loaded: Loaded) -> Timeline:
 
 
 def _late(flow: FlowSpec, loaded: Loaded, uppers: Mapping[str, int], failed: Mapping[str, Failure]) -> frozenset[str]:
-    """Return the open outputs that lack published epochs, by the first epochs that they get; none if all do.
+    """Return the open outputs that lack published epochs, by the first epochs that they get.
 
-    From the epoch on at which its source has failed, an output lacks nothing. What a source pushes comes once for all
-    its outputs, so none of them is late.
+    Of those that are not paused none is late if all lack some: there is nobody to keep from waiting. From the epoch
+    on at which its source has failed, an output lacks nothing. What a source pushes comes once for all its outputs,
+    so none of them is late.
     """
     read = {name: flow.outputs[name].source for name in uppers}
     ends = {name: failure.epoch for name, failure in failed.items()}
@@ -215,7 +218,8 @@ def _late(flow: FlowSpec, loaded: Loaded, uppers: Mapping[str, int], failed: Map
         if not isinstance(flow.sources[read[name]], PushedSource)
         and held(loaded.sources[read[name]].table, upper) < min(published, ends.get(read[name], published))
     }
-    return frozenset(found) if found != uppers.keys() else frozenset()
+    paused = loaded.decisions.paused.keys()
+    return frozenset(found & paused if found >= uppers.keys() - paused else found)
 
 
 def _goes_on(backfill: Backfill, table: Table, plan: OutputPlan, loaded: Loaded) -> bool:

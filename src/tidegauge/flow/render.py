@@ -40,6 +40,7 @@ from tidegauge.remap.frontier import GAUGE
 from tidegauge.remap.operator import RemapSetup, remap
 from tidegauge.remap.round import Requests
 from tidegauge.sinks.backlog import Backlog
+from tidegauge.sinks.pausing import Pausing
 from tidegauge.sinks.persist import Committed, PersistSetup, persist
 from tidegauge.sinks.protocol import StagedFile
 from tidegauge.sinks.publish import publish, resumption
@@ -62,11 +63,13 @@ def render(
     ticking: Callable[[], bool],
     requests: Requests,
     pushing: Pushing,
+    pausing: Pausing,
 ) -> None:
     """Build the flow's dataflows in the worker. `ticking` says whether to bind and stage anything new.
 
     spawn, commit, tell: run probes and jobs, commits, and acknowledgements, beside the worker.
     requests: the ticks that are asked for; they are taken from now on. pushing: the sources that push.
+    pausing: the outputs for which nothing is done at present, by choice.
     """
     spec, timeline = flow.spec, flow.timeline
     plans = {name: plan for name, plan in spec.outputs.items() if name in flow.tables}
@@ -159,6 +162,7 @@ def render(
                 losses=Losses(flow.store, flow.lease, spec.name, spec.sources, now=env.now),
                 discard=discard,
                 backlog=backlog,
+                pausing=pausing,
                 spawn=spawn,
                 env=env,
                 going=ticking,
@@ -195,6 +199,7 @@ def render(
                     confirm=flow.lease.confirm,
                     backoff=backoff,
                     backlog=backlog,
+                    pausing=pausing,
                     passed=partial(passed, name),
                     failed=partial(output_failures.failed, name),
                     committed=board.committed,
@@ -203,14 +208,12 @@ def render(
             )
             for name, spans in staging.spans.items()
         }
-        following = [commits[name] for name in commits if name not in flow.late]
-        late = [commits[name] for name in commits if name in flow.late]
-        awaited = flow.away.keys() - flow.filling
-        followed = scope.concatenate([*following, waited_for(scope)] if awaited else following)
-        committed = scope.concatenate([followed, *late]) if late else followed
+        awaited = {name: waited_for(scope, name) for name in sorted(flow.away.keys() - flow.filling)}
         published = publish(
-            followed,
-            late=late,
+            commits | awaited,
+            scope,
+            late=flow.late,
+            pausing=pausing,
             store=flow.store,
             lease=flow.lease,
             timeline=timeline,
@@ -220,7 +223,7 @@ def render(
         )
         told = resumption(
             published,
-            committed,
+            scope.concatenate([*commits.values(), *awaited.values()]),
             timeline=timeline,
             readers={name: plan.source for name, plan in spec.outputs.items()},
             uppers={**dict.fromkeys(flow.away, flow.since), **uppers},

@@ -24,6 +24,7 @@ from tidegauge.errors.sinks import TableUpperMismatch, TableWentBack
 from tidegauge.flow.away import WAITED_FOR, Absent, Outage
 from tidegauge.flow.beside import renewing
 from tidegauge.flow.board import Board
+from tidegauge.flow.deciding import Deciding
 from tidegauge.flow.opening import opened, register
 from tidegauge.flow.pushing import Pushing
 from tidegauge.flow.render import render
@@ -110,6 +111,7 @@ class Runner:
             self._resources.callback(self._end_tables)
             self._resources.callback(lambda: self._pushing.close())
             register(self.flow, self._store, self.lease)
+            self._deciding = Deciding(self.flow, self._store, self.lease, spawn=spawn)
             self._absent = Absent(self.flow, self.lease, env=env, spawn=spawn)
             self._outage = Outage(lambda: self._store.recognise(self.lease), env=env, spawn=spawn)
             self._begin()
@@ -130,7 +132,7 @@ class Runner:
         found = opened(flow, self._store, self.lease, known=self._absent.errors, least=self._absent.least)
         self._tables = found.tables
         self._stalls = Stalls(found.stalls, self._store, self.lease, env=env)
-        mark = job_mark(self.lease.incarnation)
+        mark, pausing = job_mark(self.lease.incarnation), self._deciding.begin(found.decisions)
         self.board = Board(
             found.timeline,
             units={name: source.unit for name, source in flow.sources.items()},
@@ -140,6 +142,7 @@ class Runner:
             failed=found.failed,
             retried=found.outstanding,
             fills=found.fills,
+            paused=self._deciding.paused,
             env=env,
             redaction=self.lease.redaction,
             changed=self._watch,
@@ -174,6 +177,7 @@ class Runner:
             ticking=self._going.is_set,
             requests=self.requests,
             pushing=self._pushing,
+            pausing=pausing,
         )
 
     def step(self, *, park: float = 0.0) -> None:
@@ -221,6 +225,7 @@ class Runner:
         else:
             if self.env.monotonic() >= self._stalls.due:
                 self._stalls.tell(self.board)
+            self._deciding.look(self.board)
             if self._outage.away is not None and not self._outage.lasts(at=self._reached):
                 self._show_outage()
 
@@ -281,7 +286,7 @@ class Runner:
         board = self.board
         if self._outage.waiting:
             return "stopped" if self.stopping else None
-        if self._absent.away and not self.stopping:
+        if self._absent.away.keys() - self._deciding.pausing.outputs and not self.stopping:
             return None
         spent = self.stopping and self._worker.idle and not self.busy
         weighed = until, self.stopping, spent, board, board.changes
@@ -293,7 +298,8 @@ class Runner:
     def _why(self, until: Literal["caught-up"] | None, *, spent: bool) -> Why | None:
         """Weigh what the board says now. spent: whether a run that is told to stop can do nothing more."""
         board = self.board
-        outputs = [o for o in board.outputs.values() if o.state != "failed"]
+        going = [o for o in board.outputs.values() if o.state != "failed"]
+        outputs = [o for o in going if o.state != "paused"]
         held = min([board.upper, *(o.upper for o in outputs)])
         if self.stopping:
             # What cannot be committed at present may not be for long; it is staged once more by the next run.
@@ -302,8 +308,10 @@ class Runner:
             # Nothing more is published while an output is away, or has failed and is still to get earlier epochs.
             told = board.published >= held or self._absent.away or spent
             return "stopped" if at_rest and told else None
+        if going and not outputs and until:
+            return "caught up"  # as far as those get who are not paused: nobody
         held = min(held, board.published)  # an output that was added late may hold less than is published
-        over = not outputs or all(s.state in ("sealed", "failed") for s in board.sources.values())
+        over = not going or all(s.state in ("sealed", "failed") for s in board.sources.values())
         over = over or any(board.sources[name].state == "failed" for name in self.flow.required)
         if over and held >= board.upper and not board.jobs:
             return "sealed"

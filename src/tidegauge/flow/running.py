@@ -33,9 +33,9 @@ def threads(flow: FlowSpec) -> ThreadPoolExecutor:
     """Return the threads beside the worker: enough that nobody waits for somebody else's work.
 
     A probe or a connection, and an acknowledgement, of each source; a job of each source and output that is staged
-    apart, and of each source's late outputs; a commit of each output; the others' job.
+    apart, and of each source's late outputs; a commit of each output; the others' job; a look at what people decided.
     """
-    return ThreadPoolExecutor(4 * len(flow.sources) + 2 * len(flow.outputs) + 1, thread_name_prefix="tidegauge")
+    return ThreadPoolExecutor(4 * len(flow.sources) + 2 * len(flow.outputs) + 2, thread_name_prefix="tidegauge")
 
 
 @contextmanager

@@ -23,11 +23,9 @@ their source has them.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from operator import attrgetter
 from typing import Final
 
 from tidegauge.backfill.plan import Fill
@@ -40,11 +38,13 @@ from tidegauge.job.durable import Losses, OutputFailures
 from tidegauge.job.groups import Apart, Group, Groups, Need, judge, needs, own
 from tidegauge.job.perform import Performed, Performer, PinnedNeed
 from tidegauge.job.plan import OutputPlan
+from tidegauge.job.worklist import WorkList
 from tidegauge.reclock.slices import SpanSlices, between, span
-from tidegauge.remap.binding import Bound, Slice
+from tidegauge.remap.binding import Bound
 from tidegauge.remap.round import Failure
 from tidegauge.remap.timeline import Timeline
 from tidegauge.sinks.backlog import Backlog, StagedSpan
+from tidegauge.sinks.pausing import Pausing
 from tidegauge.sinks.protocol import StagedFile
 from tidegauge.sources.push.pieces import Pieces
 
@@ -55,9 +55,6 @@ ATTEMPTS: Final = 6
 
 JOB_LIMITS: Final[Mapping[str, int]] = {"bytes": 1 << 30, "records": 10_000_000}
 """How many positions of a source, by what they count, one job coalesces."""
-
-_EPOCH: Final = attrgetter("epoch")
-
 
 LATE_PART: Final = 10
 """The part of that which a job of late outputs takes, so that the others' jobs do not wait long for its tasks."""
@@ -91,8 +88,8 @@ class StageSetup:
     makes one more unit of a fill durable. limits: outputs of sources that had failed before, with the epoch at which
     they end. failures: where the failures of outputs go, and which outputs have ended by one. losses: where losses
     go. discard: forgets files staged in vain. backlog: which outputs have too much to commit for more to be staged
-    for them; the others go on. going: whether to begin another job. pieces: of the sources that push; their outputs
-    are staged as far as what came is whole.
+    for them; the others go on. pausing: for which outputs nothing is staged, by choice. going: whether to begin
+    another job. pieces: of the sources that push; their outputs are staged as far as what came is whole.
     """
 
     timeline: Timeline
@@ -108,6 +105,7 @@ class StageSetup:
     losses: Losses
     discard: Callable[[str, tuple[StagedFile, ...]], None]
     backlog: Backlog
+    pausing: Pausing
     spawn: Spawn
     env: Env
     going: Callable[[], bool]
@@ -141,10 +139,11 @@ class _Stage:
         self.capabilities = dict(zip(setup.plans, context.capabilities, strict=False))
         self.failure_capability = context.capabilities[-1]
         self.readers = {name: plan.source for name, plan in setup.plans.items()}
-        self.slices: dict[str, list[Slice]] = {}
+        self.slices = WorkList(setup.timeline.tables)
         self.jobs: dict[Group, tuple[Need, Future[Performed]]] = {}
         self.groups = Groups(late=setup.late)
         setup.backlog.attach(self.wake.activate)
+        setup.pausing.attach(self.wake.activate)
         for pieces in setup.pieces.values():
             pieces.attach(self.wake.activate)
         self.settle()
@@ -168,13 +167,12 @@ class _Stage:
             pieces.needed(self.needed(source))
         if not self.capabilities:
             return
+        self.failure_capability.downgrade(min(self.uppers[name] for name in self.capabilities))
         lacking: dict[str, int] = {}
-        for name in self.capabilities:
+        for name in self.capabilities.keys() - self.setup.pausing.outputs:
             source, upper = self.readers[name], self.uppers[name]
             lacking[source] = min(upper, lacking.get(source, upper))
-        self.failure_capability.downgrade(min(lacking.values()))
-        for source, waiting in self.slices.items():
-            del waiting[: bisect_left(waiting, lacking.get(source, self.timeline.upper), key=_EPOCH)]
+        self.slices.forget(lacking, default=self.timeline.upper)
 
     def needed(self, source: str) -> dict[str, int]:
         """Return the first epoch that an output of each channel of a source lacks."""
@@ -204,8 +202,7 @@ class _Stage:
         """Take in slices, hear of a job that ended, and begin as many needs as can be met at once."""
         for _capability, batch in inputs[0].drain():
             for planned in batch:
-                for source, found in planned.items():
-                    self.slices.setdefault(source, []).extend(found)
+                self.slices.extend(planned)
         if self.setup.failures.ended:  # a table may have refused since
             self.settle()
         sealed = min(inputs[0].frontier.shown, default=self.timeline.upper)
@@ -219,14 +216,17 @@ class _Stage:
         if min(standing.values(), default=sealed) >= sealed:
             return False  # nothing is complete that an output lacks
         going = self.setup.going()
+        if paused := self.setup.pausing.outputs:  # late from now on, but for those that a job is under way for
+            busy = {name for need, _future in self.jobs.values() for name in need.outputs}
+            self.groups = self.groups.fallen_behind(paused & standing.keys() - busy)
         if None in self.jobs and self.groups.one:
             return False  # it has its job
         now = self.setup.env.monotonic()
         begun = False
-        full = self.setup.backlog.full
-        roomy = {name: upper for name, upper in standing.items() if name not in full}
+        held = self.setup.backlog.full | paused
+        roomy = {name: upper for name, upper in standing.items() if name not in held}
         limits = self.within(roomy)
-        self.groups = self.groups.joined(standing, self.readers, busy=self.jobs, filled=self.fills)
+        self.groups = self.groups.joined(standing, self.readers, busy=self.jobs, behind=self.fills.keys() | paused)
         wanted = needs(self.groups, roomy, self.readers, limits=limits, sealed=sealed)
         for group, need in wanted.items():
             if group in self.jobs:
@@ -248,7 +248,7 @@ class _Stage:
         That is met without a job, also by a run that is told to stop: nothing of these epochs is published before.
         """
         sources = {self.readers[name] for name in need.outputs}
-        held = [between(self.slices.get(source, ()), need.lower, need.upper) for source in sources]
+        held = [self.slices.between(source, need.lower, need.upper) for source in sources]
         return replace(need, upper=min((found[0].epoch for found in held if found), default=need.upper))
 
     def begin(self, group: Group, need: Need, outputs: list[OperatorOutput]) -> None:
@@ -259,7 +259,7 @@ class _Stage:
         """
         wanted = sorted({self.readers[name] for name in need.outputs})
         trying = group is not None and self.groups.trouble(group).attempt > 0
-        held = {source: between(self.slices.get(source, ()), need.lower, need.upper) for source in wanted}
+        held = {source: self.slices.between(source, need.lower, need.upper) for source in wanted}
         upper = need.upper
         if upper - need.lower > 1:  # one epoch is never split
             parts = LATE_PART if self.is_late(need) else 1

@@ -208,18 +208,22 @@ class Groups:
         """Return the groups after a job of one that went well. Who is apart stays so until it has `joined`."""
         return self if group not in self.troubles else replace(self, troubles={**self.troubles, group: _NONE})
 
+    def fallen_behind(self, outputs: Collection[str]) -> Groups:
+        """Return the groups with these outputs among the late ones. None of them is in a job under way."""
+        return self if self.late.issuperset(outputs) else replace(self, late=self.late.union(outputs))
+
     def joined(
         self,
         uppers: Mapping[str, int],
         readers: Mapping[str, str],
         *,
         busy: Collection[Group],
-        filled: Collection[str] = (),
+        behind: Collection[str] = (),
     ) -> Groups:
         """Return the groups without those who need not be apart any more, and without those who are no longer late.
 
         uppers: of the outputs that go on. readers: the source that each reads. busy: groups with a job under way.
-        filled: outputs that stay late, however far they are.
+        behind: outputs that stay late, however far they are.
         """
         if self.one:
             return self
@@ -233,11 +237,11 @@ class Groups:
         }
         troubles = {group: trouble for group, trouble in self.troubles.items() if group not in over - held}
         foremost = stand.get(None, min((u for o, u in uppers.items() if o not in self.late), default=0))
-        behind = {o for o in self.late if uppers.get(o, foremost) < foremost}
+        slower = {o for o in self.late if uppers.get(o, foremost) < foremost}
         after = replace(self, troubles=troubles)
         own = {output: after.group(output, readers[output]) for output in self.late & uppers.keys()}
-        tied = {output for output, group in own.items() if group in busy or group in troubles or output in filled}
-        return replace(after, late=frozenset(behind | tied))
+        tied = {output for output, group in own.items() if group in busy or group in troubles or output in behind}
+        return replace(after, late=frozenset(slower | tied))
 
     def _home(self, group: Apart) -> Group:
         """Return the group that one who is apart goes back to."""

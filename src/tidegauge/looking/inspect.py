@@ -36,7 +36,7 @@ from tidegauge.sources.protocol import Acknowledged, Source, from_time_of
 if TYPE_CHECKING:
     from tidegauge.flow.board import OutputCondition, SourceCondition
 
-__all__ = ["epochs", "explain", "holds", "opened", "rows_of", "slice_report", "status"]
+__all__ = ["epochs", "explain", "holds", "opened", "outputs", "rows_of", "slice_report", "status"]
 
 pc: Final = library("pyarrow.compute")
 pq: Final = library("pyarrow.parquet")
@@ -98,12 +98,8 @@ def status(flow: Flow, *, env: Env | None = None) -> FlowReport:
         waits = {(s.kind, s.name): s for s in loaded.stalls} if holder or silent else {}
         holds = tuple(store.holds(spec.name))
         newest = store.epochs(spec.name, limit=1)
-        tables = {name: _table(spec, name, loaded) for name in spec.outputs}
-        there = [table for table in tables.values() if table is not None and not isinstance(table, Exception)]
-        bound = bound_at(store, spec.name, there)  # after opening: an epoch is bound before a table holds it
-        outputs = tuple(
-            _stalled(_output(spec, name, loaded, table, store, bound), waits.get(("output", name)))
-            for name, table in tables.items()
+        found = _outputs(
+            spec, loaded, store, {name: stall for (kind, name), stall in waits.items() if kind == "output"}
         )
     return FlowReport(
         name=spec.name,
@@ -116,16 +112,43 @@ def status(flow: Flow, *, env: Env | None = None) -> FlowReport:
             _stalled(_source(spec, name, loaded, env, driven=bool(holder)), waits.get(("source", name)))
             for name in spec.sources
         ),
-        outputs=outputs,
+        outputs=found,
         since=loaded.flow.since,
         holds=holds,
         silent=silent,
     )
 
 
+def outputs(flow: Flow, *, env: Env | None = None) -> tuple[OutputReport, ...]:
+    """Return where the outputs of a flow stand, without asking the sources. Raises `FlowNeverRan`."""
+    spec = flow.spec
+    with opened(spec, env or Env()) as store:
+        loaded = store.load(spec.name)
+        driven = store.holder(spec.name) or store.silent(spec.name)
+        stalls = {stall.name: stall for stall in loaded.stalls if driven and stall.kind == "output"}
+        return _outputs(spec, loaded, store, stalls)
+
+
+def _outputs(flow: FlowSpec, loaded: Loaded, store: Store, stalls: Mapping[str, Stall]) -> tuple[OutputReport, ...]:
+    tables = {name: _table(flow, name, loaded) for name in flow.outputs}
+    there = [table for table in tables.values() if table is not None and not isinstance(table, Exception)]
+    bound = bound_at(store, flow.name, there)  # after opening: an epoch is bound before a table holds it
+    return tuple(
+        _stalled(_paused(_output(flow, name, loaded, table, store, bound), loaded), stalls.get(name))
+        for name, table in tables.items()
+    )
+
+
+def _paused(report: OutputReport, loaded: Loaded) -> OutputReport:
+    """Return a report with the reasons to pause its output."""
+    pauses = tuple(pause for pause in loaded.decisions.pauses if pause.output == report.name)
+    state = "paused" if pauses and report.error is None else report.state
+    return replace(report, state=state, paused=pauses)
+
+
 def _stalled(report: Reported, stall: Stall | None) -> Reported:
     """Return a report with what the driver says: it may wait for what can be reached from here."""
-    if stall is None or report.state in ("failed", "sealed"):
+    if stall is None or report.state in ("failed", "sealed", "paused"):
         return report
     return replace(report, state="stalled", error=report.error or stall.error, since=stall.since)
 

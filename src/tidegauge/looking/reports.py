@@ -19,7 +19,7 @@ from tidegauge.backfill.progress import Filled
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.remap.binding import Detail
-from tidegauge.remap.store import EpochRecord, Gap, HoldRecord
+from tidegauge.remap.store import EpochRecord, Gap, HoldRecord, Pause
 
 if TYPE_CHECKING:
     from tidegauge.flow.board import OutputCondition, SourceCondition
@@ -100,7 +100,7 @@ class OutputReport:
     """An output: its state, the first epoch it lacks, how many bound epochs that is behind, what it holds.
 
     since: from when on its driver waits for it, where that is known. filled: how far the past is staged of one that
-    shows nothing yet.
+    shows nothing yet. paused: why it is paused; upstream keeps what it lacks.
     """
 
     name: str
@@ -114,6 +114,7 @@ class OutputReport:
     error: TidegaugeError | None
     since: datetime | None = None
     filled: Filled | None = None
+    paused: tuple[Pause, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, Protocol
 
@@ -43,6 +43,7 @@ from tidegauge.errors.running import OutputNotWritable, SpanConflict
 from tidegauge.errors.sinks import CommitSilent, TableUpperMismatch
 from tidegauge.remap.history import History, agree
 from tidegauge.sinks.backlog import Backlog, StagedSpan, merged
+from tidegauge.sinks.pausing import Pausing
 from tidegauge.sinks.protocol import Table
 
 __all__ = [
@@ -101,7 +102,7 @@ class PersistSetup:
     carry. carried: is told in the same thread that what it told last is in the table. passed: makes durable what
     follows from a table that holds every epoch before an upper. failed: makes durable that it holds
     no more, from an epoch on, for a reason of its own. committed, stalled:
-    hear of a commit and of a failed attempt, for people.
+    hear of a commit and of a failed attempt, for people. pausing: whether a commit may begin.
     """
 
     output: str
@@ -117,6 +118,7 @@ class PersistSetup:
     committed: Callable[[Committed], None]
     stalled: Callable[[str, Exception, int], None]
     carried: Callable[[], None] = lambda: None
+    pausing: Pausing = field(default_factory=Pausing)
 
 
 def persist(spans: Stream[StagedSpan], setup: PersistSetup) -> Stream[Committed]:
@@ -153,6 +155,7 @@ class _Persist:
         self.said = False
         """Whether the commit under way was reported as silent."""
         self.over = False
+        setup.pausing.attach(self.wake.activate)
 
     def step(self, inputs: list[OperatorInput], outputs: list[OperatorOutput]) -> None:
         """Take in spans, hear of a commit that ended, and settle as many as can be at once."""
@@ -168,7 +171,7 @@ class _Persist:
                 self.hear(outputs)
             if self.over:
                 self.let_go()
-            if not self.waiting:
+            if not self.waiting or self.setup.output in self.setup.pausing.outputs:
                 return
             if (wait := self.quiet_until - self.setup.env.monotonic()) > 0:
                 self.activator.activate_after(wait)

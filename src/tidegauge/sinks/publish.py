@@ -1,10 +1,10 @@
 """Publish and resumption: what follows from the outputs' uppers, in the store and upstream.
 
 *Publish.* An epoch is published when every output that follows live holds it. The operator listens to frontiers
-alone. Its first input is the live outputs' streams joined; the frontier of the join is the least upper over them,
-because each persist sink holds its capability until its commit is durable. An output that failed for good has
-dropped its capability, on purpose, and is not waited for. Each late output is an input of its own, and is not waited
-for either, until it holds everything that is published: from then on it is live.
+alone: that of each output is its upper, because a persist sink holds its capability until its commit is durable. An
+output that failed for good has dropped its capability, on purpose, and is not waited for. A late output is not waited
+for either, until it holds everything that is published: from then on it is live. Nor is one that is paused, which
+comes back as a late one.
 
 *Resumption.* What every output holds, turned back into the frontier that each source may forget. If every output of
 a source has an upper of at least `e + 1`, everything of the source in epochs `0 .. e` is held, and those records
@@ -12,14 +12,15 @@ are exactly the ones not beyond `F(e) = inverse(e + 1)`. An output that has fail
 back the source it reads. A driver that starts tells what it finds held: the one before it may have died before it
 told that, and nothing new may come for long.
 
-Invariants. `published` never passes what some live output lacks, and moves by compare-and-append. Upstream's
+Invariants. `published` never passes what some live output lacks, nor what nobody holds, and moves by
+compare-and-append. Upstream's
 acknowledged position never passes the position that every output holds durably, translated through the durable
 bindings (law 4); and nothing is acknowledged before it is published.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from tidegauge import reclock
@@ -29,12 +30,14 @@ from tidegauge.dataflow import (
     OperatorContext,
     OperatorInput,
     OperatorOutput,
+    Scope,
     Stream,
 )
 from tidegauge.env import Env
 from tidegauge.remap.frontier import ORIGIN, Frontier
 from tidegauge.remap.store import Lease, Store
 from tidegauge.remap.timeline import Timeline
+from tidegauge.sinks.pausing import Pausing
 from tidegauge.sinks.persist import Committed
 
 __all__ = ["Published", "publish", "resumption"]
@@ -48,9 +51,11 @@ class Published:
 
 
 def publish(
-    committed: Stream[Committed],
+    committed: Mapping[str, Stream[Committed]],
+    scope: Scope,
     *,
-    late: Sequence[Stream[Committed]] = (),
+    late: Collection[str],
+    pausing: Pausing,
     store: Store,
     lease: Lease,
     timeline: Timeline,
@@ -60,29 +65,31 @@ def publish(
 ) -> Stream[Published]:
     """Build the operator.
 
-    committed: of the outputs that follow live. late: of each other one. published: the upper that is published
-    already. watch: is told each new one.
+    committed: of each output. late: those that do not follow live yet. pausing: nor do those that are paused.
+    published: the upper that is published already. watch: is told each new one.
     """
-    builder = OperatorBuilder(committed.scope, "publish")
-    for stream in (committed, *late):
+    builder = OperatorBuilder(scope, "publish")
+    for stream in committed.values():
         builder.input(stream)
     output: Stream[Published] = builder.output()
 
     def build(context: OperatorContext) -> Callable[[list[OperatorInput], list[OperatorOutput]], None]:
         capability = context.capabilities[0]
         capability.downgrade(published)
-        upper, live = published, {0}
+        pausing.attach(context.sync_activator().activate)
+        upper, live = published, committed.keys() - late
 
         def step(inputs: list[OperatorInput], outputs: list[OperatorOutput]) -> None:
             nonlocal upper
-            uppers: dict[int, int] = {}
-            for port, handle in enumerate(inputs):
+            uppers: dict[str, int] = {}
+            for name, handle in zip(committed, inputs, strict=True):
                 for _capability, _batch in handle.drain():
                     pass
                 if (front := min(handle.frontier.shown, default=None)) is not None:
-                    uppers[port] = front
-            live.update(port for port, front in uppers.items() if front >= upper)
-            followed = [front for port, front in uppers.items() if port in live]
+                    uppers[name] = front
+            live.update(name for name, front in uppers.items() if front >= upper)
+            live.difference_update(pausing.outputs)
+            followed = [front for name, front in uppers.items() if name in live]
             held = min(followed or uppers.values(), default=timeline.upper)
             if held > upper:
                 # Durable before anybody hears of it: upstream may delete what is published.

@@ -112,6 +112,9 @@ def test_a_store_of_any_layout_is_brought_forward_and_keeps_what_it_holds(
     assert [(s.name, s.error.code) for s in store.load("shop").stalls] == [("raw", "TG-0435")] * (version >= 5)
     filled = {name: (b.plan.cutover, b.reached, b.units[0].rows) for name, b in store.load("shop").backfills.items()}
     assert filled == ({"clicks": (1, 1, 1)} if version >= 7 else {})
+    decided = store.decisions("shop")
+    paused = {"clicks": frozenset({"operator"})}
+    assert (decided.number, decided.paused, decided.rate) == ((3, paused, 500) if version >= 8 else (0, {}, None))
     assert [(r.epoch, r.published_at is None) for r in store.epochs("shop")] == [(0, False), (1, True)]
     assert sql(url, "SELECT version FROM store_layout") == [(LAYOUT,)]
 

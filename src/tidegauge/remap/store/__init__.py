@@ -7,6 +7,7 @@ flow is made of (`register`). `schema` describes the tables, and `opening` the v
 
 from tidegauge.remap.store.address import secrets, shown
 from tidegauge.remap.store.columns import decode_schema, encode_schema
+from tidegauge.remap.store.decisions import Decision, PauseOutput, ResumeOutput, SetRate
 from tidegauge.remap.store.lease import EXPIRY, Lease, LeaseHolder
 from tidegauge.remap.store.restore import Rebuilt
 from tidegauge.remap.store.store import Store
@@ -14,6 +15,7 @@ from tidegauge.remap.store.values import (
     Backfill,
     BackfillPlan,
     BackfillUnit,
+    Decisions,
     EpochRecord,
     FlowRecord,
     Gap,
@@ -23,6 +25,8 @@ from tidegauge.remap.store.values import (
     LoadedOutput,
     LoadedSource,
     OutputSpec,
+    Pause,
+    PauseReason,
     SourceSpec,
     Stall,
 )
@@ -32,6 +36,8 @@ __all__ = [
     "Backfill",
     "BackfillPlan",
     "BackfillUnit",
+    "Decision",
+    "Decisions",
     "EpochRecord",
     "FlowRecord",
     "Gap",
@@ -43,7 +49,12 @@ __all__ = [
     "LoadedOutput",
     "LoadedSource",
     "OutputSpec",
+    "Pause",
+    "PauseOutput",
+    "PauseReason",
     "Rebuilt",
+    "ResumeOutput",
+    "SetRate",
     "SourceSpec",
     "Stall",
     "Store",

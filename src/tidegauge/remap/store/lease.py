@@ -156,6 +156,16 @@ class Lease:
     since: datetime
     _database: Database = field(repr=False, compare=False)
     _env: Env = field(repr=False, compare=False)
+    _heard: list[int] = field(default_factory=lambda: [0], repr=False, compare=False)
+
+    @property
+    def decisions(self) -> int:
+        """The number of the decisions about the flow's outputs, as the last write or look has found it."""
+        return self._heard[0]
+
+    def hear(self, number: int | None) -> None:
+        """Know of the decisions up to this number. Every transaction of the driver brings it along."""
+        self._heard[0] = number or 0
 
     @property
     def redaction(self) -> Redaction:
@@ -192,7 +202,7 @@ _CLEAR: Final = delete(leases).where(leases.c.flow_id == bindparam("flow"))
 _MINE: Final = (flows.c.id == bindparam("flow")) & (flows.c.incarnation == bindparam("life"))
 _LOCK: Final = select(flows.c.id).where(_MINE).with_for_update()
 _LOOK: Final = (
-    select(leases.c.token, flows.c.upper, flows.c.published, flows.c.since)
+    select(leases.c.token, flows.c.upper, flows.c.published, flows.c.since, flows.c.decisions)
     .select_from(flows.outerjoin(leases, leases.c.flow_id == flows.c.id))
     .where(_MINE)
 )
@@ -299,6 +309,7 @@ class Held(NamedTuple):
     upper: int
     published: int
     since: int
+    decisions: int | None
 
 
 def guard(connection: Connection, lease: Lease) -> Held:
@@ -319,6 +330,7 @@ def _held(connection: Connection, lease: Lease, *statements: Executable) -> Held
         raise LeaseLost(flow=lease.flow, now="the flow was removed from the store")
     if found[0].token != lease.token:
         raise LeaseLost(flow=lease.flow, now=_who(connection, lease.flow_id))
+    lease.hear(found[0].decisions)
     return found[0]
 
 

@@ -143,6 +143,13 @@ _STEPS: Final[Mapping[int, tuple[str, ...]]] = {
             upper BIGINT NOT NULL, job VARCHAR(32) NOT NULL, columns TEXT NOT NULL, files TEXT NOT NULL,
             rows BIGINT NOT NULL, PRIMARY KEY (flow_id, output, lower)) {rowless}""",
     ),
+    7: (  # people decide about outputs while the flow runs
+        "ALTER TABLE flows ADD COLUMN decisions BIGINT",
+        "ALTER TABLE flows ADD COLUMN rate BIGINT",
+        """CREATE TABLE pauses (
+            flow_id {ref} NOT NULL REFERENCES flows (id), output TEXT NOT NULL, reason VARCHAR(16) NOT NULL,
+            at VARCHAR(27) NOT NULL, PRIMARY KEY (flow_id, output, reason)) {rowless}""",
+    ),
 }
 """What leads from each layout to the next one. `{id}` is the type of a table's own numbers, `{ref}` of another's;
 `{rowless}` marks a table that is its key's index."""

@@ -23,6 +23,7 @@ from tidegauge.remap.log import columns_of_rows
 from tidegauge.remap.store import incarnations
 from tidegauge.remap.store.backfills import read_backfills
 from tidegauge.remap.store.columns import decode_schema
+from tidegauge.remap.store.decisions import read_decisions
 from tidegauge.remap.store.losses import read_gaps
 from tidegauge.remap.store.register import read_stalls
 from tidegauge.remap.store.schema import (
@@ -103,6 +104,7 @@ def load(connection: Connection, name: str) -> Loaded:
         gaps=read_gaps(connection, name),
         stalls=read_stalls(connection, flow.id),
         backfills=read_backfills(connection, flow.id),
+        decisions=read_decisions(connection, flow.id),
     )
 
 

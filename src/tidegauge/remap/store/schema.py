@@ -47,6 +47,7 @@ __all__ = [
     "metadata",
     "outputs",
     "partitions",
+    "pauses",
     "seals",
     "source_states",
     "sources",
@@ -55,7 +56,7 @@ __all__ = [
     "timeline",
 ]
 
-LAYOUT: Final = 7
+LAYOUT: Final = 8
 """The version of these tables. `migrate` has the way from each older one."""
 
 LONGEST_NAME: Final = 1024
@@ -167,10 +168,14 @@ flows: Final = Table(
     Column("upper", BigInteger, nullable=False, default=0),
     Column("published", BigInteger, nullable=False, default=0),
     Column("since", BigInteger, nullable=False, default=0),
+    Column("decisions", BigInteger, nullable=True),
+    Column("rate", BigInteger, nullable=True),
 )
 """The flows. Epochs below `upper` are bound, below `published` published; below `since` they are indistinguishable.
 
 `incarnation` tells this flow from another of its name in another store, or in this one after it was removed.
+`decisions` counts what people decided about its outputs while it may run; NULL for nothing. `rate`: how many rows a
+second are read for late outputs; NULL for as many as there are.
 """
 
 leases: Final = Table(
@@ -337,6 +342,18 @@ holds: Final = Table(
     sqlite_with_rowid=False,
 )
 """Who needs old epochs to stay distinct: a flow's `since` does not pass the least `epoch` of its holds."""
+
+pauses: Final = Table(
+    "pauses",
+    metadata,
+    Column("flow_id", ForeignKey("flows.id"), nullable=False),
+    Column("output", Name, nullable=False),
+    Column("reason", String(16), nullable=False),
+    Column("at", Instant, nullable=False),
+    PrimaryKeyConstraint("flow_id", "output", "reason"),
+    sqlite_with_rowid=False,
+)
+"""Why outputs are paused, since when: an output goes on when it has no row. `reason`: `operator`, by hand."""
 
 stalls: Final = Table(
     "stalls",

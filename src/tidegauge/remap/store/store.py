@@ -37,7 +37,7 @@ from tidegauge.remap.binding import Proposal
 from tidegauge.remap.fromtime.polled import SourceState
 from tidegauge.remap.history import NO_HISTORY, History, Missed
 from tidegauge.remap.store import append as timeline
-from tidegauge.remap.store import backfills, chain, compaction, incarnations, losses, read, register
+from tidegauge.remap.store import backfills, chain, compaction, decisions, incarnations, losses, read, register
 from tidegauge.remap.store.address import File, parse
 from tidegauge.remap.store.connect import Database
 from tidegauge.remap.store.history import read_bindings
@@ -50,6 +50,7 @@ from tidegauge.remap.store.schema import sources as source_rows
 from tidegauge.remap.store.values import (
     Backfill,
     BackfillUnit,
+    Decisions,
     EpochRecord,
     FlowRecord,
     Gap,
@@ -309,6 +310,16 @@ class Store:
         """Return the holds of a flow, the least epoch first."""
         with self._database.reading() as connection:
             return compaction.read_holds(connection, flow_name)
+
+    def decide(self, flow_name: str, decision: decisions.Decision) -> Decisions:
+        """Make a decision about the flow's outputs, and return all that stand. Needs no lease, as holds do not."""
+        decide = partial(decisions.decide, name=flow_name, decision=decision, at=self._env.now())
+        return self._database.write(decide)
+
+    def decisions(self, flow_name: str) -> Decisions:
+        """Return what people decided about the flow's outputs. In any thread. Raises `UnknownName`."""
+        with self._database.reading() as connection:
+            return decisions.read_decisions(connection, read.read_flow(connection, flow_name).id)
 
     def record_failure(self, lease: Lease, source: str, epoch: int, error: TidegaugeError) -> None:
         """Note that a source has failed for good from an epoch on. It stays until it is cleared.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 
@@ -22,6 +22,7 @@ __all__ = [
     "Backfill",
     "BackfillPlan",
     "BackfillUnit",
+    "Decisions",
     "EpochRecord",
     "FlowRecord",
     "Gap",
@@ -31,6 +32,8 @@ __all__ = [
     "LoadedOutput",
     "LoadedSource",
     "OutputSpec",
+    "Pause",
+    "PauseReason",
     "SourceSpec",
     "Stall",
 ]
@@ -223,12 +226,45 @@ class Backfill:
         return self.units[-1].upper if self.units else self.plan.start
 
 
+PauseReason: TypeAlias = Literal["operator", "rate"]
+"""Why an output is paused: by hand, or because nothing is read for late outputs (a rate of 0)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A reason for which an output is paused, since `at`."""
+
+    output: str
+    reason: PauseReason
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """What people decided about the outputs of a flow; another `number` means that it may be something else.
+
+    rate: how many rows a second are read for late outputs, None for as many as there are.
+    """
+
+    number: int = 0
+    pauses: tuple[Pause, ...] = ()
+    rate: int | None = None
+
+    @property
+    def paused(self) -> Mapping[str, frozenset[PauseReason]]:
+        """The outputs that are paused, each with its reasons."""
+        return {
+            name: frozenset(pause.reason for pause in self.pauses if pause.output == name)
+            for name in dict.fromkeys(pause.output for pause in self.pauses)
+        }
+
+
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """All that the store holds of a flow, as of one instant.
 
     gaps: the losses, sorted by source, epoch and partition. stalls: what its driver said last that it waits for.
-    backfills: by output.
+    backfills: by output. decisions: what people decided about the outputs.
     """
 
     flow: FlowRecord
@@ -237,6 +273,7 @@ class Loaded:
     gaps: Sequence[Gap]
     stalls: Sequence[Stall]
     backfills: Mapping[str, Backfill]
+    decisions: Decisions = Decisions()
 
 
 @dataclass(frozen=True, slots=True)

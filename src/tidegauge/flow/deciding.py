@@ -1,0 +1,74 @@
+"""What people decide about a flow's outputs while it runs: its driver hears of it, and does it.
+
+Every transaction of the driver brings along the number of the decisions (`Lease.decisions`). Once that is another
+one, they are looked at, beside the worker. So a driver that has nothing to write hears within the five seconds after
+which it renews its lease, and one that binds epochs with the next of them; nothing is asked in vain.
+
+Invariant: what stands at the beginning of a worker is known before it begins, so a driver that starts finds outputs
+paused. Nothing here is durable: the decisions are, in the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from functools import partial
+from typing import Final
+
+from tidegauge.env import Spawn
+from tidegauge.errors.base import Transient
+from tidegauge.flow.board import Board
+from tidegauge.flow.spec import FlowSpec
+from tidegauge.remap.store import Decisions, Lease, Store
+from tidegauge.sinks.pausing import Pausing
+from tidegauge.sources.push.source import PushedSource
+
+__all__ = ["Deciding", "pausable"]
+
+
+def pausable(flow: FlowSpec, output: str) -> bool:
+    """Whether an output can wait while others go on: what a source pushes comes once, for all its outputs."""
+    plan = flow.outputs.get(output)
+    return plan is not None and not isinstance(flow.sources[plan.source], PushedSource)
+
+
+class Deciding:
+    """The decisions that a run goes by. spawn: looks at the store beside the worker."""
+
+    def __init__(self, flow: FlowSpec, store: Store, lease: Lease, *, spawn: Spawn) -> None:
+        self._flow: Final = flow
+        self._store: Final = store
+        self._lease: Final = lease
+        self._spawn: Final = spawn
+        self._known = Decisions()
+        self._looking: Future[Decisions] | None = None
+        self.pausing = Pausing()
+
+    @property
+    def paused(self) -> Mapping[str, tuple[str, ...]]:
+        """The outputs that are paused, each with its reasons."""
+        found = {name: tuple(sorted(reasons)) for name, reasons in self._known.paused.items()}
+        return {name: reasons for name, reasons in found.items() if pausable(self._flow, name)}
+
+    def begin(self, found: Decisions) -> Pausing:
+        """Go by the decisions that opening the flow has found; return the value that a new worker's operators ask."""
+        self._know(found)
+        self.pausing = Pausing(self.paused)
+        return self.pausing
+
+    def look(self, board: Board) -> None:
+        """Look whether anything was decided, and do it."""
+        if self._looking is None and self._lease.decisions != self._known.number:
+            self._looking = self._spawn(partial(self._store.decisions, self._flow.name))
+        if self._looking is not None and self._looking.done():
+            looked, self._looking = self._looking, None
+            try:
+                self._know(looked.result())
+            except Transient:
+                return  # the number is still another one, so this is asked again
+            board.paused(self.paused)
+            self.pausing.become(self.paused)
+
+    def _know(self, found: Decisions) -> None:
+        self._known = found
+        self._lease.hear(found.number)  # it may have heard an older one last

@@ -1,0 +1,74 @@
+"""What you decide about a flow's outputs while it may be running: to pause one, to let it go on.
+
+Invariant: a decision is durable when the call returns, also while the flow is driven. It needs no
+lease. A driver hears of it within seconds (`flow.deciding`), and one that starts later finds it.
+
+What a paused output does to the others: nothing. It does hold back what upstream is told: a position is acknowledged
+once every output holds it, paused ones too, so upstream keeps what a paused output lacks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidegauge.env import Env
+from tidegauge.errors.flow import UnknownName
+from tidegauge.errors.running import CannotPause
+from tidegauge.flow.deciding import pausable
+from tidegauge.flow.spec import Flow, FlowSpec
+from tidegauge.looking.inspect import opened
+from tidegauge.remap.store import Decision, PauseOutput, ResumeOutput, Store
+
+__all__ = ["OutputDecision", "pause", "unpause"]
+
+
+@dataclass(frozen=True, slots=True)
+class OutputDecision:
+    """What stands of an output after a decision about it.
+
+    changed: whether it was another one before. reasons: why it is paused; it goes on when there is none. running: the
+    driver that hears of it, "" while nobody drives the flow.
+    """
+
+    flow: str
+    output: str
+    changed: bool
+    reasons: tuple[str, ...]
+    running: str
+
+
+def pause(flow: Flow, output: str, *, env: Env | None = None) -> OutputDecision:
+    """Begin nothing more for an output: the others go on and are published without it.
+
+    The flow may be running, and need not have run with this output yet. Raises `CannotPause` for an output of a
+    source that pushes, `UnknownName`, `FlowNeverRan`.
+    """
+    spec = flow.spec
+    if output in spec.outputs and not pausable(spec, output):
+        raise CannotPause(output=output, source=spec.outputs[output].source)
+    return _decided(spec, output, PauseOutput(output), env or Env())
+
+
+def unpause(flow: Flow, output: str, *, env: Env | None = None) -> OutputDecision:
+    """Take `pause` back: the output goes on where it was, as a late one, once no other reason is left.
+
+    Raises `UnknownName`, `FlowNeverRan`.
+    """
+    return _decided(flow.spec, output, ResumeOutput(output), env or Env())
+
+
+def _decided(spec: FlowSpec, output: str, decision: Decision, env: Env) -> OutputDecision:
+    with opened(spec, env) as store:
+        _check_known(spec, store, output)
+        before = store.decisions(spec.name)
+        now = store.decide(spec.name, decision)
+        reasons = tuple(sorted(now.paused.get(output, ())))
+        return OutputDecision(spec.name, output, now.number != before.number, reasons, store.holder(spec.name))
+
+
+def _check_known(spec: FlowSpec, store: Store, output: str) -> None:
+    """Raise `UnknownName` for an output that is neither in the flow nor in its store."""
+    if output not in spec.outputs:
+        stored = store.load(spec.name)
+        if output not in stored.outputs and output not in stored.decisions.paused:
+            raise UnknownName(kind="output", name=output, known=sorted(stored.outputs.keys() | spec.outputs.keys()))

@@ -1,0 +1,70 @@
+"""`tidegauge outputs`: an output is paused and resumed while a driver runs in a process of its own, and later."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.cli.conftest import Shop
+from tests.waiting import eventually
+
+import tidegauge as tg
+
+RUN = ("run", "shop.py", "--engine", "local")
+
+
+def state(shop: Shop, output: str) -> str:
+    return {one.name: one.state for one in tg.outputs(shop.flow)}[output]
+
+
+def test_an_output_is_paused_and_resumed_under_a_driver_that_runs(shop: Shop) -> None:
+    shop.write(1)
+    run = shop.start(*RUN)
+    run.says("published epoch 0")
+    done = shop("outputs", "pause", "shop.py", "slow")
+    assert done.code == 0
+    assert "shop: output slow is paused (operator); its driver hears of it within seconds: " in done.out
+    run.says("output slow: paused")
+    shop.write(2)
+    run.says("published epoch 1")
+    assert [row[0] for row in shop.rows("orders")] == [1, 2]
+    listed = shop("outputs", "list", "shop.py", "--json")
+    [orders, slow] = json.loads(listed.out)
+    assert (orders["state"], orders["upper"], orders["paused"]) == ("live", 2, [])
+    assert (slow["state"], slow["upper"], [pause["reason"] for pause in slow["paused"]]) == (
+        "paused",
+        1,
+        ["operator"],
+    )
+    shown = shop("status", "shop.py")
+    assert "slow: paused (operator) since " in shown.out
+    assert "upstream keeps what it lacks, from epoch 1 on" in shown.out
+    assert "is not paused; its driver" in shop("outputs", "resume", "shop.py", "slow").out
+    eventually(lambda: state(shop, "slow") == "live")
+    run.interrupt()
+    assert run.ended() == 0
+    assert shop.rows("slow") == shop.rows("orders")
+
+
+@pytest.mark.long
+def test_a_driver_that_is_killed_finds_what_was_decided_meanwhile(shop: Shop) -> None:
+    shop.write(1)
+    run = shop.start(*RUN)
+    run.says("published epoch 0")
+    run.process.kill()
+    run.process.wait()
+    assert "the next run goes by it" in shop("outputs", "pause", "shop.py", "slow").out
+    shop.write(2)
+    shop.catch_up()
+    assert (len(shop.rows("orders")), state(shop, "slow")) == (2, "paused")
+    assert "as before" in shop("outputs", "pause", "shop.py", "slow").out
+    assert shop("outputs", "resume", "shop.py", "slow", "--json").code == 0
+    shop.catch_up()
+    assert shop.rows("slow") == shop.rows("orders")
+
+
+def test_an_output_that_is_none_is_refused_with_the_names_of_the_others(shop: Shop) -> None:
+    shop.write(1)
+    shop.catch_up()
+    done = shop("outputs", "pause", "shop.py", "slwo")
+    assert (done.code, "slow" in done.err) == (1, True)
