@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from tidegauge.looking.locate import origin as origin
     from tidegauge.looking.read import read as read
     from tidegauge.looking.read import read_arrow as read_arrow
+    from tidegauge.looking.scan import scan as scan
+    from tidegauge.looking.scan import scan_arrow as scan_arrow
     from tidegauge.looking.verify import verify as verify
     from tidegauge.maintenance.compact import compact as compact
     from tidegauge.maintenance.compact import hold as hold
@@ -81,6 +83,7 @@ else:
             "maintenance.recover": "recover",
             "maintenance.repair": "repair",
             "maintenance.resume": "resume skip",
+            "looking.scan": "scan scan_arrow",
             "looking.verify": "verify",
             "remap.policy": "Every Manual",
             "sinks.delta.sink": "DeltaSink",

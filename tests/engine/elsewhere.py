@@ -28,7 +28,8 @@ from tidegauge.sources.kafka.planning import KafkaSplit, Range
 
 @dataclass(frozen=True)
 class Found:
-    """What came of it: of the jobs by case, of the flows by output, and of data reclocked where it lay by its id.
+    """What came of it: of the jobs by case, of the flows by output, and of data reclocked where it lay by its id,
+    and of its source when that was scanned.
 
     survivors: the outputs of a flow that lost an executor, where there are executors to lose. refused: the code of
     the error that names Kafka's connector, which none of them has.
@@ -41,6 +42,7 @@ class Found:
     cases: dict[str, dict[str, Any]]
     rows: whole_flow.Rows
     reclocked: list[Any]
+    scanned: list[list[Any]]
     survivors: whole_flow.Rows
     refused: str
     unlike: dict[str, list[str]]
@@ -63,10 +65,12 @@ def main(url: str, folder: Path) -> None:
     for name in ("cases", "whole", "reclocked", "deadly"):
         (folder / name).mkdir()
     session = cases.session_at(url)
+    flow = reclocked.flow_in(folder / "reclocked")
     found = Found(
         cases=cases.run_cases(session, folder / "cases"),
         rows=whole_flow.run_flows(session, folder / "whole"),
-        reclocked=sorted(reclocked.epochs_by_spark(session, reclocked.flow_in(folder / "reclocked")).items()),
+        reclocked=sorted(reclocked.epochs_by_spark(session, flow).items()),
+        scanned=reclocked.scanned_by_spark(session, flow),
         survivors=whole_flow.run_deadly(session, folder / "deadly") if url.startswith("spark://") else {},
         refused=connector_of(session),
         **(

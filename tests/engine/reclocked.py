@@ -1,4 +1,4 @@
-"""Data of a lake that is reclocked on Spark."""
+"""Data of a lake that is reclocked on Spark, and the source that it came from, scanned there."""
 
 from __future__ import annotations
 
@@ -35,3 +35,22 @@ def epochs_by_spark(session: Any, flow: tg.Dataflow) -> dict[int, tuple[int | No
     )
     found = tg.reclock_column(frame.repartition(3), flow, "orders").where("id != 0")
     return {row["id"]: (row["given"], row["_epoch"]) for row in found.collect()}
+
+
+def scanned_by_spark(session: Any, flow: tg.Dataflow) -> list[list[Any]]:
+    """The records of the epochs 1 and 2."""
+    frame = tg.scan(session, flow, "orders", between=(1, 3))
+    columns = ["id", "_partition", "_offset", "_epoch"]
+    assert (frame.columns, tg.scan(session, flow, "orders", between=(3, 3)).count()) == (columns, 0)
+    return sorted([row[name] for name in columns] for row in frame.repartition(3).collect())
+
+
+def error_of_scan(session: Any, flow: tg.Dataflow, folder: Path) -> str:
+    """What Spark says of a scan when a file goes after it was planned."""
+    frame = tg.scan(session, flow, "orders")
+    (folder / "in" / "0.jsonl").rename(folder / "away")
+    try:
+        frame.count()
+    except Exception as error:
+        return str(error)
+    return ""

@@ -17,6 +17,7 @@ __all__ = [
     "NoFlowInFile",
     "NoSuchFlow",
     "NotPublished",
+    "NotScannable",
     "OutputHasFailed",
     "OutputIsBehind",
     "PassedOver",
@@ -183,6 +184,15 @@ class RowsUnreadable(TidegaugeError):
     what = "the rows of output {output!r} cannot be read: {detail}"
     cause = "a file of the table was removed or damaged, or this user may not read it"
     remedy = "look at the files in the table's folder; another program may have cleaned them up"
+
+
+class NotScannable(TidegaugeError):
+    """Bound epochs of a source that its upstream does not give again."""
+
+    code = "TG-0617"
+    what = "source {source!r} cannot be scanned in the epochs {first} to {last}: {detail}"
+    cause = "upstream keeps records for a while only, or sends each of them once; the tables have them"
+    remedy = "read a table that has their rows, or scan later epochs: tg.scan(spark, flow, {source!r}, between=(...))"
 
 
 class PassedOver(TidegaugeError):

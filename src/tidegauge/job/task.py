@@ -42,7 +42,7 @@ from tidegauge.remap.round import Failure
 from tidegauge.sinks.protocol import Sink, Stager
 from tidegauge.sources.protocol import BAD_RECORDS, BadRecord, Source, Split
 
-__all__ = ["Feed", "OutputWriter", "TaskRead", "Write", "by_epoch", "run"]
+__all__ = ["Feed", "OutputWriter", "TaskRead", "Write", "by_epoch", "decoded", "run"]
 
 pc: Final[Any] = pyarrow.compute  # its functions are made at run time, which type checkers cannot see
 
@@ -126,7 +126,7 @@ def run(
         mine = [index for index, feed in enumerate(feeds) if feed.source == read.name]
         broken: set[int] = set()
         try:
-            for channel, epoch, rows in _decoded(read, report):
+            for channel, epoch, rows in decoded(read, report):
                 for writer in writers:
                     if writer.plan.channel == channel:
                         writer.write(rows, epoch)
@@ -159,7 +159,7 @@ def _fed(feed: Feed, rows: pa.RecordBatch, epoch: int, report: Report) -> list[p
     return [batch for batch in map(feed.prefilter, stamped) if batch.num_rows]
 
 
-def _decoded(read: TaskRead, report: Report) -> Iterator[tuple[str, int, pa.RecordBatch]]:
+def decoded(read: TaskRead, report: Report) -> Iterator[tuple[str, int, pa.RecordBatch]]:
     """Yield the rows of all splits with their channels; where bad records are collected those too, in epoch order.
 
     A failure ends it: what comes after the first epoch that cannot be read can never be committed.

@@ -46,31 +46,13 @@ from tidegauge.job.perform import OutputSchemas, Performed, PinnedNeed, performe
 from tidegauge.job.plan import Engine
 from tidegauge.looking.inspect import opened
 from tidegauge.maintenance.resume import leased
-from tidegauge.reclock.slices import between, span
+from tidegauge.reclock.slices import between, span, told_apart
 from tidegauge.remap.binding import Slice
 from tidegauge.remap.store import Loaded, Store
 from tidegauge.sinks.mending import Mendable, Mending, Ranges, TableDamage, joined
 from tidegauge.sinks.protocol import OutputId, StagedFile, job_mark
 
-__all__ = ["Repaired", "Rereading", "repair", "told_apart"]
-
-
-def told_apart(epochs: range, *, since: int, folded: int | None) -> int | None:
-    """Return the first of these epochs to read, None where they cannot be told from others.
-
-    folded: the last epoch up to `since` at which the source moved. If all compacted epochs are needed, they come as
-    one.
-
-    >>> told_apart(range(4, 9), since=3, folded=3), told_apart(range(2, 9), since=3, folded=1)
-    (4, 4)
-    >>> told_apart(range(0, 9), since=3, folded=3), told_apart(range(2, 9), since=3, folded=2)
-    (3, None)
-    """
-    if since == 0 or epochs.start > since:
-        return epochs.start
-    if epochs.start == 0 and epochs.stop > since:
-        return since
-    return min(since + 1, epochs.stop) if folded is None or folded < epochs.start else None
+__all__ = ["Repaired", "Rereading", "repair"]
 
 
 class Rereading:

@@ -39,7 +39,18 @@ from tidegauge.remap.operator import Span
 from tidegauge.remap.table import RemapTable
 from tidegauge.remap.timeline import Timeline
 
-__all__ = ["SpanSlices", "as_of", "begins", "between", "held", "plan_span", "reclock", "resumption", "span"]
+__all__ = [
+    "SpanSlices",
+    "as_of",
+    "begins",
+    "between",
+    "held",
+    "plan_span",
+    "reclock",
+    "resumption",
+    "span",
+    "told_apart",
+]
 
 _EPOCH: Final = attrgetter("epoch")
 
@@ -100,6 +111,24 @@ def begins(upper: int, *, since: int, folded: int | None = None) -> int | None:
     if upper == 0 or upper > since:
         return max(upper, since)
     return since + 1 if folded is None or folded < upper else None
+
+
+def told_apart(epochs: range, *, since: int, folded: int | None) -> int | None:
+    """Return the first of these epochs to read, None where they cannot be told from others.
+
+    folded: the last epoch up to `since` at which the source moved. If all compacted epochs are needed, they come as
+    one.
+
+    >>> told_apart(range(4, 9), since=3, folded=3), told_apart(range(2, 9), since=3, folded=1)
+    (4, 4)
+    >>> told_apart(range(0, 9), since=3, folded=3), told_apart(range(2, 9), since=3, folded=2)
+    (3, None)
+    """
+    if since == 0 or epochs.start > since:
+        return epochs.start
+    if epochs.start == 0 and epochs.stop > since:
+        return since
+    return min(since + 1, epochs.stop) if folded is None or folded < epochs.start else None
 
 
 def held(table: RemapTable, upper: int) -> int:

@@ -50,8 +50,10 @@ from tidegauge.errors.base import TidegaugeError
 from tidegauge.job.functions import INTERNAL, apply, conform
 from tidegauge.job.plan import MapBatches, SourceRead
 from tidegauge.job.report import Report
+from tidegauge.job.scanned import scanned
 from tidegauge.job.task import Feed, OutputWriter, TaskRead, Write, by_epoch, run
 from tidegauge.reclock.columns import stamp
+from tidegauge.remap.binding import Bound
 from tidegauge.sources.protocol import Source, Split
 
 __all__ = [
@@ -62,8 +64,10 @@ __all__ = [
     "acknowledge",
     "mapping",
     "pack_reads",
+    "pack_scan",
     "reading",
     "receiving",
+    "scanning",
     "settle",
     "writing",
 ]
@@ -83,6 +87,28 @@ def pack_reads(reads: list[SourceRead]) -> bytes:
 
     dumps: Callable[[object], bytes] = cloudpickle.dumps
     return zlib.compress(dumps(reads), level=1)
+
+
+def pack_scan(reads: list[SourceRead], bound: Bound) -> bytes:
+    """Return one task of a scan, like `pack_reads`."""
+    from pyspark import cloudpickle
+
+    dumps: Callable[[object], bytes] = cloudpickle.dumps
+    return zlib.compress(dumps((reads, bound)), level=1)
+
+
+def scanning(tasks: Sequence[bytes], columns: pa.Schema) -> Hop:
+    """Return the hop of a scan: for each number that it is given, the rows of that task, with these columns."""
+
+    def hop(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        acknowledge()
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                reads, bound = pickle.loads(zlib.decompress(tasks[number]))  # noqa: S301 - the driver's own closure
+                for read in reads:
+                    yield from scanned(read, bound, columns)
+
+    return hop
 
 
 def reading(tasks: Sequence[bytes], writes: Sequence[Write], feeds: Sequence[Feed], *, job: str) -> Hop:
