@@ -29,7 +29,9 @@ __all__ = [
     "AT_A_PLACE",
     "AT_FILES",
     "BETWEEN",
+    "BETWEEN_ALSO",
     "KINDS",
+    "LASTING",
     "Act",
     "Fault",
     "FaultKind",
@@ -37,6 +39,7 @@ __all__ = [
     "Plan",
     "acted",
     "checked_kinds",
+    "nth_time",
     "planned",
     "struck",
     "written",
@@ -117,8 +120,14 @@ is done and the worker has not heard of it. The numbers are at which count a fau
 _TOGETHER: Final[Mapping[FaultKind, int]] = {"history": 3}
 """How many acts of a kind come where one comes of another kind: one alone does little."""
 
-_BETWEEN_ALSO: Final = ("crash", "pause", "slow")
+BETWEEN_ALSO: Final = ("crash", "pause", "slow")
 """What can happen to a driver that asks nobody for anything."""
+
+LASTING: Final[Mapping[FaultKind, tuple[float, ...]]] = {
+    "pause": (0.5, 3.0, 20.0, 31.0, 60.0),
+    "slow": (0.1, 1.0, 5.0, 40.0),
+}
+"""How many seconds a fault lasts, of the kinds that last."""
 
 
 class FlowFacts(NamedTuple):
@@ -273,17 +282,21 @@ def written(random: Random, source: str, at: float, *, rare: bool) -> Act:
 
 def struck(random: Random, kind: FaultKind, flow: FlowFacts) -> Fault:
     """Return a fault of a kind that strikes a driver at a place."""
-    place, often = random.choice(flow.where(kind)), 5
-    if kind in _BETWEEN_ALSO and random.random() < 0.1:
+    place = random.choice(flow.where(kind))
+    if kind in BETWEEN_ALSO and random.random() < 0.1:
         place = random.choice([*BETWEEN])
-        often = BETWEEN[place]
-    # On average `often`. Spelled out, for Hypothesis draws any float, of which `expovariate` may make infinity.
-    nth = 1 + int(-often * math.log(1.0 - random.random()))
-    seconds = {
-        "pause": random.choice((0.5, 3.0, 20.0, 31.0, 60.0)),
-        "slow": random.choice((0.1, 1.0, 5.0, 40.0)),
-    }.get(kind, 0.0)
-    return Fault(kind, place, nth, seconds)
+    nth = nth_time(place, random.random())
+    seconds = {each: random.choice(lasting) for each, lasting in LASTING.items()}  # all, for the seed's sake
+    return Fault(kind, place, nth, seconds.get(kind, 0.0))
+
+
+def nth_time(place: str, chance: float) -> int:
+    """Return at which count a fault strikes at a place, for a number in `[0, 1)`: about the 5th on average, or later.
+
+    >>> nth_time("before publish", 0.0), nth_time("before publish", 0.5), nth_time("worker step", 0.5)
+    (1, 4, 70)
+    """
+    return 1 + int(-BETWEEN.get(place, 5) * math.log(1.0 - chance))
 
 
 def acted(random: Random, kind: FaultKind, flow: FlowFacts, ends: float) -> Act:
