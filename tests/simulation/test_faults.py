@@ -80,6 +80,17 @@ def test_a_driver_that_does_not_compare_the_store_with_its_tables_breaks_a_law(
         World(ground, planned(3, ground.facts, kinds=("rewind",))).run()
 
 
+def test_a_store_that_goes_back_while_the_table_that_is_ahead_is_away_parts_what_is_not_published() -> None:
+    acts = [Act(0.3 + tick / 2, "append", source, 3) for tick in range(20) for source in ("orders", "clicks")]
+    faults = [Fault("error", "orders: open", nth) for nth in range(2, 12)]
+    faults += [Fault("error", f"{name}: commit", nth) for nth in range(3, 10) for name in ("large", "clicks")]
+    acts = sorted([*acts, Act(3.5, "rewind", "", 2)], key=lambda act: act.at)
+    world = World(Ground.of(make_flow), Plan(1, 20.0, tuple(acts), tuple(faults), calm=True))
+    world.run()
+    assert world.parted
+    assert world.lake.upper("orders") > world.ledger.published
+
+
 def test_an_error_of_another_store_breaks_a_law_where_nobody_has_put_one_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -104,6 +104,13 @@ class Checks:
         for source in self._read:
             self._acknowledged(source)
 
+    def parted(self) -> None:
+        """Look at tables of two histories, one of them the store's: all that is published they have in common."""
+        for name in self._level():
+            actual = self._rows(name)
+            for epoch in range(self._ledger.since + 1, self._ledger.published):
+                self._holds(name, self._spec.outputs[name], [epoch], actual)
+
     def _held(self) -> int:
         """Return the first epoch that no table holds."""
         return max(map(self._lake.upper, self._spec.outputs))

@@ -100,7 +100,8 @@ class World:
         for fault in plan.faults:
             self._armed.setdefault((fault.place, fault.nth), []).append(fault)
         self._met: Final[dict[str, int]] = {}
-        self._struck: Final[list[Fault]] = []
+        self.struck: Final[list[Fault]] = []
+        """The faults that have struck."""
         self.full_until = 0.0
         """Until when the store and the tables have no room."""
         self.healed = False
@@ -113,6 +114,8 @@ class World:
         """Why the flow could not be had anew, or not the same one."""
         self.down = False
         """Whether somebody keeps the flow stopped."""
+        self.parted = False
+        """Whether its tables have two histories, so that somebody has to say which is right."""
 
     def run(self) -> None:
         """Carry out the plan.
@@ -123,7 +126,9 @@ class World:
             self.scheduler.begin(name, work)
         try:
             with logged(self.note):
-                self.scheduler.run(lambda: self._over or self.checks.broken is not None)
+                self.scheduler.run(lambda: self._over or self.parted or self.checks.broken is not None)
+                if self.parted and self.checks.broken is None:
+                    return
                 last = self._last()
                 self.checks.at_the_end(orderly=last is not None, after=self._after(last))
                 self.file_laws.at_the_end()
@@ -143,7 +148,7 @@ class World:
 
     def failed_plan(self) -> FailedPlan:
         """Return what came to pass of the plan until now, when a law broke."""
-        return FailedPlan(self.plan, self.clock.monotonic(), tuple(self._struck))
+        return FailedPlan(self.plan, self.clock.monotonic(), tuple(self.struck))
 
     def _last(self) -> Life | None:
         """Return the last driver that drove the flow, if it stopped as it was told and none died after it."""
@@ -230,7 +235,7 @@ class World:
 
     def _befall(self, life: Life, fault: Fault) -> None:
         """Let a fault strike. Raises the error that the driver gets."""
-        self._struck.append(fault)
+        self.struck.append(fault)
         error = outside(fault.kind, fault.place) if fault.kind in ("error", "lost") else None
         if fault.kind not in ("error", "lost") or error is not None:
             self.note(f"!! {fault.kind}", f"{fault.seconds:g} s" if fault.seconds else "")
@@ -259,7 +264,7 @@ class World:
         ailing = any(upstream.overtaken or upstream.spoilt for upstream in self.upstreams.values())
         lossy = ailing and isinstance(error, Definite)
         jumped = isinstance(error, _JUMPED) and any(act.what in ("clock", "drift") for act in self.plan.acts)
-        torn = isinstance(error, StagedFileMissing) and any(fault.kind == "torn" for fault in self._struck)
+        torn = isinstance(error, StagedFileMissing) and any(fault.kind == "torn" for fault in self.struck)
         if not (lossy or jumped or torn or misled(self, life)):
             raise error
         if self.ledger.failed().keys() == self.upstreams.keys() and not resumable(self):
