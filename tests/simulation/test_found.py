@@ -171,3 +171,13 @@ def test_a_loss_that_is_accepted_after_its_epoch_was_compacted_is_one_of_that_ep
     world.run()
     [(gap, since)] = world.memory.ask("SELECT l.epoch, f.since FROM losses l, flows f")
     assert gap == since == 1
+
+
+def test_offsets_that_a_driver_commits_after_its_end_while_the_last_one_stops_stay_where_they_came_to() -> None:
+    acts = [Act(at, "append", source, 3) for at in (0.5, 1.5) for source in ("orders", "clicks")]
+    acts += [Act(8.8, "recreate", "orders", 10), Act(9.5, "append", "clicks", 3), Act(29.0, "append", "clicks", 3)]
+    faults = (Fault("slow", "clicks: commit offsets", 2, 37.4),)
+    world = World(Ground.of(make_flow), Plan(1, 30.0, tuple(acts), faults))
+    world.run()
+    [*_, last] = [who for _at, who, what in world.trace.events if what == "clicks: acknowledged"]
+    assert last.startswith("A."), "which is gone for long"

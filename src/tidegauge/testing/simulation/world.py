@@ -110,6 +110,7 @@ class World:
         self.attended = False
         """Whether somebody looks in now and then, and resumes sources that have failed."""
         self._over = False
+        self._lingering: set[str] = set()
         self._unmade: TidegaugeError | None = None
         """Why the flow could not be had anew, or not the same one."""
         self.down = False
@@ -158,9 +159,10 @@ class World:
         return None if any(life.dead and (life.gone or 0.0) >= last.gone for life in self.lives) else last
 
     def _after(self, last: Life | None) -> set[str]:
-        """Return the lives that went on when the last driver had stopped."""
+        """Return the lives that still did something when the last driver stopped, or was told to."""
         end = None if last is None else last.gone
-        return {life.name for life in self.lives if end is not None and (life.gone or 0.0) > end}
+        later = {life.name for life in self.lives if end is not None and (life.gone or 0.0) > end}
+        return later | self._lingering
 
     def _failed(self, law: str, detail: str) -> SimulationFailed:
         return SimulationFailed(seed=self.plan.seed, law=law, detail=detail)
@@ -324,6 +326,7 @@ class World:
             "everything arrives once nothing goes wrong any more",
         )
         self.closing = True
+        self._lingering = {life.name for life in self.lives if life.is_gone() and self.scheduler.count(life)}
         for life in self.lives:
             life.stop()
         self._expect(lambda: not self.living(), "a driver that is told to stop does")
