@@ -44,6 +44,7 @@ Effect = Literal[
     "record gap",
     "record held",
     "record told",
+    "record start",
     "begin backfill",
     "record unit",
     "end backfill",

@@ -68,7 +68,9 @@ def test_status_as_json(open_shop: Shop) -> None:
                 "lag": 0,
                 "rows": 6,
                 "files": 3,
+                "start": None,
                 "filled": None,
+                "paused": [],
                 "stalled_since": None,
                 "error": None,
             }

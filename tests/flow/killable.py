@@ -81,7 +81,7 @@ def make(root: Path, *, scene: Scene = "whole") -> tg.Dataflow:
     flow.sink("prices", prices, tg.DeltaSink(str(root / "lake" / "prices")))
     flow.sink("rows", rows, tg.ParquetSink(str(root / "lake" / "rows")))
     if scene == "late":
-        flow.sink("late", orders.map_batches(shout), tg.ParquetSink(str(root / "lake" / "late")))
+        flow.sink("late", orders.map_batches(shout), tg.ParquetSink(str(root / "lake" / "late")), start=0)
     if scene == "new upstream":
         numbers = flow.source("numbers", Topic(root / "topic"))
         flow.sink("numbers", numbers, tg.ParquetSink(str(root / "lake" / "numbers")))

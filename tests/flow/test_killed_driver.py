@@ -27,6 +27,7 @@ SCENES: dict[Effect, Scene] = {
     "begin incarnation": "new upstream",
     "record gap": "new upstream",
     "record told": "new upstream",
+    "record start": "late",
     "begin backfill": "late",
     "record unit": "late",
     "end backfill": "late",

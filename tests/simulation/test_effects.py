@@ -15,6 +15,7 @@ _NO_LATER_OUTPUT: Final = "each driver of a world has the same outputs; tests/fl
 NEVER: Final[dict[Effect, str]] = {
     "record schema": "columns are declared: the seed has to know what rows to write",
     "record output failure": "no simulated step raises, and no simulated table refuses rows for good",
+    "record start": "every simulated output begins with its source",
     "begin backfill": _NO_LATER_OUTPUT,
     "record unit": _NO_LATER_OUTPUT,
     "end backfill": _NO_LATER_OUTPUT,

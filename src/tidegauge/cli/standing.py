@@ -5,6 +5,7 @@ Invariant: values only go in, renderables and plain data come out.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -65,7 +66,7 @@ def status_view(report: FlowReport) -> RenderableType:
         for name, at in since
         if at is not None
     ]
-    notes += _paused(report.outputs)
+    notes += [*_begun(report.outputs), *_paused(report.outputs)]
     errors = errors_view([*(s.error for s in report.sources), *(o.error for o in report.outputs)])
     if report.awaited:
         notes.append(Text(TickHeld(sources=report.awaited).summary, style="yellow"))
@@ -110,7 +111,7 @@ def status_json(report: FlowReport) -> dict[str, Any]:
 
 def outputs_view(found: Sequence[OutputReport]) -> RenderableType:
     """Return outputs as a table, with the reasons of those that are paused, and the errors."""
-    return Group(_table(found), *_paused(found), *errors_view([output.error for output in found]))
+    return Group(_table(found), *_begun(found), *_paused(found), *errors_view([output.error for output in found]))
 
 
 def _table(found: Iterable[OutputReport]) -> Table:
@@ -129,6 +130,14 @@ def _table(found: Iterable[OutputReport]) -> Table:
     return table
 
 
+def _begun(found: Iterable[OutputReport]) -> list[Text]:
+    """Return where outputs begin that do not begin with their source."""
+    begun = [(output.name, output.start) for output in found if output.start is not None]
+    return [
+        Text(f"{name}: begins at epoch {start.epoch} (start={start.said})", style="yellow") for name, start in begun
+    ]
+
+
 def _paused(found: Iterable[OutputReport]) -> list[Text]:
     """Return for each paused output why and since when, and what that costs."""
     return [
@@ -145,6 +154,7 @@ def _paused(found: Iterable[OutputReport]) -> list[Text]:
 
 def output_json(output: OutputReport) -> dict[str, Any]:
     """Return an output's report as data."""
+    start = output.start
     return {
         "name": output.name,
         "source": output.source,
@@ -154,6 +164,7 @@ def output_json(output: OutputReport) -> dict[str, Any]:
         "rows": output.rows,
         "bytes": output.bytes,
         "files": output.files,
+        "start": None if start is None else {"epoch": start.epoch, "said": json.loads(start.said)},
         "filled": None if output.filled is None else asdict(output.filled),
         "paused": [{"reason": pause.reason, "since": iso(pause.at)} for pause in output.paused],
         "stalled_since": iso(output.since),

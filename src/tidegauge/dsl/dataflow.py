@@ -32,6 +32,7 @@ from tidegauge.looking.reports import of_flow
 from tidegauge.operations import carries
 from tidegauge.remap.policy import Every, Policy, as_policy
 from tidegauge.remap.round import Requests
+from tidegauge.remap.start import OutputStart, Starting
 from tidegauge.sinks.protocol import Sink
 from tidegauge.sources.protocol import Placed, Source
 from tidegauge.sources.push.protocol import PushSource
@@ -134,8 +135,14 @@ class Dataflow:
             self._required.add(name)
         return RowStream(self, name)
 
-    def sink(self, name: str, stream: RowStream, sink: Sink) -> None:
-        """Add an output: the rows of a stream go into a table."""
+    def sink(self, name: str, stream: RowStream, sink: Sink, *, start: Starting | None = None) -> None:
+        """Add an output: the rows of a stream go into a table.
+
+        start: the first epoch that the table gets: `"now"` for the one that is minted next, an epoch, a time (the
+        newest epoch minted by then; without a zone it is UTC), or positions by partition, such as `{"orders-0":
+        1200}` (the first epoch with a record there or beyond). None for all of the source. It is settled when the
+        flow first runs with the output, and then kept: a table does not change where it begins.
+        """
         _named("output", name)
         if name in self._outputs:
             raise NameTaken(flow=self.name, kind="output", name=name)
@@ -147,7 +154,8 @@ class Dataflow:
             raise InvalidArgument(parameter="sink", value=sink, expected="a sink such as tg.DeltaSink(...)")
         if stream.channel == "rows" and (known := streams_of(self._sources[stream.source])):
             raise UnknownStream(source=stream.source, stream="", known=", ".join(known))
-        plan = OutputPlan(name, stream.source, stream.channel, stream.steps, sink)
+        begin = None if start is None else OutputStart.of(start)
+        plan = OutputPlan(name, stream.source, stream.channel, stream.steps, sink, begin)
         if self._operates(plan):
             plan.check_applied()
         if not sink.shared and (other := self._places.setdefault(sink.identity, name)) != name:

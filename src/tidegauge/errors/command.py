@@ -8,6 +8,7 @@ from tidegauge.errors.base import TidegaugeError, nearest
 
 __all__ = [
     "AmbiguousPath",
+    "BeforeStart",
     "EpochNotBound",
     "FlowFileBroken",
     "FlowFileMissing",
@@ -193,6 +194,15 @@ class NotScannable(TidegaugeError):
     what = "source {source!r} cannot be scanned in the epochs {first} to {last}: {detail}"
     cause = "upstream keeps records for a while only, or sends each of them once; the tables have them"
     remedy = "read a table that has their rows, or scan later epochs: tg.scan(spark, flow, {source!r}, between=(...))"
+
+
+class BeforeStart(TidegaugeError):
+    """A read of an epoch before the one that an output begins with."""
+
+    code = "TG-0618"
+    what = "output {output!r} begins at epoch {start} (start={said}), and was to be read as of epoch {as_of}"
+    cause = "the output has no rows of earlier epochs, though its source has records there"
+    remedy = "read it as of epoch {start} or later, once that is published, or read an output that begins earlier"
 
 
 class PassedOver(TidegaugeError):

@@ -34,6 +34,8 @@ __all__ = [
     "SchemaChanged",
     "SinceHeld",
     "SinceTooFar",
+    "StartChanged",
+    "StartNotThere",
     "StoreAway",
     "StoreBusy",
     "StoreDriverMissing",
@@ -342,6 +344,30 @@ class OutputBelowIncarnation(TidegaugeError):
     remedy = (
         "give the output another path: its new table begins with the recreated upstream. Or go on without them: "
         "'tidegauge resume FLOW {source} --new-incarnation --accept-loss' makes each range a row of the view gaps"
+    )
+
+
+class StartNotThere(TidegaugeError):
+    """A place for an output to begin at that is in no epoch, or in none that can be told apart."""
+
+    code = "TG-0227"
+    what = "output {output!r} cannot begin at {start}: {why}"
+    cause = "a mistyped number or another source's partition, a place still to come, or epochs compacted by now"
+    remedy = (
+        "give a start from the timeline ('tidegauge epochs' and 'tidegauge locate' show it), 'now' for new "
+        "records alone, or none for all that there is. Nothing was begun"
+    )
+
+
+class StartChanged(TidegaugeError):
+    """An output whose table begins elsewhere than its flow says now."""
+
+    code = "TG-0228"
+    what = "output {output!r} is to begin at {now}, and its table began at {before}"
+    cause = "start= was changed after rows had been committed; a table keeps the beginning that it was made with"
+    remedy = (
+        "put start= back as it was; for a table that begins elsewhere add an output of another name with another "
+        "path. Nothing was begun"
     )
 
 

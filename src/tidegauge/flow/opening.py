@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from tidegauge.backfill.plan import Fill, files_of, steps_of
 from tidegauge.errors.base import Transient
@@ -18,11 +19,13 @@ from tidegauge.errors.engine import RecordUnparsable
 from tidegauge.errors.store import OutputBelowIncarnation, OutputBelowSince
 from tidegauge.flow.belonging import bound_at, check, note_seen, whole
 from tidegauge.flow.spec import FlowSpec
+from tidegauge.flow.starting import settled, stays
 from tidegauge.job.durable import left_behind, passed
 from tidegauge.job.plan import OutputPlan
 from tidegauge.reclock.slices import as_of, begins, held
 from tidegauge.remap.binding import Slice
 from tidegauge.remap.round import Failure
+from tidegauge.remap.start import StartRecord
 from tidegauge.remap.store import Backfill, Decisions, Lease, Loaded, OutputSpec, SourceSpec, Stall, Store
 from tidegauge.remap.timeline import Timeline
 from tidegauge.sinks.protocol import Keeping, OutputId, Sweeping, Table
@@ -40,7 +43,8 @@ class Opened:
     outstanding: outputs that failed for their own reasons and are retried, with the epochs. passed: ranges that
     nobody reads any more, by source. stalls: the waits that the store knows of. uppers: the first epoch that each
     open output gets. late: those of them that lack epochs which are published. fills: the staged past of those
-    that show nothing yet. filling: the outputs with a plan in the store, open or not. held: how far tables
+    that show nothing yet. filling: the outputs with a plan in the store, open or not. starts: where the open outputs
+    begin that do not begin with their source. held: how far tables
     were seen to be in earlier runs. since: the epochs before it count as one.
     resume: the epoch to read the flow again from. lossless: `Store.noted` from before the store was found to know of
     no loss; -1 where it knows some. decisions: what people decided about outputs.
@@ -54,6 +58,7 @@ class Opened:
     late: frozenset[str]
     fills: Mapping[str, Fill]
     filling: frozenset[str]
+    starts: Mapping[str, StartRecord]
     held: Mapping[str, int]
     since: int
     resume: int
@@ -90,14 +95,15 @@ def opened(
     *,
     known: Mapping[str, Exception],
     least: Mapping[str, int],
+    now: datetime,
 ) -> Opened:
     """Open a flow that is registered.
 
     known: outputs that are known to be away, and why; they are not tried. least: how far tables were in this run; one
-    that is not as far is away.
+    that is not as far is away. now: the present instant.
 
-    Raises `OutputBelowSince`, `OutputBelowIncarnation`, `StoreBehindTable`, `HistoriesDiffer`, and what `Sink.open`
-    raises of a table that is not this output's.
+    Raises `OutputBelowSince`, `OutputBelowIncarnation`, `StartNotThere`, `StartChanged`, `StoreBehindTable`,
+    `HistoriesDiffer`, and what `Sink.open` raises of a table that is not this output's.
     """
     noted = store.noted
     loaded = store.load(flow.name)
@@ -108,7 +114,8 @@ def opened(
     for name, table in tables.items():
         check(store, flow, name, table, bound=bound)
     note_seen(store, lease, loaded, tables)  # after the check: a table of another history is no witness
-    uppers = {name: _begins(loaded, flow.outputs[name], table.upper) for name, table in tables.items()}
+    starts = settled(flow, loaded, store, lease, tables, now=now)
+    uppers = {name: _begins(loaded, flow.outputs[name], table.upper, starts) for name, table in tables.items()}
     resume = as_of([loaded.flow.published, *uppers.values()], since=loaded.flow.since)
     late = _late(flow, loaded, uppers, failed)
     fills = _fills(flow, loaded, tables, uppers, late, going_on, store, lease)
@@ -126,6 +133,7 @@ def opened(
         uppers=uppers,
         late=late,
         fills=fills,
+        starts=starts,
         filling=frozenset(fills.keys() | (away.keys() & loaded.backfills.keys())),
         held={name: loaded.outputs[name].held for name in flow.outputs},
         since=loaded.flow.since,
@@ -224,8 +232,9 @@ def _late(flow: FlowSpec, loaded: Loaded, uppers: Mapping[str, int], failed: Map
 
 def _goes_on(backfill: Backfill, table: Table, plan: OutputPlan, loaded: Loaded) -> bool:
     """Whether a table is still to be filled, by its present steps and source, and has its staged files."""
-    source, planned = loaded.sources[plan.source], backfill.plan
-    same = (planned.start, planned.steps) == (loaded.flow.since, steps_of(plan, source.incarnation))
+    source, planned, output = loaded.sources[plan.source], backfill.plan, loaded.outputs[plan.name]
+    first = begins(output.begins, since=loaded.flow.since, folded=source.folded)
+    same = (planned.start, planned.steps) == (first, steps_of(plan, source.incarnation)) and stays(plan, output)
     left = backfill.units or held(source.table, planned.start) <= planned.cutover
     return bool(not table.upper and same and left and isinstance(table, Keeping) and table.keep(files_of(backfill)))
 
@@ -253,16 +262,19 @@ def _fills(
     return found
 
 
-def _begins(loaded: Loaded, plan: OutputPlan, upper: int) -> int:
-    """Return the first epoch that an output is given, by its table's upper.
+def _begins(loaded: Loaded, plan: OutputPlan, upper: int, starts: Mapping[str, StartRecord]) -> int:
+    """Return the first epoch that an output is given now, by its table's upper, or by where it begins.
 
-    Raises `OutputBelowSince`, and `OutputBelowIncarnation`.
+    Raises `OutputBelowSince`, and `OutputBelowIncarnation`; `StartNotThere` for one that holds nothing.
     """
-    since = loaded.flow.since
-    first = begins(upper, since=since, folded=loaded.sources[plan.source].folded)
+    since, start = loaded.flow.since, starts.get(plan.name)
+    stands = upper or (0 if start is None else start.epoch)
+    first = begins(stands, since=since, folded=loaded.sources[plan.source].folded)
+    if first is None and not upper and start is not None:
+        raise start.compacted(plan.name, since=since)
     if first is None:
         raise OutputBelowSince(output=plan.name, upper=upper, since=since)
-    if pieces := left_behind(loaded, plan.source, upper):
+    if pieces := left_behind(loaded, plan.source, stands):
         raise OutputBelowIncarnation(
             output=plan.name,
             source=plan.source,

@@ -172,7 +172,9 @@ def render(
         )
         staging.failures.capture(failures, progress=False)
         tellers = {
-            name: TellingCommits(name, history, flow.store, flow.lease, lossless=flow.lossless)
+            name: TellingCommits(
+                name, history, flow.store, flow.lease, lossless=flow.lossless, start=flow.starts.get(name)
+            )
             for name in staging.spans
         }
 

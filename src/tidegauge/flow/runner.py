@@ -129,7 +129,9 @@ class Runner:
         self._pushing.close()
         self._end_tables()
         self._absent.seen(self._tables)  # before opening: a table that holds less by then is away
-        found = opened(flow, self._store, self.lease, known=self._absent.errors, least=self._absent.least)
+        found = opened(
+            flow, self._store, self.lease, known=self._absent.errors, least=self._absent.least, now=env.now()
+        )
         self._tables = found.tables
         self._stalls = Stalls(found.stalls, self._store, self.lease, env=env)
         mark, pausing = job_mark(self.lease.incarnation), self._deciding.begin(found.decisions)

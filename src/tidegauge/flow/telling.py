@@ -1,4 +1,5 @@
-"""The facts that commits of outputs carry: the history of their epochs, and losses recorded since the last one.
+"""The facts that commits of outputs carry: the history of their epochs, losses recorded since the last one, and, the
+first of them, where the output begins.
 
 A loss is noted after its epoch was bound, and often after the epoch was committed. So it goes with the next commit of
 each output, and a store that is recovered from the tables knows it again (law 9).
@@ -19,6 +20,7 @@ from typing import Final
 
 from tidegauge.env import Env
 from tidegauge.remap.history import History
+from tidegauge.remap.start import StartRecord
 from tidegauge.remap.store import Lease, Store
 from tidegauge.remap.store.losses import Untold
 from tidegauge.sinks.persist import HistoryTeller
@@ -53,16 +55,25 @@ class TellingCommits:
     """Tells what the commits of one output carry, and notes what they carried.
 
     The store is asked only once something was noted to be lost, and at the first commit when it knew losses before.
-    lossless: `Store.noted` when it was found to know none, else -1.
+    lossless: `Store.noted` when it was found to know none, else -1. start: where the output begins, None for with its
+    source.
     """
 
     def __init__(
-        self, output: str, history: HistoryTeller, store: Store, lease: Lease, *, lossless: int = -1
+        self,
+        output: str,
+        history: HistoryTeller,
+        store: Store,
+        lease: Lease,
+        *,
+        lossless: int = -1,
+        start: StartRecord | None = None,
     ) -> None:
         self._output: Final = output
         self._history: Final = history
         self._store: Final = store
         self._lease: Final = lease
+        self._start: Final = start
         self._seen = lossless
         self._asked: tuple[int, Untold] | None = None
         self._carried: tuple[int, Untold] | None = None
@@ -71,6 +82,7 @@ class TellingCommits:
         """Return what a commit of the epochs `[lower, upper)` is to carry. Asked in the thread of the commit."""
         # `noted` is read before the store is asked: a loss that is noted meanwhile makes us ask again.
         found, noted, self._asked = self._history(lower, upper, whole=whole), self._store.noted, None
+        found = found.beginning(self._output, self._start) if whole else found
         if self._seen == noted or not found.links:
             return found
         untold = self._store.untold(self._lease.flow_id, self._output, before=upper)

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from tidegauge.errors.flow import OperationsNotTaken
 from tidegauge.remap.round import Failure
+from tidegauge.remap.start import OutputStart
 from tidegauge.sinks.protocol import Applying, Sink, StagedFile
 from tidegauge.sources.protocol import Source, Split
 
@@ -85,7 +86,8 @@ Step: TypeAlias = Filter | Select | Changelog | Transform | MapBatches
 class OutputPlan:
     """The user's description of an output: which stream of which source, through which steps, into which sink.
 
-    channel: "rows", "errors", or the name of one of the streams that a push source has.
+    channel: "rows", "errors", or the name of one of the streams that a push source has. start: None for with the
+    source.
     """
 
     name: str
@@ -93,6 +95,7 @@ class OutputPlan:
     channel: str
     steps: tuple[Step, ...]
     sink: Sink
+    start: OutputStart | None = None
 
     def check_applied(self) -> None:
         """Raise `OperationsNotTaken` unless the sink of rows with an operation applies them."""

@@ -75,7 +75,7 @@ def opened(flow: FlowSpec, env: Env) -> Iterator[Store]:
 
 
 def holds(loaded: Loaded, source: str, upper: int) -> int:
-    """Return the first epoch that an output lacks, given its table's upper and the source that it reads.
+    """Return the first epoch that an output lacks that stands at `upper`, given the source that it reads.
 
     Epochs without records of the source are held without a commit. From the epoch at which its source has failed
     on, an output holds nothing. Only an output that holds some epochs can lack compacted ones, or those of an
@@ -233,7 +233,7 @@ def _output(
         state: OutputCondition = "stalled" if isinstance(refused, Transient) else "failed"
         return OutputReport(name, plan.source, state, 0, loaded.flow.upper, 0, 0, 0, refused)
     failure = loaded.sources[plan.source].failure or loaded.outputs[name].outstanding(table.upper)
-    upper = holds(loaded, plan.source, table.upper)
+    upper = holds(loaded, plan.source, loaded.outputs[name].reached(table.upper))
     backfill = loaded.backfills.get(name) if not table.upper else None
     past: OutputCondition = "catching_up" if backfill is None else "backfilling"
     return OutputReport(
@@ -247,6 +247,7 @@ def _output(
         files=volume.files,
         filled=None if backfill is None else progress(Fill.of(backfill), loaded.sources[plan.source].table),
         error=None if failure is None else failure[1],
+        start=loaded.outputs[name].start,
     )
 
 

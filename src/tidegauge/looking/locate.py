@@ -231,7 +231,9 @@ class FlowSnapshot:
             if output not in self._tables:
                 self._tables[output] = table_of(self.flow, output, self.loaded)
             table = self._tables[output]
-            held = epoch < holds(self.loaded, self.flow.outputs[output].source, table.upper)
+            source, known = self.flow.outputs[output].source, self.loaded.outputs.get(output)
+            begins, stands = (0, table.upper) if known is None else (known.begins, known.reached(table.upper))
+            held = begins <= epoch < holds(self.loaded, source, stands)
             version = table.version_of(epoch)
             rows = rows_of(table, epoch, since=self.loaded.flow.since)
             return Holding(output, held, version, rows)

@@ -30,7 +30,14 @@ import pyarrow.types as pt
 from tidegauge.engine import LocalEngine
 from tidegauge.env import Env
 from tidegauge.errors.base import TidegaugeError, brief
-from tidegauge.errors.command import IncomparableValue, NotPublished, OutputHasFailed, OutputIsBehind, RowsUnreadable
+from tidegauge.errors.command import (
+    BeforeStart,
+    IncomparableValue,
+    NotPublished,
+    OutputHasFailed,
+    OutputIsBehind,
+    RowsUnreadable,
+)
 from tidegauge.errors.flow import InvalidArgument, NeedsSpark, UnknownColumn
 from tidegauge.errors.store import EpochBelowSince
 from tidegauge.flow.belonging import check, table_of
@@ -124,7 +131,10 @@ def _epoch(store: Store, flow: str, published: int, as_of: AsOf) -> int | None:
 def _check_held(loaded: Loaded, output: str, source: str, table_upper: int, epoch: int) -> None:
     if max(epoch, 0) < (since := loaded.flow.since):  # before its first epoch an output is empty
         raise EpochBelowSince(source=source, epoch=epoch, since=since)
-    held = holds(loaded, source, table_upper)
+    start = loaded.outputs[output].start
+    if start is not None and max(epoch, 0) < start.epoch:
+        raise BeforeStart(output=output, start=start.epoch, said=start.said, as_of=epoch)
+    held = holds(loaded, source, loaded.outputs[output].reached(table_upper))
     if epoch < held:
         return
     for failure in (loaded.sources[source].failure, loaded.outputs[output].outstanding(table_upper)):
@@ -156,8 +166,10 @@ def view_of(flow: FlowSpec, output: str, as_of: AsOf, *, env: Env | None = None)
             raise NotPublished(as_of=f"a row of {output}", published=loaded.flow.published)
         table = table_of(flow, output, loaded)
         check(store, flow, output, table)
-    held = holds(loaded, source, table.upper)
-    if named is None and output in loaded.backfills and not table.upper and held < loaded.flow.published:
+    known = loaded.outputs[output]
+    held = holds(loaded, source, known.reached(table.upper))
+    filled = output in loaded.backfills or known.start is not None
+    if named is None and filled and not table.upper and held < loaded.flow.published:
         raise OutputIsBehind(output=output, upper=held, as_of=loaded.flow.published - 1)  # not: there are no rows
     epoch = min(loaded.flow.published, held) - 1 if named is None else named
     _check_held(loaded, output, source, table.upper, epoch)
@@ -170,8 +182,9 @@ def view_of(flow: FlowSpec, output: str, as_of: AsOf, *, env: Env | None = None)
 def read_arrow(flow: Flow, output: str, *, as_of: AsOf = None) -> pa.Table:
     """Return an output as an Arrow table, as of an epoch or a time. Needs no Spark.
 
-    Raises `NotPublished`, `EpochBelowSince`, `OutputHasFailed`, `OutputIsBehind`, `UnknownName`, `FlowNeverRan`,
-    `StoreBehindTable` and `HistoriesDiffer`, and `RowsUnreadable` when a data file is missing or damaged.
+    Raises `NotPublished`, `BeforeStart`, `EpochBelowSince`, `OutputHasFailed`, `OutputIsBehind`, `UnknownName`,
+    `FlowNeverRan`, `StoreBehindTable` and `HistoriesDiffer`, and `RowsUnreadable` when a data file is missing or
+    damaged.
     """
     view = view_of(flow.spec, output, as_of)
     if not view.uris:

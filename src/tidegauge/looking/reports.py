@@ -19,6 +19,7 @@ from tidegauge.backfill.progress import Filled
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.remap.binding import Detail
+from tidegauge.remap.start import StartRecord
 from tidegauge.remap.store import EpochRecord, Gap, HoldRecord, Pause
 
 if TYPE_CHECKING:
@@ -100,7 +101,8 @@ class OutputReport:
     """An output: its state, the first epoch it lacks, how many bound epochs that is behind, what it holds.
 
     since: from when on its driver waits for it, where that is known. filled: how far the past is staged of one that
-    shows nothing yet. paused: why it is paused; upstream keeps what it lacks.
+    shows nothing yet. paused: why it is paused; upstream keeps what it lacks. start: where it begins, None for one
+    that begins with its source.
     """
 
     name: str
@@ -115,6 +117,7 @@ class OutputReport:
     since: datetime | None = None
     filled: Filled | None = None
     paused: tuple[Pause, ...] = ()
+    start: StartRecord | None = None
 
 
 @dataclass(frozen=True, slots=True)

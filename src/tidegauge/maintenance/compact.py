@@ -69,9 +69,10 @@ def _furthest(flow: FlowSpec, store: Store, loaded: Loaded) -> tuple[int, str]:
         if name not in loaded.outputs:
             continue  # it has not run yet: it begins at `since`, wherever that is
         upper = table_of(flow, name, loaded).upper
-        if upper:
-            lacks = min(holds(loaded, plan.source, upper), _moved(loaded, plan.source, upper))
-            limits.append((max(lacks - 1, 0), f"output {name!r} goes on from epoch {lacks - 1}, the last it holds"))
+        if stands := loaded.outputs[name].reached(upper):
+            lacks = min(holds(loaded, plan.source, stands), _moved(loaded, plan.source, stands))
+            why = f"goes on from epoch {lacks - 1}, the last it holds" if upper else f"begins at epoch {lacks}"
+            limits.append((max(lacks - 1, 0), f"output {name!r} {why}"))
     return min(limits, key=lambda limit: limit[0])
 
 

@@ -28,6 +28,7 @@ from tidegauge.errors.history import (
 from tidegauge.flow.belonging import check
 from tidegauge.flow.opening import register
 from tidegauge.flow.spec import Flow, FlowSpec
+from tidegauge.flow.starting import told
 from tidegauge.remap.history import agree, origin
 from tidegauge.remap.rebuilding import Pool, Way, gaps_on, pooled, way_to
 from tidegauge.remap.store import LeaseHolder, Rebuilt, Store
@@ -92,12 +93,15 @@ def recover(flow: Flow, *, env: Env | None = None) -> Recovered:
         upper, least = max(uppers.values()), min(uppers.get(name, 0) for name in spec.outputs)
         away = [name for name, known in store.load(spec.name).outputs.items() if known.held and name not in uppers]
         gaps = gaps_on(way, pool, upper, stored=stored)
-        rebuilt = Rebuilt(way=way, incarnation=incarnation, upper=upper, published=least, held=uppers, gaps=gaps)
+        starts = {name: start for name, table in tables.items() if (start := told(name, table.links())) is not None}
+        rebuilt = Rebuilt(
+            way=way, incarnation=incarnation, upper=upper, published=least, held=uppers, gaps=gaps, starts=starts
+        )
         store.restore(lease, rebuilt)
         leased.pop_all()  # the lease has ended with it
     lacking = tuple(_lacking(way, upper, away, own=own))
-    told = sum(map(len, gaps.values()))
-    return Recovered(spec.name, incarnation, upper, way.cut, way.since or 0, uppers, lacking, gaps=told)
+    lost = sum(map(len, gaps.values()))
+    return Recovered(spec.name, incarnation, upper, way.cut, way.since or 0, uppers, lacking, gaps=lost)
 
 
 def _written(flow: FlowSpec) -> tuple[str, list[str]]:

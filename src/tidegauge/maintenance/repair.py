@@ -40,6 +40,7 @@ from tidegauge.flow.runner import RENEW_EVERY
 from tidegauge.flow.running import chosen
 from tidegauge.flow.spec import Flow, FlowSpec
 from tidegauge.flow.stage import job_limit
+from tidegauge.flow.starting import told
 from tidegauge.job.durable import passed, without
 from tidegauge.job.groups import Need
 from tidegauge.job.perform import OutputSchemas, Performed, PinnedNeed, performer
@@ -48,6 +49,8 @@ from tidegauge.looking.inspect import opened
 from tidegauge.maintenance.resume import leased
 from tidegauge.reclock.slices import between, span, told_apart
 from tidegauge.remap.binding import Slice
+from tidegauge.remap.history import History
+from tidegauge.remap.start import StartRecord
 from tidegauge.remap.store import Loaded, Store
 from tidegauge.sinks.mending import Mendable, Mending, Ranges, TableDamage, joined
 from tidegauge.sinks.protocol import OutputId, StagedFile, job_mark
@@ -66,6 +69,7 @@ class Rereading:
         self._source: Final = flow.sources[plan.source]
         self._found: Final = loaded.sources[plan.source]
         self._since: Final = loaded.flow.since
+        self.start: Final = _start(loaded, output, table)
         self._gaps: Final = loaded.gaps
         self._passed: Final = passed(loaded)
         schemas = OutputSchemas(engine)
@@ -86,6 +90,8 @@ class Rereading:
         return [self._slices(one, min(one.stop, upper)) for one in epochs]
 
     def _slices(self, epochs: range, stop: int) -> list[Slice]:
+        begins = 0 if self.start is None else self.start.epoch
+        epochs = range(min(max(epochs.start, begins), epochs.stop), epochs.stop)
         first = told_apart(epochs, since=self._since, folded=self._found.folded)
         if first is None:
             raise EpochsCompacted(output=self._output, epochs=listed([epochs]), since=self._since)
@@ -231,7 +237,7 @@ def repair(
                     rereading.schema,
                     files,
                     write=rereading.mark + env.unique()[-16:],
-                    told=partial(store.history, spec.name, whole=False),
+                    told=partial(_telling, store, spec.name, output, rereading.start),
                 )
             store.record_told(lease, output, 0)  # commits that were replaced may have told of losses
         except BaseException:
@@ -239,6 +245,17 @@ def repair(
             raise
         anew = tuple((one.start, min(one.stop, upper) - 1) for one in epochs if one.start < upper)
         return Repaired(spec.name, output, anew, rows, removed, upper)
+
+
+def _telling(store: Store, flow: str, output: str, start: StartRecord | None, lower: int, upper: int) -> History:
+    """Return the history of epochs, with where the output begins: commits that are replaced may have told it."""
+    return store.history(flow, lower, upper, whole=False).beginning(output, start)
+
+
+def _start(loaded: Loaded, output: str, table: Mending) -> StartRecord | None:
+    """Return where an output begins. A store that has not seen its table may be older: then the table knows."""
+    known = loaded.outputs.get(output)
+    return told(output, table.links()) if known is None or not known.held else known.start
 
 
 def _held(loaded: Loaded, output: str) -> int:

@@ -130,7 +130,7 @@ def lacking(flow: FlowSpec, loaded: Loaded, source: str) -> list[tuple[Slice, li
     lowers: dict[str, int] = {}
     for name, plan in flow.outputs.items():
         if plan.source == source:
-            ends = _upper(flow, name, loaded) if name in loaded.outputs else 0
+            ends = loaded.outputs[name].reached(_upper(flow, name, loaded)) if name in loaded.outputs else 0
             begin = begins(ends, since=since, folded=found.folded)
             lowers[name] = since if begin is None else begin
     upper = found.table.upper
@@ -155,7 +155,7 @@ def _left_behind(flow: FlowSpec, loaded: Loaded, source: str) -> list[Lacked]:
     found: dict[Slice, list[str]] = {}
     for name, plan in sorted(flow.outputs.items()):
         if plan.source == source and name in loaded.outputs:
-            for piece in left_behind(loaded, source, _upper(flow, name, loaded)):
+            for piece in left_behind(loaded, source, loaded.outputs[name].reached(_upper(flow, name, loaded))):
                 found.setdefault(piece, []).append(name)
     lives = loaded.sources[source].incarnations
     return [

@@ -37,6 +37,7 @@ from hashlib import blake2b
 from typing import Any, Final, Self
 
 from tidegauge.remap.binding import NO_DETAILS, Detail
+from tidegauge.remap.start import StartRecord
 
 __all__ = [
     "NO_HISTORY",
@@ -194,7 +195,8 @@ _USUAL: Final[Mapping[str, Any]] = {
 class Link:
     """An epoch in the chain: when it was minted, what it brought, and the digest of all up to it.
 
-    whole: it has where every source stands after the epoch, and not what the epoch changed.
+    whole: it has where every source stands after the epoch, and not what the epoch changed. starts: where the outputs
+    begin whose tables tell it here.
     """
 
     epoch: int
@@ -202,6 +204,7 @@ class Link:
     minted_at: datetime
     sources: Mapping[str, Moves]
     whole: bool = False
+    starts: Mapping[str, StartRecord] = field(default_factory=dict)
 
     def follows(self, before: str) -> bool:
         """Whether the digest is that of this epoch after all that `before` is the digest of."""
@@ -215,6 +218,8 @@ class Link:
             "minted_at": self.minted_at.isoformat(),
             "sources": {name: moves.encode() for name, moves in sorted(self.sources.items())},
         }
+        if self.starts:
+            data["starts"] = {output: [start.said, start.epoch] for output, start in self.starts.items()}
         return {**data, "whole": True} if self.whole else data
 
     @classmethod
@@ -230,6 +235,10 @@ class Link:
                 minted_at=minted_at,
                 sources={_text(name): Moves.decode(moves) for name, moves in data["sources"].items()},
                 whole=data.get("whole", False) is True,
+                starts={
+                    _text(output): StartRecord(_text(said), _count(epoch))
+                    for output, (said, epoch) in data.get("starts", {}).items()
+                },
             )
         except (KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"{type(error).__name__}: {error}") from error
@@ -257,6 +266,12 @@ class History:
         last = self.links[-1]
         told = {name: replace(last.sources.get(name, Moves()), gaps=found) for name, found in gaps.items()}
         return replace(self, links=(*self.links[:-1], replace(last, sources={**last.sources, **told})))
+
+    def beginning(self, output: str, start: StartRecord | None) -> History:
+        """Return it with where an output begins, in its last link, for those that do not begin with their source."""
+        if start is None or not self.links:
+            return self
+        return replace(self, links=(*self.links[:-1], replace(self.links[-1], starts={output: start})))
 
     def followed(self, link: Link, before: str, *, kept: int) -> History:
         """Return the history with one link more, at most the last `kept` in all; of the link alone, where that comes

@@ -21,6 +21,7 @@ from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.history import Missed
 from tidegauge.remap.rebuilding import Way
+from tidegauge.remap.start import StartRecord
 from tidegauge.remap.store import (
     EXPIRY,
     BackfillUnit,
@@ -71,6 +72,7 @@ WRITES: list[tuple[str, Callable[[Store, Lease, Env], object]]] = [
         lease, "orders", at=env.now(), reason="recreated")),
     ("record_gap", lambda store, lease, env: store.record_gap(
         lease, Gap("orders", 0, "p0", 0, 1, env.now(), "TG-0554", "recreated"))),
+    ("record_start", lambda store, lease, _: store.record_start(lease, "raw", StartRecord("1", 1))),
     ("begin_backfill", lambda store, lease, _: store.begin_backfill(lease, "raw", start=1, steps="s")),
     ("add_unit", lambda store, lease, _: store.add_unit(
         lease, "raw", BackfillUnit(1, 2, 32 * "e", pa.schema([("id", pa.int64())]), (), 0))),

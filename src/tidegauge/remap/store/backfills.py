@@ -1,9 +1,10 @@
 """Backfills: the plan of an output that gets its past before anybody sees it, and the units of it that are staged.
 
 Invariants. A plan is made once, before any work for it, with the cutover that it keeps until it ends: the newest
-epoch that is bound by then. With it comes a hold on its start, so that no compaction folds epochs together while some
-of them are staged; both end in one transaction. Units are in order and lie apart from each other; between two of them
-the output's source holds nothing. They are of the output's present steps: where these have changed none counts.
+epoch that is bound by then. With it comes a hold on its start, and on the epoch before that where the two can be told
+apart, so that no compaction folds epochs together while some of them are staged; both end in one transaction. Units
+are in order and lie apart from each other; between two of them the output's source holds nothing. They are of the
+output's present steps: where these have changed none counts.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ def begin_backfill(
     plan = BackfillPlan(output, start, flow.upper - 1, "faithful", steps)
     row = {"start": start, "cutover": plan.cutover, "mode": plan.mode, "steps": steps, "at": at}
     connection.execute(insert(backfills).values(flow_id=lease.flow_id, output=output, **row))
-    held = {"owner": owner(output), "epoch": start, "at": at}
+    held = {"owner": owner(output), "epoch": start - 1 if start > flow.since else start, "at": at}
     connection.execute(delete(holds).where(holds.c.flow_id == lease.flow_id, holds.c.owner == owner(output)))
     connection.execute(insert(holds).values(flow_id=lease.flow_id, **held))
     return Backfill(plan, ())

@@ -150,6 +150,11 @@ _STEPS: Final[Mapping[int, tuple[str, ...]]] = {
             flow_id {ref} NOT NULL REFERENCES flows (id), output TEXT NOT NULL, reason VARCHAR(16) NOT NULL,
             at VARCHAR(27) NOT NULL, PRIMARY KEY (flow_id, output, reason)) {rowless}""",
     ),
+    8: (  # outputs may begin elsewhere than their sources
+        """CREATE TABLE starts (
+            flow_id {ref} NOT NULL REFERENCES flows (id), output TEXT NOT NULL, said TEXT NOT NULL,
+            epoch BIGINT NOT NULL, at VARCHAR(27) NOT NULL, PRIMARY KEY (flow_id, output)) {rowless}""",
+    ),
 }
 """What leads from each layout to the next one. `{id}` is the type of a table's own numbers, `{ref}` of another's;
 `{rowless}` marks a table that is its key's index."""

@@ -38,6 +38,7 @@ from tidegauge.remap.store.schema import (
     sources,
     timeline,
 )
+from tidegauge.remap.store.starts import read_starts
 from tidegauge.remap.store.values import EpochRecord, FlowRecord, Incarnation, Loaded, LoadedOutput, LoadedSource
 from tidegauge.remap.table import LARGEST, RemapTable
 from tidegauge.remap.timeline import EpochTimes
@@ -77,6 +78,7 @@ def load(connection: Connection, name: str) -> Loaded:
     found_sources = connection.execute(select(sources).where(sources.c.flow_id == flow.id).order_by(sources.c.name))
     partitions_of = _partitions(connection, flow.id)
     later, last = incarnations.read_all(connection, flow.id), incarnations.newest_states(connection, flow.id)
+    begun = read_starts(connection, flow.id)
     found_outputs = connection.execute(select(outputs).where(outputs.c.flow_id == flow.id).order_by(outputs.c.name))
     return Loaded(
         flow=flow,
@@ -98,6 +100,7 @@ def load(connection: Connection, name: str) -> Loaded:
                 config=from_json(row.config),
                 failure=_failure(row),
                 held=0 if row.held is None else count(row.held),
+                start=begun.get(row.name),
             )
             for row in found_outputs
         },

@@ -29,6 +29,7 @@ from tidegauge.remap.store.backfills import forget_backfills
 from tidegauge.remap.store.columns import decode_schema, differences, encode_schema
 from tidegauge.remap.store.lease import Lease, guard
 from tidegauge.remap.store.schema import Unreadable, as_json, from_json, outputs, sources, stalls
+from tidegauge.remap.store.starts import forget_starts
 from tidegauge.remap.store.values import OutputSpec, SourceSpec, Stall
 
 __all__ = [
@@ -77,6 +78,7 @@ def register(
             connection.execute(insert(outputs).values(flow_id=lease.flow_id, name=name, **values))
         elif not _same_table(from_json(known.config), plan):  # nothing is known of the other one yet
             forget_backfills(connection, lease.flow_id, name)
+            forget_starts(connection, lease.flow_id, name)
             _make_so(connection, outputs, known, {**values, "held": None, "told": None})
         elif known.source != plan.source:
             raise OutputMoved(output=name, before=known.source, now=plan.source)

@@ -10,7 +10,7 @@ than its tables comes back to theirs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from sqlalchemy import Connection, bindparam, delete, func, insert, select, upda
 from tidegauge.env import Env
 from tidegauge.remap.history import Beginning, Link, Missed, Moves
 from tidegauge.remap.rebuilding import Way
+from tidegauge.remap.start import StartRecord
 from tidegauge.remap.store.backfills import forget_backfills, read_backfills
 from tidegauge.remap.store.lease import Lease, guard
 from tidegauge.remap.store.losses import bring_back
@@ -37,6 +38,7 @@ from tidegauge.remap.store.schema import (
     sources,
     timeline,
 )
+from tidegauge.remap.store.starts import keep_starts
 
 __all__ = ["Rebuilt", "restore"]
 
@@ -48,7 +50,7 @@ class Rebuilt:
     """A timeline that was rebuilt from a flow's tables: its way, bound up to `upper` and published up to `published`.
 
     incarnation: of the store that the tables were written with. held: the uppers of the tables. gaps: what they have
-    told to be lost, by source.
+    told to be lost, by source. starts: where the outputs begin whose tables have told it.
     """
 
     way: Way
@@ -57,6 +59,7 @@ class Rebuilt:
     published: int
     held: Mapping[str, int]
     gaps: Mapping[str, Sequence[Missed]]
+    starts: Mapping[str, StartRecord] = field(default_factory=dict)
 
 
 def restore(connection: Connection, lease: Lease, rebuilt: Rebuilt, *, at: datetime, env: Env) -> None:
@@ -66,6 +69,7 @@ def restore(connection: Connection, lease: Lease, rebuilt: Rebuilt, *, at: datet
     record_held(connection, lease, rebuilt.held)
     connection.execute(update(outputs).where(outputs.c.flow_id == lease.flow_id).values(told=None))
     forget_backfills(connection, lease.flow_id, *read_backfills(connection, lease.flow_id))  # their files were swept
+    keep_starts(connection, lease.flow_id, rebuilt.starts, upper=rebuilt.upper, at=at)
     _cut(connection, lease.flow_id, way.cut, lost=way.cut or (way.since or 0) * own)
     if way.since is not None:
         first = way.links[0].minted_at

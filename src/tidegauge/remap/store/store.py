@@ -36,8 +36,19 @@ from tidegauge.errors.store import StoreFull, StoreNotWritable
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.fromtime.polled import SourceState
 from tidegauge.remap.history import NO_HISTORY, History, Missed
+from tidegauge.remap.start import StartRecord
 from tidegauge.remap.store import append as timeline
-from tidegauge.remap.store import backfills, chain, compaction, decisions, incarnations, losses, read, register
+from tidegauge.remap.store import (
+    backfills,
+    chain,
+    compaction,
+    decisions,
+    incarnations,
+    losses,
+    read,
+    register,
+    starts,
+)
 from tidegauge.remap.store.address import File, parse
 from tidegauge.remap.store.connect import Database
 from tidegauge.remap.store.history import read_bindings
@@ -385,6 +396,10 @@ class Store:
     def record_held(self, lease: Lease, uppers: Mapping[str, int | None]) -> None:
         """Record that the tables of outputs held the epochs before these; None forgets the record."""
         self._write("record held", register.record_held, lease, uppers)
+
+    def record_start(self, lease: Lease, output: str, start: StartRecord | None) -> None:
+        """Make durable where an output begins, in place of an earlier record; None: with its source."""
+        self._write("record start", starts.record_start, lease, output, start, self._env.now())
 
     def begin_backfill(self, lease: Lease, output: str, *, start: int, steps: str) -> Backfill:
         """Plan that an output gets all bound epochs from `start` on, hidden; return that plan while it stands."""

@@ -16,6 +16,7 @@ from tidegauge.errors.base import TidegaugeError
 from tidegauge.remap.binding import Bound, Detail, Slice
 from tidegauge.remap.fromtime.partitioned import PARTITIONS
 from tidegauge.remap.fromtime.polled import SourceState
+from tidegauge.remap.start import StartRecord
 from tidegauge.remap.table import RemapTable
 
 __all__ = [
@@ -171,13 +172,27 @@ class LoadedOutput:
     """An output as the store knows it; how far it is, its own table knows.
 
     `failure` is the epoch at which it failed for a reason of its own, and why. See `outstanding`. `held`: its table
-    was seen to hold the epochs before it; 0 while it was seen to hold none.
+    was seen to hold the epochs before it; 0 while it was seen to hold none. start: where it begins; None for one that
+    begins with its source.
     """
 
     source: str
     config: Mapping[str, Any]
     failure: tuple[int, TidegaugeError] | None
     held: int = 0
+    start: StartRecord | None = None
+
+    @property
+    def begins(self) -> int:
+        """The first epoch that it is given."""
+        return 0 if self.start is None else self.start.epoch
+
+    def reached(self, table_upper: int) -> int:
+        """Return the first epoch that it lacks, of those that it is given; 0 where it begins with its source.
+
+        So one that begins later, and holds nothing yet, stands where a table of the epochs before that does.
+        """
+        return table_upper or self.begins
 
     def outstanding(self, table_upper: int) -> tuple[int, TidegaugeError] | None:
         """Return the failure, unless the table has got past it: the table decides.
