@@ -23,6 +23,7 @@ LOCAL = [
     HOW_TO / "back-up-and-recover.md",
     HOW_TO / "choose-when-epochs-are-minted.md",
     HOW_TO / "compact-history.md",
+    HOW_TO / "limit-late-outputs.md",
     HOW_TO / "pause-an-output.md",
     HOW_TO / "csv-and-schemas.md",
     HOW_TO / "go-on-with-a-recreated-source.md",

@@ -282,7 +282,6 @@ def test_x1_a_crash_anywhere_leaves_an_output_as_was_decided(world: World, sink:
             run.step()
             decide(run, tg.pause, name)
             paused = True
-            add(world, PAST + at)
             run.catch_up()
             paused = False  # or perhaps still
             decide(run, tg.unpause, name)

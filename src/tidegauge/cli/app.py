@@ -61,6 +61,10 @@ def run(
     until: Annotated[
         str | None, typer.Option(metavar="caught-up", help="Stop when all that is upstream now is in the tables.")
     ] = None,
+    rate: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, help="Rows a second for all late outputs together, now and later."),
+    ] = None,
     engine: EngineName = "spark",
     spark: SparkUrl = None,
     debug: Debug = False,
@@ -72,7 +76,8 @@ def run(
     with at_once(), errors_said(debug=debug):
         flow = load_flow(target)
         chosen = make_engine(engine, spark, folder=parse_target(target)[0].parent)
-        run_flow(flow, until=until, engine=chosen, progress=LiveBoard(Console(stderr=True), ends=until is not None))
+        progress = LiveBoard(Console(stderr=True), ends=until is not None)
+        run_flow(flow, until=until, rate=rate, engine=chosen, progress=progress)
 
 
 @app.command()

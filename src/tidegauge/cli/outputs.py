@@ -17,9 +17,9 @@ from tidegauge.cli.load import load_flow
 from tidegauge.cli.standing import output_json, outputs_view
 
 if TYPE_CHECKING:
-    from tidegauge.maintenance.outputs import OutputDecision
+    from tidegauge.maintenance.outputs import OutputDecision, RateDecision
 
-__all__ = ["decision_json", "decision_view", "outputs"]
+__all__ = ["decision_json", "decision_view", "outputs", "rate_view"]
 
 outputs = typer.Typer(
     name="outputs", help="The outputs of a flow: show them, pause one, let it go on.", no_args_is_help=True
@@ -53,6 +53,27 @@ def resume(target: Target, output: Output, *, as_json: AsJson = False, debug: De
         _print(tg.unpause(load_flow(target), output), as_json=as_json)
 
 
+@outputs.command()
+def rate(
+    target: Target,
+    rows: Annotated[str, typer.Argument(metavar="N|off", help="Rows a second for all late outputs together.")],
+    *,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Limit how fast the past is read for late outputs; 0 pauses them. The flow may be running."""
+    if rows != "off" and not (rows.isascii() and rows.isdecimal() and len(rows) < 19):
+        raise typer.BadParameter(f"{rows!r} is neither a number of rows a second nor 'off'", param_hint="N|off")
+    with errors_said(debug=debug, as_json=as_json):
+        done = tg.limit(load_flow(target), None if rows == "off" else int(rows))
+        if as_json:
+            print_json(
+                {"flow": done.flow, "rate": done.rate, "changed": done.changed, "running": done.running or None}
+            )
+        else:
+            print_view(rate_view(done))
+
+
 def _print(done: OutputDecision, *, as_json: bool) -> None:
     if as_json:
         print_json(decision_json(done))
@@ -63,13 +84,22 @@ def _print(done: OutputDecision, *, as_json: bool) -> None:
 def decision_view(done: OutputDecision) -> RenderableType:
     """Return what a decision came to, as a line."""
     said = f"is paused ({', '.join(done.reasons)})" if done.reasons else "is not paused"
-    if done.changed and done.running:
-        said += f"; its driver hears of it within seconds: {done.running}"
-    elif done.changed:
-        said += "; nobody runs the flow, and the next run goes by it"
-    else:
-        said += ", as before"
-    return Text(f"{done.flow}: output {done.output} {said}")
+    return Text(f"{done.flow}: output {done.output} {said}{_when(done)}")
+
+
+def rate_view(done: RateDecision) -> RenderableType:
+    """Return the limit of late outputs, as a line."""
+    said = "late outputs are read without a limit" if done.rate is None else f"at most {done.rate:,} rows a second"
+    said = said if done.rate is None else f"late outputs get {said}"
+    return Text(f"{done.flow}: {'late outputs are paused (rate)' if done.rate == 0 else said}{_when(done)}")
+
+
+def _when(done: OutputDecision | RateDecision) -> str:
+    if not done.changed:
+        return ", as before"
+    if done.running:
+        return f"; its driver hears of it within seconds: {done.running}"
+    return "; nobody runs the flow, and the next run goes by it"
 
 
 def decision_json(done: OutputDecision) -> dict[str, Any]:

@@ -176,7 +176,9 @@ def make_engine(kind: str, url: str | None, *, folder: Path) -> Engine:
     return tg.SparkEngine(master=url or "local[*]")
 
 
-def run_flow(flow: tg.Dataflow, *, until: str | None, engine: Engine, progress: LiveBoard) -> Outcome:
+def run_flow(
+    flow: tg.Dataflow, *, until: str | None, rate: int | None = None, engine: Engine, progress: LiveBoard
+) -> Outcome:
     """Run a flow, show its progress, and close the engine, which an interrupt does not wait for."""
     boards: list[Board] = []
 
@@ -186,7 +188,7 @@ def run_flow(flow: tg.Dataflow, *, until: str | None, engine: Engine, progress: 
 
     try:
         with progress.live or nullcontext():
-            outcome = flow.run(cast("Literal['caught-up'] | None", until), engine=engine, watch=watch)
+            outcome = flow.run(cast("Literal['caught-up'] | None", until), engine=engine, watch=watch, rate=rate)
             progress.finish(boards[0] if boards else None, outcome)
     except Exception:
         engine.close()

@@ -138,18 +138,18 @@ def _begun(found: Iterable[OutputReport]) -> list[Text]:
     ]
 
 
-def _paused(found: Iterable[OutputReport]) -> list[Text]:
+def _paused(found_outputs: Iterable[OutputReport]) -> list[Text]:
     """Return for each paused output why and since when, and what that costs."""
-    return [
-        Text(
-            f"{output.name}: paused ({', '.join(pause.reason for pause in output.paused)}) since "
-            f"{clock(min(pause.at for pause in output.paused))}; upstream keeps what it lacks, "
-            f"from epoch {output.upper:,} on",
-            style="magenta",
+    found = []
+    for output in (output for output in found_outputs if output.paused):
+        since = [pause.at for pause in output.paused if pause.at is not None]
+        when = f" since {clock(min(since))}" if since else ""
+        reasons = ", ".join(pause.reason for pause in output.paused)
+        said = (
+            f"{output.name}: paused ({reasons}){when}; upstream keeps what it lacks, from epoch {output.upper:,} on"
         )
-        for output in found
-        if output.paused
-    ]
+        found.append(Text(said, style="magenta"))
+    return found
 
 
 def output_json(output: OutputReport) -> dict[str, Any]:

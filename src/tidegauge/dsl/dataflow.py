@@ -176,12 +176,14 @@ class Dataflow:
         engine: Literal["spark", "local"] | Engine = "spark",
         env: Env | None = None,
         watch: Callable[[Board], None] | None = None,
+        rate: int | None = None,
     ) -> Outcome:
         """Run until interrupted, or until everything that is upstream now is in the outputs.
 
         spark: a session to use; otherwise one is made on this machine. engine: `"local"` runs Arrow functions and
         plain SQL without Spark. watch: called with the flow's board at the start, and whenever something on it may
-        have changed.
+        have changed. rate: how many rows a second are read for late outputs from now on (`tg.limit`), in this run and
+        later ones; None for as before.
 
         Raises the first definite error once the sources and outputs that it does not concern have come to rest.
         """
@@ -195,6 +197,7 @@ class Dataflow:
             env=env or Env(),
             watch=watch,
             requests=self._requests,
+            rate=rate,
         )
 
     def start(
@@ -205,6 +208,7 @@ class Dataflow:
         engine: Literal["spark", "local"] | Engine = "spark",
         env: Env | None = None,
         watch: Callable[[Board], None] | None = None,
+        rate: int | None = None,
     ) -> FlowRun:
         """Run in a thread of its own, with the arguments of `run`; return when the store and the tables are open.
 
@@ -226,6 +230,7 @@ class Dataflow:
                 env=env or Env(),
                 watch=watch,
                 requests=self._requests,
+                rate=rate,
                 opened=opened,
             ),
         )

@@ -192,6 +192,11 @@ class Board:
         return max(self.published, min(uppers, default=0))
 
     @property
+    def late(self) -> frozenset[str]:
+        """The outputs that lack epochs which are published."""
+        return frozenset(name for name, status in self.outputs.items() if status.upper < self.published)
+
+    @property
     def errors(self) -> list[TidegaugeError]:
         """The definite errors of sources and outputs."""
         found: list[Exception | None] = [s.error for s in self.sources.values() if s.state == "failed"]

@@ -10,12 +10,13 @@ paused. Nothing here is durable: the decisions are, in the store.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from functools import partial
 from typing import Final
 
-from tidegauge.env import Spawn
+from tidegauge.backfill.rate import Pacing
+from tidegauge.env import Env, Spawn
 from tidegauge.errors.base import Transient
 from tidegauge.flow.board import Board
 from tidegauge.flow.spec import FlowSpec
@@ -35,26 +36,27 @@ def pausable(flow: FlowSpec, output: str) -> bool:
 class Deciding:
     """The decisions that a run goes by. spawn: looks at the store beside the worker."""
 
-    def __init__(self, flow: FlowSpec, store: Store, lease: Lease, *, spawn: Spawn) -> None:
+    def __init__(self, flow: FlowSpec, store: Store, lease: Lease, *, env: Env, spawn: Spawn) -> None:
         self._flow: Final = flow
         self._store: Final = store
         self._lease: Final = lease
         self._spawn: Final = spawn
         self._known = Decisions()
         self._looking: Future[Decisions] | None = None
-        self.pausing = Pausing()
-
-    @property
-    def paused(self) -> Mapping[str, tuple[str, ...]]:
+        self._env: Final = env
+        self.paused: Mapping[str, tuple[str, ...]] = {}
         """The outputs that are paused, each with its reasons."""
-        found = {name: tuple(sorted(reasons)) for name, reasons in self._known.paused.items()}
-        return {name: reasons for name, reasons in found.items() if pausable(self._flow, name)}
+        self.pausing = Pausing()
+        self._pacing = Pacing(env.monotonic)
 
-    def begin(self, found: Decisions) -> Pausing:
-        """Go by the decisions that opening the flow has found; return the value that a new worker's operators ask."""
-        self._know(found)
-        self.pausing = Pausing(self.paused)
-        return self.pausing
+    def begin(self, found: Decisions, *, late: Collection[str]) -> tuple[Pausing, Pacing]:
+        """Go by the decisions that opening the flow has found; return the values that a new worker's operators ask.
+
+        late: the outputs that are.
+        """
+        self._know(found, late)
+        self.pausing, self._pacing = Pausing(self.paused), Pacing(self._env.monotonic, found.rate)
+        return self.pausing, self._pacing
 
     def look(self, board: Board) -> None:
         """Look whether anything was decided, and do it."""
@@ -63,12 +65,19 @@ class Deciding:
         if self._looking is not None and self._looking.done():
             looked, self._looking = self._looking, None
             try:
-                self._know(looked.result())
+                found = looked.result()
             except Transient:
                 return  # the number is still another one, so this is asked again
+            self._know(found, board.late)
             board.paused(self.paused)
             self.pausing.become(self.paused)
+            self._pacing.become(found.rate)
 
-    def _know(self, found: Decisions) -> None:
+    def _know(self, found: Decisions, late: Collection[str]) -> None:
+        """Go by these decisions. A rate of 0 is a reason of its own to pause the late outputs."""
         self._known = found
         self._lease.hear(found.number)  # it may have heard an older one last
+        reasons: dict[str, set[str]] = {name: set(reasons) for name, reasons in found.paused.items()}
+        for name in late if found.rate == 0 else ():
+            reasons.setdefault(name, set()).add("rate")
+        self.paused = {name: tuple(sorted(why)) for name, why in reasons.items() if pausable(self._flow, name)}

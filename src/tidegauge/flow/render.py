@@ -23,6 +23,7 @@ from contextlib import suppress
 from functools import partial
 
 from tidegauge.backfill.plan import unit_of
+from tidegauge.backfill.rate import Pacing
 from tidegauge.dataflow import INT, EventQueue, Stream, Worker
 from tidegauge.env import Env, Spawn
 from tidegauge.errors.base import Transient
@@ -64,12 +65,13 @@ def render(
     requests: Requests,
     pushing: Pushing,
     pausing: Pausing,
+    pacing: Pacing,
 ) -> None:
     """Build the flow's dataflows in the worker. `ticking` says whether to bind and stage anything new.
 
     spawn, commit, tell: run probes and jobs, commits, and acknowledgements, beside the worker.
     requests: the ticks that are asked for; they are taken from now on. pushing: the sources that push.
-    pausing: the outputs for which nothing is done at present, by choice.
+    pausing: the outputs for which nothing is done at present, by choice. pacing: when jobs of late outputs may begin.
     """
     spec, timeline = flow.spec, flow.timeline
     plans = {name: plan for name, plan in spec.outputs.items() if name in flow.tables}
@@ -163,6 +165,7 @@ def render(
                 discard=discard,
                 backlog=backlog,
                 pausing=pausing,
+                pacing=pacing,
                 spawn=spawn,
                 env=env,
                 going=ticking,

@@ -34,7 +34,7 @@ from tidegauge.job.perform import OutputSchemas, performer
 from tidegauge.job.plan import Engine
 from tidegauge.remap.policy import in_batch
 from tidegauge.remap.round import Requests
-from tidegauge.remap.store import Lease, LeaseHolder, Store
+from tidegauge.remap.store import Lease, LeaseHolder, SetRate, Store
 from tidegauge.sinks.protocol import Finishing, Table, job_mark
 
 __all__ = ["LAST_WORDS", "RENEW_EVERY", "Outcome", "Runner"]
@@ -61,7 +61,7 @@ class Runner:
     """A flow under way. `step` it, or `run` it to its end; `close` it in any case.
 
     batch: whether the run ends when it has caught up, so that every look at the sources is a tick. requests: what
-    takes the ticks that are asked for.
+    takes the ticks that are asked for. rate: how many rows a second are read for late outputs, from now on.
     """
 
     def __init__(
@@ -74,6 +74,7 @@ class Runner:
         watch: Callable[[Board], None] | None = None,
         batch: bool = False,
         requests: Requests | None = None,
+        rate: int | None = None,
     ) -> None:
         if not flow.outputs:
             raise EmptyFlow(flow=flow.name)
@@ -111,7 +112,9 @@ class Runner:
             self._resources.callback(self._end_tables)
             self._resources.callback(lambda: self._pushing.close())
             register(self.flow, self._store, self.lease)
-            self._deciding = Deciding(self.flow, self._store, self.lease, spawn=spawn)
+            if rate is not None:
+                self._store.decide(flow.name, SetRate(rate))
+            self._deciding = Deciding(self.flow, self._store, self.lease, env=env, spawn=spawn)
             self._absent = Absent(self.flow, self.lease, env=env, spawn=spawn)
             self._outage = Outage(lambda: self._store.recognise(self.lease), env=env, spawn=spawn)
             self._begin()
@@ -134,7 +137,8 @@ class Runner:
         )
         self._tables = found.tables
         self._stalls = Stalls(found.stalls, self._store, self.lease, env=env)
-        mark, pausing = job_mark(self.lease.incarnation), self._deciding.begin(found.decisions)
+        mark = job_mark(self.lease.incarnation)
+        pausing, pacing = self._deciding.begin(found.decisions, late=found.late)
         self.board = Board(
             found.timeline,
             units={name: source.unit for name, source in flow.sources.items()},
@@ -180,6 +184,7 @@ class Runner:
             requests=self.requests,
             pushing=self._pushing,
             pausing=pausing,
+            pacing=pacing,
         )
 
     def step(self, *, park: float = 0.0) -> None:

@@ -24,7 +24,7 @@ from tidegauge.flow.runner import Outcome, Runner
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.job.plan import Engine
 from tidegauge.remap.round import Requests
-from tidegauge.remap.store import secrets
+from tidegauge.remap.store import check_rate, secrets
 
 __all__ = ["chosen", "run", "threads"]
 
@@ -76,11 +76,14 @@ def run(
     env: Env,
     watch: Callable[[Board], None] | None,
     requests: Requests,
+    rate: int | None = None,
     opened: Callable[[Runner], None] | None = None,
 ) -> Outcome:
     """Run a flow in this thread; see `Dataflow.run`. opened: called once the store and the tables are open."""
     if until not in (None, "caught-up"):
         raise InvalidArgument(parameter="until", value=until, expected="'caught-up' or None")
+    if rate is not None:
+        check_rate(rate)
     picked, ours = chosen(engine, spark)
     with ExitStack() as resources:
         resources.enter_context(_without(secrets(flow.store)))
@@ -89,7 +92,14 @@ def run(
         pool = threads(flow)
         resources.callback(pool.shutdown, wait=False, cancel_futures=True)
         runner = Runner(
-            flow, picked, env=env, spawn=pool.submit, watch=watch, batch=until is not None, requests=requests
+            flow,
+            picked,
+            env=env,
+            spawn=pool.submit,
+            watch=watch,
+            batch=until is not None,
+            requests=requests,
+            rate=rate,
         )
         resources.callback(runner.close)
         if opened is not None:

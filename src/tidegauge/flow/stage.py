@@ -29,6 +29,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tidegauge.backfill.plan import Fill
+from tidegauge.backfill.rate import Pacing
 from tidegauge.dataflow import OperatorBuilder, OperatorContext, OperatorInput, OperatorOutput, Stream
 from tidegauge.env import Env, Spawn
 from tidegauge.errors.base import Transient, brief, cause_of
@@ -88,8 +89,9 @@ class StageSetup:
     makes one more unit of a fill durable. limits: outputs of sources that had failed before, with the epoch at which
     they end. failures: where the failures of outputs go, and which outputs have ended by one. losses: where losses
     go. discard: forgets files staged in vain. backlog: which outputs have too much to commit for more to be staged
-    for them; the others go on. pausing: for which outputs nothing is staged, by choice. going: whether to begin
-    another job. pieces: of the sources that push; their outputs are staged as far as what came is whole.
+    for them; the others go on. pausing: for which outputs nothing is staged, by choice. pacing: when late jobs may
+    begin. going: whether to begin another job. pieces: of the sources that push; their outputs are staged as far as
+    what came is whole.
     """
 
     timeline: Timeline
@@ -106,6 +108,7 @@ class StageSetup:
     discard: Callable[[str, tuple[StagedFile, ...]], None]
     backlog: Backlog
     pausing: Pausing
+    pacing: Pacing
     spawn: Spawn
     env: Env
     going: Callable[[], bool]
@@ -144,6 +147,7 @@ class _Stage:
         self.groups = Groups(late=setup.late)
         setup.backlog.attach(self.wake.activate)
         setup.pausing.attach(self.wake.activate)
+        setup.pacing.attach(self.wake.activate)
         for pieces in setup.pieces.values():
             pieces.attach(self.wake.activate)
         self.settle()
@@ -228,8 +232,8 @@ class _Stage:
         limits = self.within(roomy)
         self.groups = self.groups.joined(standing, self.readers, busy=self.jobs, behind=self.fills.keys() | paused)
         wanted = needs(self.groups, roomy, self.readers, limits=limits, sealed=sealed)
-        for group, need in wanted.items():
-            if group in self.jobs:
+        for group, need in self.setup.pacing.in_turn(wanted).items():
+            if group in self.jobs or (self.is_late(need) and self.waits()):
                 continue
             if (wait := self.groups.rests(group, now=now)) > 0:
                 self.activator.activate_after(wait)
@@ -241,6 +245,13 @@ class _Stage:
             self.begin(group, need, outputs)
             begun = True
         return begun
+
+    def waits(self) -> bool:
+        """Whether no late job may begin yet, by the rate."""
+        wait = self.setup.pacing.wait()
+        if wait:
+            self.activator.activate_after(wait)
+        return wait != 0.0
 
     def empty(self, need: Need) -> Need:
         """Return a need as far as its epochs hold nothing for its outputs.
@@ -260,12 +271,13 @@ class _Stage:
         wanted = sorted({self.readers[name] for name in need.outputs})
         trying = group is not None and self.groups.trouble(group).attempt > 0
         held = {source: self.slices.between(source, need.lower, need.upper) for source in wanted}
-        upper = need.upper
+        upper, late, pacing = need.upper, self.is_late(need), self.setup.pacing
         if upper - need.lower > 1:  # one epoch is never split
-            parts = LATE_PART if self.is_late(need) else 1
             for source, pieces in held.items():
-                most = 1 if trying else max(1, job_limit(self.setup.units[source]) // parts)
-                upper = span(pieces, upper, limit=most)
+                unit = self.setup.units[source]
+                most = 1 if trying else max(1, job_limit(unit) // (LATE_PART if late else 1))
+                paced = pacing.most(source, unit) if late else None
+                upper = span(pieces, upper, limit=most if paced is None else min(most, paced))
         need = Need(need.outputs, need.lower, upper)
         pinned = PinnedNeed(
             need,
@@ -274,6 +286,8 @@ class _Stage:
         )
         if pinned.slices:
             self.setup.board.staging(need)
+            if late:
+                pacing.begin(group, wanted[0], sum(piece.size for found in pinned.slices.values() for piece in found))
             future = self.setup.spawn(lambda: self.setup.perform(pinned))
             self.jobs[group] = (need, future)
             future.add_done_callback(lambda _future: self.wake.activate())
@@ -298,6 +312,7 @@ class _Stage:
             need, future = self.jobs.pop(group)
             self.setup.board.ended(need)
             error = future.exception()
+            self.setup.pacing.end(group, 0 if error is not None else sum(future.result().result.records.values()))
             if error is not None:
                 self.again(group, need, need.outputs, error)
             else:

@@ -29,7 +29,7 @@ from tidegauge.reclock.slices import begins, held
 from tidegauge.remap.binding import Slice
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.mint import checked_observation
-from tidegauge.remap.store import Loaded, LoadedSource, Stall, Store, shown
+from tidegauge.remap.store import Loaded, LoadedSource, Pause, Stall, Store, shown
 from tidegauge.sinks.protocol import Table
 from tidegauge.sources.protocol import Acknowledged, Source, from_time_of
 
@@ -142,6 +142,8 @@ def _outputs(flow: FlowSpec, loaded: Loaded, store: Store, stalls: Mapping[str, 
 def _paused(report: OutputReport, loaded: Loaded) -> OutputReport:
     """Return a report with the reasons to pause its output."""
     pauses = tuple(pause for pause in loaded.decisions.pauses if pause.output == report.name)
+    if loaded.decisions.rate == 0 and report.upper < loaded.flow.published:
+        pauses = (*pauses, Pause(report.name, "rate", None))
     state = "paused" if pauses and report.error is None else report.state
     return replace(report, state=state, paused=pauses)
 

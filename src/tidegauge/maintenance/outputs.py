@@ -1,4 +1,4 @@
-"""What you decide about a flow's outputs while it may be running: to pause one, to let it go on.
+"""What you decide about a flow's outputs while it may be running: to pause one, to let it go on, to limit late ones.
 
 Invariant: a decision is durable when the call returns, also while the flow is driven. It needs no
 lease. A driver hears of it within seconds (`flow.deciding`), and one that starts later finds it.
@@ -17,9 +17,9 @@ from tidegauge.errors.running import CannotPause
 from tidegauge.flow.deciding import pausable
 from tidegauge.flow.spec import Flow, FlowSpec
 from tidegauge.looking.inspect import opened
-from tidegauge.remap.store import Decision, PauseOutput, ResumeOutput, Store
+from tidegauge.remap.store import Decision, PauseOutput, ResumeOutput, SetRate, Store, check_rate
 
-__all__ = ["OutputDecision", "pause", "unpause"]
+__all__ = ["OutputDecision", "RateDecision", "limit", "pause", "unpause"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,16 @@ class OutputDecision:
     output: str
     changed: bool
     reasons: tuple[str, ...]
+    running: str
+
+
+@dataclass(frozen=True, slots=True)
+class RateDecision:
+    """At most how many rows a second are read for late outputs, None for no limit. See `OutputDecision`."""
+
+    flow: str
+    rate: int | None
+    changed: bool
     running: str
 
 
@@ -55,6 +65,21 @@ def unpause(flow: Flow, output: str, *, env: Env | None = None) -> OutputDecisio
     Raises `UnknownName`, `FlowNeverRan`.
     """
     return _decided(flow.spec, output, ResumeOutput(output), env or Env())
+
+
+def limit(flow: Flow, rate: int | None, *, env: Env | None = None) -> RateDecision:
+    """Read at most `rate` rows a second for the late outputs of a flow, all together; None for no limit.
+
+    0 pauses them. The outputs that are live are not limited. The flow may be running. Raises `FlowNeverRan`,
+    `InvalidArgument`.
+    """
+    spec = flow.spec
+    if rate is not None:
+        check_rate(rate)
+    with opened(spec, env or Env()) as store:
+        before = store.decisions(spec.name)
+        now = store.decide(spec.name, SetRate(rate))
+        return RateDecision(spec.name, rate, now.number != before.number, store.holder(spec.name))
 
 
 def _decided(spec: FlowSpec, output: str, decision: Decision, env: Env) -> OutputDecision:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 from tests.remap.store.raw import dump, sql
@@ -12,7 +14,17 @@ from tidegauge.errors.store import CorruptStore, SinceHeld
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.rebuilding import Way
-from tidegauge.remap.store import Backfill, BackfillUnit, Lease, LeaseHolder, OutputSpec, Rebuilt, SourceSpec, Store
+from tidegauge.remap.store import (
+    Backfill,
+    BackfillUnit,
+    Lease,
+    LeaseHolder,
+    OutputSpec,
+    Rebuilt,
+    SourceSpec,
+    Store,
+    backfills,
+)
 
 COLUMNS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("_epoch", pa.int64())])
 LATE = OutputSpec("orders", {"kind": "parquet", "path": "/lake/late"}, "/lake/late")
@@ -149,3 +161,22 @@ def test_a_damaged_plan_is_said(store: Store, lease: Lease, url: str, damage: st
     sql(url, damage)
     with pytest.raises(CorruptStore):
         store.load("shop")
+
+
+def test_a_unit_costs_the_same_however_many_there_are(store: Store, lease: Lease, env: Env) -> None:
+    for epoch in range(4, 40):
+        proposals = {"orders": Proposal(frontier=Frontier({"p0": epoch + 1}))}
+        store.append(lease, expected=epoch, at=env.now(), proposals=proposals)
+    store.begin_backfill(lease, "late", start=0, steps="s")
+    read: list[int] = []
+    original = backfills._unit
+
+    def noted(row: Any) -> BackfillUnit:
+        read.append(row.lower)
+        return original(row)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(backfills, "_unit", noted)
+        for epoch in range(40):
+            store.add_unit(lease, "late", unit(epoch, epoch + 1))
+    assert read == list(range(39)), "the one before it"

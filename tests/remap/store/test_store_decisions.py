@@ -71,6 +71,7 @@ def test_a_pause_keeps_the_instant_of_its_beginning(store: Store, lease: Lease, 
     clock.pass_by(60)  # type: ignore[attr-defined]
     [again] = store.decide("shop", PauseOutput("late")).pauses
     assert again == pause
+    assert again.at is not None
     assert env.now() - again.at == timedelta(minutes=1)
     assert lease.flow == "shop"
 

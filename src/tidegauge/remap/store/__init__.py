@@ -7,7 +7,7 @@ flow is made of (`register`). `schema` describes the tables, and `opening` the v
 
 from tidegauge.remap.store.address import secrets, shown
 from tidegauge.remap.store.columns import decode_schema, encode_schema
-from tidegauge.remap.store.decisions import Decision, PauseOutput, ResumeOutput, SetRate
+from tidegauge.remap.store.decisions import Decision, PauseOutput, ResumeOutput, SetRate, check_rate
 from tidegauge.remap.store.lease import EXPIRY, Lease, LeaseHolder
 from tidegauge.remap.store.restore import Rebuilt
 from tidegauge.remap.store.store import Store
@@ -58,6 +58,7 @@ __all__ = [
     "SourceSpec",
     "Stall",
     "Store",
+    "check_rate",
     "decode_schema",
     "encode_schema",
     "secrets",

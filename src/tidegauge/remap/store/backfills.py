@@ -120,10 +120,12 @@ def begin_backfill(
 def add_unit(connection: Connection, lease: Lease, output: str, unit: BackfillUnit) -> None:
     """Record that a unit is staged, unless it is recorded; see `Store.add_unit`."""
     guard(connection, lease)
-    backfill = read_backfills(connection, lease.flow_id).get(output)
-    if backfill is not None and unit in backfill.units:
+    mine = _of(units, lease.flow_id, output)
+    plan = connection.execute(select(backfills).where(_of(backfills, lease.flow_id, output))).one_or_none()
+    last = connection.execute(select(units).where(mine).order_by(units.c.lower.desc()).limit(1)).one_or_none()
+    if last is not None and _unit(last) == unit:
         return
-    reached, end = (-1, -1) if backfill is None else (backfill.reached, backfill.plan.cutover + 1)
+    reached, end = (-1, -1) if plan is None else (plan.start if last is None else last.upper, plan.cutover + 1)
     if not reached <= unit.lower < unit.upper <= end:
         span, expected = [unit.lower, unit.upper], f"a span of epochs in [{reached}, {end}) of a plan"
         raise InvalidArgument(parameter="unit", value=span, expected=expected)

@@ -24,11 +24,12 @@ from typing import Final, TypeAlias
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
-from tidegauge.errors.flow import UnknownName
+from tidegauge.errors.flow import InvalidArgument, UnknownName
 from tidegauge.remap.store.schema import Unreadable, count, flows, pauses
 from tidegauge.remap.store.values import Decisions, Pause, PauseReason
+from tidegauge.remap.table import LARGEST
 
-__all__ = ["Decision", "PauseOutput", "ResumeOutput", "SetRate", "decide", "read_decisions"]
+__all__ = ["Decision", "PauseOutput", "ResumeOutput", "SetRate", "check_rate", "decide", "read_decisions"]
 
 _REASONS: Final[tuple[PauseReason, ...]] = ("operator", "rate")
 
@@ -57,6 +58,12 @@ class SetRate:
 
 
 Decision: TypeAlias = PauseOutput | ResumeOutput | SetRate
+
+
+def check_rate(rate: object) -> None:
+    """Raise `InvalidArgument` unless it is a number of rows a second."""
+    if not isinstance(rate, int) or isinstance(rate, bool) or not 0 <= rate <= LARGEST:
+        raise InvalidArgument(parameter="rate", value=rate, expected="a whole number of rows a second, 0 for none")
 
 
 def decide(connection: Connection, name: str, decision: Decision, at: datetime) -> Decisions:

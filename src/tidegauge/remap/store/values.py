@@ -247,11 +247,11 @@ PauseReason: TypeAlias = Literal["operator", "rate"]
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A reason for which an output is paused, since `at`."""
+    """A reason for which an output is paused, since `at`; None where that follows from something else."""
 
     output: str
     reason: PauseReason
-    at: datetime
+    at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,123 @@
+"""How fast late outputs are read: a limit of rows a second, over all of a flow's late jobs together.
+
+`Limiter` is the generic cell rate algorithm as a value. What begins is paid for afterwards: rows that are read keep
+the next ones waiting for as long as they take at the rate. Nothing is saved up while there is nothing to do, so no
+idle time is followed by a flood. `Pacing` keeps a limiter for the stage operator, and says how much one job may read:
+a second's worth, as far as an epoch is not larger, which is never split.
+
+Law: in any stretch of T seconds there begin to be read at most `rate * T` rows, and one job's besides. Invariant:
+under a rate one late job is under way at a time, however many tasks its engine makes of it; so the limit is that of
+the flow, and not of each task.
+
+>>> limiter, wait = Limiter(4).step(0.0, 4)
+>>> wait, limiter.wait(0.25), limiter.wait(1.0)
+(1.0, 0.75, 0.0)
+>>> limiter.changed(8, now=0.0).wait(0.0)
+0.5
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final, TypeVar
+
+__all__ = ["Limiter", "Pacing"]
+
+_Group = TypeVar("_Group", bound=Hashable)
+_Need = TypeVar("_Need")
+
+
+@dataclass(frozen=True, slots=True)
+class Limiter:
+    """At most `rate` rows a second begin; the next ones at `free_at`. rate: more than 0."""
+
+    rate: float
+    free_at: float = float("-inf")
+
+    def wait(self, now: float) -> float:
+        """Return the seconds until the next rows may begin."""
+        return max(0.0, self.free_at - now)
+
+    def step(self, now: float, rows: int) -> tuple[Limiter, float]:
+        """Return the limiter after rows that began at `now`, and how long the next ones wait from then on."""
+        free_at = max(self.free_at, now) + rows / self.rate
+        return replace(self, free_at=free_at), free_at - now
+
+    def changed(self, rate: float, *, now: float) -> Limiter:
+        """Return a limiter of another rate that owes the same rows."""
+        return Limiter(rate, now + self.wait(now) * self.rate / rate)
+
+
+class Pacing:
+    """The pace of late jobs. Of the worker's thread alone.
+
+    rate: None for no limit, and 0, which pauses the outputs (`flow.deciding`), does not count as one.
+    """
+
+    def __init__(self, monotonic: Callable[[], float], rate: int | None = None) -> None:
+        self._monotonic: Final = monotonic
+        self._limiter: Limiter | None = Limiter(rate) if rate else None
+        self._under_way: tuple[Hashable, str, float, int] | None = None
+        self._sizes: Final[dict[str, float]] = {}
+        """How many positions a row of a source takes, by the last job."""
+        self._turns: Final[dict[Hashable, float]] = {}
+        self._wakes: Final[list[Callable[[], None]]] = []
+
+    @property
+    def limited(self) -> bool:
+        """Whether there is a limit."""
+        return self._limiter is not None
+
+    def attach(self, wake: Callable[[], None]) -> None:
+        """Have `wake` called when the rate is another one."""
+        self._wakes.append(wake)
+
+    def become(self, rate: int | None) -> None:
+        """Go at this rate from now on."""
+        before = self._limiter
+        if not rate:
+            self._limiter = None
+        elif before is None:
+            self._limiter = Limiter(rate)
+        elif rate != before.rate:
+            self._limiter = before.changed(rate, now=self._monotonic())
+        if self._limiter != before:
+            for wake in self._wakes:
+                wake()
+
+    def wait(self) -> float | None:
+        """Return the seconds until a late job may begin; None until the one that is under way has ended."""
+        if self._limiter is None:
+            return 0.0
+        return None if self._under_way is not None else self._limiter.wait(self._monotonic())
+
+    def most(self, source: str, unit: str) -> int | None:
+        """Return how many positions of a source are a second's worth, None for any number.
+
+        Positions that do not count rows are measured by the last job; before the first one it is one epoch's.
+        """
+        if self._limiter is None:
+            return None
+        size = self._sizes.get(source, 0.0) if unit == "bytes" else 1.0
+        return max(1, int(self._limiter.rate * size))
+
+    def begin(self, group: Hashable, source: str, size: int) -> None:
+        """A late job begins that reads this many positions of a source."""
+        if self._limiter is not None:
+            self._under_way = group, source, self._monotonic(), size
+            self._turns[group] = self._monotonic()
+
+    def end(self, group: Hashable, rows: int) -> None:
+        """A job has ended, which has read this many rows."""
+        if self._under_way is None or self._under_way[0] != group:
+            return
+        (_group, source, began, size), self._under_way = self._under_way, None
+        if rows:
+            self._sizes[source] = size / rows
+        if self._limiter is not None:
+            self._limiter, _wait = self._limiter.step(began, rows)
+
+    def in_turn(self, wanted: Mapping[_Group, _Need]) -> dict[_Group, _Need]:
+        """Return needs in the order of their turns: a group that has waited longest comes first."""
+        return dict(sorted(wanted.items(), key=lambda item: self._turns.get(item[0], float("-inf"))))
