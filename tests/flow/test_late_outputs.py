@@ -79,7 +79,7 @@ def filled(run: Run, output: str) -> int:
     return 100 if found is None else found.percent
 
 
-def test_the_others_publish_while_a_late_output_gets_the_past(world: World) -> None:
+def test_s6_s32_the_others_publish_while_a_late_output_gets_the_past(world: World) -> None:
     world.lag = 30
     run = begin(world, with_late)
     seen = []
@@ -150,7 +150,7 @@ def test_a_late_output_that_cannot_take_a_row_fails_alone(world: World) -> None:
     run.abandon()
 
 
-def test_a_late_output_whose_past_is_gone_upstream_fails_alone(world: World) -> None:
+def test_s18_a_late_output_whose_past_is_gone_upstream_fails_alone(world: World) -> None:
     (world.root / "orders" / "1.jsonl").rename(world.root / "away")
     run = begin(world, with_late)
     write(world.root / "orders" / "2.jsonl", lines(PAST))
@@ -174,7 +174,7 @@ def test_a_late_output_whose_disk_is_full_keeps_nobody_waiting(world: World) -> 
     assert rows(with_late(world), "late") == rows(with_late(world), "a")
 
 
-def test_late_outputs_of_one_source_read_it_together(world: World) -> None:
+def test_s24_late_outputs_of_one_source_read_it_together(world: World) -> None:
     three = flow_of("late", "later", "latest")
     run = begin(world, three)
     run.catch_up()
@@ -185,7 +185,7 @@ def test_late_outputs_of_one_source_read_it_together(world: World) -> None:
         assert rows(three(world), name) == rows(three(world), "a")
 
 
-def test_nobody_sees_a_part_of_the_past(world: World) -> None:
+def test_p3_nobody_sees_a_part_of_the_past(world: World) -> None:
     world.lag = 30
     run = begin(world, with_late)
     while filled(run, "late") < 50:
@@ -232,6 +232,60 @@ def test_a_table_that_is_filled_can_be_read_as_of_an_epoch_before_its_first_reco
         with pytest.raises(OutputIsBehind):
             tg.read_arrow(with_filled(world), "late", as_of=as_of)
     run.abandon()
+
+
+def test_s1_p1_all_of_the_past_is_bound_and_the_output_is_live_without_anything_new(world: World) -> None:
+    world.lag = 3
+    run = begin(world, with_late)
+    assert world.loaded().backfills["late"].plan.cutover == PAST - 1
+    seen: list[Any] = []
+    while not seen or seen[-1] is not None:
+        seen.append(run.runner.board.outputs["late"].filled)
+        run.step()
+    done = [found.done for found in seen if found is not None]
+    assert done == sorted(done), "it never goes back"
+    assert all(found.percent < 100 for found in seen if found is not None and found.done < found.total)
+    run.catch_up()
+    assert run.runner.board.outputs["late"].state == "live"
+    run.abandon()
+
+
+def test_s2_an_output_of_a_flow_that_has_bound_nothing_is_live_at_once(tmp_path: Path) -> None:
+    world = World(tmp_path, alone)
+    begin(world).abandon()
+    run = begin(world, with_late)
+    assert (run.runner.board.outputs["late"].state, run.runner.board.outputs["late"].filled) == ("live", None)
+    add(world, 0)
+    run.catch_up()
+    run.abandon()
+    assert "before begin backfill" not in world.points
+    assert rows(with_late(world), "late") == rows(with_late(world), "a")
+
+
+@pytest.mark.parametrize("strike", ["before begin backfill", "after begin backfill"])
+def test_s8_s9_the_cutover_is_that_of_the_plan_that_is_durable(world: World, strike: str) -> None:
+    world.strike = strike
+    with pytest.raises(Crash):
+        begin(world, with_late)
+    world.clock.seconds += EXPIRY + 1
+    add(world, PAST)
+    run = begin(world, alone)
+    run.catch_up()
+    run.abandon()
+    run = begin(world, with_late)
+    planned = PAST if strike == "before begin backfill" else PAST - 1
+    assert world.loaded().backfills["late"].plan.cutover == planned
+    run.catch_up()
+    run.abandon()
+    assert rows(with_late(world), "late") == rows(with_late(world), "a")
+
+
+def test_s31_the_past_of_a_compacted_flow_is_of_the_first_epoch_that_is_left(world: World) -> None:
+    assert tg.compact(alone(world), before=5).since == 5
+    run = begin(world, with_late)
+    run.catch_up()
+    run.abandon()
+    assert [row["_epoch"] for row in rows(with_late(world), "late")] == [5] * 6 + list(range(6, PAST))
 
 
 @pytest.mark.parametrize(
@@ -386,7 +440,9 @@ DEATHS = st.lists(st.sampled_from([*POINTS, "before record unit", *8 * ["after r
     lives=DEATHS,
     sink=st.sampled_from([tg.ParquetSink, tg.DeltaSink]),
 )
-def test_a_late_table_is_one_from_the_start(before: list[int], after: list[int], lives: list[str], sink: Any) -> None:
+def test_s30_a_late_table_is_one_from_the_start(
+    before: list[int], after: list[int], lives: list[str], sink: Any
+) -> None:
     """Row by row and epoch by epoch, however many records its epochs have, and whoever dies on the way."""
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setitem(stage.JOB_LIMITS, "bytes", 1)

@@ -162,9 +162,10 @@ def test_a_start_among_compacted_epochs_is_refused(world: World) -> None:
     assert numbers(make(world), "late") == list(range(7, PAST))
 
 
-def test_reads_before_the_start_say_that_the_output_begins_later(world: World) -> None:
+def test_s17_reads_before_the_start_say_that_the_output_begins_later(world: World) -> None:
     make = flow_of("now")
     go_on(world, make)
+    assert not {"before begin backfill", "before record unit"} & set(world.points)
     for as_of in (None, 0, PAST - 1):
         with pytest.raises(BeforeStart, match=rf"TG-0618: output 'late' begins at epoch {PAST} \(start=.now.\)"):
             tg.read_arrow(make(world), "late", as_of=as_of)
@@ -263,6 +264,18 @@ def test_compaction_leaves_what_an_output_without_rows_begins_with(world: World)
     assert tg.compact(make(world), before=10).since == 10
     go_on(world, make, PAST)
     assert numbers(make(world), "late") == list(range(7, PAST + 1))
+
+
+def test_compaction_waits_for_a_paused_output_that_holds_nothing_of_what_it_begins_with(world: World) -> None:
+    make = flow_of("now")
+    go_on(world, make)
+    tg.pause(make(world), "late")
+    go_on(world, make, PAST, PAST + 1, PAST + 2)
+    found = tg.compact(make(world), before=PAST + 2)
+    assert (found.since, found.kept) == (PAST - 1, f"output 'late' begins at epoch {PAST}")
+    tg.unpause(make(world), "late")
+    go_on(world, make)
+    assert numbers(make(world), "late") == [PAST, PAST + 1, PAST + 2]
 
 
 def test_an_idle_output_from_now_on_keeps_no_history_for_ever(world: World) -> None:
