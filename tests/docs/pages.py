@@ -30,7 +30,7 @@ from tests.waiting import eventually
 from tests.warm import Warm
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 60.0
+PATIENCE = 180.0
 
 _FENCE = re.compile(
     r"^(?:<!-- test: (?P<order>[^\n]*?) -->\n)?^```(?P<kind>\w*)[^\n]*\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
