@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tidegauge.looking.scan import scan as scan
     from tidegauge.looking.scan import scan_arrow as scan_arrow
     from tidegauge.looking.verify import verify as verify
+    from tidegauge.looking.waiting import wait_until as wait_until
     from tidegauge.maintenance.compact import compact as compact
     from tidegauge.maintenance.compact import hold as hold
     from tidegauge.maintenance.compact import release as release
@@ -86,6 +87,7 @@ else:
             "maintenance.resume": "resume skip",
             "looking.scan": "scan scan_arrow",
             "looking.verify": "verify",
+            "looking.waiting": "wait_until",
             "remap.policy": "Every Manual",
             "sinks.delta.sink": "DeltaSink",
             "sinks.kafka.sink": "KafkaSink",

@@ -17,7 +17,7 @@ from rich.text import Text
 
 import tidegauge as tg
 from tidegauge.cli.load import send_by_value
-from tidegauge.cli.show import amount, span, state_text
+from tidegauge.cli.show import amount, phase_text, span, state_text
 from tidegauge.errors.running import TickHeld
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def view(board: Board, *, ends: bool = False) -> RenderableType:
     for output in board.outputs.values():
         table.add_row(
             f"→ {output.name}",
-            state_text(output.state, output.filled),
+            phase_text(output),
             f"{output.rows:,} rows",
             amount(output.lag, "epochs"),
             "",

@@ -13,8 +13,8 @@ from rich.text import Text
 from tidegauge.errors.base import TidegaugeError
 
 if TYPE_CHECKING:
-    from tidegauge.backfill.progress import Filled
-    from tidegauge.looking.reports import EpochReport
+    from tidegauge.flow.board import OutputStatus
+    from tidegauge.looking.reports import EpochReport, OutputReport
     from tidegauge.maintenance.compact import Compacted
     from tidegauge.maintenance.resume import Resumed, Skipped
     from tidegauge.remap.store import EpochRecord, Gap
@@ -33,6 +33,7 @@ __all__ = [
     "explain_view",
     "grid",
     "iso",
+    "phase_text",
     "resumed_json",
     "resumed_view",
     "skipped_json",
@@ -87,10 +88,19 @@ def span(seconds: float | None) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def state_text(state: str, filled: Filled | None = None) -> Text:
-    """Return a state in its colour. filled: how far the past of an output is staged."""
-    shown = f"{state.replace('_', ' ')} {filled}" if state == "backfilling" and filled else state.replace("_", " ")
-    return Text(shown, style=COLOURS.get(state, ""))
+def state_text(state: str, more: str = "") -> Text:
+    """Return a state in its colour, with more about it."""
+    return Text(f"{state.replace('_', ' ')} {more}".rstrip(), style=COLOURS.get(state, ""))
+
+
+def phase_text(output: OutputReport | OutputStatus) -> Text:
+    """Return an output's state, and how far it is in it."""
+    if output.state == "backfilling" and output.filled is not None:
+        return state_text(output.state, str(output.filled))
+    if output.state == "catching_up":
+        return state_text(output.state, f"{output.lag:,} epochs" if output.lag != 1 else "1 epoch")
+    reasons = sorted(str(getattr(pause, "reason", pause)) for pause in output.paused)
+    return state_text(output.state, f"({', '.join(reasons)})" if output.state == "paused" else "")
 
 
 def grid(*columns: str) -> Table:

@@ -14,7 +14,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from tidegauge.cli.show import amount, clock, error_json, errors_view, grid, iso, state_text
+from tidegauge.cli.show import amount, clock, error_json, errors_view, grid, iso, phase_text, state_text
 from tidegauge.errors.running import TickHeld
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def _table(found: Iterable[OutputReport]) -> Table:
     for output in found:
         table.add_row(
             output.name,
-            state_text(output.state, output.filled),
+            phase_text(output),
             output.source,
             f"{output.upper:,}",
             amount(output.lag, "epochs"),

@@ -42,8 +42,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from tidegauge.dsl.started import FlowRun
-    from tidegauge.flow.board import Board
+    from tidegauge.flow.board import Board, OutputCondition
     from tidegauge.flow.runner import Outcome
+    from tidegauge.looking.reports import OutputReport
 
 __all__ = ["Dataflow"]
 
@@ -248,6 +249,12 @@ class Dataflow:
         if self._requests.own_thread:
             raise CannotTick(flow=self.name, why="this is the thread that runs it")
         return self._requests.ask().result()
+
+    def wait_until(self, output: str, state: OutputCondition, *, timeout: float | None = None) -> OutputReport:
+        """Wait until an output is in a state, such as `live`; see `tidegauge.wait_until`."""
+        from tidegauge.looking.waiting import wait_until
+
+        return wait_until(self, output, state, timeout=timeout)
 
     @overload
     def bindings(
