@@ -307,7 +307,7 @@ def test_a_start_that_was_compacted_by_a_flow_without_the_output_is_said(world: 
 
 @pytest.mark.parametrize("sink", SINKS)
 def test_a_backup_of_the_store_from_before_the_output_does_not_move_its_start(world: World, sink: Any) -> None:
-    """It has bound all that the table holds, so they are of one history; the table's first commit knows the start."""
+    """It has bound all that the table holds, so they are of one history; the table's commits know the start."""
     make, kept = flow_of(5, sink=sink), backup(world)
     go_on(world, make)
     for other in (None, 2):

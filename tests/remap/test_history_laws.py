@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegauge.remap.history import NO_HISTORY, Beginning, History, Link, Moves, agree, fold, follow, origin
+from tidegauge.remap.rebuilding import pooled
+from tidegauge.remap.start import StartRecord
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 NAMES = st.sampled_from(["orders", "clicks", 'a"b', "é"])
@@ -82,6 +84,19 @@ def test_links_fold_the_same_however_they_are_cut(epochs: list[dict[str, Moves]]
     cut = data.draw(st.integers(0, len(links)))
     front = fold(links[:cut])
     assert fold([*([] if front is None else [front]), *links[cut:]]) == fold(links)
+
+
+@given(EPOCHS.filter(bool))
+def test_links_tell_where_an_output_begins_however_they_are_folded_pooled_and_written(
+    epochs: list[dict[str, Moves]],
+) -> None:
+    links, start = chain(epochs), StartRecord('"now"', 3)
+    told = History(tuple(links)).beginning("late", start).links
+    for found in (told, told[::-1]):
+        [at] = [link for pool in pooled([*found, *links]).values() for link in pool.values() if link.starts]
+        assert Link.decode(at.encode()).starts == {"late": start}
+    assert (folded := fold([*told, *chain([*epochs, {}])[len(links) :]])) is not None
+    assert Link.decode(folded.encode()).starts == {"late": start}
 
 
 @given(EPOCHS, st.integers(1, 4), st.data())

@@ -8,7 +8,7 @@
     no                      something           refused                 settled
 
 A store that was put back to before the output was made knows of no start, and has not seen the table: then the table
-is asked, whose first commit tells where it begins. So does a table from which a store is recovered.
+is asked, whose commits tell where it begins. So does a table from which a store is recovered.
 
 Invariant: no restart, backup, recovery or change of the flow moves the beginning of a table that holds rows.
 """

@@ -1,5 +1,5 @@
-"""The facts that commits of outputs carry: the history of their epochs, losses recorded since the last one, and, the
-first of them, where the output begins.
+"""The facts that commits of outputs carry: the history of their epochs, losses recorded since the last one, and where
+the output begins, if not with its source.
 
 A loss is noted after its epoch was bound, and often after the epoch was committed. So it goes with the next commit of
 each output, and a store that is recovered from the tables knows it again (law 9).
@@ -82,7 +82,7 @@ class TellingCommits:
         """Return what a commit of the epochs `[lower, upper)` is to carry. Asked in the thread of the commit."""
         # `noted` is read before the store is asked: a loss that is noted meanwhile makes us ask again.
         found, noted, self._asked = self._history(lower, upper, whole=whole), self._store.noted, None
-        found = found.beginning(self._output, self._start) if whole else found
+        found = found.beginning(self._output, self._start)
         if self._seen == noted or not found.links:
             return found
         untold = self._store.untold(self._lease.flow_id, self._output, before=upper)

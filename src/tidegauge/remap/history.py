@@ -336,7 +336,8 @@ def fold(links: Iterable[Link]) -> Link | None:
         before = {} if folded is None or link.whole else folded.sources
         brought = link.sources if link.whole else {n: _at(link.epoch, moves) for n, moves in link.sources.items()}
         sources = {**before, **{name: _after(before.get(name), moves) for name, moves in brought.items()}}
-        folded = replace(link, sources=sources, whole=True)
+        starts = link.starts if folded is None else {**folded.starts, **link.starts}
+        folded = replace(link, sources=sources, whole=True, starts=starts)
     return folded
 
 

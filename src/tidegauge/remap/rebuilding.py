@@ -105,7 +105,7 @@ def _fits(digest: str, links: list[Link], kept: str) -> bool:
 def _joined(one: Link, other: Link) -> Link:
     names = {**one.sources, **other.sources}
     sources = {name: _facts(one.sources.get(name), other.sources.get(name)) for name in names}
-    return replace(one, sources=sources)
+    return replace(one, sources=sources, starts={**other.starts, **one.starts})
 
 
 def _facts(one: Moves | None, other: Moves | None) -> Moves:
