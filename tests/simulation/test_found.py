@@ -181,3 +181,13 @@ def test_offsets_that_a_driver_commits_after_its_end_while_the_last_one_stops_st
     world.run()
     [*_, last] = [who for _at, who, what in world.trace.events if what == "clicks: acknowledged"]
     assert last.startswith("A."), "which is gone for long"
+
+
+def test_a_driver_whose_store_went_back_before_its_first_commit_does_not_commit_what_the_store_cannot_tell() -> None:
+    acts = (Act(0.3, "append", "orders", 3), Act(0.5, "rewind", "", 1))
+    for seed in range(4):  # of which some have the lease in the backup
+        world = World(
+            Ground.of(make_flow), Plan(seed, 9.0, acts, (Fault("slow", "before stage", 1, 1.0),), calm=True)
+        )
+        world.run()
+        assert world.lake.rows("orders").num_rows == 3

@@ -74,6 +74,17 @@ def test_what_commits_carry_is_known_from_binding_it_and_is_what_the_store_says(
             assert told == read, (lower, epoch)
 
 
+def test_the_history_of_epochs_that_are_not_bound_is_refused(
+    opened: Callable[[], Store], store: Store, lease: Lease, clock: Callable[[], datetime]
+) -> None:
+    """Who asks has bound them, in a store that went back since; a commit would tell less than it holds."""
+    store.append(lease, expected=0, at=clock(), proposals={"orders": at({"p0": 1})})
+    for asked, whole in ((store, True), (opened(), True), (opened(), False)):
+        assert len(asked.history("shop", 0, 1, whole=whole).links) == 1
+        with pytest.raises(UpperMismatch):
+            asked.history("shop", 0, 2, whole=whole)
+
+
 def facts(links: Sequence[Link]) -> dict[str, Mapping[str, Detail]]:
     """What is known of each partition once the links are told, one after the other."""
     known: dict[str, Mapping[str, Detail]] = {}

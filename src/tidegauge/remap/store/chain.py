@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, exists, func, select, update
 
+from tidegauge.errors.store import UpperMismatch
 from tidegauge.remap.binding import Detail
 from tidegauge.remap.history import Beginning, Link, Moves, origin, rest
 from tidegauge.remap.store.incarnations import read, state_at
@@ -77,7 +78,11 @@ def read_links(
     whole: the first is to say where every source stands; that of epoch 0 does. last: whether no later link is read
     here. Then the last one also has the facts of partitions without a binding: they came with some epoch, and no
     later link brings them.
+
+    Raises `UpperMismatch` where the store has not bound these epochs: it went back under a driver.
     """
+    if flow.upper < upper:
+        raise UpperMismatch(flow=flow.name, what="bound", expected=upper, actual=flow.upper)
     lowest = max(lower, flow.since, upper - LONGEST)
     mine = (timeline.c.flow_id == flow.id) & (timeline.c.epoch >= lowest) & (timeline.c.epoch < upper)
     minted = select(timeline.c.epoch, timeline.c.minted_at, timeline.c.digest).where(

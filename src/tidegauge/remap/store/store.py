@@ -178,7 +178,8 @@ class Store:
         """Return the history of the epochs `[lower, upper)`, as far as the store knows it and can tell it apart.
 
         whole: it is to say where every source stood before `lower`, so it begins with the epoch in front of that. Of
-        more than `chain.LONGEST` epochs the last ones. May be asked in any thread. Raises `UnknownName`.
+        more than `chain.LONGEST` epochs the last ones. May be asked in any thread. Raises `UnknownName`, and
+        `UpperMismatch` for epochs that are not bound.
         """
         recent = self._recent.get(flow_name, NO_HISTORY)
         if not whole and (found := recent.between(lower, upper)) is not None:
