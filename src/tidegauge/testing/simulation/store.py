@@ -62,7 +62,9 @@ class _OneConnection(sqlite3.Connection):
         meet("committed")
 
     def close(self) -> None:
-        """Stay open."""
+        """Stay open, without the transaction of a driver that died in it."""
+        if self.in_transaction:
+            self.rollback()
 
 
 def _nobody(_call: str) -> None:
