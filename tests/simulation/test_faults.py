@@ -10,7 +10,7 @@ from tidegauge.errors.history import StoreBehindTable
 from tidegauge.errors.simulation import SimulationFailed
 from tidegauge.errors.sinks import StagedFileMissing
 from tidegauge.errors.store import FlowAlreadyRunning, LeaseLost, UpperMismatch
-from tidegauge.flow import opening
+from tidegauge.flow import opening, stage
 from tidegauge.remap.store import EXPIRY
 from tidegauge.testing.simulation import restoring
 from tidegauge.testing.simulation.ground import Ground
@@ -214,3 +214,36 @@ def test_a_bad_record_fails_its_source_until_somebody_skips_it(source: str) -> N
     assert len(world.checks.skipped) == 1
     assert missed(world) in (1, len(b"spoilt 7\n"))
     assert world.lake.rows(source).num_rows == 9
+
+
+def epochs(world: World, name: str) -> list[int]:
+    """The epochs of the rows of a table."""
+    return list(world.lake.rows(name)["_epoch"].to_pylist())
+
+
+@pytest.mark.parametrize(
+    "place", ["after begin backfill", "after record unit", "large: commit", "before end backfill"]
+)
+def test_a_table_that_comes_late_gets_its_past_at_once_and_exactly(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stage, "JOB_LIMITS", {"records": 3 * stage.LATE_PART})
+    world = lived(Fault("crash", place, 1), acts=(Act(0.0, "outputs", "large", 4),))
+    assert [life.dead for life in world.lives].count(True) == 1
+    units = [what for _who, what in notes(world) if what == "after record unit"]
+    assert len(units) == 3, "one for each append by then, and none twice"
+    first, *_ = world.lake.tables["large"].commits
+    assert (first.lower, len({*epochs(world, "orders")} & {*range(first.upper)})) == (0, 3)
+    assert {*epochs(world, "large")} == {*epochs(world, "orders")}
+
+
+def test_an_output_that_was_taken_out_goes_on_from_where_it_was() -> None:
+    world = lived(acts=(Act(1.5, "outputs", "large", 3),))
+    assert [len(life.without) for life in world.lives] == [0, 1, 0]
+    assert not any("backfill" in what for _who, what in notes(world))
+    assert world.lake.tables["large"].upper == world.lake.tables["orders"].upper
+
+
+def test_a_flow_without_outputs_for_a_source_is_not_run() -> None:
+    world = lived(acts=tuple(Act(0.0, "outputs", name, 4) for name in ("large", "orders")))
+    assert {len(life.without) for life in world.lives} == {0, 1}

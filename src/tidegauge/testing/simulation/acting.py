@@ -62,6 +62,8 @@ def _act(world: World, act: Act) -> None:
         case "stop":
             for life in world.living():
                 life.stop()
+        case "outputs":
+            begin("operator", lambda: _without(world, act))
         case "spoil":
             world.upstreams[act.on].act(act)
             attend(world)
@@ -75,6 +77,19 @@ def _away(world: World, act: Act) -> None:
     world.upstreams[act.on].set_away(True)
     world.scheduler.sleep(act.number)
     world.upstreams[act.on].set_away(False)
+
+
+def _without(world: World, act: Act) -> None:
+    """Run the flow without an output for a while. The next driver has it, or has it no longer."""
+    world.checks.late.names.add(act.on)
+    world.missing.append(act)
+    for life in world.living():
+        life.stop()
+    world.scheduler.sleep(act.number)
+    if act in world.missing:  # until nothing goes wrong any more
+        world.missing.remove(act)
+        for life in world.living():
+            life.stop()
 
 
 def _for_a_while(world: World, act: Act) -> None:

@@ -37,6 +37,7 @@ from tidegauge.job.functions import apply, columns_of, conform
 from tidegauge.job.plan import OutputPlan
 from tidegauge.sources.protocol import BAD_RECORDS, BadRecord
 from tidegauge.testing.simulation.evidence import TableEvidence, UpstreamEvidence
+from tidegauge.testing.simulation.lateness import LateOutputs
 from tidegauge.testing.simulation.ledger import BindingLedger, Broken, Forget
 from tidegauge.testing.simulation.rows import by_epoch, listed, of_channel, shown
 
@@ -60,8 +61,10 @@ class Checks:
         self._upstreams: Final = upstreams
         self._read: Final = sorted({plan.source for plan in spec.outputs.values()})
         self._seen: Final[dict[tuple[str, int], Counter[str]]] = {}
+        self._board: Board | None = None  # what a driver has shown last
         self._behind: Final[set[str]] = set()
         """Outputs whose source had failed, and that may lack published epochs."""
+        self.late: Final = LateOutputs(spec, ledger, lake)
         self._clean: Final[dict[str, int]] = {}
         """Of each table: the epochs before it are known to have no bad record."""
         self.older = False
@@ -102,7 +105,7 @@ class Checks:
         self._see_no_more(self._ledger.upper)
         self._published()
         for source in self._read:
-            self._acknowledged(source)
+            self._acknowledged(source, self.late.names)
 
     def parted(self) -> None:
         """Look at tables of two histories, one of them the store's: all that is published they have in common."""
@@ -120,13 +123,18 @@ class Checks:
         for one in [one for one in self._seen if one[1] >= least]:
             del self._seen[one]
 
-    def at(self, place: str, *, who: str = "") -> None:
-        """Look at the newest durable facts when a driver comes to a place. who: which part of it."""
+    def at(self, place: str, *, who: str = "", without: Collection[str] = ()) -> None:
+        """Look at the newest durable facts when a driver comes to a place.
+
+        who: which part of it. without: outputs that its flow does not have.
+        """
         if self.broken is not None or self._blind:
             return
         try:
             if place == "store committed":
                 self._ledger.follow()
+                for name in without:
+                    self.late.left_out(name)
                 if any(
                     upstream.made_anew or upstream.overtaken or upstream.spoilt
                     for upstream in self._upstreams.values()
@@ -143,12 +151,15 @@ class Checks:
                 if self._telling.pop(who, 0) != self._upstreams[source].made_anew:
                     self._misled.update(self._upstreams[source].told())
                 if not self.older:
-                    self._acknowledged(source)
+                    self._acknowledged(source, without)
+            elif self.late.names and place.endswith(": committed"):
+                self.late.committed(place.removesuffix(": committed"))
         except Broken as broken:
             self.broken = broken
 
     def shown(self, board: Board) -> None:
         """Look at what a driver shows to people."""
+        self._board = board
         for name, source in board.sources.items():
             if isinstance(source.unread, PieceUnreadable) and self.broken is None:  # nobody here removes one
                 law = "an epoch is staged when all that it has of a source has come"
@@ -156,7 +167,8 @@ class Checks:
 
     def _uppers(self, *, live: bool) -> dict[str, int]:
         """Return the first epoch that each output lacks. live: without those that have failed."""
-        gone, lost = (self._ledger.failed_outputs(), {*self._ledger.failed()}) if live else (set(), set())
+        gone, lost = ({*self._ledger.failed_outputs()}, {*self._ledger.failed()}) if live else (set(), set())
+        gone |= self.late.shut_out
         return {
             name: self._ledger.holds(plan.source, self._lake.upper(name))
             for name, plan in self._spec.outputs.items()
@@ -170,7 +182,8 @@ class Checks:
         """
         uppers = self._uppers(live=True)
         self._behind.difference_update([name for name in uppers if uppers[name] >= self._ledger.published])
-        return {name: upper for name, upper in uppers.items() if name not in self._behind}
+        behind = self._behind | self.late.behind
+        return {name: upper for name, upper in uppers.items() if name not in behind}
 
     def _published(self) -> None:
         self._ledger.follow()
@@ -178,6 +191,7 @@ class Checks:
             if upper < self._ledger.published:
                 said = f"{self._ledger.published} epochs are published, {name} has {upper}"
                 raise Broken("what is published is in every table", said)
+        self.late.published(self._board)
         for name in self._spec.outputs:
             self._decoded(name)
 
@@ -204,14 +218,15 @@ class Checks:
                 raise Broken("a bad record fails its source, or is collected", said)
         self._clean[name] = upper
 
-    def _acknowledged(self, source: str) -> None:
+    def _acknowledged(self, source: str, without: Collection[str]) -> None:
         told = self._upstreams[source].told()
         for name, plan in self._spec.outputs.items():
-            if plan.source != source:
+            if plan.source != source or name in without:
                 continue
             held = self._ledger.until(source, self._ledger.holds(source, self._lake.upper(name)))
+            known = self.late.told(name)
             for place, position in told.items():
-                if position > held.get(place, 0) and place not in self._misled:
+                if position > max(held.get(place, 0), known.get(place, 0)) and place not in self._misled:
                     said = f"{place} is acknowledged to {position}, {name} holds it to {held.get(place, 0)}"
                     raise Broken("nothing is acknowledged before it is durable", said)
 
@@ -235,7 +250,8 @@ class Checks:
 
     def holds(self, name: str, epoch: int, *, era: int) -> bool:
         """Whether a table can be read as of a published epoch, and could since `era`."""
-        return not self.older and era == self.era and self._level().get(name, -1) > epoch
+        known = self._ledger.ask("SELECT name FROM outputs WHERE name = ?", name)
+        return bool(known) and not self.older and era == self.era and self._level().get(name, -1) > epoch
 
     def saw(self, name: str, as_of: int, rows: pa.Table) -> None:
         """Look at what a reader of a table saw as of an epoch. Raises `Broken`."""
@@ -291,6 +307,10 @@ class Checks:
             needed = upstream.overtaken or (failed.get(name) == RecordUnparsable.code and self.failing(name))
             if name in failed and not needed:
                 raise Broken("no source fails without need", name)
+        for name in self._ledger.failed_outputs():
+            upstream = self._upstreams[self._spec.outputs[name].source]
+            if not (upstream.overtaken or upstream.spoilt):
+                raise Broken("no output fails without need", name)
         for name, plan in self._spec.outputs.items():
             self._decoded(name)
             self._content(name, plan)
@@ -322,14 +342,14 @@ class Checks:
             found = actual.get(epoch, Counter())
             if self._seen.get((name, epoch), found) != found:
                 raise Broken("a published epoch does not change", f"{name} at {epoch}, in the end")
-        since = min(self._ledger.since, upper - 1)
-        for epoch in range(since + 1, upper):
+        since, first = min(self._ledger.since, upper - 1), self.late.first(name)
+        for epoch in range(max(first, since + 1), upper):
             self._holds(name, plan, [epoch], actual)
         try:
-            for epoch in range(since + 1):
+            for epoch in range(first, since + 1):
                 self._holds(name, plan, [epoch], actual)
         except Broken:  # the table came so late that these were compacted, and has them as one of them
-            self._holds(name, plan, range(since + 1), actual)
+            self._holds(name, plan, range(first, since + 1), actual)
 
     def _holds(self, name: str, plan: OutputPlan, epochs: Sequence[int], actual: Mapping[int, Counter[str]]) -> None:
         """Some epochs of a table have together the rows that their bindings say."""

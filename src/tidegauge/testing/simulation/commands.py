@@ -33,11 +33,16 @@ class SimulatedFlow:
     spec: FlowSpec
 
 
-def given(world: World, command: Callable[[SimulatedFlow, Env], object], *, patience: float = math.inf) -> Life:
-    """Give a command, for at most `patience` seconds while another driver has the lease, and return its life."""
+def given(
+    world: World, command: Callable[[SimulatedFlow, Env], object], *, patience: float = math.inf, whole: bool = False
+) -> Life:
+    """Give a command, for at most `patience` seconds while another driver has the lease, and return its life.
+
+    whole: with all outputs, also with those that the flow is run without at present.
+    """
 
     def work(life: Life) -> None:
-        flow = SimulatedFlow(world.spec(life))
+        flow = SimulatedFlow(world.spec(life, whole=whole))
         until = world.clock.monotonic() + patience
         while world.clock.monotonic() < until:
             try:

@@ -14,6 +14,7 @@ Invariant: a factory returns equal flows. A driver that starts again calls it, a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -84,8 +85,12 @@ class Ground:
         files = tuple(name for name, source in spec.sources.items() if isinstance(source, FileSource))
         topics = ((name, source) for name, source in spec.sources.items() if name not in (*feeds, *files))
         logs = tuple(name for name, source in topics if not isinstance(source, GeneratorSource))
+        readers = Counter(plan.source for plan in spec.outputs.values())
+        companied = tuple(
+            name for name, plan in spec.outputs.items() if readers[plan.source] > 1 and plan.source not in feeds
+        )
         facts = FlowFacts(
-            tuple(spec.sources), tuple(spec.outputs), tuple(places), tick, feeds, logs, files, answering
+            tuple(spec.sources), tuple(spec.outputs), tuple(places), tick, feeds, logs, files, companied, answering
         )
         return Ground(make, spec, facts)
 

@@ -46,9 +46,12 @@ class Readers:
         self._owners: Final[list[str]] = []
 
     def come(self, seconds: float) -> None:
-        """Let a reader come who holds an epoch for a while; nobody does before one is published."""
+        """Let a reader come who holds an epoch for a while.
+
+        Nobody does before one is published, nor while the store that was put back knows less than is.
+        """
         world = self._world
-        if not world.ledger.published:
+        if not world.ledger.published or world.down:
             return
         self._owners.append(owner := f"reader {len(self._owners)}")
         epoch = world.random.randrange(max(0, world.ledger.since - _BEFORE), world.ledger.published)
@@ -116,12 +119,13 @@ def _look(life: Life, flow: GivenFlow, world: World, owner: str, epoch: int, era
     published = world.ledger.published
     as_of = world.random.choice((epoch, world.random.randrange(epoch, max(published, epoch + 1))))
     for name in flow.spec.outputs:
+        before = world.checks.holds(name, as_of, era=era)  # a reader may sleep over its answer
         try:
             view = view_of(flow.spec, name, as_of, env=life.env())
         except (Transient, OSError):
             continue  # it looks again
         except TidegaugeError as error:
-            if world.checks.holds(name, as_of, era=era):
+            if before and world.checks.holds(name, as_of, era=era):
                 said = f"{name} as of {as_of}, {owner} holds {epoch}: {error}"
                 raise Broken("a held epoch can be read", said) from error
             continue

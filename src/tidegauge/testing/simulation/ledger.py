@@ -305,6 +305,10 @@ class BindingLedger:
             if at < position:
                 yield place, at, position
 
+    def began(self, source: str) -> int:
+        """Return the epoch with which a source's present incarnation begins."""
+        return self._began.get(source, 0)
+
     def incarnation(self, source: str) -> int:
         """Return the number of a source's present incarnation."""
         return next((int(number) for name, number, _began in self.ask(_INCARNATIONS) if name == source), 0)

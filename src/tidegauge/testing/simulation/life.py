@@ -58,6 +58,8 @@ class Life:
     era: that of the store at its beginning (`Checks`).
     late: whether it was told to stop before it had opened the flow, so that it began nothing.
 
+    without: the outputs that its flow does not have, as it was given it.
+
     command: what it does in place of running the flow, given the life.
     """
 
@@ -73,6 +75,7 @@ class Life:
         self.over = False
         self.stopping = False
         self.late = False
+        self.without: frozenset[str] = frozenset()
         self.error: BaseException | None = None
         self.runner: Runner | None = None
         self._asked = 0

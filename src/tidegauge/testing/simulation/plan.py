@@ -70,6 +70,7 @@ FaultKind: TypeAlias = Literal[
     "torn",
     "spoil",
     "rewind",
+    "outputs",
 ]
 KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
 """What may go wrong.
@@ -96,6 +97,7 @@ KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
     truncate   a log is cut off and there is no copy, or its torn last line is; somebody resumes the source
     replace    a file is deleted, and may come back, or another one takes its place; somebody resumes the source
     torn       a file that a task has staged is cut short before it is committed
+    outputs    the flow runs without one of its outputs, from the beginning or for a while; then that is late
     spoil      a record comes that cannot be decoded: it is collected, or somebody skips it after its source failed
     rewind     the store goes back to a backup while drivers run, and others start; it is recovered some time later
 """
@@ -107,6 +109,8 @@ AT_FEEDS: Final = ("cut", "late")
 AT_LOGS: Final = ("late", "recreate", "stale", "spoil")
 AT_FILES: Final = ("rotate", "save", "truncate", "replace", "spoil")
 
+_NEW: Final = 0.6
+"""How often an output that comes late is a new one: the flow begins without it."""
 _WRONG_CLOCKS: Final = (
     *(("clock", "", seconds) for seconds in (-90, -5, -1, 1, 5, 90)),
     *(("drift", "", percent) for percent in (90, 110, 150)),
@@ -143,13 +147,17 @@ class FlowFacts(NamedTuple):
     """The sources that read topics."""
     files: tuple[str, ...] = ()
     """The sources that read files."""
+    companied: tuple[str, ...] = ()
+    """The outputs that the flow can do without for a while: another one has the same source, which does not push."""
     answering: Mapping[FaultKind, tuple[str, ...]] = MappingProxyType({})
     """The places of the kinds that cannot strike everywhere: where somebody answers, or a file is staged."""
 
     def having(self, kind: FaultKind) -> tuple[str, ...]:
-        """Return the sources that can have a kind of fault, one "" for a kind that comes from elsewhere."""
+        """Return the sources or outputs that can have a kind of fault; one "" for what comes from elsewhere."""
         if kind in AT_UPSTREAMS:
             return self.sources
+        if kind == "outputs":
+            return self.companied
         if kind not in (*AT_FEEDS, *AT_LOGS, *AT_FILES):
             return ("",)
         having = ((AT_FEEDS, self.feeds), (AT_LOGS, self.logs), (AT_FILES, self.files))
@@ -303,6 +311,8 @@ def acted(random: Random, kind: FaultKind, flow: FlowFacts, ends: float) -> Act:
     """Return an act of a kind that strikes the world at an instant."""
     at = round(random.random() * ends, 3)
     on = random.choice(flow.having(kind))
+    if kind == "outputs" and random.random() < _NEW:
+        at = 0.0
     if kind == "clock":
         return Act(at, *random.choice(_WRONG_CLOCKS))
     if kind == "history":

@@ -65,7 +65,8 @@ def misled(world: World, life: Life) -> bool:
     """Whether a life ended because the store went back, or was recovered, under it or before it began."""
     if isinstance(life.error, TablesDisagree):
         unopened = (fault for fault in world.struck if fault.place.endswith((": open", ": sweep")))
-        return world.checks.older and any(fault.kind in ANSWERS for fault in unopened)
+        missed = world.checks.late.names or any(fault.kind in ANSWERS for fault in unopened)
+        return world.checks.older and bool(missed)
     return isinstance(life.error, UNLIKE) and (world.checks.older or world.checks.era != life.era)
 
 
@@ -113,7 +114,7 @@ def _recover(world: World) -> None:
     world.checks.recovering()
     done = False
     while not done:
-        command = given(world, _recovered)
+        command = given(world, _recovered, whole=True)
         world.scheduler.wait(command.is_gone)
         if isinstance(command.error, TablesDisagree):
             world.checks.parted()

@@ -5,6 +5,8 @@ had seen. It then waits for a person to look in, stop the flow and give the comm
 does: it may die, be slow, or hear no answer. The world starts the next driver after it.
 
     the topics are gone (TG-0811)     resumed once they are there again; the next look finds others
+    some output came back that lacks  given up in the same way, as a loss
+    records of former ones
     they are others (TG-0554)         resumed with a new incarnation; what some output lacked is accepted as lost
     a record is bad (TG-0502)         passed over by hand, with `tidegauge skip`, as are all bad ones of its epoch
     a file is gone, was rewritten     resumed once somebody has brought it back, or has let the flow go on without the
@@ -24,6 +26,7 @@ from tidegauge.errors.command import FlowNeverRan, RangeNotBound
 from tidegauge.errors.engine import RecordUnparsable
 from tidegauge.errors.kafka import TopicDeleted
 from tidegauge.errors.running import LossNotAccepted, NothingToResume, UpstreamRecreated
+from tidegauge.errors.store import OutputBelowIncarnation
 from tidegauge.maintenance.resume import resume, skip
 from tidegauge.testing.simulation.commands import SimulatedFlow, given
 from tidegauge.testing.simulation.harms import MENDABLE
@@ -73,7 +76,8 @@ def attend(world: World) -> None:
 
 def _attend(world: World) -> None:
     while not world.closing:
-        for source, code in resumable(world).items():
+        behind = dict.fromkeys(world.left_behind, OutputBelowIncarnation.code)
+        for source, code in {**resumable(world), **behind}.items():
             if world.down or not world.upstreams[source].whole:
                 continue
             if code == UpstreamRecreated.code:
@@ -91,6 +95,8 @@ def _attend(world: World) -> None:
                 driver.stop()
             life = given(world, command, patience=_PATIENCE)
             world.scheduler.wait(life.is_gone)
+            if life.over and life.error is None:
+                world.left_behind.discard(source)
         world.scheduler.sleep(world.random.choice(_LOOKS))
 
 
@@ -131,7 +137,7 @@ def _skip(flow: SimulatedFlow, env: Env, *, world: World, source: str) -> None:
 
 
 def _resume(flow: SimulatedFlow, env: Env, *, source: str, code: str) -> None:
-    anew = code == UpstreamRecreated.code
+    anew = code in (UpstreamRecreated.code, OutputBelowIncarnation.code)
     with suppress(NothingToResume, FlowNeverRan):  # another command did it, and its answer was lost
         try:
             resume(flow, source, new_incarnation=anew, env=env)

@@ -111,7 +111,8 @@ class Memory:
     def ask(self, question: str, *values: Any) -> list[Any]:
         """Return the rows of a SELECT; none before a driver has made the tables."""
         if not self._made:
-            self._made = bool(list(self.connection.execute(_TABLES)))
+            # A transaction that makes them may yet fail.
+            self._made = not self.connection.in_transaction and bool(list(self.connection.execute(_TABLES)))
         return list(self.connection.execute(question, values)) if self._made else []
 
 

@@ -22,7 +22,7 @@ __all__ = ["LEGEND", "EventTrace", "logged"]
 LEGEND: Final = """\
 time  virtual seconds      A, B, ...  drivers in the order of their start      A.7  what the driver A began seventh
       beside its worker    A.lease  the renewal of its lease                   world  others: writers, brokers, clocks
-      operator  who resumes sources, or compacts, by a command that has a letter, too
+      operator  who resumes sources, compacts, or skips, by a command that has a letter, too; or takes an output out
       reader, R0, R1, ...  who holds an epoch; what it does, and those who release what it left
       restorer  who puts back an older store, and recovers it by a command that has a letter, too
 before/after X  a durable effect of the flow           store X  a transaction of the store

@@ -30,7 +30,14 @@ from typing import Any, Final
 from tidegauge.errors.base import Definite, TidegaugeError, Transient
 from tidegauge.errors.simulation import SimulationFailed
 from tidegauge.errors.sinks import StagedFileMissing
-from tidegauge.errors.store import ClockBehind, ClocksApart, FlowAlreadyRunning, LeaseLost
+from tidegauge.errors.store import (
+    ClockBehind,
+    ClocksApart,
+    FlowAlreadyRunning,
+    LeaseLost,
+    OutputBelowIncarnation,
+    OutputBelowSince,
+)
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.testing.simulation.acting import act_out
 from tidegauge.testing.simulation.checks import Checks
@@ -42,9 +49,9 @@ from tidegauge.testing.simulation.leaks import nothing_leaked, threads
 from tidegauge.testing.simulation.ledger import BindingLedger, Broken
 from tidegauge.testing.simulation.life import Life, Meeting
 from tidegauge.testing.simulation.outside import no_room, outside
-from tidegauge.testing.simulation.plan import Fault, Plan
+from tidegauge.testing.simulation.plan import Act, Fault, Plan
 from tidegauge.testing.simulation.restoring import misled
-from tidegauge.testing.simulation.resuming import resumable
+from tidegauge.testing.simulation.resuming import attend, resumable
 from tidegauge.testing.simulation.scheduler import Scheduler, Standstill
 from tidegauge.testing.simulation.shrink import FailedPlan
 from tidegauge.testing.simulation.store import URL, Memory
@@ -109,10 +116,14 @@ class World:
         self.closing = False
         self.attended = False
         """Whether somebody looks in now and then, and resumes sources that have failed."""
+        self.left_behind: Final[set[str]] = set()
+        """Sources of an incarnation that some output lacks records of, which somebody has to give up."""
         self._over = False
         self._lingering: set[str] = set()
         self._unmade: TidegaugeError | None = None
         """Why the flow could not be had anew, or not the same one."""
+        self.missing: Final[list[Act]] = []
+        """Why the flow is run without some outputs at present."""
         self.down = False
         """Whether somebody keeps the flow stopped."""
         self.parted = False
@@ -175,8 +186,20 @@ class World:
         self.drew[name[16:]] = life
         return name
 
-    def spec(self, life: Life) -> FlowSpec:
-        """Return the flow as one driver has it: with this world's store, sources and tables."""
+    def without(self) -> frozenset[str]:
+        """Return the outputs that the flow is run without at present. Each source keeps one."""
+        found, plans = {*self.checks.late.shut_out}, self.ground.spec.outputs
+        for name in [act.on for act in self.missing]:
+            if any(other not in (name, *found) and plans[other].source == plans[name].source for other in plans):
+                found.add(name)
+        return frozenset(found)
+
+    def spec(self, life: Life, *, whole: bool = False) -> FlowSpec:
+        """Return the flow as one driver has it: with this world's store, sources and tables.
+
+        whole: with all outputs that it may have.
+        """
+        life.without = frozenset(self.checks.late.shut_out) if whole else self.without()
         try:
             spec = self.ground.again()
         except TidegaugeError as error:
@@ -188,6 +211,7 @@ class World:
         outputs = {
             name: replace(plan, sink=counterpart_of(plan.sink, self.lake, name, Meeting(life, name)))
             for name, plan in spec.outputs.items()
+            if name not in life.without
         }
         return replace(spec, store=URL, sources=sources, outputs=outputs)
 
@@ -200,7 +224,7 @@ class World:
         """
         now = self.clock.monotonic()
         self.trace.note(now, self.scheduler.running, place)
-        self.checks.at(place, who=self.scheduler.running)
+        self.checks.at(place, who=self.scheduler.running, without=life.without)
         if place == "store committed":
             self.file_laws.at_commit()
         if place.endswith(": sweep"):
@@ -264,6 +288,12 @@ class World:
         if error is None or (isinstance(error, _OUTSIDE) and error is not self._unmade):
             return
         ailing = any(upstream.overtaken or upstream.spoilt for upstream in self.upstreams.values())
+        if isinstance(error, OutputBelowSince) and self._is_shut_out(str(error.evidence["output"])):
+            return
+        if isinstance(error, OutputBelowIncarnation) and self.checks.late.names:
+            self.left_behind.add(str(error.evidence["source"]))
+            attend(self)
+            return
         lossy = ailing and isinstance(error, Definite)
         jumped = isinstance(error, _JUMPED) and any(act.what in ("clock", "drift") for act in self.plan.acts)
         torn = isinstance(error, StagedFileMissing) and any(fault.kind == "torn" for fault in self.struck)
@@ -271,6 +301,12 @@ class World:
             raise error
         if self.ledger.failed().keys() == self.upstreams.keys() and not resumable(self):
             self.closing = True  # nothing is left to do: whoever restarts the flow finds the same
+
+    def _is_shut_out(self, output: str) -> bool:
+        """Whether the flow refuses an output with reason. It is run without it from now on."""
+        if output in self.checks.late.names and 0 < self.lake.upper(output) <= self.ledger.since:
+            self.checks.late.shut_out.add(output)
+        return output in self.checks.late.shut_out
 
     def note(self, what: str, more: str = "") -> None:
         """Keep in the trace what came to pass."""
@@ -286,6 +322,10 @@ class World:
             upstream.set_away(False)
         for life in self.lives:
             life.skew = RIGHT
+        self.missing.clear()
+        for life in self.living():
+            if life.without - self.checks.late.shut_out:
+                life.stop()
         self._end()
 
     def living(self) -> list[Life]:
@@ -322,7 +362,7 @@ class World:
     def _end(self) -> None:
         """Wait until everything has arrived, and then for the drivers, which are told to stop."""
         self._expect(
-            lambda: not resumable(self) and self.checks.caught_up() and self._is_driven(),
+            lambda: not (resumable(self) or self.left_behind) and self.checks.caught_up() and self._is_driven(),
             "everything arrives once nothing goes wrong any more",
         )
         self.closing = True
@@ -342,7 +382,9 @@ class World:
 
         The last one may have stopped while it could not give its lease back.
         """
-        return self.closing or any(life.runner is not None for life in self.living())
+        return self.closing or any(
+            life.runner is not None and life.without <= self.checks.late.shut_out for life in self.living()
+        )
 
     def _expect(self, so: Callable[[], bool], law: str) -> None:
         until = self.clock.monotonic() + PATIENCE

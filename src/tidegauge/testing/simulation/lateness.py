@@ -1,0 +1,85 @@
+"""Outputs that come late to a flow: which of its laws they are excused from, and until when.
+
+Somebody runs the flow without an output, from the beginning or for a while. Then published epochs are not in its
+table, and upstream is told of more than it holds. Once it is back, it catches up, and the flow waits for it again.
+
+    a table that holds nothing   shows its past at once, up to the cutover of its plan, or to where its source failed;
+                                 it begins with the present incarnation of its source
+    one that holds some epochs   goes on from there, unless compaction took what it lacks: then the flow refuses it
+
+Invariant: an output that no driver did without is excused from nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from tidegauge.flow.board import Board
+from tidegauge.flow.spec import FlowSpec
+from tidegauge.testing.simulation.evidence import TableEvidence
+from tidegauge.testing.simulation.ledger import BindingLedger, Broken
+
+__all__ = ["LateOutputs"]
+
+_PLANNED: Final = "SELECT cutover FROM backfills WHERE output = ?"
+
+
+class LateOutputs:
+    """The late outputs of a world. names: those that a driver did without. behind: of them, those that catch up.
+
+    shut_out: those that the flow refuses for good.
+    """
+
+    def __init__(self, spec: FlowSpec, ledger: BindingLedger, lake: TableEvidence) -> None:
+        self.names: Final[set[str]] = set()
+        self.behind: Final[set[str]] = set()
+        self.shut_out: Final[set[str]] = set()
+        self._spec: Final = spec
+        self._ledger: Final = ledger
+        self._lake: Final = lake
+        self._empty: Final[set[str]] = set()
+        self._first: Final[dict[str, int]] = {}
+        self._told: Final[dict[str, dict[str, int]]] = {}
+
+    def left_out(self, name: str) -> None:
+        """Know that a driver goes on without an output: it lacks published epochs, and upstream may be told."""
+        source, upper = self._spec.outputs[name].source, self._lake.upper(name)
+        self.names.add(name)
+        if self._ledger.holds(source, upper) < self._ledger.published:
+            self.behind.add(name)
+        if not upper:
+            self._empty.add(name)
+        told = self._told.setdefault(name, {})  # of a store that went back, more than is bound now
+        for place, position in self._ledger.frontiers[source].items():
+            told[place] = max(position, told.get(place, 0))
+
+    def told(self, name: str) -> Mapping[str, int]:
+        """Return how far upstream may have been told by drivers without an output, by place."""
+        return self._told.get(name, {})
+
+    def first(self, name: str) -> int:
+        """Return the first epoch that an output can have: that of the incarnation with which it began."""
+        return self._first.get(name, 0)
+
+    def published(self, board: Board | None) -> None:
+        """Look at what a driver shows that has just published. It waits for those that it knows to hold that.
+
+        A commit that it has not heard of yet does not count: until then it goes on without that output.
+        """
+        there = {} if board is None else board.outputs
+        self.behind.difference_update(
+            [name for name in self.behind & there.keys() if there[name].upper >= self._ledger.published]
+        )
+
+    def committed(self, name: str) -> None:
+        """Look at a table that has just got a commit. Raises `Broken` where it shows a part of its past."""
+        source, upper = self._spec.outputs[name].source, self._lake.upper(name)
+        if name in self._empty:
+            self._empty.remove(name)
+            self._first[name] = self._ledger.began(source)
+        ends = self._ledger.failed_at(source) if source in self._ledger.failed() else self._ledger.upper
+        for (cutover,) in self._ledger.ask(_PLANNED, name):
+            if upper < min(cutover + 1, ends):
+                said = f"{name} is to have epochs to {cutover}, and has those before {upper}"
+                raise Broken("the past of a new output becomes visible at once", said)

@@ -1,0 +1,11 @@
+"""A flow whose outputs come late, and little else goes wrong: `search` looks here."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.simulation import reference
+
+FAULTS: Final = ("outputs", "crash", "error", "lost")
+
+make_flow = reference.make_flow
