@@ -16,6 +16,7 @@ from tests.maintenance.rolledback import Shop
 
 import tidegauge as tg
 from tidegauge.errors.dataflow import OperatorFailed
+from tidegauge.errors.engine import RecordUnparsable
 from tidegauge.flow.telling import TellingCommits
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.frontier import Frontier
@@ -92,6 +93,25 @@ def test_a_gap_comes_back_to_a_backup_also_where_nothing_else_has_to(shop: Shop)
     done = tg.recover(shop.flow())
     assert (done.changed, done.gaps, done.kept, gaps(shop)) == (True, 1, 3, known)
     assert not tg.recover(shop.flow()).changed
+
+
+@pytest.mark.parametrize("recovered", [True, False])
+def test_a_failure_that_somebody_went_past_does_not_come_back_with_a_backup(shop: Shop, recovered: bool) -> None:
+    shop.run(0)
+    with (shop.root / "in" / "a.jsonl").open("a") as out:
+        out.write("no JSON\n")
+    with pytest.raises(RecordUnparsable):
+        shop.again()
+    older = shop.copy("older")
+    lose_last(shop)
+    shop.again()
+    shop.put_back(older)
+    assert tg.status(shop.flow()).sources[0].state == "failed"
+    if recovered:
+        tg.recover(shop.flow())
+        assert tg.status(shop.flow()).sources[0].state == "idle"
+    shop.run(2)
+    assert shop.rows() == {0: 1, 2: 1}
 
 
 def test_each_commit_carries_what_was_noted_since_the_last_one(tmp_path: Path) -> None:

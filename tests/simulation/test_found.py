@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.simulation import pushed
+from tests.simulation import pushed, rotated
 from tests.simulation.reference import make_flow
 from tests.simulation.test_simulate import make_files
 
@@ -191,3 +191,10 @@ def test_a_driver_whose_store_went_back_before_its_first_commit_does_not_commit_
         )
         world.run()
         assert world.lake.rows("orders").num_rows == 3
+
+
+def test_a_failure_that_a_backup_brings_back_and_a_table_has_got_past_is_none() -> None:
+    acts = [Act(4.746, "append", "lines", 2), Act(6.345, "append", "lines", 1), Act(6.457, "hold", "", 1)]
+    acts += [Act(7.633, "spoil", "lines", 40), Act(7.739, "let go", "", 1), Act(13.247, "spoil", "lines", 1)]
+    acts += [Act(22.87, "restore", "", 5)]
+    World(Ground.of(rotated.make_flow), Plan(84051, 28.133, tuple(acts), ())).run()

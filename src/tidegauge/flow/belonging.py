@@ -39,6 +39,7 @@ __all__ = [
     "check",
     "check_all",
     "note_seen",
+    "refuted",
     "table_of",
     "whole",
 ]
@@ -73,6 +74,16 @@ def table_of(flow: FlowSpec, output: str, loaded: Loaded) -> Table:
     table = sink.open(owner)
     whole(table, owner, sink, held=0 if known is None else known.held)
     return table
+
+
+def refuted(flow: FlowSpec, loaded: Loaded, uppers: Mapping[str, int]) -> list[str]:
+    """Return the failed sources that went on: a table holds the epoch at which they failed, by the uppers of tables.
+
+    Somebody had let them, and the store was put back to before that.
+    """
+    failed = {name: source.failure[0] for name, source in loaded.sources.items() if source.failure is not None}
+    read = [(flow.outputs[name].source, upper) for name, upper in uppers.items()]
+    return sorted({source for source, upper in read if source in failed and upper > failed[source]})
 
 
 class Measured(Protocol):

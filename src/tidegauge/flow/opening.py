@@ -17,7 +17,7 @@ from tidegauge.backfill.plan import Fill, files_of, steps_of
 from tidegauge.errors.base import Transient
 from tidegauge.errors.engine import RecordUnparsable
 from tidegauge.errors.store import OutputBelowIncarnation, OutputBelowSince
-from tidegauge.flow.belonging import bound_at, check, note_seen, whole
+from tidegauge.flow.belonging import bound_at, check, note_seen, refuted, whole
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.flow.starting import settled, stays
 from tidegauge.job.durable import left_behind, passed
@@ -107,7 +107,6 @@ def opened(
     """
     noted = store.noted
     loaded = store.load(flow.name)
-    failed = _failed(flow, loaded, store, lease)
     tables, away, going_on = _tables(flow, loaded, store, lease, known, least)
     # Ask after opening: an epoch is bound before a table holds it, whoever else is at work.
     bound = bound_at(store, flow.name, tables.values())
@@ -115,6 +114,7 @@ def opened(
         check(store, flow, name, table, bound=bound)
     note_seen(store, lease, loaded, tables)  # after the check: a table of another history is no witness
     starts = settled(flow, loaded, store, lease, tables, now=now)
+    failed = _failed(flow, loaded, {name: table.upper for name, table in tables.items()}, store, lease)
     uppers = {name: _begins(loaded, flow.outputs[name], table.upper, starts) for name, table in tables.items()}
     resume = as_of([loaded.flow.published, *uppers.values()], since=loaded.flow.since)
     late = _late(flow, loaded, uppers, failed)
@@ -183,15 +183,20 @@ def _tables(
     return tables, away, going_on
 
 
-def _failed(flow: FlowSpec, loaded: Loaded, store: Store, lease: Lease) -> dict[str, Failure]:
-    """Return the sources that have failed for good. A bad record that is collected by now is no failure any more."""
+def _failed(
+    flow: FlowSpec, loaded: Loaded, uppers: Mapping[str, int], store: Store, lease: Lease
+) -> dict[str, Failure]:
+    """Return the sources that have failed for good.
+
+    A bad record that is collected by now is no failure any more, nor is one that a table has got past.
+    """
     failed: dict[str, Failure] = {}
-    collecting = flow.collecting
+    collecting, past = flow.collecting, refuted(flow, loaded, uppers)
     for name in flow.sources:
         failure = loaded.sources[name].failure
         if failure is None:
             continue
-        if name in collecting and isinstance(failure[1], RecordUnparsable):
+        if name in past or (name in collecting and isinstance(failure[1], RecordUnparsable)):
             store.clear_failure(lease, name)
         else:
             failed[name] = Failure(name, None, *failure)

@@ -25,7 +25,7 @@ from tidegauge.errors.history import (
     TablesOfSeveralStores,
     TimelineLost,
 )
-from tidegauge.flow.belonging import check
+from tidegauge.flow.belonging import check, refuted
 from tidegauge.flow.opening import register
 from tidegauge.flow.spec import Flow, FlowSpec
 from tidegauge.flow.starting import told
@@ -83,15 +83,18 @@ def recover(flow: Flow, *, env: Env | None = None) -> Recovered:
         own = lease.incarnation == incarnation
         pool = pooled(link for table in tables.values() for link in table.links())
         stored = store.known_digests(spec.name) if own else {}
+        loaded = store.load(spec.name)
+        for name in refuted(spec, loaded, uppers) if own else ():
+            store.clear_failure(lease, name)
         if own and _one_history(store, spec, tables):
-            found = store.load(spec.name).flow
+            found = loaded.flow
             there = Way(found.upper, ())
             back = store.bring_back(lease, gaps_on(there, pool, found.upper, stored=stored))
             upper, since = found.upper, found.since
             return Recovered(spec.name, incarnation, upper, upper, since, uppers, changed=back > 0, gaps=back)
         way = _way(spec.name, incarnation, tables, pool, stored)
         upper, least = max(uppers.values()), min(uppers.get(name, 0) for name in spec.outputs)
-        away = [name for name, known in store.load(spec.name).outputs.items() if known.held and name not in uppers]
+        away = [name for name, known in loaded.outputs.items() if known.held and name not in uppers]
         gaps = gaps_on(way, pool, upper, stored=stored)
         starts = {name: start for name, table in tables.items() if (start := told(name, table.links())) is not None}
         rebuilt = Rebuilt(
