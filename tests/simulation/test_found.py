@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.simulation import pushed, rotated
+from tests.simulation import pushed, rotated, unseen
 from tests.simulation.reference import make_flow
 from tests.simulation.test_simulate import make_files
 
@@ -198,3 +198,12 @@ def test_a_failure_that_a_backup_brings_back_and_a_table_has_got_past_is_none() 
     acts += [Act(7.633, "spoil", "lines", 40), Act(7.739, "let go", "", 1), Act(13.247, "spoil", "lines", 1)]
     acts += [Act(22.87, "restore", "", 5)]
     World(Ground.of(rotated.make_flow), Plan(84051, 28.133, tuple(acts), ())).run()
+
+
+def test_a_record_that_was_skipped_and_compacted_since_is_lost_to_its_own_epoch_alone() -> None:
+    acts = [Act(0.231, "append", "lines", 5), Act(5.66, "spoil", "lines", 2), Act(25.971, "append", "lines", 4)]
+    acts.append(Act(28.365, "let go", "", 5))
+    world = World(Ground.of(unseen.make_flow), Plan(9, 30.0, tuple(acts), (Fault("error", "lines: lost", 2),)))
+    world.run()
+    assert world.ledger.since > 3
+    assert world.lake.rows("lines").num_rows == 9

@@ -299,8 +299,8 @@ class BindingLedger:
                 yield place, lower, position
                 continue
             for lost, until in self.ask(_LOSSES, source, partition, epoch, epoch, self.since):
-                if at < lost:
-                    yield place, at, lost
+                if at < min(lost, position):  # it may be one of another epoch that is compacted
+                    yield place, at, min(lost, position)
                 at = max(at, until)
             if at < position:
                 yield place, at, position
