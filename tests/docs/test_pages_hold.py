@@ -20,14 +20,16 @@ SOON = [
 ]
 """What a newcomer tries first is tried by `make test`, the rest by `make long`."""
 LOCAL = [
+    HOW_TO / "add-a-table.md",
     HOW_TO / "back-up-and-recover.md",
     HOW_TO / "choose-when-epochs-are-minted.md",
     HOW_TO / "compact-history.md",
-    HOW_TO / "limit-late-outputs.md",
-    HOW_TO / "pause-an-output.md",
     HOW_TO / "csv-and-schemas.md",
+    HOW_TO / "drop-an-output.md",
     HOW_TO / "go-on-with-a-recreated-source.md",
     HOW_TO / "ingest-growing-and-rotated-files.md",
+    HOW_TO / "limit-late-outputs.md",
+    HOW_TO / "pause-an-output.md",
     HOW_TO / "read-back.md",
     HOW_TO / "reclock-your-own-data.md",
     HOW_TO / "repair-a-table.md",

@@ -17,9 +17,9 @@ from tidegauge.cli.load import load_flow
 from tidegauge.cli.standing import output_json, outputs_view
 
 if TYPE_CHECKING:
-    from tidegauge.maintenance.outputs import OutputDecision, RateDecision
+    from tidegauge.maintenance.outputs import DroppedOutput, OutputDecision, RateDecision
 
-__all__ = ["decision_json", "decision_view", "outputs", "rate_view"]
+__all__ = ["decision_json", "decision_view", "dropped_view", "outputs", "rate_view"]
 
 outputs = typer.Typer(
     name="outputs", help="The outputs of a flow: show them, pause one, let it go on.", no_args_is_help=True
@@ -74,6 +74,17 @@ def rate(
             print_view(rate_view(done))
 
 
+@outputs.command()
+def drop(target: Target, output: Output, *, as_json: AsJson = False, debug: Debug = False) -> None:
+    """Forget an output, with its plan, its staged files and its holds; its table stays. Not while the flow runs."""
+    with errors_said(debug=debug, as_json=as_json):
+        done = tg.drop(load_flow(target), output)
+        if as_json:
+            print_json({"flow": done.flow, "output": done.output, "declared": done.declared})
+        else:
+            print_view(dropped_view(done))
+
+
 def _print(done: OutputDecision, *, as_json: bool) -> None:
     if as_json:
         print_json(decision_json(done))
@@ -85,6 +96,12 @@ def decision_view(done: OutputDecision) -> RenderableType:
     """Return what a decision came to, as a line."""
     said = f"is paused ({', '.join(done.reasons)})" if done.reasons else "is not paused"
     return Text(f"{done.flow}: output {done.output} {said}{_when(done)}")
+
+
+def dropped_view(done: DroppedOutput) -> RenderableType:
+    """Return that an output is dropped, as a line."""
+    more = "; it is still in the flow, and begins anew with the next run" if done.declared else ""
+    return Text(f"{done.flow}: output {done.output} is dropped, and its table stays{more}")
 
 
 def rate_view(done: RateDecision) -> RenderableType:

@@ -1,7 +1,7 @@
 """What you decide about a flow's outputs while it may be running: to pause one, to let it go on, to limit late ones.
 
-Invariant: a decision is durable when the call returns, also while the flow is driven. It needs no
-lease. A driver hears of it within seconds (`flow.deciding`), and one that starts later finds it.
+Invariant: a decision is durable when the call returns, also while the flow is driven. It needs no lease, but to drop
+an output. A driver hears of it within seconds (`flow.deciding`), and one that starts later finds it.
 
 What a paused output does to the others: nothing. It does hold back what upstream is told: a position is acknowledged
 once every output holds it, paused ones too, so upstream keeps what a paused output lacks.
@@ -9,17 +9,21 @@ once every output holds it, paused ones too, so upstream keeps what a paused out
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from tidegauge.env import Env
+from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.flow import UnknownName
 from tidegauge.errors.running import CannotPause
 from tidegauge.flow.deciding import pausable
 from tidegauge.flow.spec import Flow, FlowSpec
 from tidegauge.looking.inspect import opened
-from tidegauge.remap.store import Decision, PauseOutput, ResumeOutput, SetRate, Store, check_rate
+from tidegauge.maintenance.resume import leased
+from tidegauge.remap.store import Decision, Lease, PauseOutput, ResumeOutput, SetRate, Store, check_rate
+from tidegauge.sinks.protocol import OutputId, Sweeping
 
-__all__ = ["OutputDecision", "RateDecision", "limit", "pause", "unpause"]
+__all__ = ["DroppedOutput", "OutputDecision", "RateDecision", "drop", "limit", "pause", "unpause"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,15 @@ class RateDecision:
     rate: int | None
     changed: bool
     running: str
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedOutput:
+    """An output that the store knows no more. declared: whether it is still in the flow, and begins anew."""
+
+    flow: str
+    output: str
+    declared: bool
 
 
 def pause(flow: Flow, output: str, *, env: Env | None = None) -> OutputDecision:
@@ -80,6 +93,32 @@ def limit(flow: Flow, rate: int | None, *, env: Env | None = None) -> RateDecisi
         before = store.decisions(spec.name)
         now = store.decide(spec.name, SetRate(rate))
         return RateDecision(spec.name, rate, now.number != before.number, store.holder(spec.name))
+
+
+def drop(flow: Flow, output: str, *, env: Env | None = None) -> DroppedOutput:
+    """Forget an output: its plan and staged files, its holds, its start, its failure and its pauses. Its table stays.
+
+    A new output of its name begins as any new one does; if the old table is in its place, it goes on from what that
+    holds. So does one that is still in the flow, with the next run. Not while the flow runs: raises
+    `FlowAlreadyRunning`, `UnknownName`, `FlowNeverRan`.
+    """
+    spec = flow.spec
+    env = env or Env()
+    with opened(spec, env) as store, leased(store, spec.name, env) as lease:
+        _check_known(spec, store, output)
+        store.drop_output(lease, output)
+        if output in spec.outputs:
+            _sweep(spec, output, lease)
+        return DroppedOutput(spec.name, output, output in spec.outputs)
+
+
+def _sweep(spec: FlowSpec, output: str, lease: Lease) -> None:
+    """Remove the files staged for an output alone. A table that cannot be opened now is swept by the next run."""
+    sink = spec.outputs[output].sink
+    with suppress(OSError, TidegaugeError):
+        table = sink.open(OutputId(spec.name, output, lease.incarnation))
+        if isinstance(table, Sweeping) and not sink.shared:
+            table.sweep(lease.renew)
 
 
 def _decided(spec: FlowSpec, output: str, decision: Decision, env: Env) -> OutputDecision:

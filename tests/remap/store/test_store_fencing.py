@@ -77,6 +77,7 @@ WRITES: list[tuple[str, Callable[[Store, Lease, Env], object]]] = [
     ("add_unit", lambda store, lease, _: store.add_unit(
         lease, "raw", BackfillUnit(1, 2, 32 * "e", pa.schema([("id", pa.int64())]), (), 0))),
     ("end_backfill", lambda store, lease, _: store.end_backfill(lease, "raw")),
+    ("drop_output", lambda store, lease, _: store.drop_output(lease, "raw")),
     ("retime", lambda store, lease, _: store.retime(lease)),
     ("pass_over", lambda store, lease, env: store.pass_over(
         lease, "orders", [Gap("orders", 0, "p0", 1, 2, env.now(), "TG-0640", "by hand")], lift=True)),

@@ -51,6 +51,7 @@ from tidegauge.remap.store import (
 )
 from tidegauge.remap.store.address import File, parse
 from tidegauge.remap.store.connect import Database
+from tidegauge.remap.store.dropping import drop_output
 from tidegauge.remap.store.history import read_bindings
 from tidegauge.remap.store.lease import Lease, LeaseHolder, acquire, break_lease, holding, silent
 from tidegauge.remap.store.opening import copied, exists, opened
@@ -415,6 +416,10 @@ class Store:
     def end_backfill(self, lease: Lease, output: str) -> None:
         """Forget the backfill of an output: its table holds these epochs, or its staged files are gone."""
         self._write("end backfill", backfills.end_backfill, lease, output)
+
+    def drop_output(self, lease: Lease, output: str) -> None:
+        """Forget all that the store has of an output. By hand, and no effect of a run. Raises `UnknownName`."""
+        self._database.write(partial(drop_output, lease=lease, output=output))
 
     def clear_output_failure(self, lease: Lease, output: str) -> None:
         """Forget the failure of an output, because its table holds the epoch at which it had failed."""
