@@ -207,3 +207,11 @@ def test_a_record_that_was_skipped_and_compacted_since_is_lost_to_its_own_epoch_
     world.run()
     assert world.ledger.since > 3
     assert world.lake.rows("lines").num_rows == 9
+
+
+def test_a_torn_file_that_is_saved_anew_before_anything_of_it_was_bound_is_one_partition() -> None:
+    acts = (Act(0.0, "transact", "lines", 1), Act(2.5, "save", "lines", 1))
+    for seed in range(3):
+        world = World(Ground.of(make_files), Plan(seed, 5.0, acts, (), calm=True))
+        world.run()
+        assert world.lake.rows("lines").num_rows == 2

@@ -287,6 +287,23 @@ def test_a_log_that_is_saved_anew_goes_on_although_its_driver_holds_the_old_file
     assert flow.bad == []
 
 
+@pytest.mark.parametrize("saved", [lines(1, 2), lines(7, 8)])
+def test_a_file_without_a_line_end_that_is_saved_anew_before_anything_is_bound_is_read_once(
+    landing: Path, drive: Drive, saved: str
+) -> None:
+    log = landing / "app.log"
+    log.write_text(lines(1).rstrip("\n"))
+    running = source(landing)
+    flow = drive(running)
+    seen = running.probe(flow.bound, now=LATER)
+    assert not seen.upper
+    (landing / ".app.log").write_text(saved)
+    (landing / ".app.log").rename(log)
+    pieces = flow.bind(running.probe(replace(flow.bound, last=seen), now=LATER))
+    found = [row["n"] for row in flow.rows_of(running.plan(pieces, flow.bound))]
+    assert sorted(found) == ([1, 2] if saved == lines(1, 2) else [1, 7, 8])
+
+
 def test_a_file_that_is_held_open_and_was_cut_and_written_anew_before_it_was_deleted_is_gone(
     landing: Path, drive: Drive
 ) -> None:

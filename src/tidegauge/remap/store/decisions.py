@@ -12,8 +12,8 @@ driver's.
 >>> from datetime import UTC
 >>> from tidegauge.remap.store.values import Decisions, Pause
 >>> noon = datetime(2026, 11, 20, 12, tzinfo=UTC)
->>> Decisions(2, (Pause("late", "operator", noon), Pause("late", "rate", noon))).paused
-{'late': frozenset({'operator', 'rate'})}
+>>> sorted(Decisions(2, (Pause("late", "operator", noon), Pause("late", "rate", noon))).paused["late"])
+['operator', 'rate']
 """
 
 from __future__ import annotations

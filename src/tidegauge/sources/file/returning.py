@@ -198,6 +198,8 @@ class Relations:
         for key in absent:
             known, position = found.facts(key), found.positions.get(key, 0)
             facts = continued(stream, seen, known, position, cut=key in found.anew, disk=found.held.disk)
+            if facts is None and not compressed and not position:
+                facts = _saved(stream, seen, key, found)
             if facts is not None:
                 fits.append((facts.size == position, position, key, facts))
         if fits:
@@ -211,6 +213,26 @@ class Relations:
             grow(stream, seen, key, rules, found)
             return True
         return any(_copies(stream, seen, key, found, compressed=compressed) for key in logs)
+
+
+def _saved(stream: BinaryIO, seen: Seen, key: str, found: Survey) -> FileFacts | None:
+    """Return the facts of a log that was never bound, if an open file begins with all of its held one.
+
+    An editor that saves puts such a file in its place. Its last line may have had no end, so it was not to be read.
+    """
+    log, path = found.facts(key), found.held.path(key)
+    if log.head or not log.ino or path is None:
+        return None
+    try:
+        held = found.held.disk.open(path)
+    except FileNotFoundError:
+        return None
+    with held:
+        size = found.held.disk.fstat(held.fileno()).st_size
+        if not 0 < size <= seen.size or not begins_alike(held, size, stream, disk=found.held.disk):
+            return None
+    here = replace(log, path=seen.path, dev=seen.dev, ino=seen.ino, born=seen.born, modified=seen.modified)
+    return replace(here, size=seen.size, final=0)
 
 
 def _absent(key: str, seen: Seen, found: Survey, *, compressed: bool) -> bool:
