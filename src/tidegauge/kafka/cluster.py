@@ -115,8 +115,9 @@ def offsets(
 ) -> dict[str, int]:
     """Return where each partition begins, ends, or has its first record of `at` milliseconds since 1970 or later.
 
-    committed: the end is that of the committed transactions. A partition without a leader at present, or without a
-    record so late, is left out. Raises the error of a partition when no partition has an answer.
+    committed: the end is that of the committed transactions, and a record of `at` or later counts only before it.
+    A partition without a leader at present, or without a record so late, is left out. Raises the error of a partition
+    when no partition has an answer.
 
     A client remembers for a quarter of an hour who leads a partition. It goes on asking that broker, also when the
     broker is gone or has answered that it leads no more. So a partition without an answer is asked for a second time,

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from datetime import timedelta
+from itertools import product
+from typing import Any
 
 import confluent_kafka
+import pyarrow as pa
 import pytest
 from tests.sources.kafka.writing import (
     NOW,
@@ -22,6 +26,7 @@ from tests.sources.kafka.writing import (
     transact,
     write,
 )
+from tests.testing.simulation.real_log import RealLog
 from tests.waiting import eventually
 
 import tidegauge as tg
@@ -29,6 +34,7 @@ from tidegauge.errors.kafka import TopicDeleted, TopicRecreated
 from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.errors.sources import RecordsLost
 from tidegauge.kafka import clients
+from tidegauge.kafka.cluster import AskedCluster
 from tidegauge.remap.binding import Bound, Slice
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources import KafkaSource
@@ -36,6 +42,7 @@ from tidegauge.sources.kafka.planning import Range
 from tidegauge.sources.kafka.probing import TopicListing, admitted
 from tidegauge.sources.kafka.reading import PATIENCE, Bulk, _RangeReader
 from tidegauge.testing import Endpoint
+from tidegauge.testing.simulation.upstream import PartitionedLog, SimulatedLog
 
 N = tg.Json("n long")
 
@@ -193,6 +200,57 @@ def test_t45_an_open_transaction_holds_the_end_back(kafka_broker: Endpoint, topi
     assert committed.probe(bound, now=NOW).upper == bound.frontier  # behind what is bound, and no regression
     producer.commit_transaction(30)
     eventually(lambda: committed.probe(bound, now=NOW).upper == Frontier({f"{topic}-0": 4}))  # its marker is written
+
+
+@pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
+@pytest.mark.parametrize("trimmed", [0, 6], ids=["whole", "trimmed in the midst of the transaction"])
+def test_t45_a_time_to_start_at_is_found_within_an_open_transaction(
+    kafka_broker: Endpoint, topic_name: str, level: str, trimmed: int
+) -> None:
+    place, second = f"{topic_name}-0", timedelta(seconds=1)
+    options: dict[str, Any] = {"start": NOW - 5 * second, "settings": {"isolation.level": level}}
+    committed = level == "read_committed"
+    log, real = PartitionedLog({topic_name: 1}), RealLog(kafka_broker, {topic_name: 1}, [])
+    options |= {"topic": topic_name, "metadata": True}
+    kafka = KafkaSource(kafka_broker.servers, format=N, **options)
+    options.pop("settings")
+    simulated = SimulatedLog(log, columns="n long", committed=committed, **options)
+
+    def append(ns: range, ago: int, within: int | None = None) -> None:
+        at, keys = NOW - ago * second, [None] * len(ns)
+        log.append(place, pa.record_batch({"n": pa.array(ns, pa.int64())}), at=at, within=within)
+        real.append(place, numbers(ns), keys=keys, at=at, within=within)
+
+    append(range(3), 9)
+    real.begin(opened := log.begin())
+    append(range(3, 5), 8, opened)  # before the time, and open
+    append(range(5, 7), 1, opened)  # the first of the time or later
+    append(range(7, 9), 7, opened)
+    if trimmed:
+        log.trim(place, trimmed)
+        real.trim(place, trimmed)
+    first = max(5, trimmed)
+    moments: list[Any] = [
+        "earliest",
+        "latest",
+        *(int((NOW - ago * second).timestamp() * 1000) for ago in (9, 8, 5, 0)),
+    ]
+    with clients.admin(kafka.connection) as client:
+        asked = AskedCluster(client, kafka_broker.servers)
+        for moment, below in product(moments, (True, False)):
+            at = [it.offsets([(topic_name, 0)], moment, committed=below) for it in (asked, log)]
+            assert at[0] == at[1], (moment, below)
+    both: list[Any] = [kafka, simulated]
+    probes = [it.probe(Bound(), now=NOW) for it in both]
+    starts = [probe.details[place]["start"] for probe in probes]
+    assert starts == [first, first]
+    assert probes[0].upper == probes[1].upper == Frontier({place: max(3, trimmed - 1) if committed else 9})
+    log.commit(opened, at=NOW)
+    real.finish(opened, commit=True)
+    for it, probe in zip(both, probes, strict=True):
+        bound, slices = bind(Bound(), probe, it)
+        found = rows(it, slices, bound) + all_rows(it, bound=bound)
+        assert [row["n"] for row in found] == [*range(first, 9)]
 
 
 def test_t45_a_compacted_topic_gives_what_is_left_of_it(

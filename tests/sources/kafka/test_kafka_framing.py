@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import Producer
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.sources.kafka.writing import numbers, write
+from tests.sources.kafka.writing import ANY_TIME, NOW, bind, numbers, write
 
 import tidegauge as tg
 from tidegauge.errors.flow import InvalidArgument
-from tidegauge.errors.kafka import SettingNotShared
+from tidegauge.errors.kafka import MessageTimeUnfit, SettingNotShared
+from tidegauge.remap.binding import Bound
+from tidegauge.sources import KafkaSource
 from tidegauge.sources.kafka.framing import pinned, received
 from tidegauge.sources.kafka.planning import KafkaSplit, Range
 from tidegauge.testing import Endpoint
+from tidegauge.testing.endpoint import quiet
 
 PARTITIONS = ("a-0", "a-1", "b-c-0")
 Message = tuple[str, int]
@@ -85,6 +90,26 @@ def test_the_local_engine_has_no_spark_and_reads_the_same_rows_by_itself(
     flow.sink("orders", flow.source("orders", source), tg.ParquetSink(f"{tmp_path}/orders"))
     assert flow.run("caught-up", engine=tg.LocalEngine(threads=0)).published == 1
     assert tg.read_arrow(flow, "orders").column("n").to_pylist() == [0, 1, 2]
+
+
+def test_a_time_that_sparks_connector_cannot_read_is_found_within_an_open_transaction(
+    kafka_broker: Endpoint, make_topic: Callable[..., str]
+) -> None:
+    topic = make_topic(config=ANY_TIME)
+    producer = Producer(quiet(kafka_broker.servers, **{"transactional.id": topic}))
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    for value, time in zip(numbers(range(3)), (1, 1, 2**63 // 1000 + 1), strict=True):
+        producer.produce(topic, value, partition=0, timestamp=time)
+    assert producer.flush(30) == 0
+    level = {"isolation.level": "read_uncommitted"}
+    it = KafkaSource(kafka_broker.servers, topic=topic, format=tg.Json("n long"), reader="spark", settings=level)
+    bound, slices = bind(Bound(), it.probe(Bound(), now=NOW), it)
+    found = it.missing([split for split in it.plan(slices, bound) if isinstance(split, KafkaSplit)])
+    producer.abort_transaction(30)
+    assert found is not None
+    assert isinstance(found[1], MessageTimeUnfit)
+    assert found[1].evidence["offset"] == 2
 
 
 def test_a_reader_or_a_setting_that_cannot_be_is_refused_when_the_source_is_made() -> None:

@@ -38,7 +38,8 @@ class RealLog:
             broker.create_topic(topic, partitions=partitions, config=ANY_TIME)
 
     def _producer(self, **more: str) -> Producer:
-        return Producer(quiet(self.broker.servers, **{"linger.ms": "0", **more}))
+        """Return one that sends nothing before it is flushed: an append is one batch, of which the broker tells."""
+        return Producer(quiet(self.broker.servers, **{"linger.ms": "10000", **more}))
 
     def append(
         self,

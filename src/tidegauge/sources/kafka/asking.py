@@ -33,7 +33,8 @@ class Cluster(Protocol):
     ) -> dict[str, int]:
         """Return where each partition begins, ends, or has its first record of `at` milliseconds since 1970 or later.
 
-        committed: the end is that of the committed transactions. Where nobody can tell, the partition is left out.
+        committed: the end is that of the committed transactions, and a record of `at` or later counts only before it.
+        Where nobody can tell, the partition is left out.
         """
         ...
 

@@ -191,7 +191,7 @@ def beyond(
     The broker tells where the first such message of a partition is; as a rule there is none, and nothing is read.
     """
     places = {piece.partition: cluster.split(piece.partition) for split in splits for piece in split.ranges}
-    firsts = asked.offsets(places.values(), _BEYOND)
+    firsts = asked.offsets(places.values(), _BEYOND, committed=False)  # what is read may be in an open transaction
     for split in sorted(splits, key=lambda split: split.epoch):
         for piece in split.ranges:
             if (lower := max(piece.lower, firsts.get(piece.partition, piece.upper))) >= piece.upper:

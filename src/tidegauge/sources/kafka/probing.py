@@ -9,7 +9,7 @@ The decision is pure. Let `b` be where a partition is bound, `s` the offset at w
 `n = max(b, min(s, end))`, and:
 
     low <= n          it has `end - n` records that are not bound
-    low > n           the records `[n, low)` are gone before they were bound: they are reported as lost
+    low > n           the records `[max(n, s), low)`, if any, are gone before they were bound: they are lost
     end < b           the topic is not the one that is bound: it was recreated, or the cluster lost what we had read
 
 A partition that the broker does not tell of stays where it is. So does one of a topic that is not listed: an absence
@@ -150,7 +150,8 @@ def admitted(
         start = starts[partition] if detail is None else int(detail["start"])
         begin = max(bounds.get(partition, 0), min(start, end))
         if (low := listing.lows.get(partition, 0)) > begin:
-            lost[partition] = (begin, low)
+            if low > (first := max(begin, start)):
+                lost[partition] = (first, low)
             begin = max(begin, min(low, end))
         begins[partition] = begin
     there = bound.frontier.join(Frontier(listing.ends))
@@ -293,6 +294,7 @@ def taken_back(asked: Cluster, what: Inquiry, bound: Bound, listing: TopicListin
 
 def _asking(asked: Cluster) -> Callable[[Iterable[str], int], Mapping[str, int]]:
     def at(partitions: Iterable[str], moment: int) -> Mapping[str, int]:
-        return asked.offsets(map(cluster.split, partitions), moment)
+        # Of all records: an open transaction hides those after its first one, and a source would begin behind them.
+        return asked.offsets(map(cluster.split, partitions), moment, committed=False)
 
     return at

@@ -289,7 +289,7 @@ class PartitionedLog:
                 found[partition(topic, number)] = mine.start
             elif at == "latest":
                 found[partition(topic, number)] = self._shown(topic, number) if committed else mine.end
-            elif (first := mine.since(int(at))) is not None:
+            elif (first := mine.since(int(at))) is not None and (not committed or first < self._shown(topic, number)):
                 found[partition(topic, number)] = first
         if unknown and not found:
             raise TopicUnknown(servers=SERVERS, topics=sorted({*unknown}))
@@ -298,7 +298,7 @@ class PartitionedLog:
     def _shown(self, topic: str, number: int) -> int:
         """Return the last stable offset, or an older one, as an answer has it."""
         mine = self._topics[topic][number]
-        return max(mine.start, min(mine.stable, self._stale.get(partition(self._ids[topic], number), mine.stable)))
+        return min(mine.stable, max(mine.start, self._stale.get(partition(self._ids[topic], number), mine.stable)))
 
     def commit_offsets(self, group: str, offsets: Mapping[str, int]) -> None:
         """Commit offsets for a group, whatever it has: who does not want it to go back looks first.
