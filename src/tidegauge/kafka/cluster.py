@@ -117,7 +117,7 @@ def offsets(
 
     committed: the end is that of the committed transactions, and a record of `at` or later counts only before it.
     A partition without a leader at present, or without a record so late, is left out. Raises the error of a partition
-    when no partition has an answer.
+    when no partition has an answer, and of a time when any has none: it would look like one without a record so late.
 
     A client remembers for a quarter of an hour who leads a partition. It goes on asking that broker, also when the
     broker is gone or has answered that it leads no more. So a partition without an answer is asked for a second time,
@@ -147,8 +147,11 @@ def offsets(
                 del wanting[place]
                 if offset != _NONE:
                     found[partition(place.topic, place.partition)] = offset
-    if problem is not None and not found:
+    if problem is not None and not (found and isinstance(at, str)):
         raise explained(problem, servers=servers, doing=doing, topics=topics)
+    if wanting and not isinstance(at, str):
+        silent = ", ".join(partition(place.topic, place.partition) for place in wanting)
+        raise KafkaFailed(servers=servers, doing=doing, detail=f"no answer for {silent}")
     return found
 
 

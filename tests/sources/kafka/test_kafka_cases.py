@@ -30,6 +30,7 @@ from tests.testing.simulation.real_log import RealLog
 from tests.waiting import eventually
 
 import tidegauge as tg
+from tidegauge.errors.base import Transient
 from tidegauge.errors.kafka import TopicDeleted, TopicRecreated
 from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.errors.sources import RecordsLost
@@ -251,6 +252,22 @@ def test_t45_a_time_to_start_at_is_found_within_an_open_transaction(
         bound, slices = bind(Bound(), probe, it)
         found = rows(it, slices, bound) + all_rows(it, bound=bound)
         assert [row["n"] for row in found] == [*range(first, 9)]
+
+
+def test_a_partition_that_nobody_tells_a_time_of_is_not_one_without_a_record_so_late(
+    kafka_broker: Endpoint, topic: str
+) -> None:
+    write(kafka_broker, topic, numbers([0]))
+    log = PartitionedLog({topic: 1})
+    log.append(f"{topic}-0", pa.record_batch({"n": [0]}), at=NOW)
+    with clients.admin(source(kafka_broker, topic).connection) as client:
+        for asked in (AskedCluster(client, kafka_broker.servers), log):
+            places = [(topic, 0), (topic, 1)]
+            assert asked.offsets(places, "latest") == {f"{topic}-0": 1}
+            for moment, there in ((0, {f"{topic}-0": 0}), (2**62, {})):
+                assert asked.offsets(places[:1], moment) == there
+                with pytest.raises(Transient):
+                    asked.offsets(places, moment)
 
 
 def test_t45_a_compacted_topic_gives_what_is_left_of_it(

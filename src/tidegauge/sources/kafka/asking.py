@@ -34,7 +34,7 @@ class Cluster(Protocol):
         """Return where each partition begins, ends, or has its first record of `at` milliseconds since 1970 or later.
 
         committed: the end is that of the committed transactions, and a record of `at` or later counts only before it.
-        Where nobody can tell, the partition is left out.
+        Where nobody can tell, the partition is left out; of a time all are told, or an error is raised.
         """
         ...
 

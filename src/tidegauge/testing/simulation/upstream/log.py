@@ -291,7 +291,7 @@ class PartitionedLog:
                 found[partition(topic, number)] = self._shown(topic, number) if committed else mine.end
             elif (first := mine.since(int(at))) is not None and (not committed or first < self._shown(topic, number)):
                 found[partition(topic, number)] = first
-        if unknown and not found:
+        if unknown and not (found and isinstance(at, str)):
             raise TopicUnknown(servers=SERVERS, topics=sorted({*unknown}))
         return found
 
