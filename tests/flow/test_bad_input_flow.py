@@ -23,8 +23,9 @@ from tidegauge.errors.flow import (
     UnknownColumn,
     UnknownName,
 )
+from tidegauge.errors.outputs import OutputMoved
 from tidegauge.errors.sinks import TableOfAnotherIncarnation, TableWentBack
-from tidegauge.errors.store import FlowAlreadyRunning, OutputMoved, SchemaChanged, StoreTooNew
+from tidegauge.errors.store import FlowAlreadyRunning, SchemaChanged, StoreTooNew
 
 
 def flow_of(tmp_path: Path, name: str = "f") -> tuple[tg.Dataflow, tg.RowStream]:

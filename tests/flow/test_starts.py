@@ -16,7 +16,7 @@ import tidegauge as tg
 from tidegauge.errors.command import BeforeStart
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.history import EpochsCompacted, StoreBehindTable
-from tidegauge.errors.store import StartChanged, StartNotThere
+from tidegauge.errors.outputs import StartChanged, StartNotThere
 from tidegauge.flow import stage
 from tidegauge.remap.store import EXPIRY
 

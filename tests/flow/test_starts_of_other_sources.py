@@ -11,7 +11,7 @@ from tests.flow.upstream import Topic
 
 import tidegauge as tg
 from tidegauge.errors.command import BeforeStart
-from tidegauge.errors.store import OutputBelowIncarnation, StartNotThere
+from tidegauge.errors.outputs import OutputBelowIncarnation, StartNotThere
 from tidegauge.testing import LogServer
 
 

@@ -14,7 +14,8 @@ import tidegauge as tg
 from tidegauge.env import Env
 from tidegauge.errors.command import FlowNeverRan
 from tidegauge.errors.flow import InvalidArgument, UnknownName
-from tidegauge.errors.store import EpochBelowSince, FlowAlreadyRunning, HoldNotBound, OutputBelowSince
+from tidegauge.errors.outputs import OutputBelowSince
+from tidegauge.errors.store import EpochBelowSince, FlowAlreadyRunning, HoldNotBound
 from tidegauge.remap.store import LeaseHolder, Store
 
 

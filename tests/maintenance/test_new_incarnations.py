@@ -12,8 +12,9 @@ import pytest
 from tests.flow.upstream import Topic
 
 import tidegauge as tg
+from tidegauge.errors.outputs import OutputBelowIncarnation
 from tidegauge.errors.running import LossNotAccepted, NothingToResume, UpstreamRecreated
-from tidegauge.errors.store import FlowAlreadyRunning, OutputBelowIncarnation
+from tidegauge.errors.store import FlowAlreadyRunning
 from tidegauge.remap.store import LeaseHolder, Store
 
 Step = Callable[[pa.RecordBatch], pa.RecordBatch]

@@ -16,7 +16,7 @@ from datetime import datetime
 from tidegauge.backfill.plan import Fill, files_of, steps_of
 from tidegauge.errors.base import Transient
 from tidegauge.errors.engine import RecordUnparsable
-from tidegauge.errors.store import OutputBelowIncarnation, OutputBelowSince
+from tidegauge.errors.outputs import OutputBelowIncarnation, OutputBelowSince
 from tidegauge.flow.belonging import bound_at, check, note_seen, refuted, whole
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.flow.starting import settled, stays

@@ -21,7 +21,7 @@ from datetime import datetime
 from functools import partial
 
 from tidegauge.errors.history import DamagedHistory
-from tidegauge.errors.store import StartChanged
+from tidegauge.errors.outputs import StartChanged
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.job.durable import left_behind
 from tidegauge.job.plan import OutputPlan

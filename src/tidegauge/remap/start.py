@@ -40,7 +40,7 @@ from operator import index
 from typing import Any, Final, TypeAlias
 
 from tidegauge.errors.flow import InvalidArgument
-from tidegauge.errors.store import StartNotThere
+from tidegauge.errors.outputs import StartNotThere
 from tidegauge.remap.table import LARGEST, RemapTable
 from tidegauge.remap.timeline import EpochTimes, shown
 

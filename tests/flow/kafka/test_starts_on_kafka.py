@@ -10,7 +10,7 @@ from tests.sinks.kafka.conftest import consumed
 from tests.sources.kafka.writing import write as produce
 
 import tidegauge as tg
-from tidegauge.errors.store import StartChanged, StartNotThere
+from tidegauge.errors.outputs import StartChanged, StartNotThere
 from tidegauge.testing import Endpoint
 
 

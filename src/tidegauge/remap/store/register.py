@@ -23,8 +23,9 @@ from sqlalchemy import Connection, Row, Table, delete, insert, select, update
 
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.flow import UnknownName
+from tidegauge.errors.outputs import OutputMoved
 from tidegauge.errors.redaction import Redaction
-from tidegauge.errors.store import ClockChanged, OutputMoved, SchemaChanged
+from tidegauge.errors.store import ClockChanged, SchemaChanged
 from tidegauge.remap.store.backfills import forget_backfills
 from tidegauge.remap.store.columns import decode_schema, differences, encode_schema
 from tidegauge.remap.store.lease import Lease, guard

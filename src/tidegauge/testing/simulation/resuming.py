@@ -25,8 +25,8 @@ from tidegauge.env import Env
 from tidegauge.errors.command import FlowNeverRan, RangeNotBound
 from tidegauge.errors.engine import RecordUnparsable
 from tidegauge.errors.kafka import TopicDeleted
+from tidegauge.errors.outputs import OutputBelowIncarnation
 from tidegauge.errors.running import LossNotAccepted, NothingToResume, UpstreamRecreated
-from tidegauge.errors.store import OutputBelowIncarnation
 from tidegauge.maintenance.resume import resume, skip
 from tidegauge.testing.simulation.commands import SimulatedFlow, given
 from tidegauge.testing.simulation.harms import MENDABLE

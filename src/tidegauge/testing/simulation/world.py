@@ -28,16 +28,10 @@ from string import ascii_uppercase
 from typing import Any, Final
 
 from tidegauge.errors.base import Definite, TidegaugeError, Transient
+from tidegauge.errors.outputs import OutputBelowIncarnation, OutputBelowSince
 from tidegauge.errors.simulation import SimulationFailed
 from tidegauge.errors.sinks import StagedFileMissing
-from tidegauge.errors.store import (
-    ClockBehind,
-    ClocksApart,
-    FlowAlreadyRunning,
-    LeaseLost,
-    OutputBelowIncarnation,
-    OutputBelowSince,
-)
+from tidegauge.errors.store import ClockBehind, ClocksApart, FlowAlreadyRunning, LeaseLost
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.testing.simulation.acting import act_out
 from tidegauge.testing.simulation.checks import Checks

@@ -1,0 +1,80 @@
+"""TG-02xx, too: an output and the history that the store has for it.
+
+>>> print(StartChanged.code, StartChanged.__doc__)
+TG-0228 An output whose table begins elsewhere than its flow says now.
+"""
+
+from __future__ import annotations
+
+from tidegauge.errors.base import TidegaugeError
+
+__all__ = ["OutputBelowIncarnation", "OutputBelowSince", "OutputMoved", "StartChanged", "StartNotThere"]
+
+
+class OutputMoved(TidegaugeError):
+    """An output that was pointed at another source while keeping its table."""
+
+    code = "TG-0219"
+    what = (
+        "output {output!r} was written from source {before!r} and is to be written from {now!r}, into the same table"
+    )
+    cause = (
+        "the source was renamed; a source of a new name begins at its first record, which the table may hold already"
+    )
+    remedy = "write the output from {before!r} again, or give it another path"
+
+
+class OutputBelowSince(TidegaugeError):
+    """An output that lacks epochs which can no longer be told from those that it holds."""
+
+    code = "TG-0225"
+    what = (
+        "output {output!r} holds the epochs before {upper}, and what it lacks of those before {since} can no longer "
+        "be told from what it holds"
+    )
+    cause = (
+        "the flow was compacted while the output was not a part of it, or its table was put back to an older version"
+    )
+    remedy = "give the output another path: it is then written from all of the source, beginning at epoch {since}"
+
+
+class OutputBelowIncarnation(TidegaugeError):
+    """An output that lacks epochs whose records upstream had before it was recreated."""
+
+    code = "TG-0226"
+    what = (
+        "output {output!r} lacks {positions} positions of source {source!r}, bound in the epochs {first} to {last}; "
+        "they are of an upstream that was recreated since, so nothing can read them any more"
+    )
+    cause = (
+        "the output was not a part of the flow when the source went on with the recreated upstream, or its table was "
+        "put back to an older version"
+    )
+    remedy = (
+        "give the output another path: its new table begins with the recreated upstream. Or go on without them: "
+        "'tidegauge resume FLOW {source} --new-incarnation --accept-loss' makes each range a row of the view gaps"
+    )
+
+
+class StartNotThere(TidegaugeError):
+    """A place for an output to begin at that is in no epoch, or in none that can be told apart."""
+
+    code = "TG-0227"
+    what = "output {output!r} cannot begin at {start}: {why}"
+    cause = "a mistyped number or another source's partition, a place still to come, or epochs compacted by now"
+    remedy = (
+        "give a start from the timeline ('tidegauge epochs' and 'tidegauge locate' show it), 'now' for new "
+        "records alone, or none for all that there is. Nothing was begun"
+    )
+
+
+class StartChanged(TidegaugeError):
+    """An output whose table begins elsewhere than its flow says now."""
+
+    code = "TG-0228"
+    what = "output {output!r} is to begin at {now}, and its table began at {before}"
+    cause = "start= was changed after rows had been committed; a table keeps the beginning that it was made with"
+    remedy = (
+        "put start= back as it was; for a table that begins elsewhere add an output of another name with another "
+        "path. Nothing was begun"
+    )
