@@ -38,7 +38,7 @@ _BEGAN: Final = """
     JOIN sources s ON s.id = i.source_id WHERE i.began_at <= ? GROUP BY s.name"""
 _LOSSES: Final = """
     SELECT l.lower, l.upper FROM losses l JOIN sources s ON s.id = l.source_id
-    WHERE s.name = ? AND l.partition = ? AND (l.epoch = ? OR max(l.epoch, ?) <= ?) ORDER BY l.lower"""
+    WHERE s.name = ? AND l.partition = ? AND (l.epoch = ? OR (l.epoch <= ? AND ? <= ?)) ORDER BY l.lower"""
 """Of an epoch, or of all that are compacted: a loss is noted at the epoch that its range is bound to then."""
 
 
@@ -298,7 +298,7 @@ class BindingLedger:
             if whole:
                 yield place, lower, position
                 continue
-            for lost, until in self.ask(_LOSSES, source, partition, epoch, epoch, self.since):
+            for lost, until in self.ask(_LOSSES, source, partition, epoch, self.since, epoch, self.since):
                 if at < min(lost, position):  # it may be one of another epoch that is compacted
                     yield place, at, min(lost, position)
                 at = max(at, until)
