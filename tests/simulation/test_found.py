@@ -215,3 +215,10 @@ def test_a_torn_file_that_is_saved_anew_before_anything_of_it_was_bound_is_one_p
         world = World(Ground.of(make_files), Plan(seed, 5.0, acts, (), calm=True))
         world.run()
         assert world.lake.rows("lines").num_rows == 2
+
+
+def test_a_failure_whose_records_were_skipped_is_over_when_the_tables_tell_that_to_a_recovered_store() -> None:
+    acts = [Act(0.38, "append", "clicks", 3), Act(1.452, "spoil", "orders", 10), Act(5.6, "spoil", "clicks", 1)]
+    acts += [Act(10.363, "rewind", "", 10), Act(11.302, "rival", "", 5), Act(13.095, "away", "clicks", 40)]
+    acts += [Act(16.702, "spoil", "orders", 5)]
+    World(Ground.of(make_flow), Plan(31, 30.0, tuple(acts), ())).run()

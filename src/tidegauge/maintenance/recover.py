@@ -12,11 +12,12 @@ at all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
 from tidegauge.env import Env
+from tidegauge.errors.command import PassedOver
 from tidegauge.errors.history import (
     HistoriesDiffer,
     NothingToRecoverFrom,
@@ -29,9 +30,9 @@ from tidegauge.flow.belonging import check, refuted
 from tidegauge.flow.opening import register
 from tidegauge.flow.spec import Flow, FlowSpec
 from tidegauge.flow.starting import told
-from tidegauge.remap.history import agree, origin
+from tidegauge.remap.history import Missed, agree, origin
 from tidegauge.remap.rebuilding import Pool, Way, gaps_on, pooled, way_to
-from tidegauge.remap.store import LeaseHolder, Rebuilt, Store
+from tidegauge.remap.store import LeaseHolder, Loaded, Rebuilt, Store
 from tidegauge.sinks.protocol import OutputId, Recoverable, Sweeping, Table
 
 __all__ = ["Recovered", "recover"]
@@ -89,13 +90,18 @@ def recover(flow: Flow, *, env: Env | None = None) -> Recovered:
         if own and _one_history(store, spec, tables):
             found = loaded.flow
             there = Way(found.upper, ())
-            back = store.bring_back(lease, gaps_on(there, pool, found.upper, stored=stored))
+            gaps = gaps_on(there, pool, found.upper, stored=stored)
+            back = store.bring_back(lease, gaps)
+            for name in _passed_over(loaded, gaps):
+                store.clear_failure(lease, name)
             upper, since = found.upper, found.since
             return Recovered(spec.name, incarnation, upper, upper, since, uppers, changed=back > 0, gaps=back)
         way = _way(spec.name, incarnation, tables, pool, stored)
         upper, least = max(uppers.values()), min(uppers.get(name, 0) for name in spec.outputs)
         away = [name for name, known in loaded.outputs.items() if known.held and name not in uppers]
         gaps = gaps_on(way, pool, upper, stored=stored)
+        for name in _passed_over(loaded, gaps) if own else ():
+            store.clear_failure(lease, name)
         starts = {name: start for name, table in tables.items() if (start := told(name, table.links())) is not None}
         rebuilt = Rebuilt(
             way=way, incarnation=incarnation, upper=upper, published=least, held=uppers, gaps=gaps, starts=starts
@@ -105,6 +111,16 @@ def recover(flow: Flow, *, env: Env | None = None) -> Recovered:
     lacking = tuple(_lacking(way, upper, away, own=own))
     lost = sum(map(len, gaps.values()))
     return Recovered(spec.name, incarnation, upper, way.cut, way.since or 0, uppers, lacking, gaps=lost)
+
+
+def _passed_over(loaded: Loaded, gaps: Mapping[str, Sequence[Missed]]) -> list[str]:
+    """Return the failed sources that somebody let go on past the records at which they failed, as the tables tell."""
+    failed = {name: source.failure[0] for name, source in loaded.sources.items() if source.failure is not None}
+    return [
+        name
+        for name, epoch in failed.items()
+        if any(gap.epoch == epoch and gap.code == PassedOver.code for gap in gaps.get(name, ()))
+    ]
 
 
 def _written(flow: FlowSpec) -> tuple[str, list[str]]:
