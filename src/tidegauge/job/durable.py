@@ -32,7 +32,7 @@ from tidegauge.remap.binding import Slice
 from tidegauge.remap.store import Gap, Lease, Loaded, Store
 from tidegauge.sources.protocol import GoingOn, Source
 
-__all__ = ["Losses", "OutputFailures", "left_behind", "passed", "without"]
+__all__ = ["Losses", "OutputFailures", "left_behind", "passed", "ranges_of", "without"]
 
 
 def without(slices: Iterable[Slice], lost: Iterable[Slice]) -> list[Slice]:
@@ -65,6 +65,11 @@ def passed(loaded: Loaded) -> dict[str, list[Slice]]:
     return found
 
 
+def ranges_of(gaps: Iterable[Gap]) -> list[Slice]:
+    """Return the ranges of gaps, as slices of the epochs that they were bound to when they were noted."""
+    return [Slice(gap.source, gap.epoch, gap.partition, gap.lower, gap.upper) for gap in gaps]
+
+
 def left_behind(loaded: Loaded, source: str, upper: int) -> list[Slice]:
     """Return what a table lacks, that holds the epochs before `upper`, of incarnations that are over, and is no gap.
 
@@ -74,8 +79,7 @@ def left_behind(loaded: Loaded, source: str, upper: int) -> list[Slice]:
     lower = max(upper, since + 1)
     if not upper or lower >= found.began_at:
         return []
-    lost = [Slice(gap.source, gap.epoch, gap.partition, gap.lower, gap.upper) for gap in loaded.gaps]
-    return without(found.slices(lower, found.began_at), lost)
+    return without(found.slices(lower, found.began_at), ranges_of(loaded.gaps))
 
 
 class Losses:
@@ -92,7 +96,7 @@ class Losses:
 
     def note(self, lost: Sequence[Slice], outputs: Collection[str]) -> None:
         """Record durably which ranges outputs lose, unless recorded already."""
-        known = [Slice(g.source, g.epoch, g.partition, g.lower, g.upper) for g in self._store.gaps(self._flow)]
+        known = ranges_of(self._store.gaps(self._flow))
         reason = f"{', '.join(sorted(outputs))} lacks it: upstream had deleted it before it was read"
         for hole in without(lost, known):
             gap = Gap(

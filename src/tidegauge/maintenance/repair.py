@@ -41,7 +41,7 @@ from tidegauge.flow.running import chosen
 from tidegauge.flow.spec import Flow, FlowSpec
 from tidegauge.flow.stage import job_limit
 from tidegauge.flow.starting import told
-from tidegauge.job.durable import passed, without
+from tidegauge.job.durable import passed, ranges_of, without
 from tidegauge.job.groups import Need
 from tidegauge.job.perform import OutputSchemas, Performed, PinnedNeed, performer
 from tidegauge.job.plan import Engine
@@ -97,8 +97,7 @@ class Rereading:
             raise EpochsCompacted(output=self._output, epochs=listed([epochs]), since=self._since)
         pieces = self._found.slices(first, stop) if first < stop else []
         over = [piece for piece in pieces if piece.epoch < self._found.began_at]
-        lost = [Slice(gap.source, gap.epoch, gap.partition, gap.lower, gap.upper) for gap in self._gaps]
-        if gone := without(over, lost):
+        if gone := without(over, ranges_of(self._gaps)):
             raise self._gone({piece.epoch for piece in gone}, "they are of an incarnation of it that is over")
         return pieces[len(over) :]
 

@@ -83,18 +83,12 @@ _OPEN: Final = Path("/proc/self/fd")
 
 def pack_reads(reads: list[SourceRead]) -> bytes:
     """Return one task's reads for the closure that all tasks get: each unpacks its own only."""
-    from pyspark import cloudpickle
-
-    dumps: Callable[[object], bytes] = cloudpickle.dumps
-    return zlib.compress(dumps(reads), level=1)
+    return _pack(reads)
 
 
 def pack_scan(reads: list[SourceRead], bound: Bound) -> bytes:
     """Return one task of a scan, like `pack_reads`."""
-    from pyspark import cloudpickle
-
-    dumps: Callable[[object], bytes] = cloudpickle.dumps
-    return zlib.compress(dumps((reads, bound)), level=1)
+    return _pack((reads, bound))
 
 
 def scanning(tasks: Sequence[bytes], columns: pa.Schema) -> Hop:
@@ -104,7 +98,7 @@ def scanning(tasks: Sequence[bytes], columns: pa.Schema) -> Hop:
         acknowledge()
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                reads, bound = pickle.loads(zlib.decompress(tasks[number]))  # noqa: S301 - the driver's own closure
+                reads, bound = _unpack(tasks[number])
                 for read in reads:
                     yield from scanned(read, bound, columns)
 
@@ -200,9 +194,15 @@ class _Received:
         return pieces
 
 
-def _unpack(packed: bytes) -> list[SourceRead]:
-    reads: list[SourceRead] = pickle.loads(zlib.decompress(packed))  # noqa: S301 - the driver's own closure
-    return reads
+def _pack(task: object) -> bytes:
+    from pyspark import cloudpickle
+
+    dumps: Callable[[object], bytes] = cloudpickle.dumps
+    return zlib.compress(dumps(task), level=1)
+
+
+def _unpack(packed: bytes) -> Any:
+    return pickle.loads(zlib.decompress(packed))  # noqa: S301 - the driver's own closure
 
 
 def _read(
