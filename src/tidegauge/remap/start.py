@@ -22,7 +22,7 @@ would be another beginning.
 (4, 2, 1, 3, 4)
 >>> begins(9)
 Traceback (most recent call last):
-tidegauge.errors.store.StartNotThere: TG-0227: output 'late' cannot begin at epoch 9: the flow has bound 4 epochs...
+tidegauge.errors.outputs.StartNotThere: TG-0227: output 'late' cannot begin at epoch 9: the flow has bound 4 epochs...
 >>> OutputStart.of("2026-11-20 18:00+01:00") == OutputStart.of(datetime(2026, 11, 20, 17))
 True
 >>> OutputStart.of({"b": 1, "a": 2}).said
