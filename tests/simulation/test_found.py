@@ -222,3 +222,12 @@ def test_a_failure_whose_records_were_skipped_is_over_when_the_tables_tell_that_
     acts += [Act(10.363, "rewind", "", 10), Act(11.302, "rival", "", 5), Act(13.095, "away", "clicks", 40)]
     acts += [Act(16.702, "spoil", "orders", 5)]
     World(Ground.of(make_flow), Plan(31, 30.0, tuple(acts), ())).run()
+
+
+def test_a_late_output_that_begins_with_a_recreated_topic_lacks_nothing_of_the_old_one() -> None:
+    """The new topic is empty, so its table never gets a commit that would say where it begins."""
+    acts = [Act(0.0, "outputs", "orders", 40), Act(2.0, "append", "orders", 4), Act(6.0, "recreate", "orders", 2)]
+    world = World(Ground.of(make_flow), Plan(1, 20.0, tuple(acts), (), calm=True))
+    world.run()
+    assert world.ledger.incarnation("orders") == 1
+    assert world.lake.upper("orders") == 0

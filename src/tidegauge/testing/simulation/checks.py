@@ -170,7 +170,7 @@ class Checks:
         gone, lost = ({*self._ledger.failed_outputs()}, {*self._ledger.failed()}) if live else (set(), set())
         gone |= self.late.shut_out
         return {
-            name: self._ledger.holds(plan.source, self._lake.upper(name))
+            name: self._ledger.holds(plan.source, max(self._lake.upper(name), self.late.first(name)))
             for name, plan in self._spec.outputs.items()
             if name not in gone and plan.source not in lost
         }

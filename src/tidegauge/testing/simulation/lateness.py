@@ -59,7 +59,9 @@ class LateOutputs:
         return self._told.get(name, {})
 
     def first(self, name: str) -> int:
-        """Return the first epoch that an output can have: that of the incarnation with which it began."""
+        """Return the first epoch that an output can have: that of the incarnation with which it began, or would."""
+        if name in self._empty:
+            return self._ledger.began(self._spec.outputs[name].source)
         return self._first.get(name, 0)
 
     def published(self, board: Board | None) -> None:
