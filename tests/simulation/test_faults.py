@@ -10,7 +10,7 @@ from tidegauge.errors.history import StoreBehindTable
 from tidegauge.errors.simulation import SimulationFailed
 from tidegauge.errors.sinks import StagedFileMissing
 from tidegauge.errors.store import FlowAlreadyRunning, LeaseLost, UpperMismatch
-from tidegauge.flow import opening, stage
+from tidegauge.flow import opening
 from tidegauge.remap.store import EXPIRY
 from tidegauge.testing.simulation import restoring
 from tidegauge.testing.simulation.ground import Ground
@@ -21,10 +21,10 @@ from tidegauge.testing.simulation.world import World
 APPENDS = tuple(Act(0.3 + tick, "append", source, 3) for tick in range(4) for source in ("orders", "clicks"))
 
 
-def lived(*faults: Fault, acts: tuple[Act, ...] = (), seed: int = 1) -> World:
+def lived(*faults: Fault, acts: tuple[Act, ...] = (), seed: int = 1, unit: int = 0) -> World:
     """A calm world with a few appends in each source."""
     both = tuple(sorted((*APPENDS, *acts), key=lambda act: act.at))
-    world = World(Ground.of(make_flow), Plan(seed, 5.0, both, faults, calm=True))
+    world = World(Ground.of(make_flow), Plan(seed, 5.0, both, faults, calm=True, unit=unit))
     world.run()
     return world
 
@@ -224,17 +224,22 @@ def epochs(world: World, name: str) -> list[int]:
 @pytest.mark.parametrize(
     "place", ["after begin backfill", "after record unit", "large: commit", "before end backfill"]
 )
-def test_a_table_that_comes_late_gets_its_past_at_once_and_exactly(
-    place: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stage, "JOB_LIMITS", {"records": 3 * stage.LATE_PART})
-    world = lived(Fault("crash", place, 1), acts=(Act(0.0, "outputs", "large", 4),))
+def test_a_table_that_comes_late_gets_its_past_at_once_and_exactly(place: str) -> None:
+    world = lived(Fault("crash", place, 1), acts=(Act(0.0, "outputs", "large", 4),), unit=3)
     assert [life.dead for life in world.lives].count(True) == 1
     units = [what for _who, what in notes(world) if what == "after record unit"]
     assert len(units) == 3, "one for each append by then, and none twice"
     first, *_ = world.lake.tables["large"].commits
     assert (first.lower, len({*epochs(world, "orders")} & {*range(first.upper)})) == (0, 3)
     assert {*epochs(world, "large")} == {*epochs(world, "orders")}
+
+
+def test_worlds_with_late_outputs_give_them_their_past_in_units_that_most_seeds_make_small() -> None:
+    facts = Ground.of(make_flow).facts
+    late = [plan for seed in range(40) if (plan := planned(seed, facts, kinds=("outputs",))).acts]
+    units = {plan.unit for plan in late if any(act.what == "outputs" for act in plan.acts)}
+    assert {0, 2, 5} <= units
+    assert {plan.unit for plan in late if all(act.what != "outputs" for act in plan.acts)} == {0}
 
 
 def test_an_output_that_was_taken_out_goes_on_from_where_it_was() -> None:

@@ -29,6 +29,7 @@ from tidegauge.flow.opening import opened, register
 from tidegauge.flow.pushing import Pushing
 from tidegauge.flow.render import render
 from tidegauge.flow.spec import FlowSpec
+from tidegauge.flow.stage import late_limit as real_late_limit
 from tidegauge.flow.stalls import Stalls
 from tidegauge.job.perform import OutputSchemas, performer
 from tidegauge.job.plan import Engine
@@ -62,6 +63,7 @@ class Runner:
 
     batch: whether the run ends when it has caught up, so that every look at the sources is a tick. requests: what
     takes the ticks that are asked for. rate: how many rows a second are read for late outputs, from now on.
+    late_limit: how many positions of a source one of their jobs takes, by what they count; simulated worlds take few.
     """
 
     def __init__(
@@ -75,6 +77,7 @@ class Runner:
         batch: bool = False,
         requests: Requests | None = None,
         rate: int | None = None,
+        late_limit: Callable[[str], int] = real_late_limit,
     ) -> None:
         if not flow.outputs:
             raise EmptyFlow(flow=flow.name)
@@ -92,6 +95,7 @@ class Runner:
         self.requests = requests or Requests(flow.name)
         self._spawn = spawn
         self._watch = watch
+        self._late_limit = late_limit
         self._overtaken: set[str] = set()
         self._going = Event()
         """Set while the present worker may begin anything new."""
@@ -185,6 +189,7 @@ class Runner:
             pushing=self._pushing,
             pausing=pausing,
             pacing=pacing,
+            late_limit=self._late_limit,
         )
 
     def step(self, *, park: float = 0.0) -> None:

@@ -49,7 +49,7 @@ from tidegauge.sinks.pausing import Pausing
 from tidegauge.sinks.protocol import StagedFile
 from tidegauge.sources.push.pieces import Pieces
 
-__all__ = ["ATTEMPTS", "JOB_LIMITS", "LATE_PART", "StageSetup", "Staging", "job_limit", "stage"]
+__all__ = ["ATTEMPTS", "JOB_LIMITS", "LATE_PART", "StageSetup", "Staging", "job_limit", "late_limit", "stage"]
 
 ATTEMPTS: Final = 6
 """How often a group may fail in a row, for reasons that are not waited out, before the flow stops."""
@@ -67,6 +67,11 @@ def job_limit(unit: str) -> int:
     Positions that do not count bytes have the limit of records.
     """
     return JOB_LIMITS["bytes" if unit == "bytes" else "records"]
+
+
+def late_limit(unit: str) -> int:
+    """Return how many positions of a source one job of late outputs coalesces, as `job_limit` does."""
+    return max(1, job_limit(unit) // LATE_PART)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +95,8 @@ class StageSetup:
     they end. failures: where the failures of outputs go, and which outputs have ended by one. losses: where losses
     go. discard: forgets files staged in vain. backlog: which outputs have too much to commit for more to be staged
     for them; the others go on. pausing: for which outputs nothing is staged, by choice. pacing: when late jobs may
-    begin. going: whether to begin another job. pieces: of the sources that push; their outputs are staged as far as
-    what came is whole.
+    begin. late_limit: how many positions one of them takes, by their unit. going: whether to begin another job.
+    pieces: of the sources that push; their outputs are staged as far as what came is whole.
     """
 
     timeline: Timeline
@@ -109,6 +114,7 @@ class StageSetup:
     backlog: Backlog
     pausing: Pausing
     pacing: Pacing
+    late_limit: Callable[[str], int]
     spawn: Spawn
     env: Env
     going: Callable[[], bool]
@@ -275,7 +281,7 @@ class _Stage:
         if upper - need.lower > 1:  # one epoch is never split
             for source, pieces in held.items():
                 unit = self.setup.units[source]
-                most = 1 if trying else max(1, job_limit(unit) // (LATE_PART if late else 1))
+                most = 1 if trying else self.setup.late_limit(unit) if late else job_limit(unit)
                 paced = pacing.most(source, unit) if late else None
                 upper = span(pieces, upper, limit=most if paced is None else min(most, paced))
         need = Need(need.outputs, need.lower, upper)

@@ -46,6 +46,7 @@ class Surroundings(Protocol):
     def opened(self) -> list[Life]: ...  # noqa: D102
     def unique(self, life: Life, /) -> str: ...  # noqa: D102
     def spec(self, life: Life, /) -> FlowSpec: ...  # noqa: D102
+    def late_limit(self, unit: str, /) -> int: ...  # noqa: D102
     def strike(self, life: Life, place: str, /) -> None: ...  # noqa: D102
     def between(self, life: Life, place: str, /) -> None: ...  # noqa: D102
     def ended(self, life: Life, /) -> None: ...  # noqa: D102
@@ -165,6 +166,7 @@ class Life:
             env=self.env(),
             spawn=self.spawn,
             watch=self.world.checks.shown,
+            late_limit=self.world.late_limit,
         )
         self.world.opened.append(self)
         if self.stopping:

@@ -32,6 +32,7 @@ __all__ = [
     "BETWEEN_ALSO",
     "KINDS",
     "LASTING",
+    "LATE_ACTS",
     "Act",
     "Fault",
     "FaultKind",
@@ -108,6 +109,9 @@ AT_UPSTREAMS: Final = ("away", "retention")
 AT_FEEDS: Final = ("cut", "late")
 AT_LOGS: Final = ("late", "recreate", "stale", "spoil")
 AT_FILES: Final = ("rotate", "save", "truncate", "replace", "spoil")
+
+LATE_ACTS: Final = ("outputs",)
+"""The acts that make outputs late."""
 
 _NEW: Final = 0.6
 """How often an output that comes late is a new one: the flow begins without it."""
@@ -200,6 +204,7 @@ class Plan:
     """All that happens until the instant `ends`. After it nothing goes wrong any more.
 
     calm: whether actors run one after the other, each as far as it can; else the seed decides who is next.
+    unit: how many records a job of late outputs takes, so that their past comes in parts; 0 for all there are.
     """
 
     seed: int
@@ -207,6 +212,7 @@ class Plan:
     acts: tuple[Act, ...]
     faults: tuple[Fault, ...]
     calm: bool = False
+    unit: int = 0
 
     def with_acts(self, acts: Sequence[Act]) -> Plan:
         """Return the plan with other acts."""
@@ -244,7 +250,12 @@ def planned(seed: int, flow: FlowFacts, *, kinds: Sequence[FaultKind] = KINDS, e
                 faults.append(struck(random, kind, flow))
             else:
                 acts.append(acted(random, kind, flow, ends))
-    return Plan(seed, ends, tuple(sorted(acts, key=lambda act: act.at)), tuple(faults))
+    unit = _unit(seed) if any(act.what in LATE_ACTS for act in acts) else 0
+    return Plan(seed, ends, tuple(sorted(acts, key=lambda act: act.at)), tuple(faults), unit=unit)
+
+
+def _unit(seed: int) -> int:
+    return Random(f"unit {seed}").choice((2, 5, 5, 20, 0))  # noqa: S311 - nothing is secret here
 
 
 def _chosen(random: Random, kinds: Sequence[FaultKind]) -> list[FaultKind]:

@@ -33,6 +33,7 @@ from tidegauge.errors.simulation import SimulationFailed
 from tidegauge.errors.sinks import StagedFileMissing
 from tidegauge.errors.store import ClockBehind, ClocksApart, FlowAlreadyRunning, LeaseLost
 from tidegauge.flow.spec import FlowSpec
+from tidegauge.flow.stage import late_limit
 from tidegauge.testing.simulation.acting import act_out
 from tidegauge.testing.simulation.checks import Checks
 from tidegauge.testing.simulation.clock import RIGHT, VirtualClock
@@ -62,6 +63,9 @@ has to run out, and the longest delay before something is tried again, each twic
 
 _FROZEN: Final = 5.0
 """Seconds after which somebody starts another driver in place of one that does not move."""
+
+_RECORD: Final = 20
+"""Bytes of a line, on average."""
 
 _OUTSIDE: Final = (FlowAlreadyRunning, LeaseLost, Transient, OSError)
 _JUMPED: Final = (ClockBehind, ClocksApart)
@@ -208,6 +212,10 @@ class World:
             if name not in life.without
         }
         return replace(spec, store=URL, sources=sources, outputs=outputs)
+
+    def late_limit(self, unit: str) -> int:
+        """Return how many positions of a source a job of late outputs takes, by what they count."""
+        return self.plan.unit * (_RECORD if unit == "bytes" else 1) or late_limit(unit)
 
     # What happens to it.
 

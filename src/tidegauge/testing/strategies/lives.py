@@ -13,7 +13,7 @@ Invariant: a plan names sources, outputs and places of the flow alone, and fault
 ...     flow.sink("lake", flow.source("orders", tg.GeneratorSource(columns="id long")), tg.ParquetSink("lake"))
 ...     return flow
 >>> find(plans(make_flow, faults=["crash"], epochs=1), lambda plan: plan.acts, settings=steady)
-Plan(seed=0, ends=1.0, acts=(Act(at=0.0, what='append', on='orders', number=1),), faults=(), calm=True)
+Plan(seed=0, ends=1.0, acts=(Act(at=0.0, what='append', on='orders', number=1),), faults=(), calm=True, unit=0)
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def plans(
 
 @st.composite
 def _plans(draw: st.DrawFn, flow: FlowFacts, kinds: Sequence[FaultKind], *, epochs: int, max_size: int) -> Plan:
-    from tidegauge.testing.simulation.plan import Act, Fault, Plan, written
+    from tidegauge.testing.simulation.plan import LATE_ACTS, Act, Fault, Plan, written
 
     chance, ends = st.randoms(), epochs * flow.tick
 
@@ -74,7 +74,8 @@ def _plans(draw: st.DrawFn, flow: FlowFacts, kinds: Sequence[FaultKind], *, epoc
     acts = [*writes, *(thing for thing in things if isinstance(thing, Act))]
     faults = [thing for thing in things if isinstance(thing, Fault)]
     seed, calm = draw(st.integers(0, 2**16)), not draw(st.booleans())
-    return Plan(seed, ends, tuple(sorted(acts, key=lambda act: act.at)), tuple(faults), calm)
+    unit = draw(st.sampled_from((0, 2, 5))) if any(act.what in LATE_ACTS for act in acts) else 0
+    return Plan(seed, ends, tuple(sorted(acts, key=lambda act: act.at)), tuple(faults), calm, unit)
 
 
 @st.composite
