@@ -262,6 +262,8 @@ def epochs(flow: Flow, *, first: int | None = None, last: int | None = None, lim
     with opened(spec, Env()) as store:
         loaded = store.load(spec.name)
         first = max(loaded.flow.since, first or 0)
+        newest = loaded.flow.upper - 1  # a driver may mint more at any instant
+        last = newest if last is None else min(last, newest)
         records = store.epochs(spec.name, first=first, last=last, limit=limit)
     if not records:
         return Epochs()
@@ -282,7 +284,7 @@ def explain(flow: Flow, epoch: int) -> EpochReport:
     with opened(spec, Env()) as store:
         loaded = store.load(spec.name)
         records = store.epochs(spec.name, first=epoch, last=epoch)
-    if not records:
+    if not records or epoch >= loaded.flow.upper:  # a driver may have minted it since
         raise EpochNotBound(epoch=epoch, flow=spec.name, upper=loaded.flow.upper)
     slices = [
         slice_report(spec, source, piece)
