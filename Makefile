@@ -8,7 +8,7 @@ SPREAD := --dist loadgroup --max-worker-restart=0 -q
 unexport PYTHONDONTWRITEBYTECODE
 CODE := src tests scripts examples $(wildcard benchmarks)
 
-.PHONY: help setup postgres kafka archives demo demo-kafka test lint types unit long mutants oldest chaos simulate format bench walk docs lock clean
+.PHONY: help setup postgres kafka archives demo demo-late demo-kafka test lint types unit long mutants oldest chaos simulate format bench walk docs lock clean
 help: ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
 
@@ -23,6 +23,9 @@ kafka: setup ## fetch Kafka, of which the tests start a broker of their own
 
 demo: setup ## the main job on real data, with a crash in the middle
 	@$(BIN)/python examples/flights/demo.py
+
+demo-late: setup ## a table that is added in the midst of the year of flights, without Spark
+	@$(BIN)/python -m examples.flights.late
 
 demo-kafka: kafka ## from Kafka to tables on a real broker, with the lag in Kafka's own tool
 	@$(BIN)/python examples/kafka/demo.py

@@ -57,8 +57,8 @@ def by_month(lines: list[str]) -> dict[int, list[str]]:
 
 
 def land(name: str, months: dict[int, list[str]]) -> Iterator[None]:
-    """Write the months into the landing folder, piece by piece; yields after each piece."""
-    folder = WORK / "landing" / name
+    """Write the months into `landing` of this folder, piece by piece; yields after each piece."""
+    folder = Path("landing", name).resolve()
     folder.mkdir(parents=True)
     for month, lines in sorted(months.items()):
         data = "".join(lines).encode()
