@@ -25,15 +25,12 @@ True
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
-from types import CodeType
-from typing import Any
 
 import pyarrow as pa
 
-from tidegauge.job.plan import MapBatches, OutputPlan, Transform
+from tidegauge.job.code import code_of
+from tidegauge.job.plan import OutputPlan
 from tidegauge.remap.store import Backfill, BackfillPlan, BackfillUnit
 from tidegauge.sinks.backlog import StagedSpan
 from tidegauge.sinks.protocol import StagedFile
@@ -90,10 +87,10 @@ def files_of(backfill: Backfill) -> list[StagedFile]:
 def steps_of(plan: OutputPlan, incarnation: int = 0) -> str:
     """Return a text that tells an output's steps from others: units that other steps have made do not count.
 
-    It does not look into the things that a function refers to. A change that it cannot see mixes rows of both, as it
-    does in a table that grows. incarnation: of the output's source.
+    What it cannot tell apart, `job.code` says; a change that it cannot see mixes rows of both, as it does in a table
+    that grows. incarnation: of the output's source.
 
-    >>> from tidegauge.job.plan import Filter, Select
+    >>> from tidegauge.job.plan import Filter, MapBatches
     >>> def of(*steps):
     ...     return steps_of(OutputPlan("large", "orders", "rows", steps, sink=None))
     >>> of(Filter("n > 1")) == of(Filter("n > 1")), of(Filter("n > 1")) == of(Filter("n > 2"))
@@ -102,35 +99,6 @@ def steps_of(plan: OutputPlan, incarnation: int = 0) -> str:
     False
     """
     digest = hashlib.blake2b(digest_size=16)
-    for part in (pa.__version__, plan.source, str(incarnation), plan.channel, *map(_text, plan.steps)):
-        digest.update(part.encode("utf-8", "surrogatepass") + b"\0")
+    for part in (pa.__version__, str(incarnation), code_of(plan).encode()):
+        digest.update(part.encode() + b"\0")
     return digest.hexdigest()
-
-
-def _text(step: Any) -> str:
-    if isinstance(step, Transform | MapBatches):
-        schema = getattr(step, "schema", None)
-        return "\n".join([type(step).__name__, str(schema), *_of_function(step.function)])
-    return repr(step)
-
-
-def _of_function(function: Any) -> Iterator[str]:
-    while isinstance(function, partial):
-        function = function.func
-    code = getattr(function, "__code__", None)
-    if isinstance(code, CodeType):
-        yield from _of_code(code)
-    else:
-        yield getattr(function, "__qualname__", type(function).__qualname__)
-
-
-def _of_code(code: CodeType) -> Iterator[str]:
-    yield code.co_code.hex()
-    yield repr(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _of_code(constant)
-        elif isinstance(constant, frozenset):
-            yield repr(sorted(map(repr, constant)))  # its order is another one in each process
-        else:
-            yield repr(constant)
