@@ -71,6 +71,7 @@ def test_status_as_json(open_shop: Shop) -> None:
                 "start": None,
                 "filled": None,
                 "paused": [],
+                "waits_for": [],
                 "stalled_since": None,
                 "error": None,
             }

@@ -138,16 +138,18 @@ def _begun(found: Iterable[OutputReport]) -> list[Text]:
     ]
 
 
-def _paused(found_outputs: Iterable[OutputReport]) -> list[Text]:
+def _paused(outputs: Sequence[OutputReport]) -> list[Text]:
     """Return for each paused output why and since when, and what that costs."""
-    found = []
-    for output in (output for output in found_outputs if output.paused):
+    found, states = [], {output.name: output.state for output in outputs}
+    for output in (output for output in outputs if output.paused):
         since = [pause.at for pause in output.paused if pause.at is not None]
         when = f" since {clock(min(since))}" if since else ""
         reasons = ", ".join(pause.reason for pause in output.paused)
         said = (
             f"{output.name}: paused ({reasons}){when}; upstream keeps what it lacks, from epoch {output.upper:,} on"
         )
+        if output.waits_for:
+            said += f"; it waits for {', '.join(f'{name} ({states[name]})' for name in output.waits_for)}"
         found.append(Text(said, style="magenta"))
     return found
 
@@ -167,6 +169,7 @@ def output_json(output: OutputReport) -> dict[str, Any]:
         "start": None if start is None else {"epoch": start.epoch, "said": json.loads(start.said)},
         "filled": None if output.filled is None else asdict(output.filled),
         "paused": [{"reason": pause.reason, "since": iso(pause.at)} for pause in output.paused],
+        "waits_for": list(output.waits_for),
         "stalled_since": iso(output.since),
         "error": None if output.error is None else error_json(output.error),
     }

@@ -14,7 +14,7 @@ Dataflow('shop': orders -> large_orders)
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
@@ -22,9 +22,16 @@ import pyarrow as pa
 
 from tidegauge.dsl.stream import RowStream
 from tidegauge.env import Env
-from tidegauge.errors.flow import ForeignStream, InvalidArgument, InvalidName, NameTaken, TableTaken
+from tidegauge.errors.flow import (
+    ForeignStream,
+    InvalidArgument,
+    InvalidName,
+    NameTaken,
+    NotDeclaredBefore,
+    TableTaken,
+)
 from tidegauge.errors.push import UnknownStream
-from tidegauge.errors.running import CannotTick
+from tidegauge.errors.running import CannotPause, CannotTick
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.job.functions import columns_of
 from tidegauge.job.plan import Changelog, Engine, OutputPlan
@@ -36,7 +43,7 @@ from tidegauge.remap.start import OutputStart, Starting
 from tidegauge.sinks.protocol import Sink
 from tidegauge.sources.protocol import Placed, Source
 from tidegauge.sources.push.protocol import PushSource
-from tidegauge.sources.push.source import pushed, streams_of
+from tidegauge.sources.push.source import PushedSource, pushed, streams_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -136,13 +143,23 @@ class Dataflow:
             self._required.add(name)
         return RowStream(self, name)
 
-    def sink(self, name: str, stream: RowStream, sink: Sink, *, start: Starting | None = None) -> None:
+    def sink(
+        self,
+        name: str,
+        stream: RowStream,
+        sink: Sink,
+        *,
+        start: Starting | None = None,
+        after: str | Sequence[str] = (),
+    ) -> None:
         """Add an output: the rows of a stream go into a table.
 
         start: the first epoch that the table gets: `"now"` for the one that is minted next, an epoch, a time (the
         newest epoch minted by then; without a zone it is UTC), or positions by partition, such as `{"orders-0":
         1200}` (the first epoch with a record there or beyond). None for all of the source. It is settled when the
         flow first runs with the output, and then kept: a table does not change where it begins.
+
+        after: outputs, declared before, that are to be live before this one begins to catch up, where it is late.
         """
         _named("output", name)
         if name in self._outputs:
@@ -156,12 +173,26 @@ class Dataflow:
         if stream.channel == "rows" and (known := streams_of(self._sources[stream.source])):
             raise UnknownStream(source=stream.source, stream="", known=", ".join(known))
         begin = None if start is None else OutputStart.of(start)
-        plan = OutputPlan(name, stream.source, stream.channel, stream.steps, sink, begin)
+        plan = OutputPlan(
+            name, stream.source, stream.channel, stream.steps, sink, begin, self._before(name, stream.source, after)
+        )
         if self._operates(plan):
             plan.check_applied()
         if not sink.shared and (other := self._places.setdefault(sink.identity, name)) != name:
             raise TableTaken(output=name, path=sink.identity, other=other)
         self._outputs[name] = plan
+
+    def _before(self, name: str, source: str, after: object) -> tuple[str, ...]:
+        """Return the outputs that another one comes after."""
+        known = (after,) if isinstance(after, str) else after
+        if not isinstance(known, list | tuple) or not all(isinstance(one, str) for one in known):
+            raise InvalidArgument(parameter="after", value=after, expected="the name of an output, or several")
+        for one in known:
+            if one not in self._outputs:
+                raise NotDeclaredBefore(output=name, after=one, known=list(self._outputs))
+        if known and isinstance(self._sources[source], PushedSource):
+            raise CannotPause(output=name, source=source)
+        return tuple(dict.fromkeys(known))
 
     def _operates(self, plan: OutputPlan) -> bool:
         """Whether it is certain that an output gets operations; otherwise it shows when the flow runs."""

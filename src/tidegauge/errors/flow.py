@@ -162,6 +162,15 @@ class TableTaken(TidegaugeError):
     remedy = "give the second one another path"
 
 
+class NotDeclaredBefore(TidegaugeError):
+    """An output that is to come after one that is not there yet."""
+
+    code = "TG-0123"
+    what = "output {output!r} cannot come after {after!r}; outputs declared before it: {known}"
+    cause = "a misspelt name, an output that is declared later, or a circle"
+    remedy = "declare {after!r} first; two outputs cannot wait for each other"
+
+
 class OperationColumnUnfit(TidegaugeError):
     """A column that is called like the one for operations, and is not it."""
 

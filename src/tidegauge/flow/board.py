@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Literal
 
+from tidegauge.backfill.order import waiting
 from tidegauge.backfill.plan import Fill
 from tidegauge.backfill.progress import Filled, progress
 from tidegauge.env import Env
@@ -166,6 +167,7 @@ class Board:
         self.jobs: set[Need] = set()
         """The epochs that are being staged at present."""
         self.sources = {name: SourceStatus(name, unit) for name, unit in units.items()}
+        self._after = {name: plan.after for name, plan in plans.items() if plan.after}
         self.expected = dict(uppers)
         self.outputs = {name: OutputStatus(name, plan.source) for name, plan in plans.items()}
         for output in self.outputs.values():
@@ -195,6 +197,14 @@ class Board:
     def late(self) -> frozenset[str]:
         """The outputs that lack epochs which are published."""
         return frozenset(name for name, status in self.outputs.items() if status.upper < self.published)
+
+    @property
+    def waits(self) -> Mapping[str, tuple[str, ...]]:
+        """The late outputs that wait for others, each with those."""
+        if not self._after:
+            return {}
+        states = {name: status.state for name, status in self.outputs.items()}
+        return waiting(self._after, states, late=self.late)
 
     @property
     def errors(self) -> list[TidegaugeError]:

@@ -44,6 +44,9 @@ class Deciding:
         self._known = Decisions()
         self._looking: Future[Decisions] | None = None
         self._env: Final = env
+        self._decided: Mapping[str, frozenset[str]] = {}
+        self._weighed: object = None
+        """The board and the decisions that were weighed last."""
         self.paused: Mapping[str, tuple[str, ...]] = {}
         """The outputs that are paused, each with its reasons."""
         self.pausing = Pausing()
@@ -55,6 +58,7 @@ class Deciding:
         late: the outputs that are.
         """
         self._know(found, late)
+        self.paused = {name: tuple(sorted(why)) for name, why in self._decided.items()}
         self.pausing, self._pacing = Pausing(self.paused), Pacing(self._env.monotonic, found.rate)
         return self.pausing, self._pacing
 
@@ -69,9 +73,25 @@ class Deciding:
             except Transient:
                 return  # the number is still another one, so this is asked again
             self._know(found, board.late)
-            board.paused(self.paused)
-            self.pausing.become(self.paused)
             self._pacing.become(found.rate)
+        self.follow(board)
+
+    def follow(self, board: Board) -> None:
+        """Pause the outputs that people paused, and those that wait for others by the board's present states."""
+        weighed = board, board.changes, self._known.number
+        if weighed == self._weighed:
+            return
+        self._weighed = weighed
+        waits = board.waits
+        reasons = {
+            name: {*self._decided.get(name, ()), *(["order"] if name in waits else [])}
+            for name in [*self._decided, *waits]
+        }
+        paused = {name: tuple(sorted(why)) for name, why in reasons.items()}
+        if paused != self.paused:
+            self.paused = paused
+            board.paused(paused)
+            self.pausing.become(paused)
 
     def _know(self, found: Decisions, late: Collection[str]) -> None:
         """Go by these decisions. A rate of 0 is a reason of its own to pause the late outputs."""
@@ -80,4 +100,4 @@ class Deciding:
         reasons: dict[str, set[str]] = {name: set(reasons) for name, reasons in found.paused.items()}
         for name in late if found.rate == 0 else ():
             reasons.setdefault(name, set()).add("rate")
-        self.paused = {name: tuple(sorted(why)) for name, why in reasons.items() if pausable(self._flow, name)}
+        self._decided = {name: frozenset(why) for name, why in reasons.items() if pausable(self._flow, name)}

@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from tidegauge.backfill.order import waiting
 from tidegauge.backfill.plan import Fill, files_of, steps_of
 from tidegauge.errors.base import Transient
 from tidegauge.errors.engine import RecordUnparsable
@@ -218,9 +219,9 @@ def _timeline(flow: FlowSpec, loaded: Loaded) -> Timeline:
 def _late(flow: FlowSpec, loaded: Loaded, uppers: Mapping[str, int], failed: Mapping[str, Failure]) -> frozenset[str]:
     """Return the open outputs that lack published epochs, by the first epochs that they get.
 
-    Of those that are not paused none is late if all lack some: there is nobody to keep from waiting. From the epoch
-    on at which its source has failed, an output lacks nothing. What a source pushes comes once for all its outputs,
-    so none of them is late.
+    Of those that are neither paused nor wait for others none is late if all lack some: there is nobody to keep from
+    waiting. From the epoch on at which its source has failed, an output lacks nothing. What a source pushes comes
+    once for all its outputs, so none of them is late.
     """
     read = {name: flow.outputs[name].source for name in uppers}
     ends = {name: failure.epoch for name, failure in failed.items()}
@@ -231,7 +232,10 @@ def _late(flow: FlowSpec, loaded: Loaded, uppers: Mapping[str, int], failed: Map
         if not isinstance(flow.sources[read[name]], PushedSource)
         and held(loaded.sources[read[name]].table, upper) < min(published, ends.get(read[name], published))
     }
-    paused = loaded.decisions.paused.keys()
+    here = {name: "live" if name in uppers and read[name] not in failed else "" for name in flow.outputs}
+    here |= dict.fromkeys([*found, *loaded.decisions.paused], "")
+    after = {name: plan.after for name, plan in flow.outputs.items()}
+    paused = loaded.decisions.paused.keys() | waiting(after, here, late=found)
     return frozenset(found & paused if found >= uppers.keys() - paused else found)
 
 

@@ -158,6 +158,7 @@ class Runner:
             changed=self._watch,
         )
         self._absent.note(found.away, found.held, found.filling, self.board.stalled)
+        self._deciding.follow(self.board)
         self._show_outage()
         worker = self._worker = Worker(monotonic=env.monotonic)
         self._going.clear()  # an earlier worker's threads may ask still

@@ -87,7 +87,7 @@ class OutputPlan:
     """The user's description of an output: which stream of which source, through which steps, into which sink.
 
     channel: "rows", "errors", or the name of one of the streams that a push source has. start: None for with the
-    source.
+    source. after: the outputs that are to be live before this one catches up.
     """
 
     name: str
@@ -96,6 +96,7 @@ class OutputPlan:
     steps: tuple[Step, ...]
     sink: Sink
     start: OutputStart | None = None
+    after: tuple[str, ...] = ()
 
     def check_applied(self) -> None:
         """Raise `OperationsNotTaken` unless the sink of rows with an operation applies them."""

@@ -8,11 +8,12 @@ they carry, wherever others have moved them within the table.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from tidegauge.backfill.order import waiting
 from tidegauge.backfill.plan import Fill
 from tidegauge.backfill.progress import progress
 from tidegauge.env import Env
@@ -133,9 +134,26 @@ def _outputs(flow: FlowSpec, loaded: Loaded, store: Store, stalls: Mapping[str, 
     tables = {name: _table(flow, name, loaded) for name in flow.outputs}
     there = [table for table in tables.values() if table is not None and not isinstance(table, Exception)]
     bound = bound_at(store, flow.name, there)  # after opening: an epoch is bound before a table holds it
+    return _ordered(
+        flow,
+        loaded,
+        [
+            _stalled(_paused(_output(flow, name, loaded, table, store, bound), loaded), stalls.get(name))
+            for name, table in tables.items()
+        ],
+    )
+
+
+def _ordered(flow: FlowSpec, loaded: Loaded, found: Sequence[OutputReport]) -> tuple[OutputReport, ...]:
+    """Return reports with what the outputs wait for by their order."""
+    after = {name: plan.after for name, plan in flow.outputs.items() if plan.after}
+    late = {one.name for one in found if one.upper < loaded.flow.published}
+    waits = waiting(after, {one.name: one.state for one in found}, late=late)
     return tuple(
-        _stalled(_paused(_output(flow, name, loaded, table, store, bound), loaded), stalls.get(name))
-        for name, table in tables.items()
+        replace(_with_pauses(one, Pause(one.name, "order", None)), waits_for=waits[one.name])
+        if one.name in waits
+        else one
+        for one in found
     )
 
 
@@ -144,8 +162,14 @@ def _paused(report: OutputReport, loaded: Loaded) -> OutputReport:
     pauses = tuple(pause for pause in loaded.decisions.pauses if pause.output == report.name)
     if loaded.decisions.rate == 0 and report.upper < loaded.flow.published:
         pauses = (*pauses, Pause(report.name, "rate", None))
-    state = "paused" if pauses and report.error is None else report.state
-    return replace(report, state=state, paused=pauses)
+    return _with_pauses(report, *pauses)
+
+
+def _with_pauses(report: OutputReport, *pauses: Pause) -> OutputReport:
+    """Return a report with more reasons to pause its output."""
+    paused = (*report.paused, *pauses)
+    state = "paused" if paused and report.error is None else report.state
+    return replace(report, state=state, paused=paused)
 
 
 def _stalled(report: Reported, stall: Stall | None) -> Reported:

@@ -101,8 +101,8 @@ class OutputReport:
     """An output: its state, the first epoch it lacks, how many bound epochs that is behind, what it holds.
 
     since: from when on its driver waits for it, where that is known. filled: how far the past is staged of one that
-    shows nothing yet. paused: why it is paused; upstream keeps what it lacks. start: where it begins, None for one
-    that begins with its source.
+    shows nothing yet. paused: why it is paused; upstream keeps what it lacks. waits_for: the outputs that are to be
+    live before it catches up, and are not. start: where it begins, None for one that begins with its source.
     """
 
     name: str
@@ -117,6 +117,7 @@ class OutputReport:
     since: datetime | None = None
     filled: Filled | None = None
     paused: tuple[Pause, ...] = ()
+    waits_for: tuple[str, ...] = ()
     start: StartRecord | None = None
 
 

@@ -241,8 +241,9 @@ class Backfill:
         return self.units[-1].upper if self.units else self.plan.start
 
 
-PauseReason: TypeAlias = Literal["operator", "rate"]
-"""Why an output is paused: by hand, or because nothing is read for late outputs (a rate of 0)."""
+PauseReason: TypeAlias = Literal["operator", "rate", "order"]
+"""Why an output is paused: by hand, because nothing is read for late outputs (a rate of 0), or because it waits for
+others (`after`)."""
 
 
 @dataclass(frozen=True, slots=True)
