@@ -132,7 +132,7 @@ class Written:
         pytest.param("before acknowledge", 1, "after register", marks=pytest.mark.long),
     ],
 )
-def test_a_driver_that_wakes_up_while_another_drives_stops_and_has_done_nothing(
+def test_x4_a_driver_that_wakes_up_while_another_drives_stops_and_has_done_nothing(
     shop: Path, point: str, nth: int, woken: str
 ) -> None:
     """It slept at a point, and the other one is at another when it wakes up."""
@@ -167,7 +167,7 @@ def test_a_driver_that_wakes_up_while_another_drives_stops_and_has_done_nothing(
 @pytest.mark.long
 @pytest.mark.parametrize("woken", ["before stage", "before commit output"])
 @pytest.mark.parametrize("nth", [1, 2])
-def test_a_driver_that_wakes_up_right_before_its_commit_makes_it_and_its_successor_goes_on_behind_it(
+def test_s28_a_driver_that_wakes_up_right_before_its_commit_makes_it_and_its_successor_goes_on_behind_it(
     shop: Path, nth: int, woken: str
 ) -> None:
     """It had looked at its lease, and a Delta table asks nobody: the commit is the one that the successor would have

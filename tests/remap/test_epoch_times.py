@@ -22,7 +22,7 @@ clocks = st.lists(st.integers(0, 20).map(lambda ticks: ZERO + timedelta(microsec
 
 
 @given(clocks, st.integers(-1, 21))
-def test_the_epoch_at_a_time_is_the_greatest_minted_by_then_whatever_the_clock_did(
+def test_x3_the_epoch_at_a_time_is_the_greatest_minted_by_then_whatever_the_clock_did(
     readings: list[datetime], ticks: int
 ) -> None:
     times = EpochTimes()

@@ -33,7 +33,7 @@ def table(store: Store, source: str = "orders") -> RemapTable:
     return store.load("shop").sources[source].table
 
 
-def test_t11_a_stale_minter_fails_once_and_then_binds_only_its_own_part(
+def test_t11_s29_a_stale_minter_fails_once_and_then_binds_only_its_own_part(
     opened: Callable[[], Store], store: Store, lease: Lease, clock: Callable[[], datetime], url: str
 ) -> None:
     other = opened()
