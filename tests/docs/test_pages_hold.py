@@ -47,6 +47,7 @@ LOCAL = [
     HOW_TO / "write-a-source.md",
     ROOT / "docs" / "reference" / "formats.md",
     ROOT / "docs" / "reference" / "strategies.md",
+    ROOT / "docs" / "tutorial" / "add-a-table-to-a-running-flow.md",
 ]
 ON_KAFKA = [
     HOW_TO / "move-from-a-spark-checkpoint.md",
@@ -81,6 +82,11 @@ def test_what_the_page_shows_of_kafka_happens(
     folder = tmp_path / "shop"
     folder.mkdir()
     assert Play(page, folder, warm, {"KAFKA": kafka_broker.servers}).play() >= 3
+
+
+def test_every_tutorial_is_played() -> None:
+    pages = set((ROOT / "docs" / "tutorial").glob("*.md"))
+    assert pages == {page for page in [*SOON, *LOCAL] if page.parent.name == "tutorial"}
 
 
 def test_every_page_of_the_how_to_guides_is_played() -> None:

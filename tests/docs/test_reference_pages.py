@@ -258,6 +258,18 @@ def test_links_lead_somewhere_and_codes_are_known(page: Path) -> None:
     assert set(re.findall(r"TG-\d{4}", text)) <= set(CODES)
 
 
+def test_the_guarantees_of_late_outputs_name_tests_and_cases_that_there_are() -> None:
+    page = (REFERENCE / "late-outputs.md").read_text()
+    named = re.findall(r"\[`(\w+)`\]\(([^)]+)\)", page)
+    assert len(named) > 20
+    for test, link in named:
+        assert f"def {test}(" in (REFERENCE / link).read_text(), test
+    cases = set(re.findall(r"`(p[a-g]|[kprsx]\d+)`", page))
+    known = (REFERENCE / "cases.md").read_text()
+    assert len(cases) > 5
+    assert all(f"- **{case}** " in known for case in cases), cases
+
+
 def test_every_page_is_reached_from_the_index() -> None:
     index = (ROOT / "docs" / "index.md").read_text()
     linked = {(ROOT / "docs" / link.partition("#")[0]).resolve() for link in re.findall(r"\]\(([^)\s]+)\)", index)}
