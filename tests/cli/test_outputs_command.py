@@ -68,3 +68,23 @@ def test_an_output_that_is_none_is_refused_with_the_names_of_the_others(shop: Sh
     shop.catch_up()
     done = shop("outputs", "pause", "shop.py", "slwo")
     assert (done.code, "slow" in done.err) == (1, True)
+
+
+def test_an_output_is_dropped_with_its_table_under_a_driver_that_goes_on(shop: Shop) -> None:
+    shop.write(1)
+    run = shop.start(*RUN)
+    run.says("published epoch 0")
+    done = shop("outputs", "drop", "shop.py", "slow", "--table")
+    assert done.code == 0
+    assert "shop: its driver drops output slow with its table, within seconds: " in done.out
+    eventually(lambda: state(shop, "slow") == "planned")
+    shop.write(2)
+    run.says("published epoch 1")
+    assert [row[0] for row in shop.rows("orders")] == [1, 2]
+    run.interrupt()
+    assert run.ended() == 0
+    shop.catch_up()
+    assert shop.rows("slow") == shop.rows("orders"), "it is in the flow still, and begins anew"
+    assert (
+        "is dropped, and its table stays; it is still in the flow" in shop("outputs", "drop", "shop.py", "slow").out
+    )

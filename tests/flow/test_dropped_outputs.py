@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 from tests.flow.badinput import begin, rows
-from tests.flow.by_hand import Crash, World
+from tests.flow.by_hand import Crash, Run, World
 from tests.flow.test_late_outputs import PAST, add, alone, flow_of, with_late
 
 import tidegauge as tg
-from tidegauge.errors.flow import UnknownName
-from tidegauge.errors.store import FlowAlreadyRunning
+from tidegauge.errors.flow import EmptyFlow, UnknownName
 from tidegauge.flow import stage
 from tidegauge.remap.store import EXPIRY
 
@@ -80,12 +79,88 @@ def test_an_output_that_is_dropped_and_still_in_the_flow_is_filled_anew(world: W
     assert rows(with_late(world), "late") == rows(with_late(world), "a")
 
 
-def test_an_output_is_not_dropped_under_a_driver(world: World) -> None:
+def hear(run: Run) -> None:
+    """Let a driver renew its lease, by which it hears of decisions, and act on them."""
+    run.runner.lease.renew()
+    for _ in range(3):
+        run.step()
+
+
+def test_a_driver_drops_an_output_and_goes_on_with_the_others(world: World) -> None:
     run = begin(world, with_late)
-    with pytest.raises(FlowAlreadyRunning):
-        tg.drop(with_late(world), "late", env=world.env())
-    assert "late" in world.loaded().backfills
+    done = tg.drop(with_late(world), "late", env=world.env())
+    assert "late" in world.loaded().backfills, "it is the driver's to drop it"
+    assert done.running
+    [_, late] = tg.outputs(with_late(world))
+    assert (late.state, {pause.reason for pause in late.paused}) == ("paused", {"operator", "drop"})
+    hear(run)
+    loaded = world.loaded()
+    assert (set(loaded.outputs), loaded.decisions.paused, list(loaded.backfills)) == ({"a"}, {}, [])
+    assert set(run.runner.board.outputs) == {"a"}
+    assert not list((world.root / "lake" / "late").rglob("*.parquet"))
+    add(world, PAST)
+    run.catch_up()
     run.abandon()
+    assert tg.compact(alone(world), before=PAST).since == PAST, "nothing is held for it"
+    run = begin(world, with_late)
+    run.catch_up()
+    run.abandon()
+    assert {row["n"] for row in rows(with_late(world), "late")} == set(range(PAST + 1)), "it begins as a new one"
+
+
+def test_a_live_output_is_dropped_with_its_table_when_its_work_under_way_is_over(world: World) -> None:
+    tg.unpause(with_late(world), "late", env=world.env())
+    run = begin(world, with_late)
+    run.catch_up()
+    world.lag = 90
+    add(world, PAST)
+    while not run.runner.board.jobs:
+        run.step()
+    world.lag = 0
+    tg.drop(with_late(world), "late", table=True, env=world.env())
+    hear(run)
+    assert run.runner.board.outputs["late"].paused == ("drop table",), "its job is under way"
+    for _ in range(30):
+        run.step()
+    assert set(run.runner.board.outputs) == {"a"}
+    run.catch_up()
+    run.abandon()
+    assert sorted(path.name for path in (world.root / "lake").iterdir()) == ["a"]
+    assert len(rows(alone(world), "a")) == PAST + 1
+
+
+def test_a_driver_that_dies_before_it_drops_leaves_that_to_the_next(world: World) -> None:
+    run = begin(world, with_late)
+    tg.drop(with_late(world), "late", table=True, env=world.env())
+    run.abandon()
+    world.clock.seconds += EXPIRY + 1
+    run = begin(world, with_late)
+    assert not world.loaded().decisions.paused
+    assert world.loaded().backfills["late"].units == (), "the plan is a new one"
+    run.catch_up()
+    run.abandon()
+    assert rows(with_late(world), "late") == rows(with_late(world), "a")
+
+
+def test_an_output_of_other_code_is_forgotten_by_a_driver_but_its_table_is_not_removed(world: World) -> None:
+    run = begin(world, alone)
+    tg.drop(with_late(world), "late", table=True, env=world.env())
+    hear(run)
+    assert world.loaded().decisions.drops == {"late": True}
+    run.abandon()
+    world.clock.seconds += EXPIRY + 1
+    tg.drop(with_late(world), "late", table=True, env=world.env())
+    assert not world.loaded().decisions.paused
+    assert not (world.root / "lake" / "late").exists()
+
+
+def test_a_driver_whose_last_output_is_dropped_ends(world: World) -> None:
+    run = begin(world, alone)
+    tg.drop(alone(world), "a", env=world.env())
+    with pytest.raises(EmptyFlow):
+        hear(run)
+    run.abandon()
+    assert "a" not in world.loaded().outputs
 
 
 def test_an_output_that_nobody_knows_cannot_be_dropped(world: World) -> None:

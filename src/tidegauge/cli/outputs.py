@@ -5,6 +5,7 @@ Invariant: each shows one value, as lines for people or as data for programs.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -75,12 +76,19 @@ def rate(
 
 
 @outputs.command()
-def drop(target: Target, output: Output, *, as_json: AsJson = False, debug: Debug = False) -> None:
-    """Forget an output, with its plan, its staged files and its holds; its table stays. Not while the flow runs."""
+def drop(
+    target: Target,
+    output: Output,
+    *,
+    table: Annotated[bool, typer.Option("--table", help="Remove its table, too, with all that is in it.")] = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Forget an output, with its plan, its staged files and its holds. The flow may be running."""
     with errors_said(debug=debug, as_json=as_json):
-        done = tg.drop(load_flow(target), output)
+        done = tg.drop(load_flow(target), output, table=table)
         if as_json:
-            print_json({"flow": done.flow, "output": done.output, "declared": done.declared})
+            print_json({**asdict(done), "running": done.running or None})
         else:
             print_view(dropped_view(done))
 
@@ -101,7 +109,12 @@ def decision_view(done: OutputDecision) -> RenderableType:
 def dropped_view(done: DroppedOutput) -> RenderableType:
     """Return that an output is dropped, as a line."""
     more = "; it is still in the flow, and begins anew with the next run" if done.declared else ""
-    return Text(f"{done.flow}: output {done.output} is dropped, and its table stays{more}")
+    table = " with its table" if done.table else ", and its table stays"
+    if done.running:
+        return Text(
+            f"{done.flow}: its driver drops output {done.output}{table}, within seconds: {done.running}{more}"
+        )
+    return Text(f"{done.flow}: output {done.output} is dropped{table}{more}")
 
 
 def rate_view(done: RateDecision) -> RenderableType:

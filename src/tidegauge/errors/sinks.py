@@ -326,6 +326,15 @@ class LocalTimesInMap(TidegaugeError):
     remedy = "cast the times to timestamp[us, tz=UTC], or write the output with ParquetSink"
 
 
+class TableNotRemovable(TidegaugeError):
+    """A table that is not removed with its output."""
+
+    code = "TG-0442"
+    what = "the table {table} is not removed: {why}"
+    cause = "Tidegauge removes a folder that holds files of this output alone, and nothing else"
+    remedy = "drop the output without its table, and remove by hand what nobody needs"
+
+
 class OutputIsNoTable(TidegaugeError):
     """An output that cannot be read as a table."""
 

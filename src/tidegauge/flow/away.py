@@ -144,6 +144,12 @@ class Absent:
         for name, table in tables.items():
             self.least[name] = max(table.upper, self.least.get(name, 0))
 
+    def forget(self, names: Collection[str]) -> None:
+        """Forget outputs that are no more."""
+        for known in (self.away, self.least, self._attempts):
+            for name in known.keys() & names:
+                del known[name]
+
     def vanished(self, name: str, error: TableWentBack) -> None:
         """Take note of a table that is not there any more, or not as it was."""
         self.least[name] = max(error.evidence["expected"], self.least.get(name, 0))

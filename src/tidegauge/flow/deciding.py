@@ -49,6 +49,8 @@ class Deciding:
         """The board and the decisions that were weighed last."""
         self.paused: Mapping[str, tuple[str, ...]] = {}
         """The outputs that are paused, each with its reasons."""
+        self.dropping: frozenset[str] = frozenset()
+        """The outputs of the flow that are to be dropped."""
         self.pausing = Pausing()
         self._pacing = Pacing(env.monotonic)
 
@@ -96,6 +98,7 @@ class Deciding:
     def _know(self, found: Decisions, late: Collection[str]) -> None:
         """Go by these decisions. A rate of 0 is a reason of its own to pause the late outputs."""
         self._known = found
+        self.dropping = frozenset(found.drops.keys() & self._flow.outputs.keys())
         self._lease.hear(found.number)  # it may have heard an older one last
         reasons: dict[str, set[str]] = {name: set(reasons) for name, reasons in found.paused.items()}
         for name in late if found.rate == 0 else ():

@@ -25,6 +25,7 @@ from tidegauge.flow.away import WAITED_FOR, Absent, Outage
 from tidegauge.flow.beside import renewing
 from tidegauge.flow.board import Board
 from tidegauge.flow.deciding import Deciding
+from tidegauge.flow.dropping import drop_decided, without
 from tidegauge.flow.opening import opened, register
 from tidegauge.flow.pushing import Pushing
 from tidegauge.flow.render import render
@@ -97,6 +98,8 @@ class Runner:
         self._watch = watch
         self._late_limit = late_limit
         self._overtaken: set[str] = set()
+        self._undropped: frozenset[str] = frozenset()
+        """Outputs that could not be dropped: somebody has to look at their tables."""
         self._going = Event()
         """Set while the present worker may begin anything new."""
         self._weighed: object = None
@@ -115,6 +118,8 @@ class Runner:
             self._resources.callback(self.requests.close)  # not before the lease is ours: another run may have them
             self._resources.callback(self._end_tables)
             self._resources.callback(lambda: self._pushing.close())
+            if self.lease.decisions:
+                drop_decided(self.flow, self._store, self.lease)  # which begin anew: they are in the flow
             register(self.flow, self._store, self.lease)
             if rate is not None:
                 self._store.decide(flow.name, SetRate(rate))
@@ -132,9 +137,11 @@ class Runner:
         What an earlier worker held is abandoned, which releases no capability; of a job of its that is under way
         nobody commits anything.
         """
-        flow, env = self.flow, self.env
         self._pushing.close()
         self._end_tables()
+        if self._deciding.dropping:
+            self._drop()
+        flow, env = self.flow, self.env
         self._absent.seen(self._tables)  # before opening: a table that holds less by then is away
         found = opened(
             flow, self._store, self.lease, known=self._absent.errors, least=self._absent.least, now=env.now()
@@ -239,8 +246,24 @@ class Runner:
             if self.env.monotonic() >= self._stalls.due:
                 self._stalls.tell(self.board)
             self._deciding.look(self.board)
+            self._anew = not self.stopping and self._to_drop()  # once the commits under way are over
             if self._outage.away is not None and not self._outage.lasts(at=self._reached):
                 self._show_outage()
+
+    def _drop(self) -> None:
+        """Carry out the decided drops, and go on without these outputs. Raises `EmptyFlow` for the last."""
+        gone = drop_decided(self.flow, self._store, self.lease)
+        self._undropped = self._deciding.dropping - gone
+        self._absent.forget(gone)
+        self._tables = {name: table for name, table in self._tables.items() if name not in gone}
+        self.flow = without(self.flow, gone)
+        if not self.flow.outputs:
+            raise EmptyFlow(flow=self.flow.name)
+
+    def _to_drop(self) -> bool:
+        """Whether an output is to be dropped for which no job is under way."""
+        staged = {name for need in self.board.jobs for name in need.outputs}
+        return bool((self._deciding.dropping - self._undropped) & self.flow.outputs.keys() - staged)
 
     @property
     def _reached(self) -> tuple[int, int]:

@@ -1,7 +1,8 @@
 """What you decide about a flow's outputs while it may be running: to pause one, to let it go on, to limit late ones.
 
-Invariant: a decision is durable when the call returns, also while the flow is driven. It needs no lease, but to drop
-an output. A driver hears of it within seconds (`flow.deciding`), and one that starts later finds it.
+Invariant: a decision is durable when the call returns, also while the flow is driven. A driver
+hears of it within seconds (`flow.deciding`), and one that starts later finds it. An output is dropped by the
+driver (`flow.dropping`); while nobody drives the flow, by the command.
 
 What a paused output does to the others: nothing. It does hold back what upstream is told: a position is acknowledged
 once every output holds it, paused ones too, so upstream keeps what a paused output lacks.
@@ -9,19 +10,18 @@ once every output holds it, paused ones too, so upstream keeps what a paused out
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 
 from tidegauge.env import Env
-from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.flow import UnknownName
 from tidegauge.errors.running import CannotPause
+from tidegauge.errors.store import FlowAlreadyRunning
 from tidegauge.flow.deciding import pausable
+from tidegauge.flow.dropping import check_removable, finish_drop
 from tidegauge.flow.spec import Flow, FlowSpec
 from tidegauge.looking.inspect import opened
 from tidegauge.maintenance.resume import leased
-from tidegauge.remap.store import Decision, Lease, PauseOutput, ResumeOutput, SetRate, Store, check_rate
-from tidegauge.sinks.protocol import OutputId, Sweeping
+from tidegauge.remap.store import Decision, PauseOutput, ResumeOutput, SetRate, Store, check_rate
 
 __all__ = ["DroppedOutput", "OutputDecision", "RateDecision", "drop", "limit", "pause", "unpause"]
 
@@ -53,11 +53,17 @@ class RateDecision:
 
 @dataclass(frozen=True, slots=True)
 class DroppedOutput:
-    """An output that the store knows no more. declared: whether it is still in the flow, and begins anew."""
+    """An output that the store knows no more, or that a driver is about to drop.
+
+    declared: whether it is still in the flow, and begins anew with the next run. table: whether its table goes, too.
+    running: the driver that drops it, "" where it is dropped already.
+    """
 
     flow: str
     output: str
     declared: bool
+    table: bool = False
+    running: str = ""
 
 
 def pause(flow: Flow, output: str, *, env: Env | None = None) -> OutputDecision:
@@ -95,30 +101,31 @@ def limit(flow: Flow, rate: int | None, *, env: Env | None = None) -> RateDecisi
         return RateDecision(spec.name, rate, now.number != before.number, store.holder(spec.name))
 
 
-def drop(flow: Flow, output: str, *, env: Env | None = None) -> DroppedOutput:
-    """Forget an output: its plan and staged files, its holds, its start, its failure and its pauses. Its table stays.
+def drop(flow: Flow, output: str, *, table: bool = False, env: Env | None = None) -> DroppedOutput:
+    """Forget an output: its plan and staged files, its holds, its start, its failure and its pauses.
 
-    A new output of its name begins as any new one does; if the old table is in its place, it goes on from what that
-    holds. So does one that is still in the flow, with the next run. Not while the flow runs: raises
-    `FlowAlreadyRunning`, `UnknownName`, `FlowNeverRan`.
+    table: remove its table, too, with its folder. Otherwise that stays, and an output of this name goes on from what
+    it holds. A new output of its name begins as any new one does; so does one that is still in the flow, with the
+    next run. The flow may be running: its driver then drops the output within seconds, and goes on with the others.
+
+    Raises `TableNotRemovable` and as `Sink.open`, having decided nothing; `UnknownName`, `FlowNeverRan`.
     """
     spec = flow.spec
     env = env or Env()
-    with opened(spec, env) as store, leased(store, spec.name, env) as lease:
+    with opened(spec, env) as store:
         _check_known(spec, store, output)
-        store.drop_output(lease, output)
-        if output in spec.outputs:
-            _sweep(spec, output, lease)
-        return DroppedOutput(spec.name, output, output in spec.outputs)
-
-
-def _sweep(spec: FlowSpec, output: str, lease: Lease) -> None:
-    """Remove the files staged for an output alone. A table that cannot be opened now is swept by the next run."""
-    sink = spec.outputs[output].sink
-    with suppress(OSError, TidegaugeError):
-        table = sink.open(OutputId(spec.name, output, lease.incarnation))
-        if isinstance(table, Sweeping) and not sink.shared:
-            table.sweep(lease.renew)
+        if table:
+            check_removable(spec, output, store.load(spec.name).flow.incarnation)
+        known = output in spec.outputs
+        store.decide(spec.name, PauseOutput(output, "drop table" if table else "drop"))
+        try:
+            with leased(store, spec.name, env) as lease:
+                for name, decided in store.decisions(spec.name).drops.items():
+                    if name == output:
+                        finish_drop(spec, store, lease, output, table=decided)
+                return DroppedOutput(spec.name, output, known, table)
+        except FlowAlreadyRunning:
+            return DroppedOutput(spec.name, output, known, table, store.holder(spec.name))
 
 
 def _decided(spec: FlowSpec, output: str, decision: Decision, env: Env) -> OutputDecision:

@@ -283,6 +283,22 @@ class Recoverable(Protocol):
 
 
 @runtime_checkable
+class Removable(Protocol):
+    """A `Sink` whose table can be removed, with all that is in it."""
+
+    def check_removable(self, output: OutputId) -> None:
+        """Raise `TableNotRemovable`, or as `Sink.open`, unless all of the table is this output's. Changes nothing."""
+        ...
+
+    def remove(self, output: OutputId) -> None:
+        """Remove the table, or what an attempt has left that was cut short. Call it with the lease.
+
+        Raises as `check_removable`, having changed nothing.
+        """
+        ...
+
+
+@runtime_checkable
 class Applying(Protocol):
     """A `Sink` that may take rows with an operation (`tidegauge.operations`). Any other is given plain rows alone."""
 

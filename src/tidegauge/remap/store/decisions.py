@@ -31,7 +31,7 @@ from tidegauge.remap.table import LARGEST
 
 __all__ = ["Decision", "PauseOutput", "ResumeOutput", "SetRate", "check_rate", "decide", "read_decisions"]
 
-_REASONS: Final[tuple[PauseReason, ...]] = ("operator", "rate")
+_REASONS: Final[tuple[PauseReason, ...]] = ("operator", "rate", "drop", "drop table")
 
 
 @dataclass(frozen=True, slots=True)

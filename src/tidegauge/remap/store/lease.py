@@ -249,7 +249,9 @@ def acquire(database: Database, env: Env, flow: str, holder: LeaseHolder) -> Lea
             "renewed_at": now,
         }
         send(connection, (_CLEAR, [{"flow": found.id}]), (_TAKE, [row]))
-        return Lease(flow, found.id, found.incarnation, holder.run, holder, since, database, env)
+        lease = Lease(flow, found.id, found.incarnation, holder.run, holder, since, database, env)
+        lease.hear(found.decisions)
+        return lease
 
     with env.effect("acquire lease"):
         return database.write(take)

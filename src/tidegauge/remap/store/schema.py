@@ -353,7 +353,10 @@ pauses: Final = Table(
     PrimaryKeyConstraint("flow_id", "output", "reason"),
     sqlite_with_rowid=False,
 )
-"""Why outputs are paused, since when: an output goes on when it has no row. `reason`: `operator`, by hand."""
+"""Why outputs are paused, since when: an output goes on when it has no row.
+
+`reason`: `operator`, by hand; `drop` and `drop table`: it is to be dropped, with the lease.
+"""
 
 stalls: Final = Table(
     "stalls",

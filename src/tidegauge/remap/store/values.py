@@ -241,9 +241,9 @@ class Backfill:
         return self.units[-1].upper if self.units else self.plan.start
 
 
-PauseReason: TypeAlias = Literal["operator", "rate", "order"]
-"""Why an output is paused: by hand, because nothing is read for late outputs (a rate of 0), or because it waits for
-others (`after`)."""
+PauseReason: TypeAlias = Literal["operator", "rate", "order", "drop", "drop table"]
+"""Why an output is paused: by hand, because nothing is read for late outputs (a rate of 0), because it waits for
+others (`after`), or because it is about to be dropped, perhaps with its table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +265,15 @@ class Decisions:
     number: int = 0
     pauses: tuple[Pause, ...] = ()
     rate: int | None = None
+
+    @property
+    def drops(self) -> Mapping[str, bool]:
+        """The outputs that are to be dropped, each with whether its table goes, too."""
+        return {
+            name: "drop table" in reasons
+            for name, reasons in self.paused.items()
+            if not reasons.isdisjoint(("drop", "drop table"))
+        }
 
     @property
     def paused(self) -> Mapping[str, frozenset[PauseReason]]:

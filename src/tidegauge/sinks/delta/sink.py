@@ -19,9 +19,10 @@ is safe to repeat and to abandon, and the commit is the one entry in the log.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -29,7 +30,8 @@ import pyarrow.types as pt
 from tidegauge.errors.sinks import LocalTimesInMap
 from tidegauge.sinks.columns import rows_schema
 from tidegauge.sinks.location import LocalFiles, local_folder
-from tidegauge.sinks.protocol import OutputId
+from tidegauge.sinks.protocol import OutputId, job_mark
+from tidegauge.sinks.removal import check_folder, remove_folder
 
 if TYPE_CHECKING:
     from tidegauge.sinks.delta.log import DeltaLog
@@ -37,6 +39,11 @@ if TYPE_CHECKING:
     from tidegauge.sinks.staging import ParquetStager
 
 __all__ = ["DeltaSink"]
+
+_FILE: Final = re.compile(
+    r"(_delta_log|_tidegauge|_change_data)/.+|part-[^/]+\.parquet|deletion_vector_[^/]+\.bin|\.[^/]+\.crc"
+)
+"""The paths that files of a table have, those of other writers to it among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +101,21 @@ class DeltaSink:
         from tidegauge.sinks.delta.log import DeltaLog  # delta-rs: tasks only stage, and do without its 16 MB
 
         return DeltaLog(self.path, output)
+
+    def check_removable(self, output: OutputId) -> None:
+        """Raise `TableNotRemovable`, or as `open`, unless all in the folder is this output's.
+
+        Of a table without a commit those are the files staged for it: others write files of such names, too.
+        """
+        known = (
+            _FILE if self.open(output).upper else re.compile(rf"part-{job_mark(output.incarnation)}[^/]*\.parquet")
+        )
+        check_folder(self.path, lambda path: known.fullmatch(path) is not None)
+
+    def remove(self, output: OutputId) -> None:
+        """Remove the folder."""
+        self.check_removable(output)
+        remove_folder(self.path, output)
 
     def mend(self, output: OutputId) -> DeltaMending:
         """Return the present table, whatever others have done to it, to be mended."""

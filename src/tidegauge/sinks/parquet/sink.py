@@ -26,18 +26,20 @@ at a time, because they skip names that begin with "_". They see a partition col
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from tidegauge.sinks.attempt import STAGED
 from tidegauge.sinks.columns import rows_schema
 from tidegauge.sinks.location import LocalFiles, local_folder
-from tidegauge.sinks.parquet.manifest import MANIFEST, Manifest, folder_name
+from tidegauge.sinks.parquet.manifest import LINKS, MANIFEST, REMOVED, Manifest, folder_name
 from tidegauge.sinks.protocol import OutputId
+from tidegauge.sinks.removal import check_folder, remove_folder
 from tidegauge.sinks.staging import ParquetStager
 
 if TYPE_CHECKING:
@@ -45,6 +47,11 @@ if TYPE_CHECKING:
     from tidegauge.sinks.parquet.mend import ParquetMending
 
 __all__ = ["ParquetSink"]
+
+_FILE: Final = re.compile(
+    rf"(from_epoch=\d+|{STAGED}/[^/]+|{REMOVED}(/[^/]+)*)/(part-[^/]+\.parquet|{MANIFEST}|{LINKS})"
+)
+"""The paths that the files of a table have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +105,16 @@ class ParquetSink:
         from tidegauge.sinks.parquet.chain import ParquetChain  # tasks only stage
 
         return ParquetChain(self.path, output)
+
+    def check_removable(self, output: OutputId) -> None:
+        """Raise `TableNotRemovable`, or as `open`, unless all in the folder is this output's."""
+        self.open(output)
+        check_folder(self.path, lambda path: _FILE.fullmatch(path) is not None)
+
+    def remove(self, output: OutputId) -> None:
+        """Remove the folder."""
+        self.check_removable(output)
+        remove_folder(self.path, output)
 
     def mend(self, output: OutputId) -> ParquetMending:
         """Return the present table, whatever others have done to it, to be mended."""

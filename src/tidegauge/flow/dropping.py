@@ -1,0 +1,72 @@
+"""Carrying out what people decided to drop: the table if they said so, then all that the store has of the output.
+
+The decision is durable first, and goes with the store's last word on the output. So the next
+that has the lease, a driver or the command given again, finishes a drop that a crash has cut short, and nobody begins
+the output anew before.
+
+Invariant: nothing of the output is under way meanwhile. A driver that runs hears of the decision as it hears of a
+pause, waits for the job and the commit of the output, and goes on without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import replace
+
+from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.sinks import TableNotRemovable
+from tidegauge.flow.spec import FlowSpec
+from tidegauge.remap.store import Lease, Store
+from tidegauge.sinks.protocol import OutputId, Removable, Sweeping
+
+__all__ = ["check_removable", "drop_decided", "finish_drop", "without"]
+
+
+def check_removable(flow: FlowSpec, output: str, incarnation: str) -> Removable:
+    """Return the sink of an output whose table can be removed. Raises `TableNotRemovable`, `UnknownName`."""
+    sink = flow.output(output).sink
+    if not isinstance(sink, Removable):
+        raise TableNotRemovable(table=sink.identity, why=f"{type(sink).__name__} keeps what it was given")
+    sink.check_removable(OutputId(flow.name, output, incarnation))
+    return sink
+
+
+def drop_decided(flow: FlowSpec, store: Store, lease: Lease) -> frozenset[str]:
+    """Carry out the drops that are decided, and return the outputs that are gone.
+
+    One whose table cannot be removed at present, or that is of other code, stays paused until somebody can.
+    """
+    gone = set[str]()
+    for name, table in store.decisions(flow.name).drops.items():
+        if table and name not in flow.outputs:
+            continue
+        with suppress(OSError, TableNotRemovable):
+            finish_drop(flow, store, lease, name, table=table)
+            gone.add(name)
+    return frozenset(gone)
+
+
+def finish_drop(flow: FlowSpec, store: Store, lease: Lease, output: str, *, table: bool) -> None:
+    """Carry out one drop. Raises as `check_removable`, and `OSError`."""
+    if table:
+        check_removable(flow, output, lease.incarnation).remove(OutputId(flow.name, output, lease.incarnation))
+    elif output in flow.outputs:
+        _sweep(flow, output, lease)
+    store.drop_output(lease, output)
+
+
+def without(flow: FlowSpec, outputs: Collection[str]) -> FlowSpec:
+    """Return a flow without these outputs."""
+    kept = {name: plan for name, plan in flow.outputs.items() if name not in outputs}
+    after = {name: tuple(one for one in plan.after if one in kept) for name, plan in kept.items()}
+    return replace(flow, outputs={name: replace(plan, after=after[name]) for name, plan in kept.items()})
+
+
+def _sweep(flow: FlowSpec, output: str, lease: Lease) -> None:
+    """Remove the files staged for an output alone. A table that cannot be opened now is swept by the next run."""
+    sink = flow.outputs[output].sink
+    with suppress(OSError, TidegaugeError):
+        table = sink.open(OutputId(flow.name, output, lease.incarnation))
+        if isinstance(table, Sweeping) and not sink.shared:
+            table.sweep(lease.renew)

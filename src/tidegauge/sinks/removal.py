@@ -1,0 +1,84 @@
+"""Removing a table with its folder: all of it or nothing, and never a file that is not of the table.
+
+The folder is looked through first; then it is renamed, so at one instant nobody sees any of it any more, and
+then it is removed under its new name. That name is a function of the output and its store, so the command
+that is given again after a crash finds it.
+
+Invariants. No link is followed: a folder with one in it is refused, and so is a folder that is one. A folder with a
+file that is not of the table is refused before anything is changed. Nothing outside the folder is touched.
+
+>>> import tempfile
+>>> mine = OutputId("shop", "late", "0" * 32)
+>>> with tempfile.TemporaryDirectory() as root:
+...     _ = Path(root, "late", "_staged").mkdir(parents=True)
+...     check_folder(f"{root}/late", lambda path: path.startswith("_staged/"))
+...     remove_folder(f"{root}/late", mine)
+...     os.listdir(root)
+[]
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from tidegauge.errors.sinks import TableNotRemovable
+from tidegauge.sinks.location import AWAY, gone, synchronise, writing
+from tidegauge.sinks.protocol import OutputId
+
+__all__ = ["check_folder", "remove_folder"]
+
+_SHOWN: Final = 3
+"""How many foreign files an error names."""
+
+
+def check_folder(folder: str, mine: Callable[[str], bool]) -> None:
+    """Raise `TableNotRemovable` unless all files in a folder are of its table. One that is not there is.
+
+    mine: whether a path relative to the folder is that of a file of the table.
+    """
+    if Path(folder).is_symlink():
+        raise TableNotRemovable(table=folder, why="it is a symbolic link")
+    if gone(Path(folder)):
+        return
+    foreign = sorted(path for path, plain in _files(folder, "") if not (plain and mine(path)))
+    if foreign:
+        more = f" and {len(foreign) - _SHOWN} more" if len(foreign) > _SHOWN else ""
+        raise TableNotRemovable(table=folder, why=f"these are no files of it: {', '.join(foreign[:_SHOWN])}{more}")
+
+
+def remove_folder(folder: str, output: OutputId) -> None:
+    """Remove a folder that was checked, or what an earlier attempt has left of it. Once more, if it was cut short."""
+    place = Path(folder)
+    away = place.with_name(f"_{AWAY}{place.name}-{_mark(output)}")
+    with writing(folder):
+        _clear(away)
+        if not gone(place):
+            place.rename(away)
+            synchronise(place.parent)
+            _clear(away)
+
+
+def _clear(away: Path) -> None:
+    if not gone(away):
+        shutil.rmtree(away)  # which refuses a link, and follows none
+        synchronise(away.parent)
+
+
+def _files(folder: str, within: str) -> Iterator[tuple[str, bool]]:
+    """Yield the relative path of everything that is no folder, and whether it is a plain file."""
+    with os.scandir(os.path.join(folder, within)) as entries:
+        for entry in entries:
+            path = f"{within}/{entry.name}" if within else entry.name
+            if entry.is_dir(follow_symlinks=False):
+                yield from _files(folder, path)
+            else:
+                yield path, entry.is_file(follow_symlinks=False)
+
+
+def _mark(output: OutputId) -> str:
+    return hashlib.blake2b(f"{output.incarnation}:{output}".encode(), digest_size=8).hexdigest()
