@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from tidegauge.maintenance.compact import hold as hold
     from tidegauge.maintenance.compact import release as release
     from tidegauge.maintenance.outputs import drop as drop
+    from tidegauge.maintenance.outputs import from_here as from_here
     from tidegauge.maintenance.outputs import limit as limit
     from tidegauge.maintenance.outputs import pause as pause
     from tidegauge.maintenance.outputs import unpause as unpause
@@ -82,7 +83,7 @@ else:
             "looking.inspect": "epochs explain outputs status",
             "looking.locate": "locate origin",
             "looking.read": "read read_arrow",
-            "maintenance.outputs": "drop limit pause unpause",
+            "maintenance.outputs": "drop from_here limit pause unpause",
             "maintenance.recover": "recover",
             "maintenance.repair": "repair",
             "maintenance.resume": "resume skip",

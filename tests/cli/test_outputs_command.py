@@ -88,3 +88,22 @@ def test_an_output_is_dropped_with_its_table_under_a_driver_that_goes_on(shop: S
     assert (
         "is dropped, and its table stays; it is still in the flow" in shop("outputs", "drop", "shop.py", "slow").out
     )
+
+
+def test_an_output_goes_on_with_other_code_once_somebody_says_so(shop: Shop) -> None:
+    shop.write(1)
+    shop.catch_up()
+    file = shop.root / "shop.py"
+    file.write_text(file.read_text().replace("orders.map_batches", "orders.filter('id > 1').map_batches"))
+    shop.write(2)
+    refused = shop(*RUN, "--until", "caught-up")
+    assert (refused.code, "TG-0229" in refused.err, "step 1 (filter) is new" in refused.err) == (1, True, True)
+    done = shop("outputs", "from-here", "shop.py", "slow")
+    assert done.out.startswith("shop: output slow goes on with its present code, from epoch 1 on\n")
+    assert "\n  step 1 (filter) is new\n" in done.out
+    again = json.loads(shop("outputs", "from-here", "shop.py", "slow", "--json").out)
+    assert again == {"flow": "shop", "output": "slow", "epoch": 1, "changes": []}
+    assert shop(*RUN, "--until", "caught-up").code == 0
+    assert "slow: its code changed at epoch 1" in shop("status", "shop.py").out
+    [orders, slow] = json.loads(shop("outputs", "list", "shop.py", "--json").out)
+    assert (orders["code_changed_at"], slow["code_changed_at"]) == ([], [1])

@@ -18,9 +18,9 @@ from tidegauge.cli.load import load_flow
 from tidegauge.cli.standing import output_json, outputs_view
 
 if TYPE_CHECKING:
-    from tidegauge.maintenance.outputs import DroppedOutput, OutputDecision, RateDecision
+    from tidegauge.maintenance.outputs import AcceptedCode, DroppedOutput, OutputDecision, RateDecision
 
-__all__ = ["decision_json", "decision_view", "dropped_view", "outputs", "rate_view"]
+__all__ = ["accepted_view", "decision_json", "decision_view", "dropped_view", "outputs", "rate_view"]
 
 outputs = typer.Typer(
     name="outputs", help="The outputs of a flow: show them, pause one, let it go on.", no_args_is_help=True
@@ -93,6 +93,17 @@ def drop(
             print_view(dropped_view(done))
 
 
+@outputs.command("from-here")
+def from_here(target: Target, output: Output, *, as_json: AsJson = False, debug: Debug = False) -> None:
+    """Let an output go on with its changed code, from the next epoch on. Not while the flow runs."""
+    with errors_said(debug=debug, as_json=as_json):
+        done = tg.from_here(load_flow(target), output)
+        if as_json:
+            print_json({"flow": done.flow, "output": done.output, "epoch": done.epoch, "changes": list(done.changes)})
+        else:
+            print_view(accepted_view(done))
+
+
 def _print(done: OutputDecision, *, as_json: bool) -> None:
     if as_json:
         print_json(decision_json(done))
@@ -115,6 +126,14 @@ def dropped_view(done: DroppedOutput) -> RenderableType:
             f"{done.flow}: its driver drops output {done.output}{table}, within seconds: {done.running}{more}"
         )
     return Text(f"{done.flow}: output {done.output} is dropped{table}{more}")
+
+
+def accepted_view(done: AcceptedCode) -> RenderableType:
+    """Return from where on an output has its present code, as lines."""
+    if not done.changes:
+        return Text(f"{done.flow}: the code of output {done.output} is as before")
+    said = f"{done.flow}: output {done.output} goes on with its present code, from epoch {done.epoch} on"
+    return Text("\n".join([said, *(f"  {change}" for change in done.changes)]))
 
 
 def rate_view(done: RateDecision) -> RenderableType:

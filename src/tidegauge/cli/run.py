@@ -57,7 +57,10 @@ class LiveBoard:
     def _log(self, board: Board) -> None:
         if not board.stopping and all(s.state == "starting" and not _reason(s) for s in board.sources.values()):
             return  # nobody has been asked yet
-        if not self._said and board.published:
+        first = not self._said
+        for one in board.news:
+            self._say(one, one)
+        if first and board.published:
             self._say("published", f"epoch {board.published - 1} is published already", key=str(board.published))
         for name, status in board.sources.items():
             self._say(f"source {name}", f"source {name}: {status.state}{_why(status)}")
@@ -159,6 +162,7 @@ def view(board: Board, *, ends: bool = False) -> RenderableType:
         troubles.append(Text(held, style="yellow"))
     if ends and (awaited := _awaited(board)):
         troubles.append(Text(awaited, style="yellow"))
+    troubles += [Text(one, style="yellow") for one in board.news]
     if board.stopping:
         troubles.append(Text(STOPPING, style="bold"))
     return Group(table, *troubles)

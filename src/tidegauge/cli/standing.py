@@ -66,7 +66,7 @@ def status_view(report: FlowReport) -> RenderableType:
         for name, at in since
         if at is not None
     ]
-    notes += [*_begun(report.outputs), *_paused(report.outputs)]
+    notes += [*_begun(report.outputs), *_coded(report.outputs), *_paused(report.outputs)]
     errors = errors_view([*(s.error for s in report.sources), *(o.error for o in report.outputs)])
     if report.awaited:
         notes.append(Text(TickHeld(sources=report.awaited).summary, style="yellow"))
@@ -111,7 +111,8 @@ def status_json(report: FlowReport) -> dict[str, Any]:
 
 def outputs_view(found: Sequence[OutputReport]) -> RenderableType:
     """Return outputs as a table, with the reasons of those that are paused, and the errors."""
-    return Group(_table(found), *_begun(found), *_paused(found), *errors_view([output.error for output in found]))
+    notes = [*_begun(found), *_coded(found), *_paused(found)]
+    return Group(_table(found), *notes, *errors_view([output.error for output in found]))
 
 
 def _table(found: Iterable[OutputReport]) -> Table:
@@ -135,6 +136,15 @@ def _begun(found: Iterable[OutputReport]) -> list[Text]:
     begun = [(output.name, output.start) for output in found if output.start is not None]
     return [
         Text(f"{name}: begins at epoch {start.epoch} (start={start.said})", style="yellow") for name, start in begun
+    ]
+
+
+def _coded(found: Iterable[OutputReport]) -> list[Text]:
+    """Return from which epochs on outputs have other code than before."""
+    return [
+        Text(f"{output.name}: its code changed at epoch {', '.join(f'{epoch:,}' for epoch in output.coded_at)}")
+        for output in found
+        if output.coded_at
     ]
 
 
@@ -167,6 +177,7 @@ def output_json(output: OutputReport) -> dict[str, Any]:
         "bytes": output.bytes,
         "files": output.files,
         "start": None if start is None else {"epoch": start.epoch, "said": json.loads(start.said)},
+        "code_changed_at": list(output.coded_at),
         "filled": None if output.filled is None else asdict(output.filled),
         "paused": [{"reason": pause.reason, "since": iso(pause.at)} for pause in output.paused],
         "waits_for": list(output.waits_for),

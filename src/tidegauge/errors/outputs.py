@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from tidegauge.errors.base import TidegaugeError
 
-__all__ = ["OutputBelowIncarnation", "OutputBelowSince", "OutputMoved", "StartChanged", "StartNotThere"]
+__all__ = [
+    "CodeChanged",
+    "OutputBelowIncarnation",
+    "OutputBelowSince",
+    "OutputMoved",
+    "StartChanged",
+    "StartNotThere",
+]
 
 
 class OutputMoved(TidegaugeError):
@@ -77,4 +84,19 @@ class StartChanged(TidegaugeError):
     remedy = (
         "put start= back as it was; for a table that begins elsewhere add an output of another name with another "
         "path. Nothing was begun"
+    )
+
+
+class CodeChanged(TidegaugeError):
+    """An output whose code is another one than that which made the rows of its table."""
+
+    code = "TG-0229"
+    what = (
+        "output {output!r} holds the epochs before {epoch}, and its code is not the one that has made its rows since "
+        "epoch {since}: {changes}{others}"
+    )
+    cause = "a step or a function of the flow was changed, so later rows would differ from those that are published"
+    remedy = (
+        "put the code back as it was; or go on with the new code from epoch {epoch} on: 'tidegauge outputs from-here "
+        "FLOW {output}'. For all rows by the new code give the output another name and path. Nothing was begun"
     )

@@ -133,7 +133,8 @@ class Board:
 
     uppers: the outputs' durable uppers at the start. failed: sources that failed in earlier runs. retried: outputs
     that did, for reasons of their own. fills: the staged past of those that show nothing yet. paused: why outputs
-    are paused. redaction: what hides the secrets in what others say.
+    are paused. news: in words, which outputs are new, changed or gone. redaction: what hides the secrets in what
+    others say.
     """
 
     def __init__(
@@ -148,6 +149,7 @@ class Board:
         retried: Collection[str],
         fills: Mapping[str, Fill],
         paused: Mapping[str, tuple[str, ...]],
+        news: tuple[str, ...],
         env: Env,
         redaction: Redaction,
         changed: Callable[[Board], None] | None,
@@ -162,6 +164,7 @@ class Board:
         """The upper at which everything was bound that upstream holds, or that it held at the first look."""
         self.awaited: tuple[str, ...] = ()
         """Required sources that did not answer in the last tick, without which nothing is bound."""
+        self.news = news
         self.stopping = False
         self.store = StoreStatus()
         self.jobs: set[Need] = set()

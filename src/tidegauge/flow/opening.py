@@ -19,6 +19,7 @@ from tidegauge.errors.base import Transient
 from tidegauge.errors.engine import RecordUnparsable
 from tidegauge.errors.outputs import OutputBelowIncarnation, OutputBelowSince
 from tidegauge.flow.belonging import bound_at, check, note_seen, refuted, whole
+from tidegauge.flow.changing import settled_codes
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.flow.starting import settled, stays
 from tidegauge.job.durable import left_behind, passed
@@ -48,7 +49,8 @@ class Opened:
     begin that do not begin with their source. held: how far tables
     were seen to be in earlier runs. since: the epochs before it count as one.
     resume: the epoch to read the flow again from. lossless: `Store.noted` from before the store was found to know of
-    no loss; -1 where it knows some. decisions: what people decided about outputs.
+    no loss; -1 where it knows some. decisions: what people decided about outputs. news: in words, which outputs are
+    new, changed or gone since the last run.
     """
 
     spec: FlowSpec
@@ -70,6 +72,7 @@ class Opened:
     stalls: Sequence[Stall]
     lossless: int
     decisions: Decisions
+    news: tuple[str, ...]
     store: Store
     lease: Lease
 
@@ -103,8 +106,8 @@ def opened(
     known: outputs that are known to be away, and why; they are not tried. least: how far tables were in this run; one
     that is not as far is away. now: the present instant.
 
-    Raises `OutputBelowSince`, `OutputBelowIncarnation`, `StartNotThere`, `StartChanged`, `StoreBehindTable`,
-    `HistoriesDiffer`, and what `Sink.open` raises of a table that is not this output's.
+    Raises `OutputBelowSince`, `OutputBelowIncarnation`, `StartNotThere`, `StartChanged`, `CodeChanged`,
+    `StoreBehindTable`, `HistoriesDiffer`, and what `Sink.open` raises of a table that is not this output's.
     """
     noted = store.noted
     loaded = store.load(flow.name)
@@ -115,7 +118,9 @@ def opened(
         check(store, flow, name, table, bound=bound)
     note_seen(store, lease, loaded, tables)  # after the check: a table of another history is no witness
     starts = settled(flow, loaded, store, lease, tables, now=now)
-    failed = _failed(flow, loaded, {name: table.upper for name, table in tables.items()}, store, lease)
+    there = {name: table.upper for name, table in tables.items()}
+    failed = _failed(flow, loaded, there, store, lease)
+    news = settled_codes(flow, loaded, store, lease, there, starts=starts, at=now)
     uppers = {name: _begins(loaded, flow.outputs[name], table.upper, starts) for name, table in tables.items()}
     resume = as_of([loaded.flow.published, *uppers.values()], since=loaded.flow.since)
     late = _late(flow, loaded, uppers, failed)
@@ -146,6 +151,7 @@ def opened(
         stalls=loaded.stalls,
         lossless=-1 if loaded.gaps else noted,
         decisions=loaded.decisions,
+        news=news,
         store=store,
         lease=lease,
     )

@@ -104,6 +104,8 @@ class Runner:
         """Set while the present worker may begin anything new."""
         self._weighed: object = None
         """What the board said when it was last weighed: that the run goes on."""
+        self._news: dict[str, None] = {}
+        """What the flow is told once: which of its outputs are new, changed or gone."""
         self._tables: Mapping[str, Table] = {}
         self._commits: Final[list[Future[Any]]] = []
         self._told: Final[list[Future[Any]]] = []
@@ -147,6 +149,7 @@ class Runner:
             flow, self._store, self.lease, known=self._absent.errors, least=self._absent.least, now=env.now()
         )
         self._tables = found.tables
+        self._news |= dict.fromkeys(found.news)
         self._stalls = Stalls(found.stalls, self._store, self.lease, env=env)
         mark = job_mark(self.lease.incarnation)
         pausing, pacing = self._deciding.begin(found.decisions, late=found.late)
@@ -160,6 +163,7 @@ class Runner:
             retried=found.outstanding,
             fills=found.fills,
             paused=self._deciding.paused,
+            news=tuple(self._news),
             env=env,
             redaction=self.lease.redaction,
             changed=self._watch,

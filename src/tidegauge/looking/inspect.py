@@ -274,6 +274,7 @@ def _output(
         filled=None if backfill is None else progress(Fill.of(backfill), loaded.sources[plan.source].table),
         error=None if failure is None else failure[1],
         start=loaded.outputs[name].start,
+        coded_at=tuple(one.epoch for one in loaded.outputs[name].codes[1:]),
     )
 
 

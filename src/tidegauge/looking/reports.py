@@ -103,6 +103,7 @@ class OutputReport:
     since: from when on its driver waits for it, where that is known. filled: how far the past is staged of one that
     shows nothing yet. paused: why it is paused; upstream keeps what it lacks. waits_for: the outputs that are to be
     live before it catches up, and are not. start: where it begins, None for one that begins with its source.
+    coded_at: the epochs from which on it has other code than before.
     """
 
     name: str
@@ -119,6 +120,7 @@ class OutputReport:
     paused: tuple[Pause, ...] = ()
     waits_for: tuple[str, ...] = ()
     start: StartRecord | None = None
+    coded_at: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

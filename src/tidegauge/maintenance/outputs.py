@@ -2,7 +2,8 @@
 
 Invariant: a decision is durable when the call returns, also while the flow is driven. A driver
 hears of it within seconds (`flow.deciding`), and one that starts later finds it. An output is dropped by the
-driver (`flow.dropping`); while nobody drives the flow, by the command.
+driver (`flow.dropping`); while nobody drives the flow, by the command. An output's code is accepted while nobody
+drives the flow.
 
 What a paused output does to the others: nothing. It does hold back what upstream is told: a position is acknowledged
 once every output holds it, paused ones too, so upstream keeps what a paused output lacks.
@@ -16,14 +17,27 @@ from tidegauge.env import Env
 from tidegauge.errors.flow import UnknownName
 from tidegauge.errors.running import CannotPause
 from tidegauge.errors.store import FlowAlreadyRunning
+from tidegauge.flow.belonging import bound_at, check, table_of
+from tidegauge.flow.changing import accepted
 from tidegauge.flow.deciding import pausable
 from tidegauge.flow.dropping import check_removable, finish_drop
 from tidegauge.flow.spec import Flow, FlowSpec
+from tidegauge.job.code import code_of
 from tidegauge.looking.inspect import opened
 from tidegauge.maintenance.resume import leased
 from tidegauge.remap.store import Decision, PauseOutput, ResumeOutput, SetRate, Store, check_rate
 
-__all__ = ["DroppedOutput", "OutputDecision", "RateDecision", "drop", "limit", "pause", "unpause"]
+__all__ = [
+    "AcceptedCode",
+    "DroppedOutput",
+    "OutputDecision",
+    "RateDecision",
+    "drop",
+    "from_here",
+    "limit",
+    "pause",
+    "unpause",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +78,16 @@ class DroppedOutput:
     declared: bool
     table: bool = False
     running: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedCode:
+    """An output that goes on with its present code, from an epoch on. changes: in words, none if it had that code."""
+
+    flow: str
+    output: str
+    epoch: int
+    changes: tuple[str, ...]
 
 
 def pause(flow: Flow, output: str, *, env: Env | None = None) -> OutputDecision:
@@ -126,6 +150,27 @@ def drop(flow: Flow, output: str, *, table: bool = False, env: Env | None = None
                 return DroppedOutput(spec.name, output, known, table)
         except FlowAlreadyRunning:
             return DroppedOutput(spec.name, output, known, table, store.holder(spec.name))
+
+
+def from_here(flow: Flow, output: str, *, env: Env | None = None) -> AcceptedCode:
+    """Let an output go on with the code that it has in this flow, from the first epoch that its table lacks.
+
+    The rows before that stay unchanged. The epoch is kept, and `outputs` shows it. Not while the flow runs: raises
+    `FlowAlreadyRunning`, `UnknownName`, `FlowNeverRan`, and what looking at the table raises.
+    """
+    spec = flow.spec
+    plan, env = spec.output(output), env or Env()
+    with opened(spec, env) as store, leased(store, spec.name, env) as lease:
+        loaded = store.load(spec.name)
+        if output not in loaded.outputs:
+            raise UnknownName(kind="output", name=output, known=sorted(loaded.outputs))
+        table, known = table_of(spec, output, loaded), loaded.outputs[output]
+        check(store, spec, output, table, bound=bound_at(store, spec.name, [table]))
+        upper, now = known.reached(table.upper), code_of(plan)
+        found = accepted(known.codes, now, upper=upper, at=env.now())
+        if found.changes:
+            store.record_codes(lease, {output: found.records})
+        return AcceptedCode(spec.name, output, upper, found.changes)
 
 
 def _decided(spec: FlowSpec, output: str, decision: Decision, env: Env) -> OutputDecision:

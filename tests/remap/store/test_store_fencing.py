@@ -25,6 +25,7 @@ from tidegauge.remap.start import StartRecord
 from tidegauge.remap.store import (
     EXPIRY,
     BackfillUnit,
+    CodeRecord,
     Gap,
     Lease,
     LeaseHolder,
@@ -73,6 +74,8 @@ WRITES: list[tuple[str, Callable[[Store, Lease, Env], object]]] = [
     ("record_gap", lambda store, lease, env: store.record_gap(
         lease, Gap("orders", 0, "p0", 0, 1, env.now(), "TG-0554", "recreated"))),
     ("record_start", lambda store, lease, _: store.record_start(lease, "raw", StartRecord("1", 1))),
+    ("record_codes", lambda store, lease, env: store.record_codes(
+        lease, {"raw": [CodeRecord(1, "[]", env.now())]})),
     ("begin_backfill", lambda store, lease, _: store.begin_backfill(lease, "raw", start=1, steps="s")),
     ("add_unit", lambda store, lease, _: store.add_unit(
         lease, "raw", BackfillUnit(1, 2, 32 * "e", pa.schema([("id", pa.int64())]), (), 0))),

@@ -116,6 +116,7 @@ def test_a_store_of_any_layout_is_brought_forward_and_keeps_what_it_holds(
     paused = {"clicks": frozenset({"operator"})}
     assert (decided.number, decided.paused, decided.rate) == ((3, paused, 500) if version >= 8 else (0, {}, None))
     assert [loaded.outputs[name].begins for name in ("raw", "clicks")] == [0, 1 if version >= 9 else 0]
+    assert [one.epoch for one in loaded.outputs["raw"].codes] == [0] * (version >= 10)
     assert [(r.epoch, r.published_at is None) for r in store.epochs("shop")] == [(0, False), (1, True)]
     assert sql(url, "SELECT version FROM store_layout") == [(LAYOUT,)]
 

@@ -1,7 +1,7 @@
 """Dropping an output: all that the store has of it goes, in one transaction.
 
 Invariant: afterwards the store knows no more of the output than of one that never was: no plan, no unit, no hold, no
-start, no failure, no pause. So a new one of its name begins as any new output does. Its table is not touched.
+start, no code, no failure, no pause. So a new one of its name begins as any new output does. Its table stays.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from sqlalchemy import Connection, delete
 
 from tidegauge.errors.flow import UnknownName
 from tidegauge.remap.store.backfills import forget_backfills
+from tidegauge.remap.store.codes import forget_codes
 from tidegauge.remap.store.decisions import read_decisions
 from tidegauge.remap.store.lease import Lease, guard
 from tidegauge.remap.store.register import find
@@ -27,6 +28,7 @@ def drop_output(connection: Connection, lease: Lease, output: str) -> None:
         raise UnknownName(kind="output", name=output, known=[])
     forget_backfills(connection, lease.flow_id, output)
     forget_starts(connection, lease.flow_id, output)
+    forget_codes(connection, lease.flow_id, output)
     connection.execute(delete(pauses).where(pauses.c.flow_id == lease.flow_id, pauses.c.output == output))
     mine = (stalls.c.flow_id == lease.flow_id) & (stalls.c.kind == "output") & (stalls.c.name == output)
     connection.execute(delete(stalls).where(mine))

@@ -155,6 +155,11 @@ _STEPS: Final[Mapping[int, tuple[str, ...]]] = {
             flow_id {ref} NOT NULL REFERENCES flows (id), output TEXT NOT NULL, said TEXT NOT NULL,
             epoch BIGINT NOT NULL, at VARCHAR(27) NOT NULL, PRIMARY KEY (flow_id, output)) {rowless}""",
     ),
+    9: (  # a change of an output's code does not go unnoticed
+        """CREATE TABLE codes (
+            flow_id {ref} NOT NULL REFERENCES flows (id), output TEXT NOT NULL, epoch BIGINT NOT NULL,
+            code TEXT NOT NULL, at VARCHAR(27) NOT NULL, PRIMARY KEY (flow_id, output, epoch)) {rowless}""",
+    ),
 }
 """What leads from each layout to the next one. `{id}` is the type of a table's own numbers, `{ref}` of another's;
 `{rowless}` marks a table that is its key's index."""

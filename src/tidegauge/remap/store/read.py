@@ -22,6 +22,7 @@ from tidegauge.remap.fromtime.polled import SourceState
 from tidegauge.remap.log import columns_of_rows
 from tidegauge.remap.store import incarnations
 from tidegauge.remap.store.backfills import read_backfills
+from tidegauge.remap.store.codes import read_codes
 from tidegauge.remap.store.columns import decode_schema
 from tidegauge.remap.store.decisions import read_decisions
 from tidegauge.remap.store.losses import read_gaps
@@ -78,7 +79,7 @@ def load(connection: Connection, name: str) -> Loaded:
     found_sources = connection.execute(select(sources).where(sources.c.flow_id == flow.id).order_by(sources.c.name))
     partitions_of = _partitions(connection, flow.id)
     later, last = incarnations.read_all(connection, flow.id), incarnations.newest_states(connection, flow.id)
-    begun = read_starts(connection, flow.id)
+    begun, made_by = read_starts(connection, flow.id), read_codes(connection, flow.id)
     found_outputs = connection.execute(select(outputs).where(outputs.c.flow_id == flow.id).order_by(outputs.c.name))
     return Loaded(
         flow=flow,
@@ -101,6 +102,7 @@ def load(connection: Connection, name: str) -> Loaded:
                 failure=_failure(row),
                 held=0 if row.held is None else count(row.held),
                 start=begun.get(row.name),
+                codes=made_by.get(row.name, ()),
             )
             for row in found_outputs
         },

@@ -27,6 +27,7 @@ from tidegauge.errors.outputs import OutputMoved
 from tidegauge.errors.redaction import Redaction
 from tidegauge.errors.store import ClockChanged, SchemaChanged
 from tidegauge.remap.store.backfills import forget_backfills
+from tidegauge.remap.store.codes import forget_codes
 from tidegauge.remap.store.columns import decode_schema, differences, encode_schema
 from tidegauge.remap.store.lease import Lease, guard
 from tidegauge.remap.store.schema import Unreadable, as_json, from_json, outputs, sources, stalls
@@ -80,6 +81,7 @@ def register(
         elif not _same_table(from_json(known.config), plan):  # nothing is known of the other one yet
             forget_backfills(connection, lease.flow_id, name)
             forget_starts(connection, lease.flow_id, name)
+            forget_codes(connection, lease.flow_id, name)
             _make_so(connection, outputs, known, {**values, "held": None, "told": None})
         elif known.source != plan.source:
             raise OutputMoved(output=name, before=known.source, now=plan.source)

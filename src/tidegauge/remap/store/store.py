@@ -50,6 +50,7 @@ from tidegauge.remap.store import (
     starts,
 )
 from tidegauge.remap.store.address import File, parse
+from tidegauge.remap.store.codes import record_codes
 from tidegauge.remap.store.connect import Database
 from tidegauge.remap.store.dropping import drop_output
 from tidegauge.remap.store.history import read_bindings
@@ -62,6 +63,7 @@ from tidegauge.remap.store.schema import sources as source_rows
 from tidegauge.remap.store.values import (
     Backfill,
     BackfillUnit,
+    CodeRecord,
     Decisions,
     EpochRecord,
     FlowRecord,
@@ -402,6 +404,10 @@ class Store:
     def record_start(self, lease: Lease, output: str, start: StartRecord | None) -> None:
         """Make durable where an output begins, in place of an earlier record; None: with its source."""
         self._write("record start", starts.record_start, lease, output, start, self._env.now())
+
+    def record_codes(self, lease: Lease, codes: Mapping[str, Sequence[CodeRecord]]) -> None:
+        """Make durable which code makes the rows of outputs, in place of earlier records of these outputs."""
+        self._write("record code", record_codes, lease, codes)
 
     def begin_backfill(self, lease: Lease, output: str, *, start: int, steps: str) -> Backfill:
         """Plan that an output gets all bound epochs from `start` on, hidden; return that plan while it stands."""

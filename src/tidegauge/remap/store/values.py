@@ -23,6 +23,7 @@ __all__ = [
     "Backfill",
     "BackfillPlan",
     "BackfillUnit",
+    "CodeRecord",
     "Decisions",
     "EpochRecord",
     "FlowRecord",
@@ -167,13 +168,22 @@ class LoadedSource:
         return [*(piece for table, first, end in parts if first < end for piece in table.slices(first, end)), *now]
 
 
+@dataclass(frozen=True, slots=True)
+class CodeRecord:
+    """Which code makes an output's rows from `epoch` on, as text; recorded at `at`."""
+
+    epoch: int
+    code: str
+    at: datetime
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoadedOutput:
     """An output as the store knows it; how far it is, its own table knows.
 
     `failure` is the epoch at which it failed for a reason of its own, and why. See `outstanding`. `held`: its table
     was seen to hold the epochs before it; 0 while it was seen to hold none. start: where it begins; None for one that
-    begins with its source.
+    begins with its source. codes: which code made its rows, in the order of epochs.
     """
 
     source: str
@@ -181,6 +191,7 @@ class LoadedOutput:
     failure: tuple[int, TidegaugeError] | None
     held: int = 0
     start: StartRecord | None = None
+    codes: tuple[CodeRecord, ...] = ()
 
     @property
     def begins(self) -> int:

@@ -1,0 +1,138 @@
+"""Changes of a flow since it ran last: outputs that are new or gone, and those whose code is another one.
+
+    its table holds     the store knows its code    it has now          then
+    nothing             whatever                    whatever            it begins with what it has
+    rows                no                          whatever            it is taken over, silently
+    rows                yes                         the same            it goes on
+    rows                yes                         another one         refused
+    rows, and failed    yes                         another one         it goes on with that: it was corrected
+
+Code that cannot be compared, because another version of Python has compiled it, counts as the same. It is recorded
+in place of the other.
+
+Invariant: nothing is staged with code that is not recorded, nor with another one than its table's rows were made by
+unless somebody has said so; each record says from which epoch on.
+
+>>> from datetime import UTC
+>>> from tidegauge.job.plan import Filter, OutputPlan
+>>> noon = datetime(2026, 11, 20, 12, tzinfo=UTC)
+>>> def code(condition):
+...     return code_of(OutputPlan("late", "orders", "rows", (Filter(condition),), sink=None))
+>>> begun = standing((), code("n > 1"), upper=0, first=3, failed=False, at=noon)
+>>> begun.word, [one.epoch for one in begun.records]
+('new', [3])
+>>> standing(begun.records, code("n > 1"), upper=7, first=3, failed=False, at=noon) == CodeStanding("", begun.records)
+True
+>>> refused = standing(begun.records, code("n > 2"), upper=7, first=3, failed=False, at=noon)
+>>> refused.word, refused.changes, refused.records == begun.records
+('refused', ('step 1 (filter) is another',), True)
+>>> corrected = standing(begun.records, code("n > 2"), upper=7, first=3, failed=True, at=noon)
+>>> corrected.word, [one.epoch for one in corrected.records]
+('changed', [3, 7])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Literal
+
+from tidegauge.errors.outputs import CodeChanged
+from tidegauge.flow.spec import FlowSpec
+from tidegauge.job.code import OutputCode, changes, code_of, comparable
+from tidegauge.remap.start import StartRecord
+from tidegauge.remap.store import CodeRecord, Lease, Loaded, Store
+
+__all__ = ["CodeStanding", "accepted", "settled_codes", "standing"]
+
+
+@dataclass(frozen=True, slots=True)
+class CodeStanding:
+    """How an output's code stands to that of its rows: in a word, "" for unchanged, and the records to keep."""
+
+    word: Literal["", "new", "changed", "refused"]
+    records: tuple[CodeRecord, ...]
+    changes: tuple[str, ...] = ()
+
+
+def standing(
+    known: Sequence[CodeRecord], now: OutputCode, *, upper: int, first: int, failed: bool, at: datetime
+) -> CodeStanding:
+    """Return how an output's code stands to that of its rows.
+
+    known: the records so far. now: its code. upper: its table's. first: the first epoch that it is given. failed:
+    whether it has failed for a reason of its own, and lacks the epoch at which it did.
+    """
+    before = OutputCode.decode(known[-1].code) if known else None
+    found = changes(before, now) if before is not None else ()
+    if not upper:
+        if before == now and [one.epoch for one in known] == [first]:
+            return CodeStanding("", tuple(known))
+        anew = (CodeRecord(first, now.encode(), at),)
+        return CodeStanding("changed" if found else "" if known else "new", anew, found)
+    earlier = tuple(one for one in known if one.epoch < upper)
+    if before is None:
+        return CodeStanding("", (*earlier, CodeRecord(upper, now.encode(), at)))
+    if found:
+        return accepted(known, now, upper=upper, at=at) if failed else CodeStanding("refused", tuple(known), found)
+    last = known[-1] if comparable(before, now) else replace(known[-1], code=now.encode())
+    return CodeStanding("", (*known[:-1], last) if last.epoch <= upper else (*earlier, replace(last, epoch=upper)))
+
+
+def accepted(known: Sequence[CodeRecord], now: OutputCode, *, upper: int, at: datetime) -> CodeStanding:
+    """Return how an output goes on with the code that it has now, from its table's upper on."""
+    earlier = tuple(one for one in known if one.epoch < upper)
+    before = OutputCode.decode(known[-1].code) if known else None
+    found = () if before is None else changes(before, now)
+    return CodeStanding("changed", (*earlier, CodeRecord(upper, now.encode(), at)), found)
+
+
+def settled_codes(
+    flow: FlowSpec,
+    loaded: Loaded,
+    store: Store,
+    lease: Lease,
+    uppers: Mapping[str, int],
+    *,
+    starts: Mapping[str, StartRecord],
+    at: datetime,
+) -> tuple[str, ...]:
+    """Make durable which code makes the outputs' rows, and return in words which are new, changed and gone.
+
+    uppers: those of the tables that are open. starts: where they begin, if not with their source. An output whose
+    table is away is compared if that held rows. Raises `CodeChanged`.
+    """
+    found: dict[str, CodeStanding] = {}
+    for name, plan in flow.outputs.items():
+        known = loaded.outputs[name]
+        upper = uppers.get(name, known.held)
+        failed = known.outstanding(upper) is not None
+        if name in uppers or upper:
+            first = starts[name].epoch if name in starts else 0
+            found[name] = standing(known.codes, code_of(plan), upper=upper, first=first, failed=failed, at=at)
+    refused = [name for name, one in found.items() if one.word == "refused"]
+    if refused:
+        name, *others = refused
+        raise CodeChanged(
+            output=name,
+            since=loaded.outputs[name].codes[-1].epoch,
+            epoch=uppers.get(name, loaded.outputs[name].held),
+            changes="; ".join(found[name].changes),
+            others=f"; the code of {', '.join(map(repr, others))} has changed, too" if others else "",
+        )
+    new = {name: found[name].records for name in uppers if found[name].records != loaded.outputs[name].codes}
+    if new:
+        store.record_codes(lease, new)
+    return tuple(_words(flow, loaded, found)) if loaded.flow.upper else ()
+
+
+def _words(flow: FlowSpec, loaded: Loaded, found: Mapping[str, CodeStanding]) -> list[str]:
+    said = [f"output {name} is new" for name, one in found.items() if one.word == "new"]
+    said += [
+        f"output {name} has changed, from epoch {one.records[-1].epoch} on: {'; '.join(one.changes)}"
+        for name, one in found.items()
+        if one.word == "changed"
+    ]
+    gone = [name for name in loaded.outputs if name not in flow.outputs]
+    return said + [f"output {name} is gone from the flow; its table stays as it is" for name in gone]
