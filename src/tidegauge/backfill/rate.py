@@ -52,11 +52,16 @@ class Limiter:
 class Pacing:
     """The pace of late jobs. Of the worker's thread alone.
 
-    rate: None for no limit, and 0, which pauses the outputs (`flow.deciding`), does not count as one.
+    rate: None for no limit, and 0, which pauses the outputs (`flow.deciding`), does not count as one. within: the
+    seconds after a job within which the next one may begin, whatever the rate; None for as long as it takes.
     """
 
-    def __init__(self, monotonic: Callable[[], float], rate: int | None = None) -> None:
+    def __init__(
+        self, monotonic: Callable[[], float], rate: int | None = None, *, within: float | None = None
+    ) -> None:
         self._monotonic: Final = monotonic
+        self._within = within
+        self._ended_at = float("-inf")
         self._limiter: Limiter | None = Limiter(rate) if rate else None
         self._under_way: tuple[Hashable, str, float, int] | None = None
         self._sizes: Final[dict[str, float]] = {}
@@ -73,9 +78,9 @@ class Pacing:
         """Have `wake` called when the rate is another one."""
         self._wakes.append(wake)
 
-    def become(self, rate: int | None) -> None:
+    def become(self, rate: int | None, *, within: float | None = None) -> None:
         """Go at this rate from now on."""
-        before = self._limiter
+        before, self._within = self._limiter, within
         if not rate:
             self._limiter = None
         elif before is None:
@@ -90,7 +95,11 @@ class Pacing:
         """Return the seconds until a late job may begin; None until the one that is under way has ended."""
         if self._limiter is None:
             return 0.0
-        return None if self._under_way is not None else self._limiter.wait(self._monotonic())
+        if self._under_way is not None:
+            return None
+        now = self._monotonic()
+        wait = self._limiter.wait(now)
+        return wait if self._within is None else min(wait, max(0.0, self._ended_at + self._within - now))
 
     def most(self, source: str, unit: str) -> int | None:
         """Return how many positions of a source are a second's worth, None for any number.
@@ -113,6 +122,7 @@ class Pacing:
         if self._under_way is None or self._under_way[0] != group:
             return
         (_group, source, began, size), self._under_way = self._under_way, None
+        self._ended_at = self._monotonic()
         if rows:
             self._sizes[source] = size / rows
         if self._limiter is not None:

@@ -57,16 +57,18 @@ def resume(target: Target, output: Output, *, as_json: AsJson = False, debug: De
 @outputs.command()
 def rate(
     target: Target,
-    rows: Annotated[str, typer.Argument(metavar="N|off", help="Rows a second for all late outputs together.")],
+    rows: Annotated[str, typer.Argument(metavar="N|auto|off", help="Rows a second for all late outputs together.")],
     *,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Limit how fast the past is read for late outputs; 0 pauses them. The flow may be running."""
-    if rows != "off" and not (rows.isascii() and rows.isdecimal() and len(rows) < 19):
-        raise typer.BadParameter(f"{rows!r} is neither a number of rows a second nor 'off'", param_hint="N|off")
+    """Limit how fast the past is read for late outputs; 0 pauses them, auto gives way. The flow may be running."""
+    if rows not in ("off", "auto") and not (rows.isascii() and rows.isdecimal() and len(rows) < 19):
+        raise typer.BadParameter(
+            f"{rows!r} is neither a number of rows a second nor 'auto' or 'off'", param_hint="N|auto|off"
+        )
     with errors_said(debug=debug, as_json=as_json):
-        done = tg.limit(load_flow(target), None if rows == "off" else int(rows))
+        done = tg.limit(load_flow(target), "auto" if rows == "auto" else None if rows == "off" else int(rows))
         if as_json:
             print_json(
                 {"flow": done.flow, "rate": done.rate, "changed": done.changed, "running": done.running or None}
@@ -138,9 +140,15 @@ def accepted_view(done: AcceptedCode) -> RenderableType:
 
 def rate_view(done: RateDecision) -> RenderableType:
     """Return the limit of late outputs, as a line."""
-    said = "late outputs are read without a limit" if done.rate is None else f"at most {done.rate:,} rows a second"
-    said = said if done.rate is None else f"late outputs get {said}"
-    return Text(f"{done.flow}: {'late outputs are paused (rate)' if done.rate == 0 else said}{_when(done)}")
+    if done.rate is None:
+        said = "late outputs are read without a limit"
+    elif done.rate == "auto":
+        said = "late outputs are read as fast as the live ones allow"
+    else:
+        said = (
+            f"late outputs get at most {done.rate:,} rows a second" if done.rate else "late outputs are paused (rate)"
+        )
+    return Text(f"{done.flow}: {said}{_when(done)}")
 
 
 def _when(done: OutputDecision | RateDecision) -> str:

@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Final
 
+from tidegauge.backfill.adaptive import BEGIN, EACH, ROUND, LiveLag, Observed, step
 from tidegauge.backfill.rate import Pacing
 from tidegauge.env import Env, Spawn
 from tidegauge.errors.base import Transient
@@ -53,6 +54,9 @@ class Deciding:
         """The outputs of the flow that are to be dropped."""
         self.pausing = Pausing()
         self._pacing = Pacing(env.monotonic)
+        self._adaptive = BEGIN
+        self._due = 0.0
+        self._lag = LiveLag()
 
     def begin(self, found: Decisions, *, late: Collection[str]) -> tuple[Pausing, Pacing]:
         """Go by the decisions that opening the flow has found; return the values that a new worker's operators ask.
@@ -61,7 +65,8 @@ class Deciding:
         """
         self._know(found, late)
         self.paused = {name: tuple(sorted(why)) for name, why in self._decided.items()}
-        self.pausing, self._pacing = Pausing(self.paused), Pacing(self._env.monotonic, found.rate)
+        rate, within = self._rate()
+        self.pausing, self._pacing = Pausing(self.paused), Pacing(self._env.monotonic, rate, within=within)
         return self.pausing, self._pacing
 
     def look(self, board: Board) -> None:
@@ -75,8 +80,25 @@ class Deciding:
             except Transient:
                 return  # the number is still another one, so this is asked again
             self._know(found, board.late)
-            self._pacing.become(found.rate)
+            rate, within = self._rate()
+            self._pacing.become(rate, within=within)
+        if self._known.rate == "auto":
+            self._adapt(board)
         self.follow(board)
+
+    def _rate(self) -> tuple[int | None, float | None]:
+        """Return the present rate, and within how many seconds after a late job the next one may begin."""
+        return (int(self._adaptive), ROUND) if self._known.rate == "auto" else (self._known.rate, None)
+
+    def _adapt(self, board: Board) -> None:
+        """Give way to the live outputs, or take more, once a second. One that is stalled does not count."""
+        now = self._env.monotonic()
+        lag = self._lag.seen(now, upper=board.upper, published=board.published)
+        if now >= self._due:
+            self._due = now + EACH
+            stalled = any(one.state == "stalled" and name not in board.late for name, one in board.outputs.items())
+            self._adaptive = step(self._adaptive, Observed(0.0 if stalled else lag, bool(board.late)))
+            self._pacing.become(int(self._adaptive), within=ROUND)
 
     def follow(self, board: Board) -> None:
         """Pause the outputs that people paused, and those that wait for others by the board's present states."""

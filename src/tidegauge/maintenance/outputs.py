@@ -25,7 +25,7 @@ from tidegauge.flow.spec import Flow, FlowSpec
 from tidegauge.job.code import code_of
 from tidegauge.looking.inspect import opened
 from tidegauge.maintenance.resume import leased
-from tidegauge.remap.store import Decision, PauseOutput, ResumeOutput, SetRate, Store, check_rate
+from tidegauge.remap.store import Decision, PauseOutput, Rate, ResumeOutput, SetRate, Store, check_rate
 
 __all__ = [
     "AcceptedCode",
@@ -57,10 +57,10 @@ class OutputDecision:
 
 @dataclass(frozen=True, slots=True)
 class RateDecision:
-    """At most how many rows a second are read for late outputs, None for no limit. See `OutputDecision`."""
+    """How many rows a second are read for late outputs at most. See `OutputDecision`."""
 
     flow: str
-    rate: int | None
+    rate: Rate
     changed: bool
     running: str
 
@@ -110,11 +110,11 @@ def unpause(flow: Flow, output: str, *, env: Env | None = None) -> OutputDecisio
     return _decided(flow.spec, output, ResumeOutput(output), env or Env())
 
 
-def limit(flow: Flow, rate: int | None, *, env: Env | None = None) -> RateDecision:
+def limit(flow: Flow, rate: Rate, *, env: Env | None = None) -> RateDecision:
     """Read at most `rate` rows a second for the late outputs of a flow, all together; None for no limit.
 
-    0 pauses them. The outputs that are live are not limited. The flow may be running. Raises `FlowNeverRan`,
-    `InvalidArgument`.
+    0 pauses them; "auto" reads as fast as the live outputs allow. These are not limited. The flow may be running.
+    Raises `FlowNeverRan`, `InvalidArgument`.
     """
     spec = flow.spec
     if rate is not None:

@@ -89,3 +89,13 @@ def test_a_reason_that_no_version_has_written_is_damage(store: Store, lease: Lea
     sql(url, "UPDATE pauses SET reason = 'whim'")
     with pytest.raises(CorruptStore, match="whim"):
         store.decisions("shop")
+
+
+def test_a_rate_that_gives_way_is_kept_like_any_other(store: Store, lease: Lease) -> None:
+    assert lease.flow == "shop"
+    store.decide("shop", SetRate(7))
+    assert store.decide("shop", SetRate("auto")).rate == "auto"
+    assert store.decisions("shop").rate == store.load("shop").decisions.rate == "auto"
+    number = store.decisions("shop").number
+    assert store.decide("shop", SetRate("auto")).number == number
+    assert store.decide("shop", SetRate(None)).rate is None

@@ -28,6 +28,7 @@ from tidegauge.remap.store.values import (
     OutputSpec,
     Pause,
     PauseReason,
+    Rate,
     SourceSpec,
     Stall,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "Pause",
     "PauseOutput",
     "PauseReason",
+    "Rate",
     "Rebuilt",
     "ResumeOutput",
     "SetRate",

@@ -26,12 +26,15 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 
 from tidegauge.errors.flow import InvalidArgument, UnknownName
 from tidegauge.remap.store.schema import Unreadable, count, flows, pauses
-from tidegauge.remap.store.values import Decisions, Pause, PauseReason
+from tidegauge.remap.store.values import Decisions, Pause, PauseReason, Rate
 from tidegauge.remap.table import LARGEST
 
 __all__ = ["Decision", "PauseOutput", "ResumeOutput", "SetRate", "check_rate", "decide", "read_decisions"]
 
 _REASONS: Final[tuple[PauseReason, ...]] = ("operator", "rate", "drop", "drop table")
+
+_AUTO: Final = -1
+"""How the column has a rate that gives way to the live outputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +55,9 @@ class ResumeOutput:
 
 @dataclass(frozen=True, slots=True)
 class SetRate:
-    """This many rows a second are read for late outputs; None for as many as there are."""
+    """This many rows a second are read for late outputs."""
 
-    rate: int | None
+    rate: Rate
 
 
 Decision: TypeAlias = PauseOutput | ResumeOutput | SetRate
@@ -62,8 +65,10 @@ Decision: TypeAlias = PauseOutput | ResumeOutput | SetRate
 
 def check_rate(rate: object) -> None:
     """Raise `InvalidArgument` unless it is a number of rows a second."""
-    if not isinstance(rate, int) or isinstance(rate, bool) or not 0 <= rate <= LARGEST:
-        raise InvalidArgument(parameter="rate", value=rate, expected="a whole number of rows a second, 0 for none")
+    if rate != "auto" and (not isinstance(rate, int) or isinstance(rate, bool) or not 0 <= rate <= LARGEST):
+        raise InvalidArgument(
+            parameter="rate", value=rate, expected="a whole number of rows a second, 0 for none, or 'auto'"
+        )
 
 
 def decide(connection: Connection, name: str, decision: Decision, at: datetime) -> Decisions:
@@ -74,7 +79,11 @@ def decide(connection: Connection, name: str, decision: Decision, at: datetime) 
     known = read_decisions(connection, flow_id)
     if isinstance(decision, SetRate):
         changed = known.rate != decision.rate
-        connection.execute(update(flows).where(flows.c.id == flow_id).values(rate=decision.rate))
+        connection.execute(
+            update(flows)
+            .where(flows.c.id == flow_id)
+            .values(rate=_AUTO if decision.rate == "auto" else decision.rate)
+        )
     else:
         mine = (pauses.c.flow_id == flow_id) & (pauses.c.output == decision.output)
         there = decision.reason in known.paused.get(decision.output, frozenset())
@@ -98,7 +107,11 @@ def read_decisions(connection: Connection, flow_id: int) -> Decisions:
         select(pauses).where(pauses.c.flow_id == flow_id).order_by(pauses.c.output, pauses.c.reason)
     )
     stands = tuple(Pause(row.output, _reason(row.reason), row.at) for row in found)
-    return Decisions(0 if number is None else count(number), stands, None if rate is None else count(rate))
+    return Decisions(
+        0 if number is None else count(number),
+        stands,
+        "auto" if rate == _AUTO else None if rate is None else count(rate),
+    )
 
 
 def _reason(text: str) -> PauseReason:

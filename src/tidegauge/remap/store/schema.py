@@ -175,7 +175,7 @@ flows: Final = Table(
 
 `incarnation` tells this flow from another of its name in another store, or in this one after it was removed.
 `decisions` counts what people decided about its outputs while it may run; NULL for nothing. `rate`: how many rows a
-second are read for late outputs; NULL for as many as there are.
+second are read for late outputs; NULL for as many as there are, -1 for a rate that gives way to the live outputs.
 """
 
 leases: Final = Table(

@@ -266,16 +266,23 @@ class Pause:
     at: datetime | None
 
 
+Rate: TypeAlias = int | Literal["auto"] | None
+"""How many rows a second are read for late outputs.
+
+None for as many as there are, "auto" for as many as the live outputs allow.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Decisions:
     """What people decided about the outputs of a flow; another `number` means that it may be something else.
 
-    rate: how many rows a second are read for late outputs, None for as many as there are.
+    rate: how many rows a second are read for late outputs.
     """
 
     number: int = 0
     pauses: tuple[Pause, ...] = ()
-    rate: int | None = None
+    rate: Rate = None
 
     @property
     def drops(self) -> Mapping[str, bool]:
