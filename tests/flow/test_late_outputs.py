@@ -185,6 +185,19 @@ def test_s24_late_outputs_of_one_source_read_it_together(world: World) -> None:
         assert rows(three(world), name) == rows(three(world), "a")
 
 
+def test_a_past_of_many_small_epochs_is_read_in_jobs_of_so_many_slices(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(stage.JOB_LIMITS, "bytes", 1 << 30)
+    monkeypatch.setattr(stage, "LATE_SLICES", 5)
+    run = begin(world, with_late)
+    world.points.clear()
+    run.catch_up()
+    run.abandon()
+    assert world.points.count("before record unit") == -(-PAST // 5), "a crash repeats no more than that"
+    assert rows(with_late(world), "late") == rows(with_late(world), "a")
+
+
 def test_p3_nobody_sees_a_part_of_the_past(world: World) -> None:
     world.lag = 30
     run = begin(world, with_late)

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegauge.errors.store import EpochBelowSince, EpochNotMinted, NotYetBound
+from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.table import RemapTable
 from tidegauge.testing.strategies import RemapHistory, remap_histories
 
@@ -112,3 +113,22 @@ def test_epochs_that_are_not_there_are_errors(history: RemapHistory, below: int,
     for ask in (table.frontier_at, table.inverse, lambda e: table.slices(0, e)):
         with pytest.raises(EpochNotMinted):
             ask(table.upper + past)
+
+
+@given(remap_histories(), st.data())
+def test_the_first_epoch_that_holds_something_is_that_of_the_first_slice(
+    history: RemapHistory, data: st.DataObject
+) -> None:
+    """Also in a view, whose table has gone on since, and in a table that was compacted."""
+    table = history.table()
+    since = data.draw(st.integers(0, table.upper - 1))
+    compacted, view = table.compacted(since), table.view()
+    if not table.frontier.sealed:
+        table.append(table.upper, table.frontier.join(Frontier({"p0": MOST + 1})))
+    for one, first in ((view, 0), (table, 0), (compacted, since)):
+        epoch = data.draw(st.integers(first, one.upper))
+        found = one.slices(epoch, one.upper)
+        assert one.moved_from(epoch) == (found[0].epoch if found else None)
+        for beyond in (first - 1, one.upper + 1):
+            with pytest.raises((EpochBelowSince, EpochNotMinted)):
+                one.moved_from(beyond)

@@ -49,7 +49,17 @@ from tidegauge.sinks.pausing import Pausing
 from tidegauge.sinks.protocol import StagedFile
 from tidegauge.sources.push.pieces import Pieces
 
-__all__ = ["ATTEMPTS", "JOB_LIMITS", "LATE_PART", "StageSetup", "Staging", "job_limit", "late_limit", "stage"]
+__all__ = [
+    "ATTEMPTS",
+    "JOB_LIMITS",
+    "LATE_PART",
+    "LATE_SLICES",
+    "StageSetup",
+    "Staging",
+    "job_limit",
+    "late_limit",
+    "stage",
+]
 
 ATTEMPTS: Final = 6
 """How often a group may fail in a row, for reasons that are not waited out, before the flow stops."""
@@ -59,6 +69,9 @@ JOB_LIMITS: Final[Mapping[str, int]] = {"bytes": 1 << 30, "records": 10_000_000}
 
 LATE_PART: Final = 10
 """The part of that which a job of late outputs takes, so that the others' jobs do not wait long for its tasks."""
+
+LATE_SLICES: Final = 5_000
+"""How many slices such a job takes. Each is planned and read by itself, and a long past has many small ones."""
 
 
 def job_limit(unit: str) -> int:
@@ -283,7 +296,8 @@ class _Stage:
                 unit = self.setup.units[source]
                 most = 1 if trying else self.setup.late_limit(unit) if late else job_limit(unit)
                 paced = pacing.most(source, unit) if late else None
-                upper = span(pieces, upper, limit=most if paced is None else min(most, paced))
+                limit, count = most if paced is None else min(most, paced), LATE_SLICES if late else None
+                upper = span(pieces, upper, limit=limit, most=count)
         need = Need(need.outputs, need.lower, upper)
         pinned = PinnedNeed(
             need,

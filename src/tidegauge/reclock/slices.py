@@ -64,25 +64,28 @@ def plan_span(tables: Mapping[str, RemapTable], lower: int, upper: int) -> dict[
     return {name: slices for name, slices in planned.items() if slices}
 
 
-def span(slices: Iterable[Slice], upper: int, *, limit: int) -> int:
+def span(slices: Iterable[Slice], upper: int, *, limit: int, most: int | None = None) -> int:
     """Return the upper of the epochs that one job takes, at most `upper`, given a source's slices in epoch order.
 
-    As many epochs as stay within the limit together, and at least one that holds something, however large: an epoch
-    is never split. Looks no further than it has to.
+    As many epochs as stay within the limit of positions together, and have at most `most` slices, if that is given;
+    and at least one that holds something, however large: an epoch is never split. Looks no further than it has to.
 
     >>> backlog = [Slice("orders", epoch, "p0", 3 * epoch, 3 * epoch + 3) for epoch in range(4)]
     >>> span(backlog, 4, limit=10), span(backlog, 4, limit=1), span(backlog, 4, limit=12), span([], 4, limit=10)
     (3, 1, 4, 4)
+    >>> span(backlog, 4, limit=12, most=2), span(backlog, 4, limit=12, most=4)
+    (2, 4)
     """
     if limit < 1:
         raise InvalidArgument(parameter="limit", value=limit, expected="at least one position per job")
-    total = 0
+    total, taken = 0, 0
     epoch: int
-    for epoch, pieces in groupby(slices, key=_EPOCH):
-        size = sum(piece.size for piece in pieces)
-        if total and total + size > limit:
+    for epoch, found in groupby(slices, key=_EPOCH):
+        sizes = [piece.size for piece in found]
+        size, count = sum(sizes), len(sizes)
+        if total and (total + size > limit or (most is not None and taken + count > most)):
             return min(upper, epoch)
-        total += size
+        total, taken = total + size, taken + count
     return upper
 
 
@@ -136,8 +139,8 @@ def held(table: RemapTable, upper: int) -> int:
 
     Epochs in which the source holds nothing are held without a commit.
     """
-    lacking = table.slices(min(upper, table.upper), table.upper)
-    return lacking[0].epoch if lacking else table.upper
+    lacking = table.moved_from(min(upper, table.upper))
+    return table.upper if lacking is None else lacking
 
 
 def resumption(tables: Mapping[str, RemapTable], uppers: Mapping[str, int]) -> dict[str, Frontier]:

@@ -320,6 +320,16 @@ class RemapTable:
         found.sort(key=_BY_PLACE)
         return found
 
+    def moved_from(self, epoch: int) -> int | None:
+        """Return the epoch of the first slice from an epoch on, None where the source holds nothing more.
+
+        As quick for a long history as for a short one. Raises `EpochBelowSince` or `EpochNotMinted` as `slices` does.
+        """
+        head = self._head
+        self._check(_integer("epoch", epoch), head.upper)
+        first = self._log.until(epoch)
+        return int(self._log.columns(first, first + 1)[0, 0]) if first < head.length else None
+
     def changes(self) -> Iterator[tuple[int, str, int]]:
         """Yield the changes `(epoch, partition, position)` in epoch order: what `load` takes."""
         names = self._log.names
