@@ -303,6 +303,7 @@ class _Stage:
             need,
             {source: list(kept) for source, found in held.items() if (kept := between(found, need.lower, upper))},
             {source: self.bound(source, asked=not trying) for source in wanted},
+            late,
         )
         if pinned.slices:
             self.setup.board.staging(need)

@@ -45,11 +45,15 @@ GOOD_FOR: Final = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class PinnedNeed:
-    """A need with its pinned ranges: the slices of each source in its epochs and the bindings of each source."""
+    """A need with its pinned ranges: the slices of each source in its epochs and the bindings of each source.
+
+    late: whether it is that of late outputs.
+    """
 
     need: Need
     slices: Mapping[str, list[Slice]]
     bounds: Mapping[str, Bound]
+    late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +125,7 @@ def performer(
                 table.stand()
         if works:
             with env.effect("stage"):
-                epoch_job = EpochJob(job, need.lower, need.upper, tuple(reads), tuple(works))
+                epoch_job = EpochJob(job, need.lower, need.upper, tuple(reads), tuple(works), pinned.late)
                 result = engine.submit(epoch_job).result()
             for part in reads:
                 at = pinned.slices[part.name][0].epoch

@@ -129,13 +129,17 @@ class OutputWork:
 
 @dataclass(frozen=True, slots=True)
 class EpochJob:
-    """Read the epochs `[lower, upper)` of these sources for these outputs. `id` is unique for the attempt."""
+    """Read the epochs `[lower, upper)` of these sources for these outputs. `id` is unique for the attempt.
+
+    late: whether these outputs are, so that an engine may prefer other jobs.
+    """
 
     id: str
     lower: int
     upper: int
     reads: tuple[SourceRead, ...]
     outputs: tuple[OutputWork, ...]
+    late: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ from tidegauge.engine.spark.copied import Jobs, jobs_of
 from tidegauge.engine.spark.errors import carried_error, lost, quiet, root_message, row_error
 from tidegauge.engine.spark.framed import framed, missing, without
 from tidegauge.engine.spark.hops import FEED, REPORT, pack_reads, reading, receiving
-from tidegauge.engine.spark.session import create_session, interrupt, is_connect, slots, tagged
+from tidegauge.engine.spark.session import create_session, interrupt, is_connect, pooled, slots, tagged
 from tidegauge.engine.spark.sql import Prepared, prepare
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.engine import ExpressionFailed, JavaLost, JobFailed
@@ -53,7 +53,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-__all__ = ["SparkEngine"]
+__all__ = ["LATE_POOL", "SparkEngine"]
+
+LATE_POOL: Final = "tidegauge-late"
+"""The scheduler pool of jobs for late outputs."""
 
 _JOBS_AT_ONCE: Final = 32
 """More than there are as a rule: one, and one for each source that cannot be read at present."""
@@ -73,7 +76,8 @@ class SparkEngine:
         session: the session to use. Without one, the active session, or else a new one on `master`, created when
             first needed and stopped by `close`.
         master: the Spark master of a new session.
-        pool: the scheduler pool of this engine's jobs, on a classic session.
+        pool: the scheduler pool of this engine's jobs, on a classic session. Those of late outputs have one of their
+            own, `LATE_POOL`.
     """
 
     def __init__(
@@ -170,9 +174,8 @@ class SparkEngine:
         names = [work.plan.name for work in job.outputs]
         try:
             jobs = self._for_jobs()
-            with tagged(jobs.session, self._tag), quiet():
-                if self._scheduler_pool is not None and not is_connect(jobs.session):
-                    jobs.session.sparkContext.setLocalProperty("spark.scheduler.pool", self._scheduler_pool)
+            pool = LATE_POOL if job.late else self._scheduler_pool
+            with tagged(jobs.session, self._tag), pooled(jobs.session, pool), quiet():
                 result = merge(self._finish(job), names)
                 jobs.check()
                 return result

@@ -27,7 +27,17 @@ if TYPE_CHECKING:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
-__all__ = ["check_java", "create_session", "interrupt", "is_connect", "major_version", "plan_text", "slots", "tagged"]
+__all__ = [
+    "check_java",
+    "create_session",
+    "interrupt",
+    "is_connect",
+    "major_version",
+    "plan_text",
+    "pooled",
+    "slots",
+    "tagged",
+]
 
 OLDEST_JAVA: Final = 17
 _REMOTE: Final = {"SPARK_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED"}
@@ -36,6 +46,8 @@ _REMOTE: Final = {"SPARK_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED"
 _ENDS_WITHIN: Final = 10.0
 """Seconds that a JVM is given to clear up what it has on disks."""
 _LOOKS_EVERY: Final = 0.02
+
+_POOL: Final = "spark.scheduler.pool"
 
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 
@@ -204,6 +216,25 @@ def tagged(session: Any, tag: str) -> Iterator[None]:
     finally:
         with contextlib.suppress(Exception):  # the session may have been stopped meanwhile
             remove(tag)
+
+
+@contextlib.contextmanager
+def pooled(session: Any, pool: str | None) -> Iterator[None]:
+    """Have the jobs that this thread starts in the block run in a scheduler pool, on a classic session.
+
+    Spark heeds pools only where the session has `spark.scheduler.mode=FAIR`. None for the pool of before.
+    """
+    if pool is None or is_connect(session):
+        yield
+        return
+    context = session.sparkContext
+    before = context.getLocalProperty(_POOL)
+    context.setLocalProperty(_POOL, pool)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(Exception):  # the session may have been stopped meanwhile
+            context.setLocalProperty(_POOL, before)
 
 
 def interrupt(session: Any, tag: str) -> None:
