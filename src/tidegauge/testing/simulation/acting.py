@@ -15,6 +15,7 @@ from tidegauge.testing.simulation.compacting import let_go
 from tidegauge.testing.simulation.plan import AT_FILES, Act
 from tidegauge.testing.simulation.restoring import restore, rewind
 from tidegauge.testing.simulation.resuming import attend, look_at_files
+from tidegauge.testing.simulation.steering import steer
 
 if TYPE_CHECKING:
     from tidegauge.testing.simulation.world import World
@@ -64,6 +65,8 @@ def _act(world: World, act: Act) -> None:
                 life.stop()
         case "outputs":
             begin("operator", lambda: _without(world, act))
+        case "put off" | "limit" | "drop":
+            begin("operator", lambda: steer(world, act))
         case "spoil":
             world.upstreams[act.on].act(act)
             attend(world)

@@ -72,7 +72,7 @@ class Checks:
         self._blind = False
         """Whether somebody is about to recover it."""
         self.era = 0
-        """How often the store went back, or came back to what the tables hold."""
+        """How often the store went back, or came back to what the tables hold, or a table was removed."""
         self._telling: Final[dict[str, int]] = {}
         """Of who was told that upstream is the bound one: how often that had been recreated by then."""
         self._told_by: Final[dict[str, str]] = {}
@@ -106,6 +106,18 @@ class Checks:
         self._published()
         for source in self._read:
             self._acknowledged(source, self.late.names)
+
+    def dropped(self, name: str, *, removed: bool) -> None:
+        """Hear that an output was dropped while no driver ran. removed: its table is gone, and its rows.
+
+        A backup from before that knows of a table that is gone.
+        """
+        self.late.dropped(name, removed=removed)
+        if removed:
+            self.era += 1
+            self._clean.pop(name, None)
+            for seen in [one for one in self._seen if one[0] == name]:
+                del self._seen[seen]
 
     def parted(self) -> None:
         """Look at tables of two histories, one of them the store's: all that is published they have in common."""
@@ -267,8 +279,11 @@ class Checks:
         """Return the rows of a table by epoch, in no order."""
         return by_epoch(self._lake.rows(name, as_of=as_of))
 
-    def caught_up(self) -> bool:
-        """Whether all records are bound, in every live table, published and acknowledged."""
+    def caught_up(self, *, but: Collection[str] = ()) -> bool:
+        """Whether all records are bound, in every live table, published and acknowledged.
+
+        but: outputs that need not be that far, so that upstream need not be told.
+        """
         if self.older:
             return False
         self._ledger.follow()
@@ -277,9 +292,10 @@ class Checks:
             bound = self._ledger.frontiers[name]
             if name not in failed and any(bound.get(place, 0) < end for place, end in upstream.there().items()):
                 return False
-        if not failed and not all(self._is_acknowledged(name) for name in self._read):
+        told = {*self._read} - {self._spec.outputs[name].source for name in but}
+        if not failed and not all(self._is_acknowledged(name) for name in told):
             return False
-        live = self._uppers(live=True)
+        live = {name: upper for name, upper in self._uppers(live=True).items() if name not in but}
         return all(held >= upper for held in live.values()) and (not live or self._ledger.published >= upper)
 
     def state(self) -> str:

@@ -24,6 +24,7 @@ from tidegauge.env import POINTS as EFFECTS
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.flow import EmptyFlow
 from tidegauge.errors.simulation import FactoryBroke, FlowsDiffer
+from tidegauge.flow.deciding import pausable
 from tidegauge.flow.spec import Flow, FlowSpec
 from tidegauge.job.perform import output_schema
 from tidegauge.remap.policy import Every
@@ -89,8 +90,18 @@ class Ground:
         companied = tuple(
             name for name, plan in spec.outputs.items() if readers[plan.source] > 1 and plan.source not in feeds
         )
+        late = tuple(name for name in spec.outputs if pausable(spec, name))
         facts = FlowFacts(
-            tuple(spec.sources), tuple(spec.outputs), tuple(places), tick, feeds, logs, files, companied, answering
+            tuple(spec.sources),
+            tuple(spec.outputs),
+            tuple(places),
+            tick,
+            feeds,
+            logs,
+            files,
+            companied,
+            late,
+            answering,
         )
         return Ground(make, spec, facts)
 

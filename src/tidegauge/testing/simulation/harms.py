@@ -86,6 +86,11 @@ class FileLaws:
             for harm in files.harms:
                 harm.seen = 0
 
+    def read_again(self, source: str) -> None:
+        """Hear that a table of a source is gone: it holds no line any more, and all are read again for it."""
+        for harm in self.files[source].harms if source in self.files else ():
+            harm.held = 0
+
     def at_commit(self) -> None:
         """Look at the losses that have become durable. A law that breaks is kept in the checks, as theirs are."""
         try:

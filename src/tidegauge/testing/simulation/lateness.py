@@ -28,7 +28,7 @@ _PLANNED: Final = "SELECT cutover FROM backfills WHERE output = ?"
 class LateOutputs:
     """The late outputs of a world. names: those that a driver did without. behind: of them, those that catch up.
 
-    shut_out: those that the flow refuses for good.
+    shut_out: those that the flow refuses for good. paused: those that are, which may come to lack published epochs.
     """
 
     def __init__(self, spec: FlowSpec, ledger: BindingLedger, lake: TableEvidence) -> None:
@@ -38,6 +38,7 @@ class LateOutputs:
         self._spec: Final = spec
         self._ledger: Final = ledger
         self._lake: Final = lake
+        self.paused: frozenset[str] = frozenset()
         self._empty: Final[set[str]] = set()
         self._first: Final[dict[str, int]] = {}
         self._told: Final[dict[str, dict[str, int]]] = {}
@@ -54,6 +55,20 @@ class LateOutputs:
         for place, position in self._ledger.frontiers[source].items():
             told[place] = max(position, told.get(place, 0))
 
+    def dropped(self, name: str, *, removed: bool) -> None:
+        """Know that an output was dropped. removed: its table is gone, so that it begins as a new one does."""
+        if removed:
+            self.shut_out.discard(name)
+            self._first.pop(name, None)
+            self.left_out(name)
+        elif self._ledger.holds(self._spec.outputs[name].source, self._lake.upper(name)) < self._ledger.published:
+            self.behind.add(name)
+
+    def put_off(self, paused: frozenset[str]) -> None:
+        """Know which outputs are paused: the others are published without them, once a driver has heard of it."""
+        self.paused = paused
+        self.behind.update(paused & self._spec.outputs.keys())
+
     def told(self, name: str) -> Mapping[str, int]:
         """Return how far upstream may have been told by drivers without an output, by place."""
         return self._told.get(name, {})
@@ -67,11 +82,17 @@ class LateOutputs:
     def published(self, board: Board | None) -> None:
         """Look at what a driver shows that has just published. It waits for those that it knows to hold that.
 
+        And not for those that it takes to be paused.
+
         A commit that it has not heard of yet does not count: until then it goes on without that output.
         """
         there = {} if board is None else board.outputs
         self.behind.difference_update(
-            [name for name in self.behind & there.keys() if there[name].upper >= self._ledger.published]
+            [
+                name
+                for name in (self.behind & there.keys()) - self.paused
+                if there[name].upper >= self._ledger.published and there[name].state != "paused"
+            ]
         )
 
     def committed(self, name: str) -> None:

@@ -33,6 +33,7 @@ __all__ = [
     "KINDS",
     "LASTING",
     "LATE_ACTS",
+    "STEERING",
     "Act",
     "Fault",
     "FaultKind",
@@ -72,6 +73,7 @@ FaultKind: TypeAlias = Literal[
     "spoil",
     "rewind",
     "outputs",
+    "decisions",
 ]
 KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
 """What may go wrong.
@@ -100,6 +102,7 @@ KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
     torn       a file that a task has staged is cut short before it is committed
     outputs    the flow runs without one of its outputs, from the beginning or for a while; then that is late
     spoil      a record comes that cannot be decoded: it is collected, or somebody skips it after its source failed
+    decisions  somebody pauses outputs while drivers run, limits late ones, and drops some; their tables stay or go
     rewind     the store goes back to a backup while drivers run, and others start; it is recovered some time later
 """
 
@@ -110,8 +113,19 @@ AT_FEEDS: Final = ("cut", "late")
 AT_LOGS: Final = ("late", "recreate", "stale", "spoil")
 AT_FILES: Final = ("rotate", "save", "truncate", "replace", "spoil")
 
-LATE_ACTS: Final = ("outputs",)
+STEERING: Final = ("put off", "limit", "drop")
+"""What somebody may decide about outputs."""
+
+LATE_ACTS: Final = ("outputs", "put off", "drop")
 """The acts that make outputs late."""
+
+_RATES: Final = (0, 1, 5, 40)
+"""Rows a second."""
+
+_APART: Final[tuple[FaultKind, ...]] = ("decisions",)
+"""The kinds that are drawn from generators of their own, so that seeds that were found stay what they are."""
+_ALSO: Final = 0.6
+"""How often one of these comes where several other kinds do."""
 
 _NEW: Final = 0.6
 """How often an output that comes late is a new one: the flow begins without it."""
@@ -125,7 +139,7 @@ BETWEEN: Final[Mapping[str, int]] = {"worker step": 100, "work done": 25}
 """Places between two things that a driver does: after each step of its worker, and when something beside the worker
 is done and the worker has not heard of it. The numbers are at which count a fault strikes there, on average."""
 
-_TOGETHER: Final[Mapping[FaultKind, int]] = {"history": 3}
+_TOGETHER: Final[Mapping[FaultKind, int]] = {"history": 3, "decisions": 2}
 """How many acts of a kind come where one comes of another kind: one alone does little."""
 
 BETWEEN_ALSO: Final = ("crash", "pause", "slow")
@@ -153,6 +167,8 @@ class FlowFacts(NamedTuple):
     """The sources that read files."""
     companied: tuple[str, ...] = ()
     """The outputs that the flow can do without for a while: another one has the same source, which does not push."""
+    pausable: tuple[str, ...] = ()
+    """The outputs that can wait while others go on."""
     answering: Mapping[FaultKind, tuple[str, ...]] = MappingProxyType({})
     """The places of the kinds that cannot strike everywhere: where somebody answers, or a file is staged."""
 
@@ -162,6 +178,8 @@ class FlowFacts(NamedTuple):
             return self.sources
         if kind == "outputs":
             return self.companied
+        if kind == "decisions":
+            return self.pausable
         if kind not in (*AT_FEEDS, *AT_LOGS, *AT_FILES):
             return ("",)
         having = ((AT_FEEDS, self.feeds), (AT_LOGS, self.logs), (AT_FILES, self.files))
@@ -214,6 +232,11 @@ class Plan:
     calm: bool = False
     unit: int = 0
 
+    @property
+    def steered(self) -> bool:
+        """Whether anybody decides anything about outputs."""
+        return any(act.what in STEERING for act in self.acts)
+
     def with_acts(self, acts: Sequence[Act]) -> Plan:
         """Return the plan with other acts."""
         return replace(self, acts=tuple(acts))
@@ -241,7 +264,9 @@ def planned(seed: int, flow: FlowFacts, *, kinds: Sequence[FaultKind] = KINDS, e
     random = Random(f"tidegauge {seed}")  # noqa: S311 - nothing is secret here
     ends = epochs * flow.tick
     acts = _until_quiet(seed, flow, _writing(random, flow, ends), ends)
-    chosen = _chosen(random, [kind for kind in kinds if flow.having(kind)])
+    possible: list[FaultKind] = [kind for kind in kinds if flow.having(kind)]
+    others: list[FaultKind] = [kind for kind in possible if kind not in _APART]
+    chosen = _chosen(random, others)
     faults: list[Fault] = []
     for kind in chosen:
         rate = random.choice((1, 1, 2, 3, 8))
@@ -250,8 +275,20 @@ def planned(seed: int, flow: FlowFacts, *, kinds: Sequence[FaultKind] = KINDS, e
                 faults.append(struck(random, kind, flow))
             else:
                 acts.append(acted(random, kind, flow, ends))
+    for kind in _APART:
+        if kind in possible:
+            acts += _apart(seed, kind, flow, ends, others=len(chosen), alone=not others)
     unit = _unit(seed) if any(act.what in LATE_ACTS for act in acts) else 0
     return Plan(seed, ends, tuple(sorted(acts, key=lambda act: act.at)), tuple(faults), unit=unit)
+
+
+def _apart(seed: int, kind: FaultKind, flow: FlowFacts, ends: float, *, others: int, alone: bool) -> list[Act]:
+    """Return the acts of a kind that is drawn for itself. others: how many kinds there are besides it."""
+    random = Random(f"{kind} {seed}")  # noqa: S311 - nothing is secret here
+    if not (_chosen(random, [kind]) if alone else others > 1 and random.random() < _ALSO):
+        return []
+    rate = random.choice((1, 1, 2, 3, 8))
+    return [acted(random, kind, flow, ends) for _ in range(rate * _TOGETHER.get(kind, 1))]
 
 
 def _unit(seed: int) -> int:
@@ -328,4 +365,11 @@ def acted(random: Random, kind: FaultKind, flow: FlowFacts, ends: float) -> Act:
         return Act(at, *random.choice(_WRONG_CLOCKS))
     if kind == "history":
         return Act(at, random.choice(("hold", "let go")), "", random.choice((1, 2, 5, 10)))
-    return Act(at, kind, on, random.choice((1, 2, 5, 10, 40)))
+    if kind == "decisions":
+        what = random.choice(("put off", "put off", "limit", "drop"))
+        return Act(at, what, "", random.choice(_RATES)) if what == "limit" else Act(at, what, on, _number(random))
+    return Act(at, kind, on, _number(random))
+
+
+def _number(random: Random) -> int:
+    return random.choice((1, 2, 5, 10, 40))

@@ -32,7 +32,7 @@ from tidegauge.testing.simulation.outside import ANSWERS
 if TYPE_CHECKING:
     from tidegauge.testing.simulation.world import World
 
-__all__ = ["UNLIKE", "misled", "restore", "rewind"]
+__all__ = ["UNLIKE", "keep_stopped", "misled", "restore", "rewind", "wait_for_others"]
 
 UNLIKE: Final = (StoreBehindTable, HistoriesDiffer, UpperMismatch, StoreReplaced)
 """What a driver ends with that finds another store than it had, or than its tables were written with."""
@@ -47,7 +47,7 @@ _AGAIN: Final = 1.0
 def restore(world: World, *, after: float) -> None:
     """Take a backup; after some seconds stop the flow, put the backup back and recover it."""
     if (backup := _backup(world, after, leases=False)) is not None:
-        _stop(world)
+        keep_stopped(world)
         _put_back(world, backup)
         _recover(world)
 
@@ -57,7 +57,7 @@ def rewind(world: World, *, after: float) -> None:
     if (backup := _backup(world, after, leases=world.random.random() < 0.5)) is not None:
         _put_back(world, backup)
         world.scheduler.sleep(world.random.choice(_UNTIL))
-        _stop(world)
+        keep_stopped(world)
         _recover(world)
 
 
@@ -78,14 +78,14 @@ def _backup(world: World, after: float, *, leases: bool) -> sqlite3.Connection |
     """
     if not world.memory.ask("SELECT upper FROM flows"):
         return None
-    _wait(world)
+    wait_for_others(world)
     backup, era = world.memory.backup(leases=leases), world.checks.era
     world.scheduler.sleep(after)
-    _wait(world)
+    wait_for_others(world)
     return None if world.healed or world.closing or world.checks.era != era else backup
 
 
-def _wait(world: World) -> None:
+def wait_for_others(world: World) -> None:
     """Wait until no transaction is under way, and nobody else puts the store back."""
     while _is_busy(world):  # somebody else does the same, and a third may be first after them
         world.scheduler.wait(lambda: not _is_busy(world))
@@ -95,7 +95,7 @@ def _is_busy(world: World) -> bool:
     return world.down or world.checks.older or world.memory.connection.in_transaction
 
 
-def _stop(world: World) -> None:
+def keep_stopped(world: World) -> None:
     """Keep the flow stopped from now on."""
     world.down = True
     for life in world.living():
@@ -106,6 +106,7 @@ def _stop(world: World) -> None:
 def _put_back(world: World, backup: sqlite3.Connection) -> None:
     world.memory.put_back(backup)
     world.checks.put_back(lambda source, place: world.upstreams[source].forget(place))
+    world.steering.follow()
     world.trace.note(world.clock.monotonic(), world.scheduler.running, "put back")
 
 
@@ -125,6 +126,7 @@ def _recover(world: World) -> None:
             world.scheduler.sleep(_AGAIN)
     world.checks.recovered(lambda source, place: world.upstreams[source].forget(place))
     world.file_laws.forget()
+    world.steering.follow()
     world.down = False
 
 

@@ -22,7 +22,8 @@ __all__ = ["LEGEND", "EventTrace", "logged"]
 LEGEND: Final = """\
 time  virtual seconds      A, B, ...  drivers in the order of their start      A.7  what the driver A began seventh
       beside its worker    A.lease  the renewal of its lease                   world  others: writers, brokers, clocks
-      operator  who resumes sources, compacts, or skips, by a command that has a letter, too; or takes an output out
+      operator  who resumes sources, compacts, or skips, by a command that has a letter, too; or takes an output out,
+                puts it off, limits late ones or drops one
       reader, R0, R1, ...  who holds an epoch; what it does, and those who release what it left
       restorer  who puts back an older store, and recovers it by a command that has a letter, too
 before/after X  a durable effect of the flow           store X  a transaction of the store
@@ -30,6 +31,8 @@ worker step, work done   the end of a step of the worker, or of something beside
 NAME: X         a call of the source or sink NAME      !! X     something went wrong here, as the plan has it
 log: X          what the driver logged
 hold N, let go           a reader comes for N seconds; what nobody holds is compacted
+put off NAME N, limit N  an output is paused for N seconds; late outputs read N rows a second
+drop NAME N              somebody drops an output; its table goes, too, if N is even
 clock N, drift N         the wall clocks of the drivers jump by N seconds; run at N percent of the right rate
 """
 

@@ -21,7 +21,7 @@ Invariant: a world reads no clock of this machine, draws no random number but fr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from random import Random
 from string import ascii_uppercase
@@ -49,6 +49,7 @@ from tidegauge.testing.simulation.restoring import misled
 from tidegauge.testing.simulation.resuming import attend, resumable
 from tidegauge.testing.simulation.scheduler import Scheduler, Standstill
 from tidegauge.testing.simulation.shrink import FailedPlan
+from tidegauge.testing.simulation.steering import Steering, have_heard, let_all_go_on, lift_limit
 from tidegauge.testing.simulation.store import URL, Memory
 from tidegauge.testing.simulation.tables import Lake
 from tidegauge.testing.simulation.tables.counterpart import counterpart_of
@@ -100,6 +101,7 @@ class World:
         self.ledger: Final = BindingLedger(self.memory, self.upstreams)
         self.checks: Final = Checks(ground.spec, self.ledger, self.lake, self.upstreams)
         self.readers: Final = Readers(self)
+        self.steering: Final = Steering(self.ledger, self.checks, self.clock, watched=plan.steered)
         self.file_laws: Final = FileLaws(self.checks, self.ledger, self.upstreams)
         self._armed: Final[dict[tuple[str, int], list[Fault]]] = {}
         for fault in plan.faults:
@@ -229,6 +231,7 @@ class World:
         self.checks.at(place, who=self.scheduler.running, without=life.without)
         if place == "store committed":
             self.file_laws.at_commit()
+        self.steering.at(life, place)
         if place.endswith(": sweep"):
             self.swept[place.removesuffix(": sweep")] = len(self.drew)
         alone = place == "store commit"
@@ -363,10 +366,13 @@ class World:
 
     def _end(self) -> None:
         """Wait until everything has arrived, and then for the drivers, which are told to stop."""
-        self._expect(
-            lambda: not (resumable(self) or self.left_behind) and self.checks.caught_up() and self._is_driven(),
-            "everything arrives once nothing goes wrong any more",
-        )
+        if self.steering.watched:
+            self._expect(lambda: not self.steering.under_way, "a command of somebody's comes to its end")
+            lift_limit(self)
+            self._expect(lambda: self._has_arrived(but=self.steering.paused), "a paused output holds nobody")
+            let_all_go_on(self)
+        law = "everything arrives once nothing goes wrong any more"
+        self._expect(lambda: have_heard(self.living()) and self._has_arrived(), law)
         self.closing = True
         self._lingering = {life.name for life in self.lives if life.is_gone() and self.scheduler.count(life)}
         for life in self.lives:
@@ -378,6 +384,10 @@ class World:
             lambda: not any(map(self.scheduler.count, self.lives)), "nothing of a driver goes on after its end"
         )
         self._over = True
+
+    def _has_arrived(self, *, but: Collection[str] = ()) -> bool:
+        settled = not (resumable(self) or self.left_behind)
+        return settled and self.checks.caught_up(but=but) and self._is_driven()
 
     def _is_driven(self) -> bool:
         """Whether a driver has opened the flow, and so can end it in order; or nothing is left to do.
