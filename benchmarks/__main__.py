@@ -34,6 +34,7 @@ BENCHMARKS: Final = (
     "throughput",
     "memory",
     "formats",
+    "late",
     "kafka",
 )
 APART: Final = ("kafka_large", "core.frontiers")

@@ -140,6 +140,15 @@ class Driver:
                 self.seen.append((board.published, time.time()))
                 self._published.notify_all()
 
+    @property
+    def published(self) -> int:
+        """How far it was published when this was looked at last."""
+        return self._upper
+
+    def state(self, output: str) -> str:
+        """Return the state of an output."""
+        return str(self._runner.board.outputs[output].state)
+
     def _run(self) -> None:
         try:
             self._runner.run(None)

@@ -29,7 +29,7 @@ from tidegauge.remap.store.append import Head, append, publish
 from tidegauge.remap.store.connect import Database
 from tidegauge.sinks.protocol import OutputId
 
-__all__ = ["measure"]
+__all__ = ["flow", "history", "measure"]
 
 _FILES: Final = 100
 _WIDTH: Final = len('{"id":1000000000}\n')
@@ -41,14 +41,17 @@ def _line(number: int) -> str:
     return f'{{"id":1{number:09d}}}\n'
 
 
-def _flow(folder: Path) -> Dataflow:
+def flow(folder: Path, *, late: tuple[str, ...] = ()) -> Dataflow:
+    """Return the flow that has a long history. late: outputs that are not in it."""
     made = tg.Dataflow("bench", store=f"sqlite:///{folder}/store.db", tick=TICK)
     orders = made.source("orders", tg.FileSource(f"{folder}/landing/*.jsonl", format=tg.Json("id long")))
     made.sink("orders", orders, tg.DeltaSink(str(folder / "table")))
+    for name in late:
+        made.sink(name, orders, tg.DeltaSink(str(folder / name)))
     return made
 
 
-def _history(folder: Path, epochs: int) -> None:
+def history(folder: Path, epochs: int) -> None:
     """Make a flow that has published `epochs` epochs."""
     landing = folder / "landing"
     landing.mkdir(parents=True)
@@ -56,7 +59,7 @@ def _history(folder: Path, epochs: int) -> None:
     for number in range(_FILES):
         content = "".join(_line(number * each + i) for i in range(each))
         (landing / f"{number:03d}.jsonl").write_text(content)
-    made, env = _flow(folder), Env()
+    made, env = flow(folder), Env()
     source, plan = made.sources["orders"], made.outputs["orders"]
     probe = source.probe(Bound(), now=datetime.now(UTC))
     store = Store.open(made.store, env=env)
@@ -101,7 +104,7 @@ def _first_epoch(folder: Path) -> tuple[float, float]:
         file.write(_line(999_999_999))
     engine = LocalEngine()
     begun = time.perf_counter()
-    runner = Runner(_flow(folder).spec, engine, env=Env(), spawn=at_once)
+    runner = Runner(flow(folder).spec, engine, env=Env(), spawn=at_once)
     ready = time.perf_counter() - begun
     before = runner.board.published
     while runner.board.published == before:
@@ -119,7 +122,7 @@ def measure(room: Room) -> list[Figure]:
     long = room.size(100_000, 2_000)
     for epochs in (_FILES, long):
         room.say(f"a history of {epochs:,} epochs")
-        _history(room.folder / f"{epochs}", epochs)
+        history(room.folder / f"{epochs}", epochs)
     _first_epoch(room.folder / f"{_FILES}")  # imports what is imported late
     samples: dict[int, list[tuple[float, float]]] = {_FILES: [], long: []}
     for _turn in range(room.size(7, 3)):
