@@ -255,7 +255,9 @@ def test_beyond_the_end_of_a_source_that_has_ended_there_is_nothing(tmp_path: Pa
 
 
 def test_an_output_that_lacks_the_epoch_and_one_that_was_never_written_say_so(tmp_path: Path) -> None:
-    def made(*, late: bool, fails: bool) -> tg.Dataflow:
+    fails: list[int] = []
+
+    def made(*, late: bool) -> tg.Dataflow:
         def refuse(batch: pa.RecordBatch) -> pa.RecordBatch:
             return batch.slice(0, 1 // (0 if fails and batch.num_rows else 1))
 
@@ -268,11 +270,12 @@ def test_an_output_that_lacks_the_epoch_and_one_that_was_never_written_say_so(tm
         return flow
 
     land(tmp_path, "a", 1)
-    made(late=False, fails=False).run(until="caught-up", engine=ENGINE)
+    made(late=False).run(until="caught-up", engine=ENGINE)
+    fails.append(2)
     land(tmp_path, "a", 2)
     with pytest.raises(tg.TidegaugeError, match="TG-0110"):
-        made(late=False, fails=True).run(until="caught-up", engine=ENGINE)
-    flow = made(late=True, fails=False)
+        made(late=False).run(until="caught-up", engine=ENGINE)
+    flow = made(late=True)
     row = rows(flow, "all")[1]
     tables = tg.locate(flow, "orders", row["_partition"], row["_offset"]).tables
     assert [(t.output, t.holds, t.version, t.rows, t.error) for t in tables] == [

@@ -166,7 +166,7 @@ def test_a_loss_that_is_accepted_after_its_epoch_was_compacted_is_one_of_that_ep
         Act(18.287, "recreate", "orders", 1),
     )
     acts += (Act(19.718, "append", "clicks", 5), Act(19.973, "append", "orders", 4), Act(20.535, "let go", "", 5))
-    faults = (Fault("crash", "work done", 2), Fault("slow", "worker step", 5, 1.0))
+    faults = (Fault("crash", "work done", 3), Fault("slow", "worker step", 5, 1.0))
     world = World(Ground.of(make_flow), Plan(71038, 30.0, acts, faults))
     world.run()
     [(gap, since)] = world.memory.ask("SELECT l.epoch, f.since FROM losses l, flows f")
