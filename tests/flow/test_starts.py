@@ -323,6 +323,27 @@ def test_a_backup_of_the_store_from_before_the_output_does_not_move_its_start(wo
     assert numbers(make(world), "late") == list(range(5, PAST + 1))
 
 
+@pytest.mark.parametrize("first", ["a mistake", "a crash"])
+def test_a_table_is_asked_where_it_begins_also_after_a_first_run_with_a_backup_came_to_nothing(
+    world: World, first: str
+) -> None:
+    """The store has seen the table by then, and knows of no start all the same."""
+    make, kept = flow_of(5), backup(world)
+    go_on(world, make)
+    put_back(world, kept)
+    if first == "a mistake":
+        with pytest.raises(StartChanged):
+            begin(world, flow_of(2))
+    else:
+        world.strike = "after record held"
+        with pytest.raises(Crash):
+            begin(world, make)
+    mended(world)
+    go_on(world, make, PAST)
+    assert starts(world) == 5
+    assert numbers(make(world), "late") == list(range(5, PAST + 1))
+
+
 def backup(world: World) -> Path:
     """Copy the store, which nobody has open."""
     there = world.root / "backup"

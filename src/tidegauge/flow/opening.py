@@ -116,8 +116,9 @@ def opened(
     bound = bound_at(store, flow.name, tables.values())
     for name, table in tables.items():
         check(store, flow, name, table, bound=bound)
-    note_seen(store, lease, loaded, tables)  # after the check: a table of another history is no witness
     starts = settled(flow, loaded, store, lease, tables, now=now)
+    # After the check: a table of another history is no witness. After the starts: a table is asked until it is seen.
+    note_seen(store, lease, loaded, tables)
     there = {name: table.upper for name, table in tables.items()}
     failed = _failed(flow, loaded, there, store, lease)
     news = settled_codes(flow, loaded, store, lease, there, starts=starts, at=now)
