@@ -247,9 +247,9 @@ class Plan:
 
 
 def checked_kinds(kinds: Sequence[str] | None) -> tuple[FaultKind, ...]:
-    """Return kinds of faults; None stands for all. Raises `UnknownFault`."""
+    """Return kinds of faults; None stands for all but decisions, which are to be named. Raises `UnknownFault`."""
     if kinds is None:
-        return KINDS
+        return tuple(kind for kind in KINDS if kind not in _APART)
     wrong = [kinds] if isinstance(kinds, str) else [kind for kind in kinds if kind not in KINDS]
     if wrong:
         raise UnknownFault(kind=wrong[0], known=list(KINDS))
