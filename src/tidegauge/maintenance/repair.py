@@ -69,6 +69,7 @@ class Rereading:
         self._source: Final = flow.sources[plan.source]
         self._found: Final = loaded.sources[plan.source]
         self._since: Final = loaded.flow.since
+        self._links: Final = table.links
         self.start: Final = _start(loaded, output, table)
         self._gaps: Final = loaded.gaps
         self._passed: Final = passed(loaded)
@@ -93,13 +94,22 @@ class Rereading:
         begins = 0 if self.start is None else self.start.epoch
         epochs = range(min(max(epochs.start, begins), epochs.stop), epochs.stop)
         first = told_apart(epochs, since=self._since, folded=self._found.folded)
-        if first is None:
+        if first is None or (epochs.start > begins and self._may_be_one(epochs)):
             raise EpochsCompacted(output=self._output, epochs=listed([epochs]), since=self._since)
         pieces = self._found.slices(first, stop) if first < stop else []
         over = [piece for piece in pieces if piece.epoch < self._found.began_at]
         if gone := without(over, ranges_of(self._gaps)):
             raise self._gone({piece.epoch for piece in gone}, "they are of an incarnation of it that is over")
         return pieces[len(over) :]
+
+    def _may_be_one(self, epochs: range) -> bool:
+        """Whether the table may hold all that was compacted as the epoch `since`, while nothing moved at that one.
+
+        One that was made after the compaction does. One that was there before has a link of an earlier epoch.
+        """
+        folded = self._found.folded
+        here = self._since in epochs and folded is not None and folded < self._since
+        return here and all(link.epoch >= self._since for link in self._links())
 
     def stage(self, planned: Iterable[list[Slice]], files: list[StagedFile]) -> int:
         """Stage the planned slices, into `files`, and return the number of rows. Raises `EpochsGone`."""
