@@ -45,7 +45,7 @@ def simulate(
         typer.Option(
             "--faults",
             metavar="KIND,...",
-            help="What may go wrong, such as crash,pause; none for nothing. All, if left out.",
+            help="What may go wrong, such as crash,pause; none for nothing. All but decisions, if left out.",
         ),
     ] = None,
     epochs: Annotated[
