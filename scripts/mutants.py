@@ -1,10 +1,10 @@
 """Plants bugs, one at a time, each in a copy of the sources of its own, and demands that every one is found.
 
 A mutant is a patch in `tests/mutants/`. Its head says what it plants, what that breaks and where the idea comes from;
-each line `found-by:` names tests, or the simulation, of the reference flow or of the one of a module:
-`simulation of tests.simulation.pushed`. The tests run on the copy with the same examples each time
-(`mutants` in `tests/conftest.py`), and one of them has to fail; the simulation tries one seed after another, and one
-of them has to break a law. A mutant that names both has to be found by both.
+each line `found-by:` names tests, or the simulation: of the reference flow, or of the one of a module,
+`simulation of tests.simulation.pushed`, `from 1000` if it is to begin at that seed. The tests run on the copy with
+the same examples each time (`mutants` in `tests/conftest.py`), and one of them has to fail; the simulation tries one
+seed after another, and one of them has to break a law. A mutant that names both has to be found by both.
 
 Invariants. Nothing is changed but the copies. A mutant that nothing finds fails the command, and so do a patch that
 no longer applies and a finder that fails on the sources as they are, or that cannot say: an error in a finder is no
@@ -96,7 +96,8 @@ def simulation(source: Path, names: Sequence[str]) -> str | None:
 
 
 def _simulated(source: Path, flow: str) -> str | None:
-    of = ["--flow", flow] if flow else []
+    flow, _, first = flow.partition(" from ")
+    of = [*(["--flow", flow] if flow else []), *(["--first", first] if first else [])]
     code, said = run([sys.executable, "-m", "tests.simulation.search", "--most", str(SEEDS), *of], source)
     try:
         found = json.loads(said.splitlines()[-1])
