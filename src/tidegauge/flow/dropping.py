@@ -20,15 +20,14 @@ from tidegauge.flow.spec import FlowSpec
 from tidegauge.remap.store import Lease, Store
 from tidegauge.sinks.protocol import OutputId, Removable, Sweeping
 
-__all__ = ["check_removable", "drop_decided", "finish_drop", "without"]
+__all__ = ["drop_decided", "finish_drop", "removable", "without"]
 
 
-def check_removable(flow: FlowSpec, output: str, incarnation: str) -> Removable:
-    """Return the sink of an output whose table can be removed. Raises `TableNotRemovable`, `UnknownName`."""
+def removable(flow: FlowSpec, output: str) -> Removable:
+    """Return the sink of an output if it can remove tables. Raises `TableNotRemovable`, `UnknownName`."""
     sink = flow.output(output).sink
     if not isinstance(sink, Removable):
         raise TableNotRemovable(table=sink.identity, why=f"{type(sink).__name__} keeps what it was given")
-    sink.check_removable(OutputId(flow.name, output, incarnation))
     return sink
 
 
@@ -48,9 +47,9 @@ def drop_decided(flow: FlowSpec, store: Store, lease: Lease) -> frozenset[str]:
 
 
 def finish_drop(flow: FlowSpec, store: Store, lease: Lease, output: str, *, table: bool) -> None:
-    """Carry out one drop. Raises as `check_removable`, and `OSError`."""
+    """Carry out one drop. Raises as `removable` and `Removable.remove`, and `OSError`."""
     if table:
-        check_removable(flow, output, lease.incarnation).remove(OutputId(flow.name, output, lease.incarnation))
+        removable(flow, output).remove(OutputId(flow.name, output, lease.incarnation))
     elif output in flow.outputs:
         _sweep(flow, output, lease)
     store.drop_output(lease, output)

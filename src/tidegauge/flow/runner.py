@@ -266,8 +266,8 @@ class Runner:
 
     def _to_drop(self) -> bool:
         """Whether an output is to be dropped for which no job is under way."""
-        staged = {name for need in self.board.jobs for name in need.outputs}
-        return bool((self._deciding.dropping - self._undropped) & self.flow.outputs.keys() - staged)
+        wanted = (self._deciding.dropping - self._undropped) & self.flow.outputs.keys()
+        return bool(wanted) and not wanted <= {name for need in self.board.jobs for name in need.outputs}
 
     @property
     def _reached(self) -> tuple[int, int]:

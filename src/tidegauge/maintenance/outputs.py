@@ -20,12 +20,13 @@ from tidegauge.errors.store import FlowAlreadyRunning
 from tidegauge.flow.belonging import bound_at, check, table_of
 from tidegauge.flow.changing import accepted
 from tidegauge.flow.deciding import pausable
-from tidegauge.flow.dropping import check_removable, finish_drop
+from tidegauge.flow.dropping import finish_drop, removable
 from tidegauge.flow.spec import Flow, FlowSpec
 from tidegauge.job.code import code_of
 from tidegauge.looking.inspect import opened
 from tidegauge.maintenance.resume import leased
 from tidegauge.remap.store import Decision, PauseOutput, Rate, ResumeOutput, SetRate, Store, check_rate
+from tidegauge.sinks.protocol import OutputId
 
 __all__ = [
     "AcceptedCode",
@@ -139,14 +140,15 @@ def drop(flow: Flow, output: str, *, table: bool = False, env: Env | None = None
     with opened(spec, env) as store:
         _check_known(spec, store, output)
         if table:
-            check_removable(spec, output, store.load(spec.name).flow.incarnation)
+            owner = OutputId(spec.name, output, store.load(spec.name).flow.incarnation)
+            removable(spec, output).check_removable(owner)
         known = output in spec.outputs
         store.decide(spec.name, PauseOutput(output, "drop table" if table else "drop"))
         try:
             with leased(store, spec.name, env) as lease:
-                for name, decided in store.decisions(spec.name).drops.items():
-                    if name == output:
-                        finish_drop(spec, store, lease, output, table=decided)
+                drops = store.decisions(spec.name).drops
+                if output in drops:  # or a driver has dropped it since
+                    finish_drop(spec, store, lease, output, table=drops[output])
                 return DroppedOutput(spec.name, output, known, table)
         except FlowAlreadyRunning:
             return DroppedOutput(spec.name, output, known, table, store.holder(spec.name))
