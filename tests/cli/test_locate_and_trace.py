@@ -78,8 +78,15 @@ def test_locate_as_json(command: Command, folder: Path) -> None:
         "path": path,
         "position": there["_offset"],
         "tables": [
-            {"output": "orders", "holds": True, "version": "1", "rows": 23, "error": None},
-            {"output": "copy", "holds": True, "version": "from_epoch=000000000001", "rows": 23, "error": None},
+            {"output": "orders", "holds": True, "version": "1", "rows": 23, "epoch": None, "error": None},
+            {
+                "output": "copy",
+                "holds": True,
+                "version": "from_epoch=000000000001",
+                "rows": 23,
+                "epoch": None,
+                "error": None,
+            },
         ],
     }
     assert json.loads(command("locate", "orders", there["_partition"], str(there["_offset"]), "--json").stdout) == {

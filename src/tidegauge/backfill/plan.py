@@ -40,20 +40,24 @@ __all__ = ["Backfill", "BackfillPlan", "Fill", "files_of", "steps_of", "unit_of"
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """The epochs `[start, upper)` of an output are staged before anybody sees one; `units` are."""
+    """The epochs `[start, upper)` of an output are staged before anybody sees one; `units` are.
+
+    stamp: no row is of an epoch before it, so there is nothing to show unless all up to it is staged.
+    """
 
     start: int
     upper: int
     units: tuple[StagedSpan, ...] = ()
+    stamp: int = 0
 
     @staticmethod
-    def of(backfill: Backfill) -> Fill:
+    def of(backfill: Backfill, *, stamp: int = 0) -> Fill:
         """Return the fill that a store has."""
         spans = (
             StagedSpan(u.lower, u.upper, u.job, u.schema, tuple(map(StagedFile.decode, u.files)), u.rows)
             for u in backfill.units
         )
-        return Fill(backfill.plan.start, backfill.plan.cutover + 1, tuple(spans))
+        return Fill(backfill.plan.start, backfill.plan.cutover + 1, tuple(spans), stamp)
 
     @property
     def reached(self) -> int:
@@ -63,6 +67,10 @@ class Fill:
     def followed(self, unit: StagedSpan) -> Fill:
         """Return the fill with one more unit."""
         return replace(self, units=(*self.units, unit))
+
+    def shows(self, end: int) -> bool:
+        """Whether there is anything to show of it where it ends before `end`."""
+        return end > max(self.start, self.stamp)
 
     def whole(self, end: int, *, write: str) -> StagedSpan:
         """Return all of it as one span that ends before `end`. write: names the attempt to commit it."""

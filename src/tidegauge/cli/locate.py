@@ -59,6 +59,8 @@ def place_view(place: Place, unit: str) -> RenderableType:
     tables = grid("output", "holds it", "version", "rows of the epoch")
     for one in place.tables:
         rows = "?" if one.rows is None else f"{one.rows:,}"
+        if one.epoch is not None:
+            rows += f" (as epoch {one.epoch})"
         tables.add_row(one.output, "yes" if one.holds else "no", one.version or "-", rows)
     return Group(head, tables, *errors_view([one.error for one in place.tables]))
 
@@ -171,6 +173,7 @@ def _holding(one: Holding) -> dict[str, Any]:
         "holds": one.holds,
         "version": one.version,
         "rows": one.rows,
+        "epoch": one.epoch,
         "error": None if one.error is None else error_json(one.error),
     }
 

@@ -16,6 +16,8 @@ from rich.text import Text
 
 from tidegauge.cli.show import amount, clock, error_json, errors_view, grid, iso, phase_text, state_text
 from tidegauge.errors.running import TickHeld
+from tidegauge.remap.stamps import FAITHFUL
+from tidegauge.remap.start import WITH_SOURCE, StampRecord, StartRecord
 
 if TYPE_CHECKING:
     from tidegauge.looking.reports import FlowReport, OutputReport
@@ -133,10 +135,14 @@ def _table(found: Iterable[OutputReport]) -> Table:
 
 def _begun(found: Iterable[OutputReport]) -> list[Text]:
     """Return where outputs begin that do not begin with their source."""
-    begun = [(output.name, output.start) for output in found if output.start is not None]
-    return [
-        Text(f"{name}: begins at epoch {start.epoch} (start={start.said})", style="yellow") for name, start in begun
-    ]
+    said = []
+    for name, start in [(output.name, output.start) for output in found if output.start is not None]:
+        if start.said != WITH_SOURCE:
+            said.append(f"{name}: begins at epoch {start.epoch} (start={start.said})")
+        if start.past is not None and start.stamps is not None:
+            why = "these were compacted" if start.stamps.said == FAITHFUL.said else f"timestamps={start.stamps.said}"
+            said.append(f"{name}: all rows up to epoch {start.stamp} have that epoch ({why})")
+    return [Text(text, style="yellow") for text in said]
 
 
 def _coded(found: Iterable[OutputReport]) -> list[Text]:
@@ -164,6 +170,10 @@ def _paused(outputs: Sequence[OutputReport]) -> list[Text]:
     return found
 
 
+def _settled(record: StartRecord | StampRecord) -> dict[str, Any]:
+    return {"epoch": record.epoch, "said": json.loads(record.said)}
+
+
 def output_json(output: OutputReport) -> dict[str, Any]:
     """Return an output's report as data."""
     start = output.start
@@ -176,7 +186,8 @@ def output_json(output: OutputReport) -> dict[str, Any]:
         "rows": output.rows,
         "bytes": output.bytes,
         "files": output.files,
-        "start": None if start is None else {"epoch": start.epoch, "said": json.loads(start.said)},
+        "start": None if start is None or start.said == WITH_SOURCE else _settled(start),
+        "timestamps": None if start is None or start.stamps is None else _settled(start.stamps),
         "code_changed_at": list(output.coded_at),
         "filled": None if output.filled is None else asdict(output.filled),
         "paused": [{"reason": pause.reason, "since": iso(pause.at)} for pause in output.paused],

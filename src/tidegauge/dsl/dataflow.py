@@ -39,6 +39,7 @@ from tidegauge.looking.reports import of_flow
 from tidegauge.operations import carries
 from tidegauge.remap.policy import Every, Policy, as_policy
 from tidegauge.remap.round import Requests
+from tidegauge.remap.stamps import OutputStamps, Stamping
 from tidegauge.remap.start import OutputStart, Starting
 from tidegauge.sinks.protocol import Sink
 from tidegauge.sources.protocol import Placed, Source
@@ -151,6 +152,7 @@ class Dataflow:
         *,
         start: Starting | None = None,
         after: str | Sequence[str] = (),
+        timestamps: Stamping = "faithful",
     ) -> None:
         """Add an output: the rows of a stream go into a table.
 
@@ -160,6 +162,10 @@ class Dataflow:
         flow first runs with the output, and then kept: a table does not change where it begins.
 
         after: outputs, declared before, that are to be live before this one begins to catch up, where it is late.
+
+        timestamps: which `_epoch` the rows have that were bound before the output was made: `"faithful"` for those of
+        their records, as in the other tables; `"collapse"` for the epoch up to which the flow was published then; or
+        an epoch or a time, for which all earlier rows have that epoch. It is settled with the start.
         """
         _named("output", name)
         if name in self._outputs:
@@ -173,9 +179,9 @@ class Dataflow:
         if stream.channel == "rows" and (known := streams_of(self._sources[stream.source])):
             raise UnknownStream(source=stream.source, stream="", known=", ".join(known))
         begin = None if start is None else OutputStart.of(start)
-        plan = OutputPlan(
-            name, stream.source, stream.channel, stream.steps, sink, begin, self._before(name, stream.source, after)
-        )
+        stamps = OutputStamps.of(timestamps)
+        before = self._before(name, stream.source, after)
+        plan = OutputPlan(name, stream.source, stream.channel, stream.steps, sink, begin, before, stamps)
         if self._operates(plan):
             plan.check_applied()
         if not sink.shared and (other := self._places.setdefault(sink.identity, name)) != name:

@@ -28,6 +28,7 @@ __all__ = [
     "RowsUnreadable",
     "SeveralFlows",
     "UnknownPartition",
+    "WithinPast",
 ]
 
 
@@ -203,6 +204,18 @@ class BeforeStart(TidegaugeError):
     what = "output {output!r} begins at epoch {start} (start={said}), and was to be read as of epoch {as_of}"
     cause = "the output has no rows of earlier epochs, though its source has records there"
     remedy = "read it as of epoch {start} or later, once that is published, or read an output that begins earlier"
+
+
+class WithinPast(TidegaugeError):
+    """A read of an epoch that is a part of an output's past, which has one epoch in its table."""
+
+    code = "TG-0619"
+    what = (
+        "in output {output!r} all rows up to epoch {stamp} have that epoch (timestamps={said}), and it was to be "
+        "read as of epoch {as_of}"
+    )
+    cause = "the output was made with timestamps=, so its table cannot tell these epochs apart"
+    remedy = "read it as of epoch {stamp} or later, or read an output whose rows have the epochs of their records"
 
 
 class PassedOver(TidegaugeError):

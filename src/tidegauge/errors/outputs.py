@@ -15,6 +15,8 @@ __all__ = [
     "OutputMoved",
     "StartChanged",
     "StartNotThere",
+    "TimestampsChanged",
+    "TimestampsNotThere",
 ]
 
 
@@ -99,4 +101,31 @@ class CodeChanged(TidegaugeError):
     remedy = (
         "put the code back as it was; or go on with the new code from epoch {epoch} on: 'tidegauge outputs from-here "
         "FLOW {output}'. For all rows by the new code give the output another name and path. Nothing was begun"
+    )
+
+
+class TimestampsNotThere(TidegaugeError):
+    """An epoch for the past of an output that it cannot have."""
+
+    code = "TG-0232"
+    what = "the past of output {output!r} cannot have {timestamps}: {why}"
+    cause = (
+        "an epoch that is not published yet, or compacted by now; or an output whose past does not become visible at "
+        "once: only Parquet and Delta tables of a source that is read by ranges are filled"
+    )
+    remedy = (
+        "give an epoch that is published and that the output does not begin after, or leave timestamps= out: every "
+        "row then has the epoch of its record. Nothing was begun"
+    )
+
+
+class TimestampsChanged(TidegaugeError):
+    """An output whose rows have other epochs than its flow says now."""
+
+    code = "TG-0233"
+    what = "output {output!r} is to have the timestamps {now}, and its table was made with {before}"
+    cause = "timestamps= was changed after rows had been committed; a table keeps the epochs that its rows have"
+    remedy = (
+        "put timestamps= back as it was; for a table with others add an output of another name with another path. "
+        "Nothing was begun"
     )

@@ -106,8 +106,9 @@ def opened(
     known: outputs that are known to be away, and why; they are not tried. least: how far tables were in this run; one
     that is not as far is away. now: the present instant.
 
-    Raises `OutputBelowSince`, `OutputBelowIncarnation`, `StartNotThere`, `StartChanged`, `CodeChanged`,
-    `StoreBehindTable`, `HistoriesDiffer`, and what `Sink.open` raises of a table that is not this output's.
+    Raises `OutputBelowSince`, `OutputBelowIncarnation`, `StartNotThere`, `StartChanged`, `TimestampsNotThere`,
+    `TimestampsChanged`, `CodeChanged`, `StoreBehindTable`, `HistoriesDiffer`, and what `Sink.open` raises of a table
+    that is not this output's.
     """
     noted = store.noted
     loaded = store.load(flow.name)
@@ -125,7 +126,7 @@ def opened(
     uppers = {name: _begins(loaded, flow.outputs[name], table.upper, starts) for name, table in tables.items()}
     resume = as_of([loaded.flow.published, *uppers.values()], since=loaded.flow.since)
     late = _late(flow, loaded, uppers, failed)
-    fills = _fills(flow, loaded, tables, uppers, late, going_on, store, lease)
+    fills = _fills(flow, loaded, tables, uppers, late, going_on, starts, store, lease)
     outstanding = {}
     for name, table in tables.items():
         if (left := loaded.outputs[name].outstanding(table.upper)) is not None:
@@ -262,20 +263,29 @@ def _fills(
     uppers: Mapping[str, int],
     late: Collection[str],
     going_on: Collection[str],
+    starts: Mapping[str, StartRecord],
     store: Store,
     lease: Lease,
 ) -> dict[str, Fill]:
     """Return the fills of tables that hold nothing: those with a plan that goes on, and late ones, which get one.
 
-    A table that cannot keep its staged files shows its epochs as it gets them.
+    So do others whose past has one epoch. A table that cannot keep its staged files shows its epochs as it gets them.
     """
     found: dict[str, Fill] = {}
     for name, table in tables.items():
-        if table.upper or not isinstance(table, Keeping) or not (name in late or name in going_on):
+        plan, stamp = flow.outputs[name], _moving(starts.get(name), uppers[name])
+        wanted = name in late or name in going_on or stamp
+        if table.upper or not isinstance(table, Keeping) or not wanted:
             continue
-        steps = steps_of(flow.outputs[name], loaded.sources[flow.outputs[name].source].incarnation)
-        found[name] = Fill.of(store.begin_backfill(lease, name, start=uppers[name], steps=steps))
+        steps = steps_of(plan, loaded.sources[plan.source].incarnation)
+        made = store.begin_backfill(lease, name, start=uppers[name], steps=steps, mode=plan.stamps.mode)
+        found[name] = Fill.of(made, stamp=stamp)
     return found
+
+
+def _moving(start: StartRecord | None, first: int) -> int:
+    """Return the epoch that all rows of earlier ones have, 0 where the first one that is given is not earlier."""
+    return start.stamp if start is not None and first < start.stamp else 0
 
 
 def _begins(loaded: Loaded, plan: OutputPlan, upper: int, starts: Mapping[str, StartRecord]) -> int:

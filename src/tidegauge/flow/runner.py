@@ -190,6 +190,7 @@ class Runner:
                 tables=found.tables,
                 schemas=self._schemas,
                 pieces=self._pushing.pieces,
+                stamps={name: start.stamp for name, start in found.starts.items()},
             ),
             board=self.board,
             env=env,

@@ -411,14 +411,15 @@ class _Stage:
     def fulfil(self, outputs: list[OperatorOutput]) -> None:
         """Hand the past of each output whose units are all in to its sink, as one span.
 
-        Of a source that has failed it ends where that did.
+        Of a source that has failed it ends where that did. If its past has an epoch that it does not come to, nobody
+        sees any of it; the units stay until the source goes on.
         """
         for name, fill in list(self.fills.items()):
             end = min(fill.upper, self.limits.get(name, fill.upper))
             if self.uppers[name] >= end:
                 del self.fills[name]
                 write = fill.units[-1].job[:16] + self.setup.env.unique()[-16:] if fill.units else ""
-                if end > fill.start:
+                if fill.shows(end):
                     self.deliver(name, fill.whole(end, write=write), outputs)
                     self.setup.board.filled(name, end)
                 self.settle()

@@ -1,4 +1,5 @@
-"""Where the outputs of a flow begin: settled once, durable before any work, and never again while a table holds rows.
+"""Where the outputs of a flow begin, and which epoch their past has: settled once, durable before any work, and never
+again while a table holds rows.
 
     the store knows where   the flow says       the table holds rows    the table holds nothing
     it begins
@@ -15,35 +16,41 @@ Invariant: no restart, backup, recovery or change of the flow moves the beginnin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from typing import Final
 
 from tidegauge.errors.history import DamagedHistory
-from tidegauge.errors.outputs import StartChanged
+from tidegauge.errors.outputs import StartChanged, TimestampsChanged, TimestampsNotThere
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.job.durable import left_behind
 from tidegauge.job.plan import OutputPlan
 from tidegauge.remap.history import Link
-from tidegauge.remap.start import StartRecord, start_text
+from tidegauge.remap.stamps import FAITHFUL
+from tidegauge.remap.start import WITH_SOURCE, StampRecord, StartRecord, start_text
 from tidegauge.remap.store import Lease, Loaded, LoadedOutput, Store
-from tidegauge.sinks.protocol import Table
+from tidegauge.remap.timeline import EpochTimes
+from tidegauge.sinks.protocol import Keeping, Table
+from tidegauge.sources.push.source import PushedSource
 
 __all__ = ["settled", "stays", "told"]
 
 
 def stays(plan: OutputPlan, known: LoadedOutput) -> bool:
-    """Whether an output begins where the store knows it to begin."""
-    return _said(plan) == (None if known.start is None else known.start.said)
+    """Whether an output begins where the store knows it to begin, and its past has the epoch that the store knows."""
+    return _said(plan) == _kept(known.start) and plan.stamps.said == _stamped(known.start)
 
 
 def settled(
     flow: FlowSpec, loaded: Loaded, store: Store, lease: Lease, tables: Mapping[str, Table], *, now: datetime
 ) -> dict[str, StartRecord]:
-    """Return where the outputs with these tables begin; those that begin with their source are left out.
+    """Return where the outputs with these tables begin; those that begin with their source are left out, unless their
+    past has an epoch.
 
-    New ones are durable by then. Raises `StartNotThere`, `StartChanged`.
+    New ones are durable by then. Raises `StartNotThere`, `StartChanged`, `TimestampsNotThere`, `TimestampsChanged`.
     """
     found: dict[str, StartRecord] = {}
     for name, table in tables.items():
@@ -52,17 +59,15 @@ def settled(
         if start is None and table.upper and not known.held:
             with suppress(DamagedHistory):  # a flow that names a start is then refused, as the store knows of none
                 start = told(name, table.links())
-        if _said(plan) != (None if start is None else start.said):
-            if table.upper:
-                now_said, before = (None if s is None else s.said for s in (plan.start, start))
-                raise StartChanged(output=name, now=_text(now_said), before=_text(before))
+        if table.upper:
+            _check(plan, start)
+        else:
+            times = partial(store.times, flow.name)
+            start = _begun(plan, start, loaded, times=times, now=now)
+            stamps = _past(flow, plan, start, loaded, table, times=times, now=now)
+            start = replace(start, stamps=stamps)
+        if start == _WITH_SOURCE:
             start = None
-            if plan.start is not None:
-                source = loaded.sources[plan.source].table
-                epoch = plan.start.epoch(name, source, times=partial(store.times, flow.name), now=now)
-                start = StartRecord(plan.start.said, epoch)
-                if pieces := left_behind(loaded, plan.source, epoch):
-                    raise start.gone(name, last=pieces[-1].epoch)
         if start != known.start:
             store.record_start(lease, name, start)
         if start is not None:
@@ -70,14 +75,82 @@ def settled(
     return found
 
 
+def _check(plan: OutputPlan, start: StartRecord | None) -> None:
+    """Raise unless the rows of a table began, and have the epochs, that the flow says."""
+    if (now := _said(plan)) != (before := _kept(start)):
+        raise StartChanged(output=plan.name, now=start_text(now), before=start_text(before))
+    if (said := plan.stamps.said) != (kept := _stamped(start)):
+        raise TimestampsChanged(output=plan.name, now=start_text(said), before=start_text(kept))
+
+
+def _begun(
+    plan: OutputPlan,
+    known: StartRecord | None,
+    loaded: Loaded,
+    *,
+    times: Callable[[], EpochTimes],
+    now: datetime,
+) -> StartRecord:
+    """Return where an output without rows begins."""
+    if known is not None and known.said == _said(plan):
+        return known
+    if plan.start is None:
+        return _WITH_SOURCE
+    epoch = plan.start.epoch(plan.name, loaded.sources[plan.source].table, times=times, now=now)
+    start = StartRecord(plan.start.said, epoch)
+    if pieces := left_behind(loaded, plan.source, epoch):
+        raise start.gone(plan.name, last=pieces[-1].epoch)
+    return start
+
+
+def _past(
+    flow: FlowSpec,
+    plan: OutputPlan,
+    start: StartRecord,
+    loaded: Loaded,
+    table: Table,
+    *,
+    times: Callable[[], EpochTimes],
+    now: datetime,
+) -> StampRecord | None:
+    """Return which epoch the past of an output without rows has.
+
+    Where its source has failed, it is an epoch before that: the output ends there.
+    """
+    stamps, failure = plan.stamps, loaded.sources[plan.source].failure
+    if stamps != FAITHFUL and start.stamps is not None and start.stamps.said == stamps.said:
+        return start.stamps
+    since, published = loaded.flow.since, loaded.flow.published
+    first = max(start.epoch, since)
+    if failure is not None:
+        published = min(published, failure[0])
+    epoch = stamps.epoch(plan.name, first=first, since=since, published=published, times=times, now=now)
+    if epoch > first:
+        text = start_text(stamps.said)
+        if not isinstance(table, Keeping):
+            why = "its sink cannot hide its rows until all of the past is in"
+            raise TimestampsNotThere(output=plan.name, timestamps=text, why=why)
+        if isinstance(flow.sources[plan.source], PushedSource):
+            why = f"source {plan.source!r} is pushed, and its records come once, for all outputs"
+            raise TimestampsNotThere(output=plan.name, timestamps=text, why=why)
+    return stamps.record(epoch)
+
+
 def told(output: str, links: Iterable[Link]) -> StartRecord | None:
     """Return where an output begins, by the links that its table has; None where that is with its source."""
     return next((link.starts[output] for link in links if output in link.starts), None)
 
 
-def _said(plan: OutputPlan) -> str | None:
-    return None if plan.start is None else plan.start.said
+def _said(plan: OutputPlan) -> str:
+    return WITH_SOURCE if plan.start is None else plan.start.said
 
 
-def _text(said: str | None) -> str:
-    return "the start of its source" if said is None else start_text(said)
+def _kept(start: StartRecord | None) -> str:
+    return WITH_SOURCE if start is None else start.said
+
+
+def _stamped(start: StartRecord | None) -> str:
+    return FAITHFUL.said if start is None or start.stamps is None else start.stamps.said
+
+
+_WITH_SOURCE: Final = StartRecord(WITH_SOURCE, 0)

@@ -32,12 +32,14 @@ from tidegauge.operations import carries, check
 from tidegauge.remap.binding import Bound, Slice
 from tidegauge.remap.round import Failure
 from tidegauge.sinks.protocol import Standing
+from tidegauge.sinks.stamped import StampedSink
 from tidegauge.sources.protocol import Confirming, GoingOn, Source, Split
 from tidegauge.sources.push.pieces import Pieces
 
 __all__ = ["GOOD_FOR", "OutputSchemas", "Performed", "Performer", "PinnedNeed", "performer"]
 
 NO_PIECES: Final[Mapping[str, Pieces]] = MappingProxyType({})
+NO_STAMPS: Final[Mapping[str, int]] = MappingProxyType({})
 
 GOOD_FOR: Final = timedelta(seconds=1)
 """How long an answer of upstream stands for the same question, from when it was asked."""
@@ -83,12 +85,13 @@ def performer(
     tables: Mapping[str, object],
     schemas: OutputSchemas,
     pieces: Mapping[str, Pieces] = NO_PIECES,
+    stamps: Mapping[str, int] = NO_STAMPS,
 ) -> Performer:
     """Return the function that performs needs with these sources on this engine. Names of jobs begin with `mark`.
 
     passed: ranges that nobody reads any more, by source. An epoch with nothing left is committed all the same.
     tables: of the outputs. Nothing is staged for one that has vanished: `TableUpperMismatch` is raised. schemas: of
-    the outputs on this engine. pieces: of the sources that push.
+    the outputs on this engine. pieces: of the sources that push. stamps: the epochs that the past of outputs has.
     """
     collecting = {plan.source for plan in plans.values() if plan.channel == "errors"}
 
@@ -111,9 +114,8 @@ def performer(
         works = []
         for name in (name for name in need.outputs if plans[name].source in read):
             try:
-                works.append(
-                    OutputWork(plans[name], schemas.of(plans[name], pinned.bounds[plans[name].source].schema))
-                )
+                schema = schemas.of(plans[name], pinned.bounds[plans[name].source].schema)
+                works.append(OutputWork(stamped(plans[name], need.lower, stamp=stamps.get(name, 0)), schema))
             except Transient:
                 raise
             except TidegaugeError as error:  # steps that do not fit columns which were inferred just now
@@ -139,6 +141,11 @@ def performer(
         )
 
     return perform
+
+
+def stamped(plan: OutputPlan, lower: int, *, stamp: int) -> OutputPlan:
+    """Return the plan of a job for epochs from `lower` on, so that no row has an epoch before `stamp`."""
+    return replace(plan, sink=StampedSink(plan.sink, stamp)) if lower < stamp else plan
 
 
 def wanted(splits: Iterable[Split], channels: Collection[str]) -> tuple[Split, ...]:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from tidegauge.errors.flow import OperationsNotTaken
 from tidegauge.remap.round import Failure
+from tidegauge.remap.stamps import FAITHFUL, OutputStamps
 from tidegauge.remap.start import OutputStart
 from tidegauge.sinks.protocol import Applying, Sink, StagedFile
 from tidegauge.sources.protocol import Source, Split
@@ -87,7 +88,7 @@ class OutputPlan:
     """The user's description of an output: which stream of which source, through which steps, into which sink.
 
     channel: "rows", "errors", or the name of one of the streams that a push source has. start: None for with the
-    source. after: the outputs that are to be live before this one catches up.
+    source. after: the outputs that are to be live before this one catches up. stamps: which epoch its past has.
     """
 
     name: str
@@ -97,6 +98,7 @@ class OutputPlan:
     sink: Sink
     start: OutputStart | None = None
     after: tuple[str, ...] = ()
+    stamps: OutputStamps = FAITHFUL
 
     def check_applied(self) -> None:
         """Raise `OperationsNotTaken` unless the sink of rows with an operation applies them."""

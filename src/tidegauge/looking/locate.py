@@ -64,7 +64,8 @@ class Holding:
 
     version: the commit that brought it, in the table's own words; None where it came without one, because the source
     has nothing in it, and where the table no longer knows. rows: of the epoch; None where they cannot be counted,
-    and `error` says why.
+    and `error` says why. epoch: the one that its rows have there, where that is not their records' (`timestamps=`);
+    `rows` are then all of that one.
     """
 
     output: str
@@ -72,6 +73,7 @@ class Holding:
     version: str | None
     rows: int | None
     error: TidegaugeError | None = None
+    epoch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,12 +186,16 @@ class FlowSnapshot:
         if found is None or not 0 <= epoch < flow.upper:
             raise RowOfAnotherLife(output=output, epoch=epoch, detail=f"the epochs are those below {flow.upper}")
         at = max(epoch, flow.since)
-        pieces = found.slices(at, at + 1)
+        past = self._past(output)
+        if past is not None and epoch in past[:-1]:
+            raise RowOfAnotherLife(output=output, epoch=epoch, detail=f"the table has the epochs from {past[-1]} on")
+        folded = past is not None and epoch == past[-1]
+        pieces = found.slices(max(past[0], flow.since) if past is not None and folded else at, at + 1)
         place = None
         if (partition := row.get(_PARTITION)) is not None and row.get(_OFFSET) is not None:
             position = _integer(_OFFSET, row[_OFFSET])
             pieces = [p for p in pieces if p.partition == partition and p.lower <= position < p.upper]
-            place = self._place(found, partition, position, epoch) if pieces else None
+            place = self._place(found, partition, position, pieces[0].epoch if folded else epoch) if pieces else None
         if not pieces:
             if epoch < flow.since:
                 raise EpochBelowSince(source=source, epoch=epoch, since=flow.since)
@@ -214,6 +220,11 @@ class FlowSnapshot:
             incarnation=sum(one.began_at <= epoch for one in found.incarnations),
         )
 
+    def _past(self, output: str) -> range | None:
+        """Return the epochs that are one in an output's table."""
+        known = self.loaded.outputs.get(output)
+        return None if known is None or known.start is None else known.start.past
+
     def _times(self, epoch: int) -> tuple[datetime | None, datetime | None]:
         """Return when an epoch was minted and when published."""
         for record in self.store.epochs(self.flow.name, first=epoch, last=epoch):
@@ -235,8 +246,10 @@ class FlowSnapshot:
             begins, stands = (0, table.upper) if known is None else (known.begins, known.reached(table.upper))
             held = begins <= epoch < holds(self.loaded, source, stands)
             version = table.version_of(epoch)
-            rows = rows_of(table, epoch, since=self.loaded.flow.since)
-            return Holding(output, held, version, rows)
+            past = self._past(output)
+            at = past[-1] if past is not None and epoch in past else epoch
+            rows = rows_of(table, at, since=self.loaded.flow.since)
+            return Holding(output, held, version, rows, epoch=at if at != epoch else None)
         except TidegaugeError as refused:  # one table that cannot be read does not hide the others
             return Holding(output, held, version, None, refused)
         except (OSError, pa.ArrowException) as error:

@@ -37,6 +37,7 @@ from tidegauge.errors.command import (
     OutputHasFailed,
     OutputIsBehind,
     RowsUnreadable,
+    WithinPast,
 )
 from tidegauge.errors.flow import InvalidArgument, NeedsSpark, UnknownColumn
 from tidegauge.errors.store import EpochBelowSince
@@ -134,6 +135,8 @@ def _check_held(loaded: Loaded, output: str, source: str, table_upper: int, epoc
     start = loaded.outputs[output].start
     if start is not None and max(epoch, 0) < start.epoch:
         raise BeforeStart(output=output, start=start.epoch, said=start.said, as_of=epoch)
+    if start is not None and start.stamps is not None and max(epoch, 0) < start.stamp:
+        raise WithinPast(output=output, stamp=start.stamp, said=start.stamps.said, as_of=epoch)
     held = holds(loaded, source, loaded.outputs[output].reached(table_upper))
     if epoch < held:
         return
@@ -182,9 +185,9 @@ def view_of(flow: FlowSpec, output: str, as_of: AsOf, *, env: Env | None = None)
 def read_arrow(flow: Flow, output: str, *, as_of: AsOf = None) -> pa.Table:
     """Return an output as an Arrow table, as of an epoch or a time. Needs no Spark.
 
-    Raises `NotPublished`, `BeforeStart`, `EpochBelowSince`, `OutputHasFailed`, `OutputIsBehind`, `UnknownName`,
-    `FlowNeverRan`, `StoreBehindTable` and `HistoriesDiffer`, and `RowsUnreadable` when a data file is missing or
-    damaged.
+    Raises `NotPublished`, `BeforeStart`, `WithinPast`, `EpochBelowSince`, `OutputHasFailed`, `OutputIsBehind`,
+    `UnknownName`, `FlowNeverRan`, `StoreBehindTable` and `HistoriesDiffer`, and `RowsUnreadable` when a data file is
+    missing or damaged.
     """
     view = view_of(flow.spec, output, as_of)
     if not view.uris:

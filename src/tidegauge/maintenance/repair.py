@@ -2,7 +2,8 @@
 
 By law 1 an epoch's rows are a function of its bindings, which the store has. So nothing is guessed and nothing is
 merged: whatever is left of damaged epochs is removed, and the epochs are put in whole. The same code rewrites all
-epochs from one on, if somebody asks for it, or if the table's history parts from the store's.
+epochs from one on, if somebody asks for it, or if the table's history parts from the store's. A past that has one
+epoch (`remap.stamps`) is rewritten in one piece.
 
 Invariants. Before the commit nothing is changed but for staged files; after it the table is exactly as the flow would
 have written it. A folder is mended commit by commit. The staged rows are those that the flow staged for these epochs,
@@ -84,6 +85,7 @@ class Rereading:
             passed=self._passed,
             tables={output: table},
             schemas=schemas,
+            stamps={} if self.start is None else {output: self.start.stamp},
         )
 
     def plan(self, epochs: Ranges, upper: int) -> list[list[Slice]]:
@@ -223,7 +225,8 @@ def repair(
             return Repaired(spec.name, output, (), 0, (), 0, begun_anew=True)
         if table is None:
             raise OnlyAppended(output=output)
-        damage, epochs, upper = _wanted(spec, output, table, store, loaded, from_epoch)
+        start = _start(loaded, output, table)
+        damage, epochs, upper = _wanted(spec, output, table, store, loaded, from_epoch, start)
         if damage.foreign and not remove_foreign:
             raise ForeignRows(
                 table=_place(spec, output), output=f"{spec.name}:{output}", files=_files(damage.foreign)
@@ -272,7 +275,13 @@ def _held(loaded: Loaded, output: str) -> int:
 
 
 def _wanted(
-    flow: FlowSpec, output: str, table: Mending, store: Store, loaded: Loaded, from_epoch: int | None
+    flow: FlowSpec,
+    output: str,
+    table: Mending,
+    store: Store,
+    loaded: Loaded,
+    from_epoch: int | None,
+    start: StartRecord | None,
 ) -> tuple[TableDamage, Ranges, int]:
     """Return the faults of a table, the epochs that are replaced for it, and those that it then holds."""
     damage, epochs, upper = table.damage, table.damage.epochs, table.upper
@@ -288,7 +297,20 @@ def _wanted(
         if from_epoch > parted:
             raise HistoriesPart(output=output, epoch=from_epoch, parted=parted)
         epochs, upper = joined([*epochs, range(from_epoch, upper)]), min(upper, loaded.flow.upper)
-    return damage, table.whole(epochs), upper
+    return damage, table.whole(_with_past(epochs, start)), upper
+
+
+def _with_past(epochs: Ranges, start: StartRecord | None) -> Ranges:
+    """Return the epochs with all of a past that is one epoch, where they have some of it.
+
+    >>> from tidegauge.remap.start import StampRecord
+    >>> start = StartRecord("null", 0, StampRecord('"collapse"', 4))
+    >>> _with_past([range(2, 3), range(7, 9)], start), _with_past([range(5, 6)], start)
+    ((range(0, 5), range(7, 9)), (range(5, 6),))
+    """
+    if start is None or start.past is None:
+        return epochs
+    return joined(range(max(one.stop, start.stamp + 1)) if one.start <= start.stamp else one for one in epochs)
 
 
 def _files(files: Mapping[str, str]) -> str:

@@ -37,7 +37,7 @@ from hashlib import blake2b
 from typing import Any, Final, Self
 
 from tidegauge.remap.binding import NO_DETAILS, Detail
-from tidegauge.remap.start import StartRecord
+from tidegauge.remap.start import StampRecord, StartRecord
 
 __all__ = [
     "NO_HISTORY",
@@ -220,6 +220,8 @@ class Link:
         }
         if self.starts:
             data["starts"] = {output: [start.said, start.epoch] for output, start in self.starts.items()}
+        if stamps := {output: start.stamps for output, start in self.starts.items() if start.stamps is not None}:
+            data["stamps"] = {output: [one.said, one.epoch] for output, one in stamps.items()}
         return {**data, "whole": True} if self.whole else data
 
     @classmethod
@@ -229,6 +231,10 @@ class Link:
             minted_at = datetime.fromisoformat(data["minted_at"])
             if minted_at.tzinfo is None:
                 raise ValueError("its time has no zone")
+            stamps = {
+                _text(output): StampRecord(_text(said), _count(epoch))
+                for output, (said, epoch) in data.get("stamps", {}).items()
+            }
             return cls(
                 epoch=_count(data["epoch"]),
                 digest=_digest(data["digest"]),
@@ -236,7 +242,7 @@ class Link:
                 sources={_text(name): Moves.decode(moves) for name, moves in data["sources"].items()},
                 whole=data.get("whole", False) is True,
                 starts={
-                    _text(output): StartRecord(_text(said), _count(epoch))
+                    _text(output): StartRecord(_text(said), _count(epoch), stamps.get(output))
                     for output, (said, epoch) in data.get("starts", {}).items()
                 },
             )

@@ -37,17 +37,30 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import index
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
+from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.outputs import StartNotThere
 from tidegauge.remap.table import LARGEST, RemapTable
 from tidegauge.remap.timeline import EpochTimes, shown
 
-__all__ = ["OutputStart", "StartRecord", "Starting", "start_text"]
+__all__ = [
+    "WITH_SOURCE",
+    "OutputStart",
+    "StampMode",
+    "StampRecord",
+    "StartRecord",
+    "Starting",
+    "epoch_at",
+    "start_text",
+]
 
 Starting: TypeAlias = int | str | datetime | Mapping[str, int]
 """What users write: `"now"`, an epoch, a time, or positions by partition."""
+
+WITH_SOURCE: Final = "null"
+"""The words of an output that begins with its source."""
 
 _NOW: Final = "now"
 _EXPECTED: Final = (
@@ -87,18 +100,44 @@ class OutputStart:
         elif value == _NOW:
             found = upper
         else:
-            found = _of_time(datetime.fromisoformat(value), times, now, refused)
+            found = epoch_at(datetime.fromisoformat(value), times, now, refused)
         if since and found <= since:
             raise StartRecord(self.said, found).compacted(output, since=since)
         return found
 
 
+StampMode: TypeAlias = Literal["faithful", "collapse", "as_of"]
+"""Which epochs the rows of the past have: those of their records, the newest published one, or one that was given."""
+
+
 @dataclass(frozen=True, slots=True)
-class StartRecord:
-    """Where an output begins: the words of an `OutputStart`, and the epoch that they came to."""
+class StampRecord:
+    """Which epoch the past of an output has: the words of an `OutputStamps`, and the epoch that they came to."""
 
     said: str
     epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class StartRecord:
+    """Where an output begins: the words of an `OutputStart`, and the epoch that they came to.
+
+    stamps: which epoch its past has; None where every row has the epoch of its record.
+    """
+
+    said: str
+    epoch: int
+    stamps: StampRecord | None = None
+
+    @property
+    def stamp(self) -> int:
+        """The epoch that all rows of earlier ones have."""
+        return 0 if self.stamps is None else self.stamps.epoch
+
+    @property
+    def past(self) -> range | None:
+        """The epochs that are one in the table, None where each is itself."""
+        return range(self.epoch, self.stamp + 1) if self.epoch < self.stamp else None
 
     def compacted(self, output: str, *, since: int) -> StartNotThere:
         """Return the error that says that the epoch is folded into others."""
@@ -112,17 +151,21 @@ class StartRecord:
 
 
 def start_text(said: str) -> str:
-    """Return the words of an `OutputStart` for people.
+    """Return the words of an `OutputStart`, or of an `OutputStamps`, for people.
 
     >>> [start_text(OutputStart.of(said).said) for said in ("now", 7, "2026-11-20 17:00", {"0": 1200})]
     ["'now'", 'epoch 7', "'2026-11-20 17:00:00+00:00'", "the positions {'0': 1200}"]
     """
     value = json.loads(said)
+    if value is None:
+        return "the start of its source"
     if isinstance(value, dict):
         return f"the positions {value}"
     if isinstance(value, int):
         return f"epoch {value}"
-    return repr(value if value == _NOW else shown(datetime.fromisoformat(value)))
+    with suppress(ValueError):
+        return repr(shown(datetime.fromisoformat(value)))
+    return repr(value)
 
 
 def _plain(value: Any) -> Any:
@@ -150,8 +193,8 @@ def _count(value: Any) -> int | None:
     return None
 
 
-def _of_time(
-    time: datetime, times: Callable[[], EpochTimes], now: datetime, refused: Callable[[str], StartNotThere]
+def epoch_at(
+    time: datetime, times: Callable[[], EpochTimes], now: datetime, refused: Callable[[str], TidegaugeError]
 ) -> int:
     """Return the newest epoch minted by a time. Before the first one everything is later: that is epoch 0."""
     known = times()

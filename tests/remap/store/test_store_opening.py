@@ -13,6 +13,7 @@ from tests.remap.store.raw import script, sql
 
 from tidegauge.env import Env
 from tidegauge.errors.store import NotAStore, StoreBusy, StoreFailed, StoreTooNew
+from tidegauge.remap.start import StampRecord
 from tidegauge.remap.store import EXPIRY, LeaseHolder, OutputSpec, Store
 from tidegauge.remap.store.connect import Database
 from tidegauge.remap.store.schema import LAYOUT
@@ -117,6 +118,9 @@ def test_a_store_of_any_layout_is_brought_forward_and_keeps_what_it_holds(
     assert (decided.number, decided.paused, decided.rate) == ((3, paused, 500) if version >= 8 else (0, {}, None))
     assert [loaded.outputs[name].begins for name in ("raw", "clicks")] == [0, 1 if version >= 9 else 0]
     assert [one.epoch for one in loaded.outputs["raw"].codes] == [0] * (version >= 10)
+    stamps = [loaded.outputs[name].start for name in ("raw", "clicks")]
+    kept = StampRecord('"collapse"', 0) if version >= 11 else None
+    assert [None if start is None else start.stamps for start in stamps] == [None, kept]
     assert [(r.epoch, r.published_at is None) for r in store.epochs("shop")] == [(0, False), (1, True)]
     assert sql(url, "SELECT version FROM store_layout") == [(LAYOUT,)]
 

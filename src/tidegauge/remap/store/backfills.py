@@ -10,7 +10,7 @@ output's present steps: where these have changed none counts.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from sqlalchemy import (
     BigInteger,
@@ -28,6 +28,7 @@ from sqlalchemy import (
 )
 
 from tidegauge.errors.flow import InvalidArgument
+from tidegauge.remap.start import StampMode
 from tidegauge.remap.store.columns import decode_schema, encode_schema
 from tidegauge.remap.store.lease import Lease, guard
 from tidegauge.remap.store.schema import (
@@ -68,8 +69,8 @@ backfills: Final = Table(
 )
 """The outputs whose past is being staged, hidden: the epochs from `start` to `cutover`, both included.
 
-They become visible together, and the row goes. `steps` tells the output's steps from others; `mode` is `faithful`:
-every row has the epoch of its record.
+They become visible together, and the row goes. `steps` tells the output's steps from others; `mode` is `faithful`
+if every row has the epoch of its record, else `collapse` or `as_of`: see `starts`.
 """
 
 units: Final = Table(
@@ -98,7 +99,14 @@ def owner(output: str) -> str:
 
 
 def begin_backfill(
-    connection: Connection, lease: Lease, output: str, *, start: int, steps: str, at: datetime
+    connection: Connection,
+    lease: Lease,
+    output: str,
+    *,
+    start: int,
+    steps: str,
+    at: datetime,
+    mode: StampMode = "faithful",
 ) -> Backfill:
     """Make the plan of an output unless it has one, and return it with its units; see `Store.begin_backfill`."""
     flow = guard(connection, lease)
@@ -108,7 +116,7 @@ def begin_backfill(
     forget_backfills(connection, lease.flow_id, output)
     if not 0 <= start < flow.upper:
         raise InvalidArgument(parameter="start", value=start, expected=f"a bound epoch, below {flow.upper}")
-    plan = BackfillPlan(output, start, flow.upper - 1, "faithful", steps)
+    plan = BackfillPlan(output, start, flow.upper - 1, mode, steps)
     row = {"start": start, "cutover": plan.cutover, "mode": plan.mode, "steps": steps, "at": at}
     connection.execute(insert(backfills).values(flow_id=lease.flow_id, output=output, **row))
     held = {"owner": owner(output), "epoch": start - 1 if start > flow.since else start, "at": at}
@@ -167,7 +175,7 @@ def read_backfills(connection: Connection, flow_id: int) -> dict[str, Backfill]:
 
 
 def _plan(row: Row[Any]) -> BackfillPlan:
-    if row.mode != "faithful":
+    if row.mode not in get_args(StampMode):
         raise Unreadable(f"{row.mode!r} is no mode of a backfill")
     return BackfillPlan(row.output, count(row.start), count(row.cutover), row.mode, row.steps)
 

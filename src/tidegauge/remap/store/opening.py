@@ -160,6 +160,10 @@ _STEPS: Final[Mapping[int, tuple[str, ...]]] = {
             flow_id {ref} NOT NULL REFERENCES flows (id), output TEXT NOT NULL, epoch BIGINT NOT NULL,
             code TEXT NOT NULL, at VARCHAR(27) NOT NULL, PRIMARY KEY (flow_id, output, epoch)) {rowless}""",
     ),
+    10: (  # the past of an output may have one epoch
+        "ALTER TABLE starts ADD COLUMN timestamps TEXT",
+        "ALTER TABLE starts ADD COLUMN stamp BIGINT",
+    ),
 }
 """What leads from each layout to the next one. `{id}` is the type of a table's own numbers, `{ref}` of another's;
 `{rowless}` marks a table that is its key's index."""

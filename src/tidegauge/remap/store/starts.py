@@ -1,4 +1,4 @@
-"""Starts: the epoch that each output begins with, of those that do not begin with their source.
+"""Starts: the epoch that each output begins with, and the one that its past has, of outputs that have such an epoch.
 
 Invariant: a start is made once, before anything is staged for its output, and stays as long as the output writes to
 the same place. The newest epoch is another one at each restart.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
@@ -16,6 +16,7 @@ from sqlalchemy import (
     Connection,
     ForeignKey,
     PrimaryKeyConstraint,
+    Row,
     Table,
     Text,
     delete,
@@ -23,7 +24,7 @@ from sqlalchemy import (
     select,
 )
 
-from tidegauge.remap.start import StartRecord
+from tidegauge.remap.start import StampRecord, StartRecord
 from tidegauge.remap.store.lease import Lease, guard
 from tidegauge.remap.store.schema import Instant, Name, count, metadata
 
@@ -37,12 +38,16 @@ starts: Final = Table(
     Column("said", Text, nullable=False),
     Column("epoch", BigInteger, nullable=False),
     Column("at", Instant, nullable=False),
+    Column("timestamps", Text),
+    Column("stamp", BigInteger),
     PrimaryKeyConstraint("flow_id", "output"),
     sqlite_with_rowid=False,
 )
-"""The outputs that do not begin with their source: `epoch` is the first that they are given.
+"""The outputs that do not begin with their source, or whose rows do not all have the epochs of their records.
 
-`said` is what the flow says of it, as JSON; `at` is when the epoch was settled.
+`epoch` is the first that an output is given; `said` is what the flow says of it, as JSON, and `null` for with the
+source. All rows up to the epoch `stamp` have that one; `timestamps` is what the flow says of it. Without one they are
+NULL. `at` is when all this was settled.
 """
 
 
@@ -62,7 +67,7 @@ def keep_starts(
     One that no table has told stays, unless its epoch is not bound by now: it is then settled anew.
     """
     for output, start in read_starts(connection, flow_id).items():
-        if output in told or start.epoch > upper:
+        if output in told or start.epoch > upper or (start.stamp and start.stamp >= upper):
             forget_starts(connection, flow_id, output)
     for output, start in told.items():
         _keep(connection, flow_id, output, start, at)
@@ -71,7 +76,7 @@ def keep_starts(
 def read_starts(connection: Connection, flow_id: int) -> dict[str, StartRecord]:
     """Return where the outputs of a flow begin, by output; those that begin with their source are left out."""
     found = connection.execute(select(starts).where(starts.c.flow_id == flow_id))
-    return {row.output: StartRecord(row.said, count(row.epoch)) for row in found}
+    return {row.output: StartRecord(row.said, count(row.epoch), _stamps(row)) for row in found}
 
 
 def forget_starts(connection: Connection, flow_id: int, *outputs: str) -> None:
@@ -82,4 +87,10 @@ def forget_starts(connection: Connection, flow_id: int, *outputs: str) -> None:
 
 def _keep(connection: Connection, flow_id: int, output: str, start: StartRecord, at: datetime) -> None:
     row = {"output": output, "said": start.said, "epoch": start.epoch, "at": at}
+    if start.stamps is not None:
+        row |= {"timestamps": start.stamps.said, "stamp": start.stamps.epoch}
     connection.execute(insert(starts).values(flow_id=flow_id, **row))
+
+
+def _stamps(row: Row[Any]) -> StampRecord | None:
+    return None if row.timestamps is None else StampRecord(row.timestamps, count(row.stamp))

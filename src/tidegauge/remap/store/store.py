@@ -36,7 +36,7 @@ from tidegauge.errors.store import StoreFull, StoreNotWritable
 from tidegauge.remap.binding import Proposal
 from tidegauge.remap.fromtime.polled import SourceState
 from tidegauge.remap.history import NO_HISTORY, History, Missed
-from tidegauge.remap.start import StartRecord
+from tidegauge.remap.start import StampMode, StartRecord
 from tidegauge.remap.store import append as timeline
 from tidegauge.remap.store import (
     backfills,
@@ -409,9 +409,11 @@ class Store:
         """Make durable which code makes the rows of outputs, in place of earlier records of these outputs."""
         self._write("record code", record_codes, lease, codes)
 
-    def begin_backfill(self, lease: Lease, output: str, *, start: int, steps: str) -> Backfill:
+    def begin_backfill(
+        self, lease: Lease, output: str, *, start: int, steps: str, mode: StampMode = "faithful"
+    ) -> Backfill:
         """Plan that an output gets all bound epochs from `start` on, hidden; return that plan while it stands."""
-        begin = partial(backfills.begin_backfill, lease=lease, output=output, start=start, steps=steps)
+        begin = partial(backfills.begin_backfill, lease=lease, output=output, start=start, steps=steps, mode=mode)
         with self._env.effect("begin backfill"):
             return self._database.write(partial(begin, at=self._env.now()))
 

@@ -16,7 +16,7 @@ from tidegauge.errors.base import TidegaugeError
 from tidegauge.remap.binding import Bound, Detail, Slice
 from tidegauge.remap.fromtime.partitioned import PARTITIONS
 from tidegauge.remap.fromtime.polled import SourceState
-from tidegauge.remap.start import StartRecord
+from tidegauge.remap.start import StampMode, StartRecord
 from tidegauge.remap.table import RemapTable
 
 __all__ = [
@@ -223,7 +223,7 @@ class BackfillPlan:
     output: str
     start: int
     cutover: int
-    mode: Literal["faithful"]
+    mode: StampMode
     steps: str
 
 
