@@ -69,6 +69,7 @@ def test_status_as_json(open_shop: Shop) -> None:
                 "rows": 6,
                 "files": 3,
                 "start": None,
+                "timestamps": None,
                 "code_changed_at": [],
                 "filled": None,
                 "paused": [],

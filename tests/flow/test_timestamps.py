@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -349,6 +350,105 @@ def test_s31_what_compaction_took_is_said(world: World) -> None:
     tg.compact(make(world), before=4)
     go_on(world, make)
     assert told(world) == ('"faithful"', 2)
+
+
+def test_a_past_that_is_compacted_before_it_is_filled_has_the_first_epoch_that_is_left(world: World) -> None:
+    """Nothing is planned yet, so nothing holds what the epoch stands for; all before `since` is one by then."""
+    make = flow_of(2)
+    world.strike = "after record start"
+    with pytest.raises(Crash):
+        begin(world, make).catch_up()
+    mended(world)
+    assert tg.compact(make(world), before=4).since == 4
+    go_on(world, make, PAST)
+    assert told(world) == ("2", 2)
+    assert stamped(world, make) == [(n, max(n, 4)) for n in range(PAST + 1)]
+
+
+def test_a_past_that_is_filled_is_not_compacted(world: World) -> None:
+    make = flow_of(3)
+    world.strike = "after record unit"
+    with pytest.raises(Crash):
+        begin(world, make).catch_up()
+    mended(world)
+    assert tg.compact(make(world), before=5).since == 0
+    go_on(world, make)
+    assert tg.compact(make(world), before=2).since == 2
+    go_on(world, make, PAST)
+    assert stamped(world, make) == [(n, max(n, 3)) for n in range(PAST + 1)]
+    [late] = [one for one in tg.status(make(world)).outputs if one.name == "late"]
+    assert late.start is not None
+    assert late.start.past == range(4)
+
+
+@pytest.mark.parametrize("sink", SINKS)
+def test_a_new_output_of_a_dropped_ones_name_has_a_past_of_its_own(world: World, sink: Any) -> None:
+    make = flow_of(2, sink=sink)
+    go_on(world, make, PAST)
+    tg.drop(make(world), "late", table=True, env=world.env())
+    go_on(world, flow_of(COLLAPSE, sink=sink))
+    assert stamped(world, flow_of(COLLAPSE, sink=sink)) == [(n, PAST) for n in range(PAST + 1)]
+
+
+@pytest.mark.parametrize("sink", SINKS)
+def test_a_table_that_was_left_by_a_dropped_output_still_tells_the_epoch_of_its_past(world: World, sink: Any) -> None:
+    make = flow_of(2, sink=sink)
+    go_on(world, make)
+    tg.drop(make(world), "late", env=world.env())
+    assert "late" not in world.loaded().outputs
+    with pytest.raises(TimestampsChanged):
+        begin(world, flow_of(COLLAPSE, sink=sink))
+    mended(world)
+    go_on(world, make, PAST)
+    assert told(world) == ("2", 2)
+    assert stamped(world, make) == [(n, max(n, 2)) for n in range(PAST + 1)]
+
+
+def test_other_code_fills_the_past_anew_in_the_same_epoch(world: World) -> None:
+    def changed(world: World) -> tg.Dataflow:
+        flow = tg.Dataflow("shop", store=world.store)
+        orders = source(world, flow, "orders")
+        flow.sink("a", orders, tg.DeltaSink(str(world.root / "lake" / "a")))
+        some = orders.map_batches(lambda batch: batch.filter(pc.greater(batch["n"], 0)))
+        flow.sink("late", some, tg.ParquetSink(str(world.root / "lake" / "late")), timestamps=COLLAPSE)
+        return flow
+
+    world.strike = "after record unit"
+    with pytest.raises(Crash):
+        begin(world, flow_of(COLLAPSE)).catch_up()
+    mended(world)
+    go_on(world, alone, PAST)
+    go_on(world, changed)
+    assert stamped(world, changed) == [(n, max(n, PAST - 1)) for n in range(1, PAST + 1)]
+    tg.from_here(flow_of(COLLAPSE)(world), "late", env=world.env())
+    go_on(world, flow_of(COLLAPSE), PAST + 1)
+    assert stamped(world, flow_of(COLLAPSE))[-2:] == [(PAST, PAST), (PAST + 1, PAST + 1)]
+
+
+@pytest.mark.spark
+def test_on_spark_rows_of_the_past_have_its_epoch_whatever_steps_made_them(tmp_path: Path) -> None:
+    world = past_of(tmp_path, epochs=3)
+
+    def make(world: World) -> tg.Dataflow:
+        flow = tg.Dataflow("shop", store=world.store)
+        orders = source(world, flow, "orders")
+        flow.sink("a", orders, tg.DeltaSink(str(world.root / "lake" / "a")))
+        made = {
+            "frames": orders.transform(lambda frame: frame.filter("n >= 0")),
+            "sql": orders.filter("n >= 0"),
+            "batches": orders.map_batches(lambda batch: batch),
+        }
+        for name, stream in made.items():
+            flow.sink(name, stream, tg.DeltaSink(str(world.root / "lake" / name)), timestamps=COLLAPSE)
+        return flow
+
+    engine = tg.SparkEngine(master="local[1]")
+    try:
+        make(world).run(until="caught-up", engine=engine)
+    finally:
+        engine.close()
+    for name in ("frames", "batches", "sql"):
+        assert stamped(world, make, name) == [(n, 2) for n in range(3)]
 
 
 @settings(max_examples=8, deadline=None)
