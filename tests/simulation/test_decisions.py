@@ -84,3 +84,11 @@ def test_a_store_that_is_put_back_to_before_a_pause_knows_of_none() -> None:
     world.run()
     assert "put back" in world.trace.text()
     assert not world.steering.paused
+
+
+def test_what_a_driver_showed_before_a_drop_says_nothing_of_the_table_that_begins_anew() -> None:
+    """The backup is from after the drop, and it is recovered before another driver shows anything."""
+    world = lived(acts=(Act(3.6, "drop", "orders", 2), Act(3.6, "restore", "", 0)))
+    noted = [what for who, what in notes(world) if who in ("operator", "restorer")]
+    assert noted == ["dropped orders", "put back"]
+    assert {*epochs(world, "large")} == {*epochs(world, "orders")}

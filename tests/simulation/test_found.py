@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from tests.simulation import pushed, rotated, unseen
 from tests.simulation.reference import make_flow
 from tests.simulation.test_simulate import make_files
 
+from tidegauge.errors.simulation import SimulationFailed
 from tidegauge.errors.store import LeaseLost
 from tidegauge.remap.store.connect import Database
 from tidegauge.testing.simulation.ground import Ground
 from tidegauge.testing.simulation.plan import Act, Fault, Plan
 from tidegauge.testing.simulation.store import Memory, SimulatedStore
+from tidegauge.testing.simulation.tables.lake import LakeCommit, LakeFile, LakeTable
 from tidegauge.testing.simulation.world import World
 
 
@@ -231,3 +235,42 @@ def test_a_late_output_that_begins_with_a_recreated_topic_lacks_nothing_of_the_o
     world.run()
     assert world.ledger.incarnation("orders") == 1
     assert world.lake.upper("orders") == 0
+
+
+def _refilled_while_the_store_goes_back(seed: int) -> World:
+    """The store goes back to before a topic was recreated, while `large` gets its past: that of the new one."""
+    acts = [Act(0.0, "outputs", "large", 8), Act(0.5, "append", "orders", 4), Act(3.5, "rewind", "", 7)]
+    acts += [Act(4.0, "recreate", "orders", 1), *(Act(6.5 + tick, "append", "orders", 4) for tick in range(3))]
+    faults = (Fault("slow", "large: commit", 1, 5.0),)
+    return World(Ground.of(make_flow), Plan(seed, 20.0, tuple(acts), faults, calm=True))
+
+
+@pytest.mark.parametrize("seed", [2, 4])
+def test_a_late_table_begins_with_the_topic_that_its_driver_knew_although_the_store_knows_another_by_then(
+    seed: int,
+) -> None:
+    world = _refilled_while_the_store_goes_back(seed)
+    world.run()
+    told = [what for _at, _who, what in world.trace.events if what in ("put back", "large: committed")]
+    assert told[:2] == ["put back", "large: committed"]
+    assert world.ledger.began("orders") == world.checks.late.first("large") == 1
+    assert 0 in world.lake.rows("orders")["_epoch"].to_pylist()
+
+
+@pytest.mark.parametrize("seed", [2, 4])
+def test_a_late_table_that_lacks_rows_of_the_topic_that_its_driver_knew_breaks_a_law(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = LakeTable.append
+
+    def append(table: LakeTable, commit: LakeCommit, columns: pa.Schema) -> None:
+        for file in commit.put if commit.output.output == "large" and not table.commits else ():
+            staged = table.staged[file.path]
+            assert staged is not None
+            later = tuple(batch.filter(pc.greater(batch["_epoch"], file.first_epoch)) for batch in staged.batches)
+            table.staged[file.path] = LakeFile(file, later)
+        whole(table, commit, columns)
+
+    monkeypatch.setattr(LakeTable, "append", append)
+    with pytest.raises(SimulationFailed, match="an epoch has the rows that its bindings say"):
+        _refilled_while_the_store_goes_back(seed).run()

@@ -61,7 +61,7 @@ class Checks:
         self._upstreams: Final = upstreams
         self._read: Final = sorted({plan.source for plan in spec.outputs.values()})
         self._seen: Final[dict[tuple[str, int], Counter[str]]] = {}
-        self._board: Board | None = None  # what a driver has shown last
+        self._boards: Final[dict[str, Board]] = {}  # what each driver has shown last
         self._behind: Final[set[str]] = set()
         """Outputs whose source had failed, and that may lack published epochs."""
         self.late: Final = LateOutputs(spec, ledger, lake)
@@ -145,6 +145,7 @@ class Checks:
         try:
             if place == "store committed":
                 self._ledger.follow()
+                self.late.found(who.partition(".")[0], era=self.era)
                 for name in without:
                     self.late.left_out(name)
                 if any(
@@ -154,7 +155,7 @@ class Checks:
                     failed = self._ledger.failed()
                     self._behind.update(name for name, plan in self._spec.outputs.items() if plan.source in failed)
             elif place == "after publish":
-                self._published()
+                self._published(by=who.partition(".")[0])
             elif place.endswith(": confirmed"):
                 self._telling[who] = self._upstreams[place.removesuffix(": confirmed")].made_anew
             elif place.endswith(": acknowledged"):
@@ -165,13 +166,13 @@ class Checks:
                 if not self.older:
                     self._acknowledged(source, without)
             elif self.late.names and place.endswith(": committed"):
-                self.late.committed(place.removesuffix(": committed"))
+                self.late.committed(place.removesuffix(": committed"), driver=who.partition(".")[0])
         except Broken as broken:
             self.broken = broken
 
-    def shown(self, board: Board) -> None:
+    def shown(self, board: Board, *, by: str = "") -> None:
         """Look at what a driver shows to people."""
-        self._board = board
+        self._boards[by] = board
         for name, source in board.sources.items():
             if isinstance(source.unread, PieceUnreadable) and self.broken is None:  # nobody here removes one
                 law = "an epoch is staged when all that it has of a source has come"
@@ -197,13 +198,14 @@ class Checks:
         behind = self._behind | self.late.behind
         return {name: upper for name, upper in uppers.items() if name not in behind}
 
-    def _published(self) -> None:
+    def _published(self, *, by: str | None = None) -> None:
+        """Look at what is published. by: the driver that has just done so, if one has."""
         self._ledger.follow()
         for name, upper in self._level().items():
             if upper < self._ledger.published:
                 said = f"{self._ledger.published} epochs are published, {name} has {upper}"
                 raise Broken("what is published is in every table", said)
-        self.late.published(self._board)
+        self.late.published(None if by is None else self._boards.get(by))
         for name in self._spec.outputs:
             self._decoded(name)
 

@@ -4,7 +4,8 @@ Somebody runs the flow without an output, from the beginning or for a while. The
 table, and upstream is told of more than it holds. Once it is back, it catches up, and the flow waits for it again.
 
     a table that holds nothing   shows its past at once, up to the cutover of its plan, or to where its source failed;
-                                 it begins with the present incarnation of its source
+                                 it begins with the present incarnation of its source: the one that the driver found
+                                 which fills it, also if the store goes back to an earlier one meanwhile
     one that holds some epochs   goes on from there, unless compaction took what it lacks: then the flow refuses it
 
 Invariant: an output that no driver did without is excused from nothing.
@@ -42,6 +43,14 @@ class LateOutputs:
         self._empty: Final[set[str]] = set()
         self._first: Final[dict[str, int]] = {}
         self._told: Final[dict[str, dict[str, int]]] = {}
+        self._found: Final[dict[str, tuple[int, dict[str, int]]]] = {}
+        """Of each driver: in which era it began, and the first epochs of the incarnations that it found in that."""
+
+    def found(self, driver: str, *, era: int) -> None:
+        """Know what a driver finds in the store. It hears no more of that once the store has gone back."""
+        began_in, began = self._found.setdefault(driver, (era, {}))
+        if began_in == era:
+            began.update({plan.source: self._ledger.began(plan.source) for plan in self._spec.outputs.values()})
 
     def left_out(self, name: str) -> None:
         """Know that a driver goes on without an output: it lacks published epochs, and upstream may be told."""
@@ -95,12 +104,13 @@ class LateOutputs:
             ]
         )
 
-    def committed(self, name: str) -> None:
-        """Look at a table that has just got a commit. Raises `Broken` where it shows a part of its past."""
+    def committed(self, name: str, *, driver: str) -> None:
+        """Look at a table that a driver has just committed to. Raises `Broken` where it shows a part of its past."""
         source, upper = self._spec.outputs[name].source, self._lake.upper(name)
         if name in self._empty:
             self._empty.remove(name)
-            self._first[name] = self._ledger.began(source)
+            _, began = self._found.get(driver, (0, {}))
+            self._first[name] = began.get(source, self._ledger.began(source))
         ends = self._ledger.failed_at(source) if source in self._ledger.failed() else self._ledger.upper
         for (cutover,) in self._ledger.ask(_PLANNED, name):
             if upper < min(cutover + 1, ends):

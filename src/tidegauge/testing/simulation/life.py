@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, Protocol
 
 from tidegauge.engine.local import LocalEngine
@@ -165,7 +166,7 @@ class Life:
             LocalEngine(threads=0),
             env=self.env(),
             spawn=self.spawn,
-            watch=self.world.checks.shown,
+            watch=partial(self.world.checks.shown, by=self.name),
             late_limit=self.world.late_limit,
         )
         self.world.opened.append(self)
