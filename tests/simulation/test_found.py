@@ -13,7 +13,7 @@ from tidegauge.errors.simulation import SimulationFailed
 from tidegauge.errors.store import LeaseLost
 from tidegauge.remap.store.connect import Database
 from tidegauge.testing.simulation.ground import Ground
-from tidegauge.testing.simulation.plan import Act, Fault, Plan
+from tidegauge.testing.simulation.plan import Act, Fault, Plan, checked_kinds, planned
 from tidegauge.testing.simulation.store import Memory, SimulatedStore
 from tidegauge.testing.simulation.tables.lake import LakeCommit, LakeFile, LakeTable
 from tidegauge.testing.simulation.world import World
@@ -274,3 +274,11 @@ def test_a_late_table_that_lacks_rows_of_the_topic_that_its_driver_knew_breaks_a
     monkeypatch.setattr(LakeTable, "append", append)
     with pytest.raises(SimulationFailed, match="an epoch has the rows that its bindings say"):
         _refilled_while_the_store_goes_back(seed).run()
+
+
+def test_a_late_table_lacks_the_old_topic_again_if_the_store_goes_back_to_that() -> None:
+    """Its source had failed in the backup, and recovery takes that for over: `orders` holds the epoch of it."""
+    ground = Ground.of(make_flow)
+    world = World(ground, planned(400088, ground.facts, kinds=checked_kinds(None)))
+    world.run()
+    assert "put back" in world.trace.text()

@@ -90,6 +90,8 @@ class Checks:
         self.older = True
         self.era += 1
         self._ledger.go_back(forget)
+        self._excuse_failed()
+        self.late.put_back()
         self._see_no_more(self._held())
 
     def recovering(self) -> None:
@@ -152,8 +154,7 @@ class Checks:
                     upstream.made_anew or upstream.overtaken or upstream.spoilt
                     for upstream in self._upstreams.values()
                 ):
-                    failed = self._ledger.failed()
-                    self._behind.update(name for name, plan in self._spec.outputs.items() if plan.source in failed)
+                    self._excuse_failed()
             elif place == "after publish":
                 self._published(by=who.partition(".")[0])
             elif place.endswith(": confirmed"):
@@ -178,6 +179,11 @@ class Checks:
                 law = "an epoch is staged when all that it has of a source has come"
                 self.broken = Broken(law, f"{name}: {source.unread.evidence}")
 
+    def _excuse_failed(self) -> None:
+        """Know whose source has failed by now: epochs are published without them, and they catch up later."""
+        failed = self._ledger.failed()
+        self._behind.update(name for name, plan in self._spec.outputs.items() if plan.source in failed)
+
     def _uppers(self, *, live: bool) -> dict[str, int]:
         """Return the first epoch that each output lacks. live: without those that have failed."""
         gone, lost = ({*self._ledger.failed_outputs()}, {*self._ledger.failed()}) if live else (set(), set())
@@ -199,7 +205,7 @@ class Checks:
         return {name: upper for name, upper in uppers.items() if name not in behind}
 
     def _published(self, *, by: str | None = None) -> None:
-        """Look at what is published. by: the driver that has just done so, if one has."""
+        """Look at the published epochs. by: the driver that has just published some, if one has."""
         self._ledger.follow()
         for name, upper in self._level().items():
             if upper < self._ledger.published:

@@ -4,8 +4,8 @@ Somebody runs the flow without an output, from the beginning or for a while. The
 table, and upstream is told of more than it holds. Once it is back, it catches up, and the flow waits for it again.
 
     a table that holds nothing   shows its past at once, up to the cutover of its plan, or to where its source failed;
-                                 it begins with the present incarnation of its source: the one that the driver found
-                                 which fills it, also if the store goes back to an earlier one meanwhile
+                                 it begins with the present incarnation of its source: the one that its driver found,
+                                 also if the store goes back to an earlier one meanwhile
     one that holds some epochs   goes on from there, unless compaction took what it lacks: then the flow refuses it
 
 Invariant: an output that no driver did without is excused from nothing.
@@ -44,7 +44,7 @@ class LateOutputs:
         self._first: Final[dict[str, int]] = {}
         self._told: Final[dict[str, dict[str, int]]] = {}
         self._found: Final[dict[str, tuple[int, dict[str, int]]]] = {}
-        """Of each driver: in which era it began, and the first epochs of the incarnations that it found in that."""
+        """Of each driver: the era that it began in, and at which epochs the incarnations began that it found then."""
 
     def found(self, driver: str, *, era: int) -> None:
         """Know what a driver finds in the store. It hears no more of that once the store has gone back."""
@@ -56,8 +56,7 @@ class LateOutputs:
         """Know that a driver goes on without an output: it lacks published epochs, and upstream may be told."""
         source, upper = self._spec.outputs[name].source, self._lake.upper(name)
         self.names.add(name)
-        if self._ledger.holds(source, upper) < self._ledger.published:
-            self.behind.add(name)
+        self._lags(name)
         if not upper:
             self._empty.add(name)
         told = self._told.setdefault(name, {})  # of a store that went back, more than is bound now
@@ -70,8 +69,18 @@ class LateOutputs:
             self.shut_out.discard(name)
             self._first.pop(name, None)
             self.left_out(name)
-        elif self._ledger.holds(self._spec.outputs[name].source, self._lake.upper(name)) < self._ledger.published:
+        else:
+            self._lags(name)
+
+    def _lags(self, name: str) -> None:
+        """Know that an output is behind, if it lacks published epochs."""
+        if self._ledger.holds(self._spec.outputs[name].source, self._lake.upper(name)) < self._ledger.published:
             self.behind.add(name)
+
+    def put_back(self) -> None:
+        """Know that the store went back: an incarnation that has not begun any more took away what they lacked."""
+        for name in self.names:
+            self._lags(name)
 
     def put_off(self, paused: frozenset[str]) -> None:
         """Know which outputs are paused: the others are published without them, once a driver has heard of it."""
