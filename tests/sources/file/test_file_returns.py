@@ -105,6 +105,20 @@ def test_a_log_that_is_copied_and_truncated_goes_on_in_both(landing: Path, drive
     assert read(flow) == [6, *range(10, 20)]
 
 
+@pytest.mark.parametrize("rotated", ["worker-1-20261122.log", "worker-1.2.log", "worker-1.log.1"])
+def test_a_log_whose_name_ends_with_a_number_goes_on_in_its_copy_which_has_another_number_behind_it(
+    landing: Path, drive: Drive, rotated: str
+) -> None:
+    log, copy = landing / "worker-1.log", landing / rotated
+    log.write_text(lines(1, 2))
+    flow = drive(source(landing, "worker*"))
+    assert read(flow) == [1, 2]
+    add(log, lines(3))
+    copy.write_bytes(log.read_bytes())
+    os.truncate(log, 0)
+    assert read(flow) == [3], "line 1 and 2 came before"
+
+
 def test_a_range_that_was_bound_before_the_cut_is_read_from_the_copy(landing: Path, drive: Drive) -> None:
     log = landing / "app.log"
     log.write_text(lines(1, 2))

@@ -20,6 +20,8 @@ Invariant: each file that continues a log continues one log, the one whose bound
 
 >>> sorted(originals("app.log-20261122.gz")), sorted(originals("app.log.1")), sorted(originals("app-20261122.log"))
 (['app.log', 'app.log-20261122'], ['app.log'], ['app.log'])
+>>> sorted(originals("worker-1-20261122.log"))
+['worker-1.log', 'worker.log']
 >>> sorted(originals("part-eu.csv")), sorted(originals("part1.csv"))
 ([], [])
 """
@@ -54,8 +56,8 @@ def originals(name: str) -> set[str]:
     found = set()
     plain = name.removesuffix(".gz")
     for mark in _ROTATED.finditer(plain):
-        if mark.start():
-            found.add(plain[: mark.start()] + plain[mark.end() :])
+        for begins in (at for at in range(*mark.span()) if at and plain[at] in "-._"):  # worker-1-20261122.log
+            found.add(plain[:begins] + plain[mark.end() :])
     if plain != name:
         found.add(plain)
     return found
