@@ -15,8 +15,11 @@ from tidegauge.env import Env
 from tidegauge.errors.command import FlowNeverRan
 from tidegauge.errors.flow import InvalidArgument, UnknownName
 from tidegauge.errors.outputs import OutputBelowSince
-from tidegauge.errors.store import EpochBelowSince, FlowAlreadyRunning, HoldNotBound
-from tidegauge.remap.store import LeaseHolder, Store
+from tidegauge.errors.store import EpochBelowSince, FlowAlreadyRunning, HoldNotBound, LeaseLost
+from tidegauge.flow.belonging import check_all
+from tidegauge.flow.spec import FlowSpec
+from tidegauge.maintenance.store import break_lease
+from tidegauge.remap.store import LeaseHolder, Loaded, Store
 
 
 class Shop:
@@ -188,6 +191,24 @@ def test_a_flow_that_runs_is_not_compacted_and_its_driver_is_named(small: Shop) 
     lease = store.acquire("shop", holder=LeaseHolder.current(env))  # it was given back
     lease.release()
     store.close()
+
+
+def test_a_compaction_that_slept_until_another_has_the_lease_says_so_and_changes_nothing(
+    small: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow = small.run(0, 1, 2)
+
+    def asleep(spec: FlowSpec, store: Store, loaded: Loaded) -> None:
+        check_all(spec, store, loaded)
+        break_lease(flow, force=True)
+        small.run(3, 4)  # its table is ahead of what was loaded
+
+    monkeypatch.setattr("tidegauge.maintenance.compact.check_all", asleep)
+    with pytest.raises(LeaseLost):
+        tg.compact(flow, before=1)
+    monkeypatch.undo()
+    assert tg.status(flow).since == 0
+    assert tg.compact(flow, before=1000).since == 4
 
 
 @pytest.mark.parametrize("before", [-1, True, 1.5, None, "yesterday"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.simulation import spoilt
 from tests.simulation.reference import make_flow
@@ -11,6 +13,7 @@ from tidegauge.errors.simulation import SimulationFailed
 from tidegauge.errors.sinks import StagedFileMissing
 from tidegauge.errors.store import FlowAlreadyRunning, LeaseLost, UpperMismatch
 from tidegauge.flow import opening
+from tidegauge.flow.stage import _Stage
 from tidegauge.remap.store import EXPIRY
 from tidegauge.testing.simulation import restoring
 from tidegauge.testing.simulation.ground import Ground
@@ -214,6 +217,38 @@ def test_a_bad_record_fails_its_source_until_somebody_skips_it(source: str) -> N
     assert len(world.checks.skipped) == 1
     assert missed(world) in (1, len(b"spoilt 7\n"))
     assert world.lake.rows(source).num_rows == 9
+
+
+def binding_what_is_gone(*acts: Act) -> World:
+    """A driver is about to bind records of a topic when another takes its place: nothing is left to bind but them."""
+    acts = (Act(0.3, "append", "clicks", 5), *acts, Act(10.0, "recreate", "clicks", 40))
+    slow = Fault("slow", "before append bindings", 1, 40.0)
+    return World(Ground.of(make_flow), Plan(2, 20.0, acts, (slow,), calm=True))
+
+
+@pytest.mark.parametrize("acts", [(), (Act(5.0, "restore", "", 1),)])
+def test_a_world_does_not_end_while_a_driver_binds_what_is_gone(acts: tuple[Act, ...]) -> None:
+    world = binding_what_is_gone(*acts)
+    world.run()
+    *_, last = world.opened
+    assert last.began > 40.0, "one that was told to stop while it bound stages no more; another has gone on"
+    assert world.ledger.published == world.ledger.upper > 0
+
+
+def test_an_epoch_that_is_over_and_held_breaks_a_law_also_after_one_that_came_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def settle(self: _Stage) -> None:
+        if self.failure_capability not in kept:
+            kept.append(self.failure_capability)
+            self.failure_capability = self.failure_capability.clone()
+        given(self)
+
+    kept: list[Any] = []
+    given = _Stage.settle
+    monkeypatch.setattr(_Stage, "settle", settle)
+    with pytest.raises(SimulationFailed, match=r"no operator holds an epoch that is over\n.*1: shop/stage"):
+        binding_what_is_gone(Act(5.0, "restore", "", 1)).run()
 
 
 def epochs(world: World, name: str) -> list[int]:

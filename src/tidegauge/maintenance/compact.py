@@ -68,7 +68,8 @@ def _furthest(flow: FlowSpec, store: Store, loaded: Loaded) -> tuple[int, str]:
     for name, plan in flow.outputs.items():
         if name not in loaded.outputs:
             continue  # it has not run yet: it begins at `since`, wherever that is
-        upper = table_of(flow, name, loaded).upper
+        # Only one that another driver writes by now is ahead of what is loaded: the store refuses what comes of that.
+        upper = min(table_of(flow, name, loaded).upper, loaded.flow.upper)
         if stands := loaded.outputs[name].reached(upper):
             lacks = min(holds(loaded, plan.source, stands), _moved(loaded, plan.source, stands))
             why = f"goes on from epoch {lacks - 1}, the last it holds" if upper else f"begins at epoch {lacks}"

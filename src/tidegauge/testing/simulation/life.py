@@ -61,6 +61,7 @@ class Life:
     late: whether it was told to stop before it had opened the flow, so that it began nothing.
 
     without: the outputs that its flow does not have, as it was given it.
+    binding: whether it is about to bind an epoch, perhaps of records that nobody has any more.
 
     command: what it does in place of running the flow, given the life.
     """
@@ -77,6 +78,7 @@ class Life:
         self.over = False
         self.stopping = False
         self.late = False
+        self.binding = False
         self.without: frozenset[str] = frozenset()
         self.error: BaseException | None = None
         self.runner: Runner | None = None
@@ -107,6 +109,7 @@ class Life:
         """Come to a place where the world may strike. Raises `Crash` when the driver dies, or has died."""
         if self.dead:
             raise Crash
+        self.binding = self.binding or place == "before append bindings"
         self.world.strike(self, place)
         if self.dead:
             raise Crash
@@ -176,6 +179,7 @@ class Life:
         scheduler.begin(f"{self.name}.lease", lambda: self._renew(runner, lost), owner=self)
         for park in runner.course(None, lost):
             runner.step()
+            self.binding = False
             self._between("worker step")
             self._rest(runner, park)
         self._close(runner)

@@ -386,7 +386,7 @@ class World:
         self._over = True
 
     def _has_arrived(self, *, but: Collection[str] = ()) -> bool:
-        settled = not (resumable(self) or self.left_behind)
+        settled = not (resumable(self) or self.left_behind or any(life.binding for life in self.living()))
         return settled and self.checks.caught_up(but=but) and self._is_driven()
 
     def _is_driven(self) -> bool:
