@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import itertools
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,7 +21,9 @@ from tests.flow.by_hand import Crash, Run, World
 
 import tidegauge as tg
 from tidegauge.env import POINTS
+from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.command import OutputIsBehind
+from tidegauge.errors.store import LeaseLost, StoreReplaced
 from tidegauge.flow import stage
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.store import EXPIRY
@@ -429,6 +433,67 @@ def test_the_past_of_a_source_that_has_failed_ends_where_it_failed(world: World)
     assert rows(with_late(world), "late", as_of=PAST - 1) == rows(with_late(world), "a", as_of=PAST - 1)
     assert len(rows(with_late(world), "late", as_of=PAST - 1)) == PAST
     assert world.loaded().backfills == {}
+
+
+def test_that_a_source_has_failed_is_durable_before_a_past_that_ends_there_is_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make(world: World) -> tg.Dataflow:
+        flow = tg.Dataflow("shop", store=world.store)
+        orders = source(world, flow, "orders")
+        flow.sink("clicks", source(world, flow, "clicks"), tg.ParquetSink(str(world.root / "lake" / "clicks")))
+        name, stream = ("bad", orders.errors) if collecting else ("late", orders)
+        flow.sink(name, stream, tg.ParquetSink(str(world.root / "lake" / name)))
+        return flow
+
+    collecting = True
+    world = World(tmp_path, make)
+    run = begin(world)
+    for said in (lines(0), lines(1), "not json" + chr(10)):
+        write(tmp_path / "orders" / "1.jsonl", said)
+        run.catch_up()
+    run.abandon()
+    collecting = False
+    known: list[bool] = []
+    point = world.point
+
+    def look(name: str) -> None:
+        if name == "before commit output":
+            known.append(world.loaded().sources["orders"].failure is not None)
+        point(name)
+
+    monkeypatch.setattr(world, "point", look)
+    run = begin(world)
+    for _ in range(5):
+        run.step()
+    run.abandon()
+    assert known == [True]
+    assert numbers(make(world), "late", as_of=1) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("since", "error"), [("before acquire lease", LeaseLost), ("after acquire lease", StoreReplaced)]
+)
+def test_a_store_that_goes_back_to_before_a_new_output_while_a_driver_begins_is_not_the_one_that_it_had(
+    world: World, monkeypatch: pytest.MonkeyPatch, since: str, error: type[TidegaugeError]
+) -> None:
+    """A backup comes back into the very file, as `.restore` of `sqlite3` does it."""
+    store, backup = world.root / "flow.db", world.root / "backup.db"
+    copies = {since: (store, backup), "after register": (backup, store)}
+    point = world.point
+
+    def copied(name: str) -> None:
+        if name in copies:
+            before, after = copies[name]
+            with closing(sqlite3.connect(before)) as source, closing(sqlite3.connect(after)) as target:
+                source.backup(target)
+        point(name)
+
+    monkeypatch.setattr(world, "point", copied)
+    with pytest.raises(error):
+        begin(world, with_late)
+    assert "late" not in world.loaded().outputs
+    assert not (world.root / "lake" / "late").exists()
 
 
 def test_an_output_that_is_moved_to_another_table_is_filled_anew(world: World) -> None:

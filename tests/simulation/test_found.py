@@ -282,3 +282,24 @@ def test_a_late_table_lacks_the_old_topic_again_if_the_store_goes_back_to_that()
     world = World(ground, planned(400088, ground.facts, kinds=checked_kinds(None)))
     world.run()
     assert "put back" in world.trace.text()
+
+
+def test_a_driver_whose_store_goes_back_to_before_a_new_output_while_it_begins_ends_for_the_lease_that_it_lost() -> (
+    None
+):
+    acts = (Act(0.0, "outputs", "large", 1), Act(0.436, "rewind", "", 1), Act(0.683, "stop", "", 1))
+    world = World(Ground.of(make_flow), Plan(3292, 30.0, acts, (), unit=5))
+    world.run()
+    assert isinstance(world.lives[1].error, LeaseLost)
+
+
+def test_a_past_that_ends_where_its_source_fails_is_committed_when_the_store_knows_that_it_failed() -> None:
+    acts = [Act(0.789, "stop", "", 5), Act(2.421, "append", "orders", 5), Act(2.947, "append", "orders", 4)]
+    acts += [Act(3.21, "spoil", "orders", 5), Act(3.562, "append", "clicks", 1), Act(3.683, "transact", "clicks", 4)]
+    acts += [Act(3.802, "append", "clicks", 2), Act(5.408, "rewind", "", 1), Act(10.118, "append", "orders", 4)]
+    acts += [Act(10.156, "rewind", "", 5), Act(12.523, "transact", "orders", 2), Act(12.78, "rewind", "", 5)]
+    acts += [Act(17.449, "outputs", "large", 2), Act(17.827, "append", "clicks", 4), Act(17.857, "rewind", "", 2)]
+    acts += [Act(17.894, "rival", "", 5), Act(18.095, "spoil", "orders", 40), Act(18.683, "append", "clicks", 4)]
+    acts.append(Act(21.597, "append", "orders", 3))
+    faults = (Fault("crash", "orders: planned", 1), Fault("slow", "orders: open", 1, 1.0))
+    World(Ground.of(make_flow), Plan(2113, 30.0, tuple(acts), faults, unit=20)).run()

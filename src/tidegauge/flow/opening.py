@@ -18,6 +18,7 @@ from tidegauge.backfill.plan import Fill, files_of, steps_of
 from tidegauge.errors.base import Transient
 from tidegauge.errors.engine import RecordUnparsable
 from tidegauge.errors.outputs import OutputBelowIncarnation, OutputBelowSince
+from tidegauge.errors.store import StoreReplaced
 from tidegauge.flow.belonging import bound_at, check, note_seen, refuted, whole
 from tidegauge.flow.changing import settled_codes
 from tidegauge.flow.spec import FlowSpec
@@ -107,11 +108,12 @@ def opened(
     that is not as far is away. now: the present instant.
 
     Raises `OutputBelowSince`, `OutputBelowIncarnation`, `StartNotThere`, `StartChanged`, `TimestampsNotThere`,
-    `TimestampsChanged`, `CodeChanged`, `StoreBehindTable`, `HistoriesDiffer`, and what `Sink.open` raises of a table
-    that is not this output's.
+    `TimestampsChanged`, `CodeChanged`, `StoreBehindTable`, `HistoriesDiffer`, `LeaseLost`, `StoreReplaced`, and what
+    `Sink.open` raises of a table that is not this output's.
     """
     noted = store.noted
     loaded = store.load(flow.name)
+    _recognise(flow, loaded, store, lease)
     tables, away, going_on = _tables(flow, loaded, store, lease, known, least)
     # Ask after opening: an epoch is bound before a table holds it, whoever else is at work.
     bound = bound_at(store, flow.name, tables.values())
@@ -157,6 +159,15 @@ def opened(
         store=store,
         lease=lease,
     )
+
+
+def _recognise(flow: FlowSpec, loaded: Loaded, store: Store, lease: Lease) -> None:
+    """See that a store knows what this driver has registered: an older one may have been put in its place since."""
+    gone = [*flow.sources.keys() - loaded.sources.keys(), *flow.outputs.keys() - loaded.outputs.keys()]
+    if gone:
+        lease.renew()  # whoever has it by now may have dropped an output
+        names = ", ".join(map(repr, sorted(gone)))
+        raise StoreReplaced(url=store.url, detail=f"it does not know {names}, which this process had registered")
 
 
 def _tables(

@@ -39,7 +39,7 @@ from tidegauge.job.perform import Performer
 from tidegauge.reclock.slices import reclock
 from tidegauge.remap.frontier import GAUGE
 from tidegauge.remap.operator import RemapSetup, remap
-from tidegauge.remap.round import Requests
+from tidegauge.remap.round import Failure, Requests
 from tidegauge.sinks.backlog import Backlog
 from tidegauge.sinks.pausing import Pausing
 from tidegauge.sinks.persist import Committed, PersistSetup, persist
@@ -94,6 +94,9 @@ def render(
     backlog = Backlog(env.monotonic)
     history = OncePerSpan(partial(flow.store.history, spec.name), env)
 
+    def record_failure(failure: Failure) -> None:
+        flow.store.record_failure(flow.lease, failure.source, failure.epoch, failure.error)
+
     def discard(output: str, files: tuple[StagedFile, ...]) -> None:
         with suppress(OSError, Transient):  # litter does no harm, and the next opening sweeps it
             flow.tables[output].discard(files)
@@ -130,6 +133,7 @@ def render(
                 resume=flow.resume,
                 live=live,
                 answers=answers,
+                record_failure=record_failure,
                 failures=failures,
                 published=lambda: board.published,
                 held=board.held,
@@ -162,6 +166,7 @@ def render(
                 record=lambda output, unit: flow.store.add_unit(flow.lease, output, unit_of(unit)),
                 limits=limits,
                 perform=perform,
+                record_failure=record_failure,
                 failures=output_failures,
                 losses=Losses(flow.store, flow.lease, spec.name, spec.sources, now=env.now),
                 discard=discard,

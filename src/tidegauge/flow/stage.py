@@ -13,7 +13,7 @@ What a failure does (`groups.py`):
     transient error of an output        -> that output again, apart from the others, after a growing delay
     engine failure                      -> the whole job again, after a growing delay
     any, `ATTEMPTS` times in a row      -> the flow stops; but what is `waited_out` may take as long as it takes
-    definite error of a source at e     -> a `Failure` of it; its outputs get `[lower, e)` and no more
+    definite error of a source at e     -> noted durably; its outputs get `[lower, e)` and no more
       that only late outputs meet       -> a failure of each of these outputs, and of no other
     definite error of one output at e   -> noted durably; that output gets `[lower, e)` and no more; the others go on
 
@@ -105,11 +105,12 @@ class StageSetup:
     units: the unit of each source's positions. uppers: the first epoch that each output lacks. late: outputs that
     lack epochs which are published. fills: the staged past of those who show nothing before all of it is in. record:
     makes one more unit of a fill durable. limits: outputs of sources that had failed before, with the epoch at which
-    they end. failures: where the failures of outputs go, and which outputs have ended by one. losses: where losses
-    go. discard: forgets files staged in vain. backlog: which outputs have too much to commit for more to be staged
-    for them; the others go on. pausing: for which outputs nothing is staged, by choice. pacing: when late jobs may
-    begin. late_limit: how many positions one of them takes, by their unit. going: whether to begin another job.
-    pieces: of the sources that push; their outputs are staged as far as what came is whole.
+    they end. record_failure: makes that of a source durable. failures: where those of outputs go, and which outputs
+    have ended by one. losses: where losses go. discard: forgets files staged in vain. backlog: which outputs have too
+    much to commit for more to be staged for them; the others go on. pausing: for which outputs nothing is staged, by
+    choice. pacing: when late jobs may begin. late_limit: how many positions one of them takes, by their unit. going:
+    whether to begin another job. pieces: of the sources that push; their outputs are staged as far as what came is
+    whole.
     """
 
     timeline: Timeline
@@ -121,6 +122,7 @@ class StageSetup:
     record: Callable[[str, StagedSpan], None]
     limits: Mapping[str, int]
     perform: Performer
+    record_failure: Callable[[Failure], None]
     failures: OutputFailures
     losses: Losses
     discard: Callable[[str, tuple[StagedFile, ...]], None]
@@ -400,12 +402,13 @@ class _Stage:
         self.setup.board.retrying(waiting, source, error, trouble.attempt)
 
     def report(self, found: Iterable[Failure], outputs: list[OperatorOutput]) -> None:
-        """Report definite failures: sources to the remap operator, outputs to the log. Each once, the first."""
+        """Make definite failures durable, and tell the remap operator of those of sources. Each once, the first."""
         firsts = {(f.source, f.output): f for f in sorted(found, key=lambda f: -f.epoch)}
         for failure in firsts.values():
             if failure.output is not None:
                 self.setup.failures.failed(failure.output, failure.epoch, failure.error)
             else:
+                self.setup.record_failure(failure)
                 outputs[-1].give(self.failure_capability, [failure])
 
     def fulfil(self, outputs: list[OperatorOutput]) -> None:

@@ -15,7 +15,7 @@ The rows of a tick's life, as events in and effects out:
     Answer(observed) -> remembered; when the round is over and it is a tick: mint -> append bindings -> Span
     Answer(observed) -> what upstream has taken back, where its user goes on without: record gap
     Answer(failure)  -> record failure; the source is not asked again
-    Failure          -> the same, told by the stage operator
+    Failure          -> the source is not asked again; the stage operator tells it, which has recorded it
 """
 
 from __future__ import annotations
@@ -106,11 +106,11 @@ class RemapSetup:
     """What the operator works with.
 
     resume: the epoch to read the flow again from; it is announced first. live: the sources that can be asked.
-    answers: the answers of all of them. failures: of sources, from staging. published: the published upper.
-    held: the first epoch that is not published and that some output of a source lacks. ticking: whether to look at
-    the sources at all. policy: when to look, and when to bind. requests: additional ticks that somebody asks for.
-    required: sources that are not sealed and without whose answer nothing is bound. units: the unit of each source's
-    positions.
+    answers: the answers of all of them. record_failure: makes that of a source durable. failures: those that staging
+    found, durable by then. published: the published upper. held: the first epoch that is not published and that some
+    output of a source lacks. ticking: whether to look at the sources at all. policy: when to look, and when to bind.
+    requests: additional ticks that somebody asks for. required: sources that are not sealed and without whose answer
+    nothing is bound. units: the unit of each source's positions.
     """
 
     timeline: Timeline
@@ -124,6 +124,7 @@ class RemapSetup:
     resume: int
     live: Collection[str]
     answers: EventQueue
+    record_failure: Callable[[Failure], None]
     failures: EventQueue
     published: Callable[[], int]
     held: Callable[[str], int]
@@ -193,7 +194,9 @@ class _Remap:
             error = recreated(answer.source, self.timeline.identity(answer.source), answer.observed.identity)
             self.note(answer.source, answer.observed)
         if isinstance(error, Definite):
-            self.fail(Failure(answer.source, None, self.timeline.upper, error))
+            failure = Failure(answer.source, None, self.timeline.upper, error)
+            self.setup.record_failure(failure)
+            self.fail(failure)
 
     def note(self, source: str, observed: Observation) -> None:
         """Note durably what upstream has taken back before it was bound, of the epoch from which on it is missing."""
@@ -203,11 +206,10 @@ class _Remap:
             self.setup.store.record_gap(self.setup.lease, Gap(*place, observed.at, error.code, error.summary))
 
     def fail(self, failure: Failure) -> None:
-        """Note durably that a source has failed, and ask it no more. Of several failures, the least epoch counts.
+        """Ask a source no more that has failed, which is durable. Of several failures, the least epoch counts.
 
         A source that is no longer asked can be found to have failed too: when an epoch is read that was bound before.
         """
-        self.setup.store.record_failure(self.setup.lease, failure.source, failure.epoch, failure.error)
         self.live.discard(failure.source)
         if self.round is not None:  # what it answers now is not heard, so nobody waits for it
             self.round.answered(failure.source)
