@@ -303,3 +303,11 @@ def test_a_past_that_ends_where_its_source_fails_is_committed_when_the_store_kno
     acts.append(Act(21.597, "append", "orders", 3))
     faults = (Fault("crash", "orders: planned", 1), Fault("slow", "orders: open", 1, 1.0))
     World(Ground.of(make_flow), Plan(2113, 30.0, tuple(acts), faults, unit=20)).run()
+
+
+def test_an_output_whose_source_goes_on_is_waited_for_once_the_driver_has_heard_of_its_commit() -> None:
+    """The commit falls into a transaction that publishes; the driver hears of it only after the next one."""
+    ground = Ground.of(make_flow)
+    world = World(ground, planned(6035, ground.facts, kinds=checked_kinds(None)))
+    world.run()
+    assert {str(life.error)[:7] for life in world.lives if life.error is not None} >= {"TG-0502"}

@@ -63,7 +63,9 @@ class Checks:
         self._seen: Final[dict[tuple[str, int], Counter[str]]] = {}
         self._boards: Final[dict[str, Board]] = {}  # what each driver has shown last
         self._behind: Final[set[str]] = set()
-        """Outputs whose source had failed, and that may lack published epochs."""
+        """Outputs whose source had failed, and that may lack published epochs, or do as far as the driver knows."""
+        self._driving = ""
+        """The driver that has written to the store last."""
         self.late: Final = LateOutputs(spec, ledger, lake)
         self._clean: Final[dict[str, int]] = {}
         """Of each table: the epochs before it are known to have no bad record."""
@@ -147,7 +149,9 @@ class Checks:
         try:
             if place == "store committed":
                 self._ledger.follow()
-                self.late.found(who.partition(".")[0], era=self.era)
+                driver = who.partition(".")[0]
+                self._driving = driver if driver in self._boards else self._driving
+                self.late.found(driver, era=self.era)
                 for name in without:
                     self.late.left_out(name)
                 if any(
@@ -197,10 +201,15 @@ class Checks:
     def _level(self) -> dict[str, int]:
         """Return the first epoch that each live output lacks, without those that catch up.
 
-        While a source has failed, epochs are published without its outputs. Once it is resumed, they catch up.
+        While a source has failed, epochs are published without its outputs. Once it is resumed, they catch up. A
+        commit that the driver has not heard of yet does not count: until then it goes on without that output.
         """
-        uppers = self._uppers(live=True)
-        self._behind.difference_update([name for name in uppers if uppers[name] >= self._ledger.published])
+        uppers, board = self._uppers(live=True), self._boards.get(self._driving)
+        heard = {} if board is None else {name: output.upper for name, output in board.outputs.items()}
+        level = [
+            name for name in uppers if min(uppers[name], heard.get(name, uppers[name])) >= self._ledger.published
+        ]
+        self._behind.difference_update(level)
         behind = self._behind | self.late.behind
         return {name: upper for name, upper in uppers.items() if name not in behind}
 
