@@ -65,6 +65,10 @@ def _named(kind: str, name: str) -> str:
     return name
 
 
+_LONGEST: Final = 1e10
+"""Seconds, 300 years: no table waits longer."""
+
+
 class Dataflow:
     """A named set of sources and outputs that share one timeline of epochs, kept in one store.
 
@@ -153,6 +157,7 @@ class Dataflow:
         start: Starting | None = None,
         after: str | Sequence[str] = (),
         timestamps: Stamping = "faithful",
+        patience: float | None = None,
     ) -> None:
         """Add an output: the rows of a stream go into a table.
 
@@ -166,6 +171,9 @@ class Dataflow:
         timestamps: which `_epoch` the rows have that were bound before the output was made: `"faithful"` for those of
         their records, as in the other tables; `"collapse"` for the epoch up to which the flow was published then; or
         an epoch or a time, for which all earlier rows have that epoch. It is settled with the start.
+
+        patience: the seconds for which upstream keeps what the output lacks while it is paused or has failed, counted
+        from when that was bound. None for without end.
         """
         _named("output", name)
         if name in self._outputs:
@@ -181,7 +189,10 @@ class Dataflow:
         begin = None if start is None else OutputStart.of(start)
         stamps = OutputStamps.of(timestamps)
         before = self._before(name, stream.source, after)
-        plan = OutputPlan(name, stream.source, stream.channel, stream.steps, sink, begin, before, stamps)
+        kept = self._patience(name, stream.source, patience)
+        plan = OutputPlan(
+            name, stream.source, stream.channel, stream.steps, sink, begin, before, stamps, patience=kept
+        )
         if self._operates(plan):
             plan.check_applied()
         if not sink.shared and (other := self._places.setdefault(sink.identity, name)) != name:
@@ -199,6 +210,16 @@ class Dataflow:
         if known and isinstance(self._sources[source], PushedSource):
             raise CannotPause(output=name, source=source)
         return tuple(dict.fromkeys(known))
+
+    def _patience(self, name: str, source: str, seconds: object) -> float | None:
+        """Return for how long upstream keeps what an output lacks that does not go on."""
+        if seconds is None:
+            return None
+        if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds < _LONGEST:
+            raise InvalidArgument(parameter="patience", value=seconds, expected="a number of seconds from 0 on")
+        if isinstance(self._sources[source], PushedSource):
+            raise CannotPause(output=name, source=source)
+        return float(seconds)
 
     def _operates(self, plan: OutputPlan) -> bool:
         """Whether it is certain that an output gets operations; otherwise it shows when the flow runs."""

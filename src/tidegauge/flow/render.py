@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 
 from tidegauge.backfill.plan import unit_of
@@ -41,6 +42,7 @@ from tidegauge.remap.frontier import GAUGE
 from tidegauge.remap.operator import RemapSetup, remap
 from tidegauge.remap.round import Failure, Requests
 from tidegauge.sinks.backlog import Backlog
+from tidegauge.sinks.patience import Patience
 from tidegauge.sinks.pausing import Pausing
 from tidegauge.sinks.persist import Committed, PersistSetup, persist
 from tidegauge.sinks.protocol import StagedFile
@@ -96,6 +98,9 @@ def render(
 
     def record_failure(failure: Failure) -> None:
         flow.store.record_failure(flow.lease, failure.source, failure.epoch, failure.error)
+
+    def minted_at(epoch: int) -> datetime | None:
+        return next((one.minted_at for one in flow.store.epochs(spec.name, first=epoch, last=epoch)), None)
 
     def discard(output: str, files: tuple[StagedFile, ...]) -> None:
         with suppress(OSError, Transient):  # litter does no harm, and the next opening sweeps it
@@ -241,6 +246,12 @@ def render(
             readers={name: plan.source for name, plan in spec.outputs.items()},
             uppers={**dict.fromkeys(flow.away, flow.since), **uppers},
             since=flow.published,
+            patience=Patience(
+                {name: plan.patience for name, plan in plans.items() if plan.patience is not None},
+                idle=lambda: pausing.outputs | output_failures.ended.keys(),
+                minted_at=minted_at,
+                now=env.now,
+            ),
         )
         for name, frontiers in told.items():
             if name in acknowledgements:

@@ -89,6 +89,7 @@ class OutputPlan:
 
     channel: "rows", "errors", or the name of one of the streams that a push source has. start: None for with the
     source. after: the outputs that are to be live before this one catches up. stamps: which epoch its past has.
+    patience: the seconds for which upstream keeps what it lacks while it is paused or has failed, None for no limit.
     """
 
     name: str
@@ -99,6 +100,7 @@ class OutputPlan:
     start: OutputStart | None = None
     after: tuple[str, ...] = ()
     stamps: OutputStamps = FAITHFUL
+    patience: float | None = None
 
     def check_applied(self) -> None:
         """Raise `OperationsNotTaken` unless the sink of rows with an operation applies them."""

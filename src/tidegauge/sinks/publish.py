@@ -9,8 +9,9 @@ comes back as a late one.
 *Resumption.* What every output holds, turned back into the frontier that each source may forget. If every output of
 a source has an upper of at least `e + 1`, everything of the source in epochs `0 .. e` is held, and those records
 are exactly the ones not beyond `F(e) = inverse(e + 1)`. An output that has failed keeps its upper, and so holds
-back the source it reads. A driver that starts tells what it finds held: the one before it may have died before it
-told that, and nothing new may come for long.
+back the source it reads, as does one that is paused: both until their patience is spent (`patience`). A driver that
+starts tells what it finds held: the one before it may have died before it told that, and nothing new may come for
+long.
 
 Invariants. `published` never passes what some live output lacks, nor what nobody holds, and moves by
 compare-and-append. Upstream's
@@ -37,6 +38,7 @@ from tidegauge.env import Env
 from tidegauge.remap.frontier import ORIGIN, Frontier
 from tidegauge.remap.store import Lease, Store
 from tidegauge.remap.timeline import Timeline
+from tidegauge.sinks.patience import Patience
 from tidegauge.sinks.pausing import Pausing
 from tidegauge.sinks.persist import Committed
 
@@ -113,11 +115,12 @@ def resumption(
     readers: Mapping[str, str],
     uppers: Mapping[str, int],
     since: int,
+    patience: Patience,
 ) -> Mapping[str, Stream[Frontier]]:
     """Build the operator: for each source a stream of frontiers to acknowledge; one that did not move is not sent.
 
     readers: the source that each output reads. uppers: the outputs' uppers at the start. since: the epochs before it
-    were published by then.
+    were published by then. patience: of outputs that do not go on; it is looked at with each publication.
     """
     builder = OperatorBuilder(published.scope, "resumption")
     builder.input(published)
@@ -129,7 +132,8 @@ def resumption(
         held, upto, beginning = dict(uppers), since, True
 
         def uppers_of(source: str) -> dict[str, int]:
-            mine = {output: upper for output, upper in held.items() if readers[output] == source}
+            spent = patience.spent(held)
+            mine = {name: upper for name, upper in held.items() if readers[name] == source and name not in spent}
             return {**mine, "": upto}  # no output has an empty name
 
         def durable(source: str, mine: Mapping[str, int]) -> Frontier:
@@ -160,7 +164,7 @@ def resumption(
                 return
             for port, source in enumerate(sources):
                 least = min((mine := uppers_of(source)).values())
-                if least == reached[source]:
+                if least <= reached[source]:  # less once an output goes on whose patience was spent
                     continue
                 reached[source] = least
                 if told[source] != (frontier := durable(source, mine)):
