@@ -148,6 +148,18 @@ def test_a_backup_keeps_what_no_table_holds_also_of_a_topic_that_was_made_anew_s
     assert world.ledger.incarnation("clicks") == 1
 
 
+def test_a_store_from_before_a_compaction_does_not_tell_apart_what_a_late_table_has_as_one_epoch() -> None:
+    acts = [Act(0.0, "outputs", "orders", 5), Act(0.579, "append", "orders", 1), Act(1.87, "append", "clicks", 1)]
+    acts += [Act(3.941, "let go", "", 5), Act(4.329, "restore", "", 10)]
+    faults = [Fault("slow", "orders: closed", 2, 0.1), Fault("error", "clicks: open", 1)]
+    faults += [Fault("torn", "orders: closed", 1)]
+    plan = Plan(1005180, 30.0, tuple(acts), tuple(faults), calm=True, unit=20)
+    world = World(Ground.of(make_flow), plan)
+    world.run()
+    assert "put back" in world.trace.text()
+    assert world.ledger.since == 2
+
+
 def test_a_driver_that_wakes_up_when_its_staged_files_were_swept_ends_for_the_lease_that_it_lost() -> None:
     acts = [Act(0.5, "append", "orders", 3), Act(2.0, "away", "orders", 90)]
     world = World(Ground.of(make_flow), Plan(1, 100.0, tuple(acts), (Fault("pause", "large: commit", 1, 70.0),)))

@@ -28,6 +28,7 @@ __all__ = [
     "NothingToRecoverFrom",
     "OnlyAppended",
     "ServerBacksUp",
+    "StoreBehindCompaction",
     "StoreBehindTable",
     "TablesDisagree",
     "TablesOfSeveralStores",
@@ -57,6 +58,18 @@ class StoreBehindTable(TidegaugeError):
     )
     cause = "the store was restored from a backup, or put back to an older copy"
     remedy = "tidegauge recover brings the timeline back from the tables; or {other}. Nothing was bound or written"
+
+
+class StoreBehindCompaction(TidegaugeError):
+    """A table that has old epochs as one, which its store tells apart."""
+
+    code = "TG-0247"
+    what = (
+        "the store of flow {flow!r} is older than the table of output {output!r}: it tells epochs before {table} "
+        "apart, which the table has as one"
+    )
+    cause = "the flow was compacted, the output came later, and the store was restored from a backup of before that"
+    remedy = "tidegauge recover compacts the store as far again. Nothing was bound or written"
 
 
 class HistoriesDiffer(TidegaugeError):

@@ -18,10 +18,17 @@ is believed as far as its upper is; so is an epoch that such a version has bound
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Final, Protocol
 
 from tidegauge.errors.base import Transient
-from tidegauge.errors.history import DamagedHistory, HistoriesDiffer, StoreBehindTable, other_way
+from tidegauge.errors.history import (
+    DamagedHistory,
+    HistoriesDiffer,
+    StoreBehindCompaction,
+    StoreBehindTable,
+    other_way,
+)
 from tidegauge.errors.sinks import TableWentBack
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.remap.history import Link, agree
@@ -38,6 +45,8 @@ __all__ = [
     "bound_at",
     "check",
     "check_all",
+    "check_since",
+    "check_unseen",
     "note_seen",
     "refuted",
     "table_of",
@@ -74,6 +83,26 @@ def table_of(flow: FlowSpec, output: str, loaded: Loaded) -> Table:
     table = sink.open(owner)
     whole(table, owner, sink, held=0 if known is None else known.held)
     return table
+
+
+def check_unseen(store: Store, flow: FlowSpec, output: str, table: Witness, loaded: Loaded) -> None:
+    """Raise as `check_since` does for a table that the store has not seen; what it has seen, it is not older than."""
+    if table.upper and not loaded.outputs[output].held:
+        check_since(store, flow, output, table, loaded)
+
+
+def check_since(store: Store, flow: FlowSpec, output: str, table: Witness, loaded: Loaded) -> None:
+    """Raise `StoreBehindCompaction` for a table that has epochs as one which the store tells apart.
+
+    A table whose history cannot be read is believed, as far as its digest is the store's.
+    """
+    told = list[Link]()
+    with suppress(DamagedHistory):
+        told = [link for link in table.links() if link.since > loaded.flow.since]
+    bound = store.digests(flow.name, sorted({link.epoch + 1 for link in told}))
+    since = max((link.since for link in told if bound.get(link.epoch + 1) == link.digest), default=0)
+    if since:
+        raise StoreBehindCompaction(flow=flow.name, output=output, table=since, store=loaded.flow.since)
 
 
 def refuted(flow: FlowSpec, loaded: Loaded, uppers: Mapping[str, int]) -> list[str]:
@@ -116,6 +145,7 @@ def check_all(flow: FlowSpec, store: Store, loaded: Loaded) -> None:
             except (OSError, Transient):
                 continue
             check(store, flow, name, table)
+            check_unseen(store, flow, name, table, loaded)
 
 
 def _witness(flow: FlowSpec, output: str, loaded: Loaded) -> Witness:

@@ -19,7 +19,7 @@ from tidegauge.errors.base import Transient
 from tidegauge.errors.engine import RecordUnparsable
 from tidegauge.errors.outputs import OutputBelowIncarnation, OutputBelowSince
 from tidegauge.errors.store import StoreReplaced
-from tidegauge.flow.belonging import bound_at, check, note_seen, refuted, whole
+from tidegauge.flow.belonging import bound_at, check, check_unseen, note_seen, refuted, whole
 from tidegauge.flow.changing import settled_codes
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.flow.starting import settled, stays
@@ -108,8 +108,8 @@ def opened(
     that is not as far is away. now: the present instant.
 
     Raises `OutputBelowSince`, `OutputBelowIncarnation`, `StartNotThere`, `StartChanged`, `TimestampsNotThere`,
-    `TimestampsChanged`, `CodeChanged`, `StoreBehindTable`, `HistoriesDiffer`, `LeaseLost`, `StoreReplaced`, and what
-    `Sink.open` raises of a table that is not this output's.
+    `TimestampsChanged`, `CodeChanged`, `StoreBehindTable`, `StoreBehindCompaction`, `HistoriesDiffer`, `LeaseLost`,
+    `StoreReplaced`, and what `Sink.open` raises of a table that is not this output's.
     """
     noted = store.noted
     loaded = store.load(flow.name)
@@ -119,6 +119,7 @@ def opened(
     bound = bound_at(store, flow.name, tables.values())
     for name, table in tables.items():
         check(store, flow, name, table, bound=bound)
+        check_unseen(store, flow, name, table, loaded)
     starts = settled(flow, loaded, store, lease, tables, now=now)
     # After the check: a table of another history is no witness. After the starts: a table is asked until it is seen.
     note_seen(store, lease, loaded, tables)

@@ -21,7 +21,7 @@ from tidegauge.errors.base import Definite, TidegaugeError, Transient
 from tidegauge.errors.command import EpochNotBound, FlowNeverRan
 from tidegauge.errors.running import SourceUnreachable
 from tidegauge.errors.sinks import OutputIsNoTable, TableUnavailable
-from tidegauge.flow.belonging import bound_at, check, table_of
+from tidegauge.flow.belonging import bound_at, check, check_unseen, table_of
 from tidegauge.flow.spec import Flow, FlowSpec
 from tidegauge.job.durable import left_behind
 from tidegauge.lazy import library
@@ -251,6 +251,7 @@ def _output(
         if isinstance(table, TidegaugeError | OSError):
             raise table
         check(store, flow, name, table, bound=bound)
+        check_unseen(store, flow, name, table, loaded)
         volume = table.volume()
     except OSError as away:
         error = TableUnavailable(table=plan.sink.identity, detail=str(away))

@@ -41,7 +41,7 @@ from tidegauge.errors.command import (
 )
 from tidegauge.errors.flow import InvalidArgument, NeedsSpark, UnknownColumn
 from tidegauge.errors.store import EpochBelowSince
-from tidegauge.flow.belonging import check, table_of
+from tidegauge.flow.belonging import check, check_unseen, table_of
 from tidegauge.flow.spec import Flow, FlowSpec
 from tidegauge.job.functions import with_epoch
 from tidegauge.looking.inspect import holds, opened
@@ -169,6 +169,7 @@ def view_of(flow: FlowSpec, output: str, as_of: AsOf, *, env: Env | None = None)
             raise NotPublished(as_of=f"a row of {output}", published=loaded.flow.published)
         table = table_of(flow, output, loaded)
         check(store, flow, output, table)
+        check_unseen(store, flow, output, table, loaded)
     known = loaded.outputs[output]
     held = holds(loaded, source, known.reached(table.upper))
     filled = output in loaded.backfills or known.start is not None

@@ -18,7 +18,7 @@ from pathlib import Path
 from tidegauge.env import Env
 from tidegauge.errors.base import TidegaugeError, brief
 from tidegauge.errors.sinks import OutputIsNoTable
-from tidegauge.flow.belonging import check, table_of
+from tidegauge.flow.belonging import check, check_unseen, table_of
 from tidegauge.flow.spec import Flow
 from tidegauge.looking.inspect import opened
 from tidegauge.remap.history import Link, origin, rest
@@ -59,6 +59,7 @@ def verify(flow: Flow) -> Verified:
             try:
                 table = tables[name] = table_of(spec, name, loaded)
                 check(store, spec, name, table)
+                check_unseen(store, spec, name, table, loaded)
                 links += table.links()
                 found = list(_files(name, table))
             except TidegaugeError as error:

@@ -31,7 +31,7 @@ from tidegauge.flow.opening import register
 from tidegauge.flow.spec import Flow, FlowSpec
 from tidegauge.flow.starting import told
 from tidegauge.remap.history import Missed, agree, origin
-from tidegauge.remap.rebuilding import Pool, Way, gaps_on, pooled, way_to
+from tidegauge.remap.rebuilding import Pool, Way, gaps_on, pooled, since_on, way_to
 from tidegauge.remap.store import LeaseHolder, Loaded, Rebuilt, Store
 from tidegauge.sinks.protocol import OutputId, Recoverable, Sweeping, Table
 
@@ -94,8 +94,13 @@ def recover(flow: Flow, *, env: Env | None = None) -> Recovered:
             back = store.bring_back(lease, gaps)
             for name in _passed_over(loaded, gaps):
                 store.clear_failure(lease, name)
-            upper, since = found.upper, found.since
-            return Recovered(spec.name, incarnation, upper, upper, since, uppers, changed=back > 0, gaps=back)
+            upper, since = found.upper, max(found.since, since_on(there, pool, found.upper, stored=stored))
+            changed, let_go = back > 0 or since > found.since, list(_let_go(store, spec.name, since))
+            if since > found.since:
+                store.bring_back_since(lease, since)
+            return Recovered(
+                spec.name, incarnation, upper, upper, since, uppers, tuple(let_go), changed=changed, gaps=back
+            )
         way = _way(spec.name, incarnation, tables, pool, stored)
         upper, least = max(uppers.values()), min(uppers.get(name, 0) for name in spec.outputs)
         away = [name for name, known in loaded.outputs.items() if known.held and name not in uppers]
@@ -103,14 +108,31 @@ def recover(flow: Flow, *, env: Env | None = None) -> Recovered:
         for name in _passed_over(loaded, gaps) if own else ():
             store.clear_failure(lease, name)
         starts = {name: start for name, table in tables.items() if (start := told(name, table.links())) is not None}
+        merged = since_on(way, pool, upper, stored=stored)
         rebuilt = Rebuilt(
-            way=way, incarnation=incarnation, upper=upper, published=least, held=uppers, gaps=gaps, starts=starts
+            way=way,
+            incarnation=incarnation,
+            upper=upper,
+            published=max(least, merged + 1 if merged else 0),
+            held=uppers,
+            gaps=gaps,
+            starts=starts,
+            since=merged,
         )
+        since = max(merged, way.since if way.since is not None else loaded.flow.since if way.cut else 0)
+        let_go = list(_let_go(store, spec.name, since))
         store.restore(lease, rebuilt)
         leased.pop_all()  # the lease has ended with it
-    lacking = tuple(_lacking(way, upper, away, own=own))
+    lacking = (*_lacking(way, upper, away, own=own), *let_go)
     lost = sum(map(len, gaps.values()))
-    return Recovered(spec.name, incarnation, upper, way.cut, way.since or 0, uppers, lacking, gaps=lost)
+    return Recovered(spec.name, incarnation, upper, way.cut, since, uppers, lacking, gaps=lost)
+
+
+def _let_go(store: Store, flow: str, since: int) -> Iterator[str]:
+    """Yield, for people, who holds an epoch in the store that counts as one with others."""
+    for held in store.holds(flow):
+        if held.epoch < since:
+            yield f"the hold of {held.owner!r} on epoch {held.epoch}: the epochs before {since} count as one"
 
 
 def _passed_over(loaded: Loaded, gaps: Mapping[str, Sequence[Missed]]) -> list[str]:

@@ -35,7 +35,7 @@ from tidegauge.errors.history import (
     listed,
 )
 from tidegauge.errors.sinks import TableWentBack
-from tidegauge.flow.belonging import agreed, check, whole
+from tidegauge.flow.belonging import agreed, check, check_since, whole
 from tidegauge.flow.beside import renewing
 from tidegauge.flow.runner import RENEW_EVERY
 from tidegauge.flow.running import chosen
@@ -196,8 +196,8 @@ def repair(
 
     Raises `TableWentBack` for a table that is away, `ForeignRows`, `EpochsGone`, `EpochsCompacted`, `EpochsUnknown`,
     `HistoriesPart`, `OnlyAppended`; `StoreBehindTable` and `HistoriesDiffer` if the table has another history and you
-    give no epoch; `FlowAlreadyRunning`, `FlowNeverRan`, `UnknownName`, and whatever running the flow raises for the
-    source and the steps.
+    give no epoch; `StoreBehindCompaction` unless you give 0; `FlowAlreadyRunning`, `FlowNeverRan`, `UnknownName`, and
+    whatever running the flow raises for the source and the steps.
     """
     spec = flow.spec
     sink = spec.output(output).sink
@@ -287,6 +287,8 @@ def _wanted(
     damage, epochs, upper = table.damage, table.damage.epochs, table.upper
     if damage.unknown and from_epoch != 0:
         raise EpochsUnknown(table=_place(flow, output), output=f"{flow.name}:{output}", files=damage.unknown)
+    if from_epoch != 0:  # an older store may tell epochs apart that the table has as one, and would lose most of it
+        check_since(store, flow, output, table, loaded)
     if from_epoch is None:
         check(store, flow, output, table)
     elif from_epoch >= upper:

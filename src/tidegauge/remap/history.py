@@ -196,7 +196,8 @@ class Link:
     """An epoch in the chain: when it was minted, what it brought, and the digest of all up to it.
 
     whole: it has where every source stands after the epoch, and not what the epoch changed. starts: where the outputs
-    begin whose tables tell it here.
+    begin whose tables tell it here. since: the epochs before it counted as one when the table was begun, which so has
+    all of them as this one.
     """
 
     epoch: int
@@ -205,6 +206,7 @@ class Link:
     sources: Mapping[str, Moves]
     whole: bool = False
     starts: Mapping[str, StartRecord] = field(default_factory=dict)
+    since: int = 0
 
     def follows(self, before: str) -> bool:
         """Whether the digest is that of this epoch after all that `before` is the digest of."""
@@ -222,6 +224,8 @@ class Link:
             data["starts"] = {output: [start.said, start.epoch] for output, start in self.starts.items()}
         if stamps := {output: start.stamps for output, start in self.starts.items() if start.stamps is not None}:
             data["stamps"] = {output: [one.said, one.epoch] for output, one in stamps.items()}
+        if self.since:
+            data["since"] = self.since
         return {**data, "whole": True} if self.whole else data
 
     @classmethod
@@ -245,6 +249,7 @@ class Link:
                     _text(output): StartRecord(_text(said), _count(epoch), stamps.get(output))
                     for output, (said, epoch) in data.get("starts", {}).items()
                 },
+                since=_count(data.get("since", 0)),
             )
         except (KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"{type(error).__name__}: {error}") from error
@@ -343,7 +348,8 @@ def fold(links: Iterable[Link]) -> Link | None:
         brought = link.sources if link.whole else {n: _at(link.epoch, moves) for n, moves in link.sources.items()}
         sources = {**before, **{name: _after(before.get(name), moves) for name, moves in brought.items()}}
         starts = link.starts if folded is None else {**folded.starts, **link.starts}
-        folded = replace(link, sources=sources, whole=True, starts=starts)
+        since = link.since if folded is None else max(folded.since, link.since)
+        folded = replace(link, sources=sources, whole=True, starts=starts, since=since)
     return folded
 
 

@@ -21,7 +21,7 @@ from typing import TypeAlias
 
 from tidegauge.remap.history import Link, Missed, Moves, agree
 
-__all__ = ["Pool", "Way", "gaps_on", "pooled", "way_to"]
+__all__ = ["Pool", "Way", "gaps_on", "pooled", "since_on", "way_to"]
 
 Pool: TypeAlias = Mapping[int, Mapping[tuple[str, bool], Link]]
 """Links by their epochs, and in each by their digests and whether they are whole."""
@@ -97,6 +97,19 @@ def gaps_on(way: Way, pool: Pool, upper: int, *, stored: Mapping[int, str]) -> d
     return {name: list(gaps) for name, gaps in found.items()}
 
 
+def since_on(way: Way, pool: Pool, upper: int, *, stored: Mapping[int, str]) -> int:
+    """Return the epoch before which all count as one for some table, as its links tell that are on a way.
+
+    A table that was begun after a compaction has everything up to there as the epoch `since` of that time. The
+    others tell these epochs apart, and so may an older store: then the tables would not agree as of them.
+    """
+    told = 0
+    for epoch in pool:
+        digest = way.digest_before(epoch + 1, stored) if epoch < upper else None
+        told = max(told, *(link.since for link in pool[epoch].values() if digest in ("", link.digest)), 0)
+    return told
+
+
 def _fits(digest: str, links: list[Link], kept: str) -> bool:
     """Whether a digest is in front of the last link found, or is the one that was kept."""
     return links[-1].follows(digest) if links else agree(kept, digest)
@@ -105,7 +118,8 @@ def _fits(digest: str, links: list[Link], kept: str) -> bool:
 def _joined(one: Link, other: Link) -> Link:
     names = {**one.sources, **other.sources}
     sources = {name: _facts(one.sources.get(name), other.sources.get(name)) for name in names}
-    return replace(one, sources=sources, starts={**other.starts, **one.starts})
+    starts = {**other.starts, **one.starts}
+    return replace(one, sources=sources, starts=starts, since=max(one.since, other.since))
 
 
 def _facts(one: Moves | None, other: Moves | None) -> Moves:

@@ -99,7 +99,8 @@ def read_links(
     ]
     told_apart = first == lower and (first > flow.since or first == 0) and not (whole and first)
     if not told_apart or not links[0].follows(digest_before(connection, flow.id, flow.incarnation, first)):
-        links[0] = replace(links[0], sources=_standing(connection, flow, first), whole=True)
+        since = flow.since if lower <= flow.since else 0
+        links[0] = replace(links[0], sources=_standing(connection, flow, first), whole=True, since=since)
     return tuple(links)
 
 

@@ -31,7 +31,7 @@ from tidegauge.remap.store.schema import changes, flows, holds, incarnations, se
 from tidegauge.remap.store.values import FlowRecord, HoldRecord
 from tidegauge.remap.table import LARGEST
 
-__all__ = ["advance_since", "hold", "read_holds", "release"]
+__all__ = ["advance_since", "bring_back_since", "hold", "read_holds", "release"]
 
 
 def advance_since(connection: Connection, lease: Lease, since: int) -> None:
@@ -45,12 +45,26 @@ def advance_since(connection: Connection, lease: Lease, since: int) -> None:
     for held in read_holds(connection, lease.flow)[:1]:
         if since > held.epoch:
             raise SinceHeld(flow=lease.flow, since=since, owner=held.owner, epoch=held.epoch)
-    mine = select(sources.c.id).where(sources.c.flow_id == lease.flow_id).scalar_subquery()
-    _note_last_moves(connection, lease.flow_id, flow.since, since)
+    _merge(connection, lease.flow_id, flow.since, since)
+
+
+def bring_back_since(connection: Connection, flow_id: int, before: int, since: int) -> None:
+    """Make the epochs below `since` indistinguishable, as they were once; those below `before` are at present.
+
+    Who held one of them has released it since, or it would not have been compacted.
+    """
+    connection.execute(delete(holds).where(holds.c.flow_id == flow_id, holds.c.epoch < since))
+    if since > before:
+        _merge(connection, flow_id, before, since)
+
+
+def _merge(connection: Connection, flow_id: int, before: int, since: int) -> None:
+    mine = select(sources.c.id).where(sources.c.flow_id == flow_id).scalar_subquery()
+    _note_last_moves(connection, flow_id, before, since)
     _fold(connection, changes, changes.c.partition_id, mine, since)
     _fold(connection, source_states, source_states.c.source_id, mine, since)
     connection.execute(update(seals).where(seals.c.source_id.in_(mine), seals.c.epoch < since).values(epoch=since))
-    connection.execute(update(flows).where(flows.c.id == lease.flow_id).values(since=since))
+    connection.execute(update(flows).where(flows.c.id == flow_id).values(since=since))
 
 
 def _note_last_moves(connection: Connection, flow_id: int, before: int, since: int) -> None:

@@ -21,6 +21,7 @@ from tidegauge.remap.history import Beginning, Link, Missed, Moves
 from tidegauge.remap.rebuilding import Way
 from tidegauge.remap.start import StartRecord
 from tidegauge.remap.store.backfills import forget_backfills, read_backfills
+from tidegauge.remap.store.compaction import bring_back_since
 from tidegauge.remap.store.lease import Lease, guard
 from tidegauge.remap.store.losses import bring_back
 from tidegauge.remap.store.register import record_held
@@ -40,7 +41,7 @@ from tidegauge.remap.store.schema import (
 )
 from tidegauge.remap.store.starts import keep_starts
 
-__all__ = ["Rebuilt", "restore"]
+__all__ = ["Rebuilt", "restore", "since_restored"]
 
 _PIECE: Final = 10_000
 
@@ -50,7 +51,8 @@ class Rebuilt:
     """A timeline that was rebuilt from a flow's tables: its way, bound up to `upper` and published up to `published`.
 
     incarnation: of the store that the tables were written with. held: the uppers of the tables. gaps: what they have
-    told to be lost, by source. starts: where the outputs begin whose tables have told it.
+    told to be lost, by source. starts: where the outputs begin whose tables have told it. since: the epochs before it
+    count as one for some table.
     """
 
     way: Way
@@ -60,6 +62,7 @@ class Rebuilt:
     held: Mapping[str, int]
     gaps: Mapping[str, Sequence[Missed]]
     starts: Mapping[str, StartRecord] = field(default_factory=dict)
+    since: int = 0
 
 
 def restore(connection: Connection, lease: Lease, rebuilt: Rebuilt, *, at: datetime, env: Env) -> None:
@@ -90,17 +93,35 @@ def restore(connection: Connection, lease: Lease, rebuilt: Rebuilt, *, at: datet
         _source(connection, known[name], [(link, link.sources[name]) for link in way.links if name in link.sources])
     bring_back(connection, lease, rebuilt.gaps)
     connection.execute(delete(leases).where(leases.c.flow_id == lease.flow_id))
-    since = flow.since if way.since is None else way.since
+    since = way.since if way.since is not None else flow.since if way.cut else 0
+    bring_back_since(connection, lease.flow_id, since, rebuilt.since)
+    published = max(published, min(flow.published, way.cut))
+    _date(connection, lease.flow_id, published, at)
     connection.execute(
         update(flows)
         .where(flows.c.id == lease.flow_id)
         .values(
             incarnation=rebuilt.incarnation,
             upper=rebuilt.upper,
-            since=since if way.cut or way.since is not None else 0,
-            published=max(published, min(flow.published, way.cut)),
+            since=max(since, rebuilt.since),
+            published=published,
         )
     )
+
+
+def since_restored(connection: Connection, lease: Lease, since: int, *, at: datetime) -> None:
+    """Let the epochs below `since` count as one again; see `Store.bring_back_since`. They were published then."""
+    flow = guard(connection, lease)
+    bring_back_since(connection, lease.flow_id, flow.since, since)
+    published = max(flow.published, since + 1)
+    _date(connection, lease.flow_id, published, at)
+    connection.execute(update(flows).where(flows.c.id == lease.flow_id).values(published=published))
+
+
+def _date(connection: Connection, flow_id: int, published: int, at: datetime) -> None:
+    """Give every published epoch the time of its publication; those that have one keep it."""
+    undated = (timeline.c.flow_id == flow_id) & (timeline.c.epoch < published) & timeline.c.published_at.is_(None)
+    connection.execute(update(timeline).where(undated).values(published_at=at))
 
 
 def _cut(connection: Connection, flow_id: int, cut: int, *, lost: int) -> None:

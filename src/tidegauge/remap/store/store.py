@@ -57,7 +57,7 @@ from tidegauge.remap.store.history import read_bindings
 from tidegauge.remap.store.lease import Lease, LeaseHolder, acquire, break_lease, holding, silent
 from tidegauge.remap.store.opening import copied, exists, opened
 from tidegauge.remap.store.register import record_stalls
-from tidegauge.remap.store.restore import Rebuilt, restore
+from tidegauge.remap.store.restore import Rebuilt, restore, since_restored
 from tidegauge.remap.store.schema import outputs as output_rows
 from tidegauge.remap.store.schema import sources as source_rows
 from tidegauge.remap.store.values import (
@@ -213,6 +213,10 @@ class Store:
         The lease ends with it, and the store is to be opened anew. Done by hand, and no effect of a run.
         """
         self._database.write(partial(restore, lease=lease, rebuilt=rebuilt, at=self._env.now(), env=self._env))
+
+    def bring_back_since(self, lease: Lease, since: int) -> None:
+        """Make the epochs below `since` count as one, as they do for some table; nobody holds one of them then."""
+        self._database.write(partial(since_restored, lease=lease, since=since, at=self._env.now()))
 
     def gaps(self, flow_name: str) -> list[Gap]:
         """Return the losses, sorted by source, epoch and partition."""

@@ -22,7 +22,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from tidegauge.env import Env
-from tidegauge.errors.history import HistoriesDiffer, NothingToRecoverFrom, StoreBehindTable, TablesDisagree
+from tidegauge.errors.history import (
+    HistoriesDiffer,
+    NothingToRecoverFrom,
+    StoreBehindCompaction,
+    StoreBehindTable,
+    TablesDisagree,
+)
 from tidegauge.errors.store import StoreReplaced, UpperMismatch
 from tidegauge.maintenance.recover import recover
 from tidegauge.testing.simulation.commands import SimulatedFlow, given
@@ -34,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["UNLIKE", "keep_stopped", "misled", "restore", "rewind", "wait_for_others"]
 
-UNLIKE: Final = (StoreBehindTable, HistoriesDiffer, UpperMismatch, StoreReplaced)
+UNLIKE: Final = (StoreBehindTable, StoreBehindCompaction, HistoriesDiffer, UpperMismatch, StoreReplaced)
 """What a driver ends with that finds another store than it had, or than its tables were written with."""
 
 _UNTIL: Final = (0.0, 1.0, 7.0, 40.0)
