@@ -16,11 +16,10 @@ from rich.text import Text
 
 from tidegauge.cli.show import amount, clock, error_json, errors_view, grid, iso, phase_text, state_text
 from tidegauge.errors.running import TickHeld
-from tidegauge.remap.stamps import FAITHFUL
-from tidegauge.remap.start import WITH_SOURCE, StampRecord, StartRecord
 
 if TYPE_CHECKING:
     from tidegauge.looking.reports import FlowReport, OutputReport
+    from tidegauge.remap.start import StampRecord, StartRecord
 
 __all__ = ["output_json", "outputs_view", "status_json", "status_view"]
 
@@ -135,6 +134,9 @@ def _table(found: Iterable[OutputReport]) -> Table:
 
 def _begun(found: Iterable[OutputReport]) -> list[Text]:
     """Return where outputs begin that do not begin with their source."""
+    from tidegauge.remap.stamps import FAITHFUL
+    from tidegauge.remap.start import WITH_SOURCE
+
     said = []
     for name, start in [(output.name, output.start) for output in found if output.start is not None]:
         if start.said != WITH_SOURCE:
@@ -176,6 +178,8 @@ def _settled(record: StartRecord | StampRecord) -> dict[str, Any]:
 
 def output_json(output: OutputReport) -> dict[str, Any]:
     """Return an output's report as data."""
+    from tidegauge.remap.start import WITH_SOURCE
+
     start = output.start
     return {
         "name": output.name,

@@ -84,6 +84,8 @@ WRITES: list[tuple[str, Callable[[Store, Lease, Env], object]]] = [
     ("retime", lambda store, lease, _: store.retime(lease)),
     ("pass_over", lambda store, lease, env: store.pass_over(
         lease, "orders", [Gap("orders", 0, "p0", 1, 2, env.now(), "TG-0640", "by hand")], lift=True)),
+    ("append", bind(2)),
+    ("bring_back_since", lambda store, lease, _: store.bring_back_since(lease, 2)),
     ("renew", lambda _, lease, __: lease.renew()),
     ("recognise", lambda store, lease, _: store.recognise(lease)),
     ("restore", lambda store, lease, _: store.restore(lease, Rebuilt(
