@@ -2,7 +2,8 @@
 
 `python -m tests.engine.besides URL FOLDER` does it on the Spark at a URL, and prints what came of it as
 JSON. The first driver lives to its end. Each later one has one file more to read, and ends by SIGKILL at a random
-instant, if it has not ended by itself; the last one is spared. Then each read is held against the rows of the epochs
+instant, if it has not ended by itself, until enough drivers were killed and enough reads answered; the last one is
+spared. Then each read is held against the rows of the epochs
 up to its own.
 """
 
@@ -91,7 +92,7 @@ def main(url: str, root: Path) -> None:
     reads = look(session, flow, instants)
     kills = lives = 0
     with ThreadPoolExecutor(1) as beside:
-        while kills < KILLS:
+        while kills < KILLS or len(reads) < KILLS:
             lives += 1
             lines = [json.dumps({"id": lives * 10_000 + n, "name": f"life {lives}"}) for n in range(120)]
             (root / "in" / f"{lives + 10}.jsonl").write_text("\n".join(lines) + "\n")

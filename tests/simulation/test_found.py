@@ -323,3 +323,22 @@ def test_an_output_whose_source_goes_on_is_waited_for_once_the_driver_has_heard_
     world = World(ground, planned(6035, ground.facts, kinds=checked_kinds(None)))
     world.run()
     assert {str(life.error)[:7] for life in world.lives if life.error is not None} >= {"TG-0502"}
+
+
+def test_tables_part_where_drivers_go_on_without_one_of_them_on_a_store_that_went_back() -> None:
+    acts = [Act(0.0, "outputs", "orders", 2), Act(0.0, "outputs", "large", 40), Act(0.0, "outputs", "orders", 10)]
+    acts += [Act(0.85, "rewind", "", 10), Act(0.946, "append", "clicks", 5), Act(1.091, "append", "orders", 1)]
+    acts += [
+        Act(1.162, "append", "clicks", 5),
+        Act(3.611, "append", "orders", 3),
+        Act(3.631, "recreate", "clicks", 5),
+    ]
+    acts += [Act(3.97, "append", "orders", 3), Act(4.801, "append", "orders", 1), Act(8.908, "append", "clicks", 1)]
+    acts += [Act(9.171, "hold", "", 10), Act(9.348, "append", "clicks", 5), Act(9.891, "append", "clicks", 1)]
+    acts += [Act(10.067, "append", "clicks", 1), Act(10.114, "hold", "", 2), Act(12.225, "append", "orders", 5)]
+    faults = [Fault("error", "store commit", 10)]
+    faults += [Fault("torn", f"{name}: closed", 1) for name in ("clicks", "large", "orders")]
+    world = World(Ground.of(make_flow), Plan(6252, 13.225, tuple(acts), tuple(faults), unit=5))
+    world.run()
+    assert world.parted
+    assert "large" in world.checks.late.names

@@ -81,6 +81,8 @@ class Checks:
         """Which driver told an upstream last."""
         self.skipped: Final[set[tuple[str, str, int]]] = set()
         """Bad records that somebody skipped: their sources, places and positions."""
+        self._astray: Final[set[str]] = set()
+        """Outputs that drivers did without while the store was older: their tables may be of the other history."""
         self._misled: Final[set[str]] = set()
         """Places that were told what the driver meant for those before them, which went in that very instant."""
 
@@ -90,6 +92,7 @@ class Checks:
         Until it is recovered, nothing is known of what upstream may have been told.
         """
         self.older = True
+        self._astray.clear()
         self.era += 1
         self._ledger.go_back(forget)
         self._excuse_failed()
@@ -124,8 +127,8 @@ class Checks:
                 del self._seen[seen]
 
     def parted(self) -> None:
-        """Look at tables of two histories, one of them the store's: all that is published they have in common."""
-        for name in self._level():
+        """Look at tables of two histories, one of them the store's: they have all that is published in common."""
+        for name in self._level().keys() - self._astray:
             actual = self._rows(name)
             for epoch in range(self._ledger.since + 1, self._ledger.published):
                 self._holds(name, self._spec.outputs[name], [epoch], actual)
@@ -152,6 +155,7 @@ class Checks:
                 driver = who.partition(".")[0]
                 self._driving = driver if driver in self._boards else self._driving
                 self.late.found(driver, era=self.era)
+                self._astray.update(without if self.older else ())
                 for name in without:
                     self.late.left_out(name)
                 if any(
