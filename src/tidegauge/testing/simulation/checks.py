@@ -10,7 +10,7 @@
     at a bad record        its source fails, at the epoch that has it; or it is collected, in that epoch; or somebody
                            skips it, and it is a gap
     in the end             every epoch of every table has the rows that its bindings say, and no lease is left;
-                           of one world, `leaks` has more
+                           (`contents`); of one world, `leaks` has more
 
 No code of the system decides here whether the system is right, but for the steps of a flow: they are run over each
 epoch as one batch, because the rows of an epoch do not depend on how it was cut.
@@ -21,25 +21,23 @@ A law that breaks while a driver comes by is kept, and is raised by the world: i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Collection, Mapping
 from random import Random
 from typing import Final
 
 import pyarrow as pa
 
-from tidegauge.engine.plain.steps import without_spark
 from tidegauge.errors.engine import RecordUnparsable
 from tidegauge.errors.push import PieceUnreadable
 from tidegauge.flow.board import Board
 from tidegauge.flow.spec import FlowSpec
-from tidegauge.job.functions import apply, columns_of, conform
 from tidegauge.job.plan import OutputPlan
-from tidegauge.sources.protocol import BAD_RECORDS, BadRecord
+from tidegauge.sources.protocol import BadRecord
+from tidegauge.testing.simulation.contents import EpochContents
 from tidegauge.testing.simulation.evidence import TableEvidence, UpstreamEvidence
 from tidegauge.testing.simulation.lateness import LateOutputs
 from tidegauge.testing.simulation.ledger import BindingLedger, Broken, Forget
-from tidegauge.testing.simulation.rows import by_epoch, listed, of_channel, shown
+from tidegauge.testing.simulation.rows import by_epoch
 
 __all__ = ["Checks"]
 
@@ -81,6 +79,7 @@ class Checks:
         """Which driver told an upstream last."""
         self.skipped: Final[set[tuple[str, str, int]]] = set()
         """Bad records that somebody skipped: their sources, places and positions."""
+        self._contents: Final = EpochContents(ledger, upstreams, self.skipped)
         self._astray: Final[set[str]] = set()
         """Outputs that drivers did without while the store was older: their tables may be of the other history."""
         self._misled: Final[set[str]] = set()
@@ -130,8 +129,9 @@ class Checks:
         """Look at tables of two histories, one of them the store's: they have all that is published in common."""
         for name in self._level().keys() - self._astray:
             actual = self._rows(name)
-            for epoch in range(self._ledger.since + 1, self._ledger.published):
-                self._holds(name, self._spec.outputs[name], [epoch], actual)
+            past = max(self._ledger.since, self.late.floor(name))
+            for epoch in range(past + 1, self._ledger.published):
+                self._contents.there(name, self._spec.outputs[name], [epoch], actual)
 
     def _held(self) -> int:
         """Return the first epoch that no table holds."""
@@ -174,7 +174,7 @@ class Checks:
                     self._misled.update(self._upstreams[source].told())
                 if not self.older:
                     self._acknowledged(source, without)
-            elif self.late.names and place.endswith(": committed"):
+            elif self.late.there and place.endswith(": committed"):
                 self.late.committed(place.removesuffix(": committed"), driver=who.partition(".")[0])
         except Broken as broken:
             self.broken = broken
@@ -228,23 +228,16 @@ class Checks:
         for name in self._spec.outputs:
             self._decoded(name)
 
-    def _bad(self, source: str, epoch: int) -> list[tuple[str, BadRecord]]:
-        """Return the bad records of an epoch that are not gaps, each with its place."""
-        upstream = self._upstreams[source]
-        return [
-            (place, record)
-            for place, lower, upper in self._ledger.ranges(source, epoch, whole=False)
-            for record in upstream.bad(place, lower, upper)
-        ]
-
     def _decoded(self, name: str) -> None:
         """A table has no epoch with a bad record, unless its flow collects them."""
         source, upper = self._spec.outputs[name].source, self._lake.upper(name)
         if source in self._spec.collecting or not self._upstreams[source].spoilt:
             return
-        for epoch in range(self._clean.get(name, 0), upper):
+        for epoch in range(max(self._clean.get(name, 0), self.late.begun(name)), upper):
             bad = [
-                one for place, one in self._bad(source, epoch) if (source, place, one.position) not in self.skipped
+                one
+                for place, one in self._contents.bad(source, epoch)
+                if (source, place, one.position) not in self.skipped
             ]
             if bad:
                 said = f"{name} holds epoch {epoch}, which has {bad[0]}"
@@ -284,7 +277,8 @@ class Checks:
     def holds(self, name: str, epoch: int, *, era: int) -> bool:
         """Whether a table can be read as of a published epoch, and could since `era`."""
         known = self._ledger.ask("SELECT name FROM outputs WHERE name = ?", name)
-        return bool(known) and not self.older and era == self.era and self._level().get(name, -1) > epoch
+        there = self.late.floor(name) <= epoch < self._level().get(name, -1)
+        return bool(known) and not self.older and era == self.era and there
 
     def saw(self, name: str, as_of: int, rows: pa.Table) -> None:
         """Look at what a reader of a table saw as of an epoch. Raises `Broken`."""
@@ -339,6 +333,7 @@ class Checks:
         self._ledger.follow()
         if orderly and (leases := self._ledger.ask("SELECT holder FROM leases")):
             raise Broken("a driver that stops gives its lease back", str(leases))
+        self.late.settled()
         failed = self._ledger.failed()
         for name, upstream in self._upstreams.items():
             needed = upstream.overtaken or (failed.get(name) == RecordUnparsable.code and self.failing(name))
@@ -359,7 +354,7 @@ class Checks:
 
     def failing(self, source: str) -> list[tuple[str, BadRecord]]:
         """Return the bad records at which a source has failed."""
-        return self._bad(source, self._ledger.failed_at(source))
+        return self._contents.bad(source, self._ledger.failed_at(source))
 
     def _is_acknowledged(self, source: str) -> bool:
         """Whether upstream was told of all that is bound, where it keeps what it is told."""
@@ -379,57 +374,10 @@ class Checks:
             found = actual.get(epoch, Counter())
             if self._seen.get((name, epoch), found) != found:
                 raise Broken("a published epoch does not change", f"{name} at {epoch}, in the end")
-        since, first = min(self._ledger.since, upper - 1), self.late.first(name)
-        for epoch in range(max(first, since + 1), upper):
-            self._holds(name, plan, [epoch], actual)
-        try:
-            for epoch in range(first, since + 1):
-                self._holds(name, plan, [epoch], actual)
-        except Broken:  # the table came so late that these were compacted, and has them as one of them
-            self._holds(name, plan, range(first, since + 1), actual)
-
-    def _holds(self, name: str, plan: OutputPlan, epochs: Sequence[int], actual: Mapping[int, Counter[str]]) -> None:
-        """Some epochs of a table have together the rows that their bindings say."""
-        least, most, found = Counter[str](), Counter[str](), Counter[str]()
-        for epoch in epochs:
-            few, many = (self._expected(name, plan, epoch, whole=whole) for whole in (False, True))
-            if few is None or many is None:
-                return
-            least += few
-            most += many
-            found += actual.get(epoch, Counter())
-        if not least <= found <= most:
-            said = f"{name} at {epochs[-1]}: {listed('missing', least - found)}; {listed('too many', found - most)}"
-            raise Broken("an epoch has the rows that its bindings say", said)
-
-    def _expected(self, name: str, plan: OutputPlan, epoch: int, *, whole: bool) -> Counter[str] | None:
-        """Return the rows of an epoch; None where compaction took records that one may have read before, or not."""
-        upstream, batches = self._upstreams[plan.source], list[pa.RecordBatch]()
-        for place, lower, upper in self._ledger.ranges(plan.source, epoch, whole=whole):
-            if upstream.blurred(place, lower, upper):
-                return None
-            if plan.channel == "errors":
-                batches += self._bad_rows(plan.source, place, upstream.bad(place, lower, upper), whole=whole)
-            else:
-                batches += upstream.rows(place, lower, upper)
-        rows: Counter[str] = Counter()
-        given = [batch for found in batches if (batch := of_channel(found, plan.channel)) is not None]
-        if given:
-            columns = columns_of(upstream.schema, plan.channel)
-            functions, made = without_spark(plan.steps, columns, output=name)
-            together = conform(pa.concat_batches(given), columns)
-            for batch in apply(functions, together, made, output=name, epoch=epoch):
-                rows.update(map(shown, batch.to_pylist()))
-        return rows
-
-    def _bad_rows(self, source: str, place: str, found: Sequence[BadRecord], *, whole: bool) -> list[pa.RecordBatch]:
-        """Return the rows of bad records. whole: also of those that somebody skipped."""
-        rows = [
-            {"source": source, **asdict(record)}
-            for record in found
-            if whole or (source, place, record.position) not in self.skipped
-        ]
-        return [pa.RecordBatch.from_pylist(rows, schema=BAD_RECORDS)] if rows else []
+        if early := sorted(epoch for epoch in actual if epoch < self.late.floor(name)):
+            raise Broken("no row is of an epoch before that of its table's past", f"{name}: {early}")
+        first, stamp = self.late.first(name), self.late.stamp(name)
+        self._contents.all_there(name, plan, actual, upper=upper, first=first, stamp=stamp)
 
 
 def _moved(frontier: dict[str, int]) -> dict[str, int]:

@@ -8,6 +8,9 @@ table, and upstream is told of more than it holds. Once it is back, it catches u
                                  also if the store goes back to an earlier one meanwhile
     one that holds some epochs   goes on from there, unless compaction took what it lacks: then the flow refuses it
 
+A flow may say with which epoch an output begins (`start=`), and which one its past has (`timestamps=`). What a driver
+settled of that is read when the table gets its first commit, and stays while it holds rows.
+
 Invariant: an output that no driver did without is excused from nothing.
 """
 
@@ -18,12 +21,14 @@ from typing import Final
 
 from tidegauge.flow.board import Board
 from tidegauge.flow.spec import FlowSpec
+from tidegauge.remap.stamps import FAITHFUL
 from tidegauge.testing.simulation.evidence import TableEvidence
 from tidegauge.testing.simulation.ledger import BindingLedger, Broken
 
 __all__ = ["LateOutputs"]
 
 _PLANNED: Final = "SELECT cutover FROM backfills WHERE output = ?"
+_SETTLED: Final = "SELECT epoch, coalesce(stamp, 0) FROM starts WHERE output = ?"
 
 
 class LateOutputs:
@@ -42,6 +47,10 @@ class LateOutputs:
         self.paused: frozenset[str] = frozenset()
         self._empty: Final[set[str]] = set()
         self._first: Final[dict[str, int]] = {}
+        self._choosing: Final = {
+            name for name, plan in spec.outputs.items() if plan.start is not None or plan.stamps != FAITHFUL
+        }
+        self._settled: Final[dict[str, tuple[int, int]]] = {}
         self._told: Final[dict[str, dict[str, int]]] = {}
         self._found: Final[dict[str, tuple[int, dict[str, int]]]] = {}
         """Of each driver: the era that it began in, and at which epochs the incarnations began that it found then."""
@@ -68,6 +77,7 @@ class LateOutputs:
         if removed:
             self.shut_out.discard(name)
             self._first.pop(name, None)
+            self._settled.pop(name, None)
             self.left_out(name)
         else:
             self._lags(name)
@@ -82,6 +92,11 @@ class LateOutputs:
         for name in self.names:
             self._lags(name)
 
+    @property
+    def there(self) -> bool:
+        """Whether there is an output that may have another past than one from the start."""
+        return bool(self.names or self._choosing)
+
     def put_off(self, paused: frozenset[str]) -> None:
         """Know which outputs are paused: the others are published without them, once a driver has heard of it."""
         self.paused = paused
@@ -93,9 +108,38 @@ class LateOutputs:
 
     def first(self, name: str) -> int:
         """Return the first epoch that an output can have: that of the incarnation with which it began, or would."""
+        begins, _ = self._begins(name)
         if name in self._empty:
-            return self._ledger.began(self._spec.outputs[name].source)
-        return self._first.get(name, 0)
+            return max(begins, self._ledger.began(self._spec.outputs[name].source))
+        return max(begins, self._first.get(name, 0))
+
+    def begun(self, name: str) -> int:
+        """Return the epoch that an output begins with, where a flow says that."""
+        return self._begins(name)[0]
+
+    def stamp(self, name: str) -> int:
+        """Return the epoch that all rows of earlier ones have; 0 where each has its own."""
+        return self._begins(name)[1]
+
+    def floor(self, name: str) -> int:
+        """Return the first epoch that a row can have, where a flow says that; 0 where it says nothing."""
+        return max(self._begins(name))
+
+    def settled(self) -> None:
+        """Look at what stands of tables with rows. Raises `Broken` where it is not what it was."""
+        for name, before in self._settled.items():
+            if (now := self._known(name)) != before:
+                said = f"{name} had {before} when its table got rows, and has {now}"
+                raise Broken("where an output begins, and which epoch its past has, is settled once", said)
+
+    def _begins(self, name: str) -> tuple[int, int]:
+        return self._settled.get(name) or self._known(name)
+
+    def _known(self, name: str) -> tuple[int, int]:
+        """Return where the store says that an output begins, and which epoch its past has."""
+        if name not in self._choosing:
+            return (0, 0)
+        return next(((epoch, stamp) for epoch, stamp in self._ledger.ask(_SETTLED, name)), (0, 0))
 
     def published(self, board: Board | None) -> None:
         """Look at what a driver shows that has just published. It waits for those that it knows to hold that.
@@ -116,6 +160,8 @@ class LateOutputs:
     def committed(self, name: str, *, driver: str) -> None:
         """Look at a table that a driver has just committed to. Raises `Broken` where it shows a part of its past."""
         source, upper = self._spec.outputs[name].source, self._lake.upper(name)
+        if name in self._choosing:
+            self._settled.setdefault(name, self._known(name))
         if name in self._empty:
             self._empty.remove(name)
             _, began = self._found.get(driver, (0, {}))

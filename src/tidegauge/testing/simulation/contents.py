@@ -1,0 +1,124 @@
+"""The rows of the epochs of a table: those that the flow's steps make of the records that are bound to each.
+
+    an epoch                  has its rows
+    the past of a new table   has one epoch: the one that was settled (`timestamps=`), or the one up to which the flow
+                              is compacted. It has the rows of all epochs up to it, together
+
+Between what an epoch has to have and what it may have are records that were noted as lost, or skipped, since.
+
+Invariant: rows are counted. One that is there twice and should be there once is one too many.
+
+>>> least, most = Counter({"(7,)": 1}), Counter({"(7,)": 1, "(8,)": 1})
+>>> unlike(Counter({"(7,)": 1}), least=least, most=most)
+''
+>>> unlike(Counter({"(8,)": 2}), least=least, most=most)
+'1 rows missing: (7,); 1 rows too many: (8,)'
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
+from typing import Final
+
+import pyarrow as pa
+
+from tidegauge.engine.plain.steps import without_spark
+from tidegauge.job.functions import apply, columns_of, conform
+from tidegauge.job.plan import OutputPlan
+from tidegauge.sources.protocol import BAD_RECORDS, BadRecord
+from tidegauge.testing.simulation.evidence import UpstreamEvidence
+from tidegauge.testing.simulation.ledger import BindingLedger, Broken
+from tidegauge.testing.simulation.rows import listed, of_channel, shown
+
+__all__ = ["EpochContents", "unlike"]
+
+
+class EpochContents:
+    """The contents of a world's epochs. skipped: bad records that are gaps, as `Checks` has them."""
+
+    def __init__(
+        self,
+        ledger: BindingLedger,
+        upstreams: Mapping[str, UpstreamEvidence],
+        skipped: Collection[tuple[str, str, int]],
+    ) -> None:
+        self._ledger: Final = ledger
+        self._upstreams: Final = upstreams
+        self._skipped: Final = skipped
+
+    def all_there(
+        self, name: str, plan: OutputPlan, actual: Mapping[int, Counter[str]], *, upper: int, first: int, stamp: int
+    ) -> None:
+        """Every epoch of a table has the rows that its bindings say. Raises `Broken`.
+
+        upper: the first that it lacks. first: the one that it begins with. stamp: the one that its past has.
+        """
+        past, since = (min(epoch, upper - 1) for epoch in (max(first, stamp), self._ledger.since))
+        for epoch in range(max(past, since) + 1, upper):
+            self.there(name, plan, [epoch], actual)
+        try:
+            self.there(name, plan, range(first, past + 1), actual)
+            for epoch in range(past + 1, since + 1):
+                self.there(name, plan, [epoch], actual)
+        except Broken:  # the table came so late that these were compacted, and has them as one of them
+            self.there(name, plan, range(first, max(past, since) + 1), actual)
+
+    def there(self, name: str, plan: OutputPlan, epochs: Sequence[int], actual: Mapping[int, Counter[str]]) -> None:
+        """Some epochs of a table have together the rows that their bindings say. Raises `Broken`."""
+        least, most, found = Counter[str](), Counter[str](), Counter[str]()
+        for epoch in epochs:
+            few, many = (self._expected(name, plan, epoch, whole=whole) for whole in (False, True))
+            if few is None or many is None:
+                return
+            least += few
+            most += many
+            found += actual.get(epoch, Counter())
+        if said := unlike(found, least=least, most=most):
+            raise Broken("an epoch has the rows that its bindings say", f"{name} at {epochs[-1]}: {said}")
+
+    def bad(self, source: str, epoch: int) -> list[tuple[str, BadRecord]]:
+        """Return the bad records of an epoch that are not gaps, each with its place."""
+        upstream = self._upstreams[source]
+        return [
+            (place, record)
+            for place, lower, upper in self._ledger.ranges(source, epoch, whole=False)
+            for record in upstream.bad(place, lower, upper)
+        ]
+
+    def _expected(self, name: str, plan: OutputPlan, epoch: int, *, whole: bool) -> Counter[str] | None:
+        """Return the rows of an epoch; None where compaction took records that one may have read before, or not."""
+        upstream, batches = self._upstreams[plan.source], list[pa.RecordBatch]()
+        for place, lower, upper in self._ledger.ranges(plan.source, epoch, whole=whole):
+            if upstream.blurred(place, lower, upper):
+                return None
+            if plan.channel == "errors":
+                batches += self._bad_rows(plan.source, place, upstream.bad(place, lower, upper), whole=whole)
+            else:
+                batches += upstream.rows(place, lower, upper)
+        rows: Counter[str] = Counter()
+        given = [batch for found in batches if (batch := of_channel(found, plan.channel)) is not None]
+        if given:
+            columns = columns_of(upstream.schema, plan.channel)
+            functions, made = without_spark(plan.steps, columns, output=name)
+            together = conform(pa.concat_batches(given), columns)
+            for batch in apply(functions, together, made, output=name, epoch=epoch):
+                rows.update(map(shown, batch.to_pylist()))
+        return rows
+
+    def _bad_rows(self, source: str, place: str, found: Sequence[BadRecord], *, whole: bool) -> list[pa.RecordBatch]:
+        """Return the rows of bad records. whole: also of those that somebody skipped."""
+        rows = [
+            {"source": source, **asdict(record)}
+            for record in found
+            if whole or (source, place, record.position) not in self._skipped
+        ]
+        return [pa.RecordBatch.from_pylist(rows, schema=BAD_RECORDS)] if rows else []
+
+
+def unlike(found: Counter[str], *, least: Counter[str], most: Counter[str]) -> str:
+    """Return in words which rows are missing, and which are too many; nothing if all is well."""
+    if least <= found <= most:
+        return ""
+    return f"{listed('missing', least - found)}; {listed('too many', found - most)}"
