@@ -342,3 +342,13 @@ def test_tables_part_where_drivers_go_on_without_one_of_them_on_a_store_that_wen
     world.run()
     assert world.parted
     assert "large" in world.checks.late.names
+
+
+def test_a_bad_record_of_an_epoch_that_is_bound_anew_is_not_in_a_table_that_holds_what_was_bound_before() -> None:
+    acts = [Act(0.174, "rewind", "", 2), Act(0.562, "append", "clicks", 3), Act(0.801, "append", "orders", 5)]
+    acts += [Act(1.106, "spoil", "orders", 40), Act(1.996, "hold", "", 2), Act(2.256, "let go", "", 1)]
+    acts.append(Act(4.483, "outputs", "large", 1))
+    faults = (Fault("crash", "after commit output", 1),)
+    world = World(Ground.of(make_flow), Plan(7831, 30.0, tuple(acts), faults, unit=20))
+    world.run()
+    assert "large" in world.checks.late.names

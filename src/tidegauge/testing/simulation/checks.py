@@ -105,6 +105,7 @@ class Checks:
     def recovered(self, forget: Forget) -> None:
         """Look at all again: the store has what the tables hold. Raises `Broken` where it has not."""
         self._blind = self.older = False
+        self._astray.clear()
         self._clean.clear()
         self.era += 1
         self._ledger.come_back(self._held(), forget)
@@ -127,7 +128,7 @@ class Checks:
 
     def parted(self) -> None:
         """Look at tables of two histories, one of them the store's: they have all that is published in common."""
-        for name in self._level().keys() - self._astray:
+        for name in [one for one in self._level() if one not in self._astray]:
             actual = self._rows(name)
             past = max(self._ledger.since, self.late.floor(name))
             for epoch in range(past + 1, self._ledger.published):
@@ -225,7 +226,7 @@ class Checks:
                 said = f"{self._ledger.published} epochs are published, {name} has {upper}"
                 raise Broken("what is published is in every table", said)
         self.late.published(None if by is None else self._boards.get(by))
-        for name in self._spec.outputs:
+        for name in [one for one in self._spec.outputs if one not in self._astray]:
             self._decoded(name)
 
     def _decoded(self, name: str) -> None:
