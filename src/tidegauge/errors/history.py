@@ -21,6 +21,7 @@ __all__ = [
     "DamagedHistory",
     "EpochsCompacted",
     "EpochsGone",
+    "EpochsOfOtherCode",
     "EpochsUnknown",
     "ForeignRows",
     "HistoriesDiffer",
@@ -205,6 +206,18 @@ class EpochsCompacted(TidegaugeError):
     remedy = (
         "RESTORE the table to a version that still holds them; or --from 0 rewrites the whole table, where the "
         "epochs up to {since} become one. Nothing was changed"
+    )
+
+
+class EpochsOfOtherCode(TidegaugeError):
+    """Epochs that a table lacks and that other code has made than the output has now."""
+
+    code = "TG-0426"
+    what = "the epochs {epochs} of output {output!r} were made by other code than it has now: {changes}"
+    cause = "a step or a function of the flow was changed since; rows made by the present one would differ"
+    remedy = (
+        "put the code of those epochs back, repair, and run with the present one again; or --from {first} makes all "
+        "rows from there on by the present code. Nothing was changed"
     )
 
 

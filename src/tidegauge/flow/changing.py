@@ -29,13 +29,23 @@ True
 >>> corrected = standing(begun.records, code("n > 2"), upper=7, first=3, failed=True, at=noon)
 >>> corrected.word, [one.epoch for one in corrected.records]
 ('changed', [3, 7])
+
+A table that is written anew has rows of several codes, too:
+
+>>> made_by_other(corrected.records, code("n > 2"), [range(2, 9)])
+OtherCode(epochs=(range(3, 7),), changes=('step 1 (filter) is another',))
+>>> [one.epoch for one in rewritten(corrected.records, code("n > 2"), first=5, at=noon)]
+[3, 5]
+>>> [one.epoch for one in rewritten(corrected.records, code("n > 1"), first=5, at=noon)]
+[3]
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import zip_longest
 from typing import Literal
 
 from tidegauge.errors.outputs import CodeChanged
@@ -44,7 +54,7 @@ from tidegauge.job.code import OutputCode, changes, code_of, comparable
 from tidegauge.remap.start import StartRecord
 from tidegauge.remap.store import CodeRecord, Lease, Loaded, Store
 
-__all__ = ["CodeStanding", "accepted", "settled_codes", "standing"]
+__all__ = ["CodeStanding", "OtherCode", "accepted", "made_by_other", "rewritten", "settled_codes", "standing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +96,39 @@ def accepted(known: Sequence[CodeRecord], now: OutputCode, *, upper: int, at: da
     before = OutputCode.decode(known[-1].code) if known else None
     found = () if before is None else changes(before, now)
     return CodeStanding("changed", (*earlier, CodeRecord(upper, now.encode(), at)), found)
+
+
+@dataclass(frozen=True, slots=True)
+class OtherCode:
+    """Epochs of an output that its present code has not made, and how the code of the first of them differs."""
+
+    epochs: tuple[range, ...]
+    changes: tuple[str, ...]
+
+
+def made_by_other(known: Sequence[CodeRecord], now: OutputCode, epochs: Iterable[range]) -> OtherCode | None:
+    """Return those of some epochs that other code has made than an output has now; None if there are none.
+
+    Epochs before the first record were written by a version that kept none, and count as the present code's.
+    """
+    found: list[range] = []
+    differing: list[tuple[str, ...]] = []
+    for one in epochs:
+        for record, later in zip_longest(known, known[1:]):
+            made = range(max(one.start, record.epoch), one.stop if later is None else min(one.stop, later.epoch))
+            before = OutputCode.decode(record.code)
+            if made and before is not None and (changed := changes(before, now)):
+                found.append(made)
+                differing.append(changed)
+    return OtherCode(tuple(found), differing[0]) if found else None
+
+
+def rewritten(known: Sequence[CodeRecord], now: OutputCode, *, first: int, at: datetime) -> tuple[CodeRecord, ...]:
+    """Return which code has made an output's rows once all from an epoch on are made by its present one."""
+    earlier = tuple(one for one in known if one.epoch < first)
+    before = OutputCode.decode(earlier[-1].code) if earlier else None
+    same = before is not None and not changes(before, now)
+    return earlier if same else (*earlier, CodeRecord(first, now.encode(), at))
 
 
 def settled_codes(

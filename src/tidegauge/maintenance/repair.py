@@ -7,8 +7,8 @@ epoch (`remap.stamps`) is rewritten in one piece.
 
 Invariants. Before the commit nothing is changed but for staged files; after it the table is exactly as the flow would
 have written it. A folder is mended commit by commit. The staged rows are those that the flow staged for these epochs,
-by the same bindings, without losses recorded since. If anything of even one epoch cannot be had, repair says so and
-begins nothing.
+by the same bindings, without losses recorded since, and by the same code: rows of other code are replaced only if
+somebody asks for it. If anything of even one epoch cannot be had, repair says so and begins nothing.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.history import (
     EpochsCompacted,
     EpochsGone,
+    EpochsOfOtherCode,
     EpochsUnknown,
     ForeignRows,
     HistoriesPart,
@@ -37,11 +38,13 @@ from tidegauge.errors.history import (
 from tidegauge.errors.sinks import TableWentBack
 from tidegauge.flow.belonging import agreed, check, check_since, whole
 from tidegauge.flow.beside import renewing
+from tidegauge.flow.changing import made_by_other, rewritten
 from tidegauge.flow.runner import RENEW_EVERY
 from tidegauge.flow.running import chosen
 from tidegauge.flow.spec import Flow, FlowSpec
 from tidegauge.flow.stage import job_limit
 from tidegauge.flow.starting import told
+from tidegauge.job.code import OutputCode, code_of
 from tidegauge.job.durable import passed, ranges_of, without
 from tidegauge.job.groups import Need
 from tidegauge.job.perform import OutputSchemas, Performed, PinnedNeed, performer
@@ -52,7 +55,7 @@ from tidegauge.reclock.slices import between, span, told_apart
 from tidegauge.remap.binding import Slice
 from tidegauge.remap.history import History
 from tidegauge.remap.start import StartRecord
-from tidegauge.remap.store import Loaded, Store
+from tidegauge.remap.store import CodeRecord, Loaded, Store
 from tidegauge.sinks.mending import Mendable, Mending, Ranges, TableDamage, joined
 from tidegauge.sinks.protocol import OutputId, StagedFile, job_mark
 
@@ -186,8 +189,8 @@ def repair(
     Args:
         flow: the flow that writes the table.
         output: the name of the output.
-        from_epoch: also rewrite all epochs from this one on. With 0 for a missing table, the next run rewrites it;
-            this is the only repair for a topic.
+        from_epoch: also rewrite all epochs from this one on, by the present code. With 0 for a missing table, the
+            next run rewrites it; this is the only repair for a topic.
         remove_foreign: remove the files that others have written. False, because they belong to somebody: a table
             that has any is then refused.
         engine: as for `Dataflow.run`.
@@ -196,7 +199,8 @@ def repair(
 
     Raises `TableWentBack` for a table that is away, `ForeignRows`, `EpochsGone`, `EpochsCompacted`, `EpochsUnknown`,
     `HistoriesPart`, `OnlyAppended`; `StoreBehindTable` and `HistoriesDiffer` if the table has another history and you
-    give no epoch; `StoreBehindCompaction` unless you give 0; `FlowAlreadyRunning`, `FlowNeverRan`, `UnknownName`, and
+    give no epoch; `StoreBehindCompaction` unless you give 0; `EpochsOfOtherCode` for epochs before `from_epoch`
+    that other code has made than the flow has now; `FlowAlreadyRunning`, `FlowNeverRan`, `UnknownName`, and
     whatever running the flow raises for the source and the steps.
     """
     spec = flow.spec
@@ -234,6 +238,8 @@ def repair(
         removed = tuple(sorted(damage.foreign))
         if not epochs and not removed:
             return Repaired(spec.name, output, (), 0, (), upper, changed=False)
+        codes, now = loaded.outputs[output].codes if output in loaded.outputs else (), code_of(spec.outputs[output])
+        _check_code(output, codes, now, epochs, asked=from_epoch)
         rereading = Rereading(spec, output, table, loaded, picked, env)
         plan = rereading.plan(epochs, upper)
         files: list[StagedFile] = []
@@ -252,6 +258,11 @@ def repair(
                     told=partial(_telling, store, spec.name, output, rereading.start),
                 )
             store.record_told(lease, output, 0)  # commits that were replaced may have told of losses
+            if (
+                from_epoch is not None
+                and (made := rewritten(codes, now, first=epochs[-1].start, at=env.now())) != codes
+            ):
+                store.record_codes(lease, {output: made})  # after the commit: until then the old rows are there
         except BaseException:
             table.discard(files)
             raise
@@ -300,6 +311,16 @@ def _wanted(
             raise HistoriesPart(output=output, epoch=from_epoch, parted=parted)
         epochs, upper = joined([*epochs, range(from_epoch, upper)]), min(upper, loaded.flow.upper)
     return damage, table.whole(_with_past(epochs, start)), upper
+
+
+def _check_code(
+    output: str, known: Sequence[CodeRecord], now: OutputCode, epochs: Ranges, *, asked: int | None
+) -> None:
+    """Raise `EpochsOfOtherCode` for epochs of other code than the present one, unless they are asked for."""
+    unasked = epochs if asked is None else [range(one.start, min(one.stop, asked)) for one in epochs]
+    if (other := made_by_other(known, now, unasked)) is not None:
+        first, found = other.epochs[0].start, listed(other.epochs)
+        raise EpochsOfOtherCode(output=output, epochs=found, first=first, changes="; ".join(other.changes))
 
 
 def _with_past(epochs: Ranges, start: StartRecord | None) -> Ranges:
