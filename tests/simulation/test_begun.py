@@ -67,3 +67,28 @@ def test_an_epoch_of_a_past_that_moves_is_seen() -> None:
     world.memory.connection.execute("UPDATE starts SET stamp = stamp + 1 WHERE output = 'past'")
     with pytest.raises(Broken, match="is settled once"):
         world.checks.late.settled()
+
+
+def overtaken(*others: Act) -> World:
+    """A world in which retention takes what an output lacks while somebody runs the flow without it."""
+    takes = tuple(Act(5.3 + n / 10, "retention", "orders", 1) for n in range(8))
+    acts = (*APPENDS, Act(2.5, "outputs", "past", 4), *takes, *others)
+    world = World(
+        Ground.of(make_flow), Plan(1, 9.0, tuple(sorted(acts, key=lambda act: act.at)), (), calm=True, unit=2)
+    )
+    world.run()
+    return world
+
+
+def test_upstream_keeps_what_a_failed_output_lacks_and_everything_else_arrives() -> None:
+    world = overtaken(*(Act(0.3 + n, "append", "clicks", 2) for n in range(6)))
+    assert (world.ledger.failed(), world.ledger.failed_outputs()) == ({}, {"past"})
+    assert max(epochs(world, "past")) < max(epochs(world, "orders")) == world.ledger.upper - 1
+
+
+@pytest.mark.xfail(
+    strict=True, reason="the table of the quiet source is at 0, so none is behind it, and the source fails"
+)
+def test_a_late_output_that_lacks_records_fails_alone_beside_the_table_of_a_source_without_records() -> None:
+    world = overtaken()
+    assert (world.ledger.failed(), world.ledger.failed_outputs()) == ({}, {"past"})

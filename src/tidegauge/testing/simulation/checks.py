@@ -298,7 +298,7 @@ class Checks:
     def caught_up(self, *, but: Collection[str] = ()) -> bool:
         """Whether all records are bound, in every live table, published and acknowledged.
 
-        but: outputs that need not be that far, so that upstream need not be told.
+        but: outputs that need not be that far, so that upstream need not be told. An output that has failed is one.
         """
         if self.older:
             return False
@@ -308,7 +308,7 @@ class Checks:
             bound = self._ledger.frontiers[name]
             if name not in failed and any(bound.get(place, 0) < end for place, end in upstream.there().items()):
                 return False
-        told = {*self._read} - {self._spec.outputs[name].source for name in but}
+        told = {*self._read} - {self._spec.outputs[name].source for name in {*but, *self._ledger.failed_outputs()}}
         if not failed and not all(self._is_acknowledged(name) for name in told):
             return False
         live = {name: upper for name, upper in self._uppers(live=True).items() if name not in but}
@@ -340,8 +340,9 @@ class Checks:
             needed = upstream.overtaken or (failed.get(name) == RecordUnparsable.code and self.failing(name))
             if name in failed and not needed:
                 raise Broken("no source fails without need", name)
-        for name in self._ledger.failed_outputs():
-            upstream = self._upstreams[self._spec.outputs[name].source]
+        failing = {name: self._spec.outputs[name].source for name in self._ledger.failed_outputs()}
+        for name, source in failing.items():
+            upstream = self._upstreams[source]
             if not (upstream.overtaken or upstream.spoilt):
                 raise Broken("no output fails without need", name)
         for name, plan in self._spec.outputs.items():
@@ -349,7 +350,7 @@ class Checks:
             self._content(name, plan)
         for name in self._read:
             told = orderly and not failed and self._told_by.get(name) not in after
-            if told and not self._is_acknowledged(name):
+            if told and name not in failing.values() and not self._is_acknowledged(name):
                 said = f"{name}: {self._upstreams[name].told()}, bound {self._ledger.frontiers[name]}"
                 raise Broken("what is published is acknowledged in the end", said)
 
