@@ -86,9 +86,6 @@ def test_upstream_keeps_what_a_failed_output_lacks_and_everything_else_arrives()
     assert max(epochs(world, "past")) < max(epochs(world, "orders")) == world.ledger.upper - 1
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the table of the quiet source is at 0, so none is behind it, and the source fails"
-)
 def test_a_late_output_that_lacks_records_fails_alone_beside_the_table_of_a_source_without_records() -> None:
     world = overtaken()
     assert (world.ledger.failed(), world.ledger.failed_outputs()) == ({}, {"past"})

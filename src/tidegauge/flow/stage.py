@@ -40,7 +40,7 @@ from tidegauge.job.groups import Apart, Group, Groups, Need, judge, needs, own
 from tidegauge.job.perform import Performed, Performer, PinnedNeed
 from tidegauge.job.plan import OutputPlan
 from tidegauge.job.worklist import WorkList
-from tidegauge.reclock.slices import SpanSlices, between, span
+from tidegauge.reclock.slices import SpanSlices, between, held, span
 from tidegauge.remap.binding import Bound
 from tidegauge.remap.round import Failure
 from tidegauge.remap.timeline import Timeline
@@ -248,10 +248,13 @@ class _Stage:
             return False  # it has its job
         now = self.setup.env.monotonic()
         begun = False
-        held = self.setup.backlog.full | paused
-        roomy = {name: upper for name, upper in standing.items() if name not in held}
+        full = self.setup.backlog.full | paused
+        roomy = {name: upper for name, upper in standing.items() if name not in full}
         limits = self.within(roomy)
-        self.groups = self.groups.joined(standing, self.readers, busy=self.jobs, behind=self.fills.keys() | paused)
+        if not self.groups.one:
+            lacking = {name: held(self.timeline.tables[self.readers[name]], u) for name, u in standing.items()}
+            behind = self.fills.keys() | paused
+            self.groups = self.groups.joined(lacking, self.readers, busy=self.jobs, behind=behind)
         wanted = needs(self.groups, roomy, self.readers, limits=limits, sealed=sealed)
         for group, need in self.setup.pacing.in_turn(wanted).items():
             if group in self.jobs or (self.is_late(need) and self.waits()):
@@ -280,8 +283,8 @@ class _Stage:
         That is met without a job, also by a run that is told to stop: nothing of these epochs is published before.
         """
         sources = {self.readers[name] for name in need.outputs}
-        held = [self.slices.between(source, need.lower, need.upper) for source in sources]
-        return replace(need, upper=min((found[0].epoch for found in held if found), default=need.upper))
+        pieces = [self.slices.between(source, need.lower, need.upper) for source in sources]
+        return replace(need, upper=min((found[0].epoch for found in pieces if found), default=need.upper))
 
     def begin(self, group: Group, need: Need, outputs: list[OperatorOutput]) -> None:
         """Start a job for a need, or meet it at once where its epochs hold nothing for its outputs.
@@ -291,10 +294,10 @@ class _Stage:
         """
         wanted = sorted({self.readers[name] for name in need.outputs})
         trying = group is not None and self.groups.trouble(group).attempt > 0
-        held = {source: self.slices.between(source, need.lower, need.upper) for source in wanted}
+        spans = {source: self.slices.between(source, need.lower, need.upper) for source in wanted}
         upper, late, pacing = need.upper, self.is_late(need), self.setup.pacing
         if upper - need.lower > 1:  # one epoch is never split
-            for source, pieces in held.items():
+            for source, pieces in spans.items():
                 unit = self.setup.units[source]
                 most = 1 if trying else self.setup.late_limit(unit) if late else job_limit(unit)
                 paced = pacing.most(source, unit) if late else None
@@ -303,7 +306,7 @@ class _Stage:
         need = Need(need.outputs, need.lower, upper)
         pinned = PinnedNeed(
             need,
-            {source: list(kept) for source, found in held.items() if (kept := between(found, need.lower, upper))},
+            {source: list(kept) for source, found in spans.items() if (kept := between(found, need.lower, upper))},
             {source: self.bound(source, asked=not trying) for source in wanted},
             late,
         )

@@ -222,7 +222,9 @@ class Groups:
     ) -> Groups:
         """Return the groups without those who need not be apart any more, and without those who are no longer late.
 
-        uppers: of the outputs that go on. readers: the source that each reads. busy: groups with a job under way.
+        uppers: the first epoch that each output lacks that goes on, of those that hold something of its source: the
+        table of a quiet one stays far behind, and lacks nothing. readers: the source that each reads. busy: groups
+        with a job under way.
         behind: outputs that stay late, however far they are.
         """
         if self.one:
