@@ -25,8 +25,10 @@ from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.command import OutputIsBehind
 from tidegauge.errors.store import LeaseLost, StoreReplaced
 from tidegauge.flow import stage
+from tidegauge.remap.binding import Slice
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.store import EXPIRY
+from tidegauge.remap.table import RemapTable
 from tidegauge.sinks.parquet.chain import ParquetChain
 from tidegauge.sinks.protocol import OutputId
 
@@ -199,6 +201,29 @@ def test_a_past_of_many_small_epochs_is_read_in_jobs_of_so_many_slices(
     run.catch_up()
     run.abandon()
     assert world.points.count("before record unit") == -(-PAST // 5), "a crash repeats no more than that"
+    assert rows(with_late(world), "late") == rows(with_late(world), "a")
+
+
+def test_the_first_unit_is_planned_without_a_look_at_the_rest_of_the_past(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, slices = [], RemapTable.slices
+
+    def counted(table: RemapTable, lower: int, upper: int) -> list[Slice]:
+        found = slices(table, lower, upper)
+        made.append(len(found))
+        return found
+
+    monkeypatch.setattr(RemapTable, "slices", counted)
+    monkeypatch.setattr(stage, "LATE_SLICES", 1)
+    world.lag = 30
+    run = begin(world, with_late)
+    while "after record unit" not in world.points:
+        run.step()
+    first = sum(made)
+    assert 1 <= first <= 8 < PAST
+    run.catch_up()
+    run.abandon()
     assert rows(with_late(world), "late") == rows(with_late(world), "a")
 
 

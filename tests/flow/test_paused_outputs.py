@@ -17,7 +17,6 @@ import tidegauge as tg
 from tidegauge.errors.flow import UnknownName
 from tidegauge.errors.running import CannotPause
 from tidegauge.flow import stage
-from tidegauge.job.worklist import WorkList
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.store import EXPIRY
 from tidegauge.sinks.parquet.chain import ParquetChain
@@ -241,30 +240,6 @@ def test_an_output_of_a_source_that_pushes_is_refused(tmp_path: Path) -> None:
     flow.sink("a", pushed, tg.ParquetSink(str(tmp_path / "a")))
     with pytest.raises(CannotPause, match="TG-0559"):
         tg.pause(flow, "a")
-
-
-def test_a_long_pause_keeps_no_slices_in_memory(world: World, both: Run) -> None:
-    worklists: list[WorkList] = []
-    both.abandon()
-    original = WorkList.__init__
-
-    def init(self: WorkList, tables: Any) -> None:
-        original(self, tables)
-        worklists.append(self)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(WorkList, "__init__", init)
-        run = begin(world, with_late)
-        decide(run, tg.pause, "late")
-        for n in range(PAST, PAST + 20):
-            add(world, n)
-            run.catch_up()
-        assert worklists[-1].kept <= 2
-        decide(run, tg.unpause, "late")
-        run.catch_up()
-        assert worklists[-1].kept <= 2
-    run.abandon()
-    assert rows(with_late(world), "late") == rows(with_late(world), "a")
 
 
 @pytest.mark.parametrize("sink", [tg.ParquetSink, pytest.param(tg.DeltaSink, marks=pytest.mark.long)])

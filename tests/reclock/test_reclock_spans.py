@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.store import EpochNotMinted
-from tidegauge.reclock import held, plan_span, resumption, span
+from tidegauge.reclock import held, resumption, span, walk
 from tidegauge.remap.binding import Slice
 from tidegauge.remap.frontier import ORIGIN
 from tidegauge.remap.table import RemapTable
@@ -63,12 +63,34 @@ def test_an_output_holds_the_epochs_in_which_its_source_holds_nothing(
     assert first == table.upper or table.slices(first, first + 1)
 
 
-def test_a_source_without_slices_is_left_out_of_the_plan() -> None:
-    idle = RemapTable("idle", upper=2)
+@settings(deadline=None)
+@given(histories, st.data())
+def test_walking_over_epochs_yields_their_slices(history: RemapHistory, data: st.DataObject) -> None:
+    table = history.table()
+    upper = data.draw(st.integers(0, table.upper))
+    lower = data.draw(st.integers(0, upper))
+    assert list(walk(table, lower, upper)) == table.slices(lower, upper)
+
+
+def test_walking_past_what_is_bound_is_an_error() -> None:
     busy = RemapTable.load("busy", [(0, "p0", 1), (1, "p0", 2)], upper=2)
-    assert list(plan_span({"idle": idle, "busy": busy}, 0, 2)) == ["busy"]
+    assert list(walk(RemapTable("idle", upper=2), 0, 2)) == []
     with pytest.raises(EpochNotMinted):
-        plan_span({"idle": idle, "busy": busy}, 0, 3)
+        list(walk(busy, 0, 3))
+
+
+def test_the_first_slices_of_a_long_history_cost_few_more_than_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = RemapTable.load("s", ((epoch, "p0", epoch + 1) for epoch in range(10_000)), upper=10_000)
+    made, slices = [], RemapTable.slices
+
+    def counted(table: RemapTable, lower: int, upper: int) -> list[Slice]:
+        found = slices(table, lower, upper)
+        made.append(len(found))
+        return found
+
+    monkeypatch.setattr(RemapTable, "slices", counted)
+    assert span(walk(table, 3000, 10_000), 10_000, limit=100) == 3100
+    assert sum(made) <= 200
 
 
 @settings(deadline=None)

@@ -2,7 +2,7 @@
 
 ```text
  scope of each source (times: frontiers)        scope of the flow (times: epochs)
-   reader ── news ─────────────────────────────► remap ── spans ──► reclock ── slices ──► stage
+   reader ── news ─────────────────────────────► remap ── spans ────────────────────────► stage
      ▲ ▲                            nothing new ► │ ▲                                     │  │ staged, per output
      │ └─────────── news ──────────── sweep ◄─────┘ └───────────── failures ──────────────┘  ▼
      │                                      asked                                         persist (each output)
@@ -37,7 +37,6 @@ from tidegauge.flow.stage import StageSetup, stage
 from tidegauge.flow.telling import OncePerSpan, TellingCommits
 from tidegauge.job.durable import Losses, OutputFailures
 from tidegauge.job.perform import Performer
-from tidegauge.reclock.slices import reclock
 from tidegauge.remap.frontier import GAUGE
 from tidegauge.remap.operator import RemapSetup, remap
 from tidegauge.remap.round import Failure, Requests
@@ -160,7 +159,7 @@ def render(
         )
         pushing.reclock(bindings.spans, flow)
         staging = stage(
-            reclock(bindings.spans, timeline),
+            bindings.spans,
             StageSetup(
                 timeline=timeline,
                 plans=plans,

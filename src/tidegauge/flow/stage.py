@@ -17,8 +17,9 @@ What a failure does (`groups.py`):
       that only late outputs meet       -> a failure of each of these outputs, and of no other
     definite error of one output at e   -> noted durably; that output gets `[lower, e)` and no more; the others go on
 
-The slices that arrive are the work list. They come in the order of their epochs, and are kept until every output of
-their source has them.
+The work list is the timeline: a job's slices are asked of it when the job begins, as many as the job takes. So the
+first job of an output that lacks a million epochs costs no more than any other, and one that is paused for a month
+keeps no month of slices in memory.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ from tidegauge.job.durable import Losses, OutputFailures
 from tidegauge.job.groups import Apart, Group, Groups, Need, judge, needs, own
 from tidegauge.job.perform import Performed, Performer, PinnedNeed
 from tidegauge.job.plan import OutputPlan
-from tidegauge.job.worklist import WorkList
-from tidegauge.reclock.slices import SpanSlices, between, held, span
+from tidegauge.reclock.slices import held, span, walk
 from tidegauge.remap.binding import Bound
+from tidegauge.remap.operator import Span
 from tidegauge.remap.round import Failure
 from tidegauge.remap.timeline import Timeline
 from tidegauge.sinks.backlog import Backlog, StagedSpan
@@ -137,10 +138,10 @@ class StageSetup:
     pieces: Mapping[str, Pieces]
 
 
-def stage(slices: Stream[SpanSlices], setup: StageSetup) -> Staging:
+def stage(bound: Stream[Span], setup: StageSetup) -> Staging:
     """Build the operator."""
-    builder = OperatorBuilder(slices.scope, "stage")
-    builder.input(slices)
+    builder = OperatorBuilder(bound.scope, "stage")
+    builder.input(bound)
     spans: dict[str, Stream[StagedSpan]] = {name: builder.output() for name in setup.plans}
     failures: Stream[Failure] = builder.output()
     builder.build(lambda context: _Stage(context, setup).step)
@@ -163,7 +164,6 @@ class _Stage:
         self.capabilities = dict(zip(setup.plans, context.capabilities, strict=False))
         self.failure_capability = context.capabilities[-1]
         self.readers = {name: plan.source for name, plan in setup.plans.items()}
-        self.slices = WorkList(setup.timeline.tables)
         self.jobs: dict[Group, tuple[Need, Future[Performed]]] = {}
         self.groups = Groups(late=setup.late)
         setup.backlog.attach(self.wake.activate)
@@ -190,14 +190,8 @@ class _Stage:
                 capability.downgrade(upper)
         for source, pieces in self.setup.pieces.items():
             pieces.needed(self.needed(source))
-        if not self.capabilities:
-            return
-        self.failure_capability.downgrade(min(self.uppers[name] for name in self.capabilities))
-        lacking: dict[str, int] = {}
-        for name in self.capabilities.keys() - self.setup.pausing.outputs:
-            source, upper = self.readers[name], self.uppers[name]
-            lacking[source] = min(upper, lacking.get(source, upper))
-        self.slices.forget(lacking, default=self.timeline.upper)
+        if self.capabilities:
+            self.failure_capability.downgrade(min(self.uppers[name] for name in self.capabilities))
 
     def needed(self, source: str) -> dict[str, int]:
         """Return the first epoch that an output of each channel of a source lacks."""
@@ -224,10 +218,9 @@ class _Stage:
         return limits
 
     def step(self, inputs: list[OperatorInput], outputs: list[OperatorOutput]) -> None:
-        """Take in slices, hear of a job that ended, and begin as many needs as can be met at once."""
-        for _capability, batch in inputs[0].drain():
-            for planned in batch:
-                self.slices.extend(planned)
+        """Hear of jobs that ended, and begin as many needs as can be met at once, as far as epochs are bound."""
+        for _announced in inputs[0].drain():
+            pass  # what they say, the frontier and the timeline say too
         if self.setup.failures.ended:  # a table may have refused since
             self.settle()
         sealed = min(inputs[0].frontier.shown, default=self.timeline.upper)
@@ -282,9 +275,9 @@ class _Stage:
 
         That is met without a job, also by a run that is told to stop: nothing of these epochs is published before.
         """
-        sources = {self.readers[name] for name in need.outputs}
-        pieces = [self.slices.between(source, need.lower, need.upper) for source in sources]
-        return replace(need, upper=min((found[0].epoch for found in pieces if found), default=need.upper))
+        tables = (self.timeline.tables[source] for source in {self.readers[name] for name in need.outputs})
+        moved = (epoch for table in tables if (epoch := table.moved_from(need.lower)) is not None)
+        return replace(need, upper=min([need.upper, *moved]))
 
     def begin(self, group: Group, need: Need, outputs: list[OperatorOutput]) -> None:
         """Start a job for a need, or meet it at once where its epochs hold nothing for its outputs.
@@ -294,19 +287,19 @@ class _Stage:
         """
         wanted = sorted({self.readers[name] for name in need.outputs})
         trying = group is not None and self.groups.trouble(group).attempt > 0
-        spans = {source: self.slices.between(source, need.lower, need.upper) for source in wanted}
+        tables = {source: self.timeline.tables[source] for source in wanted}
         upper, late, pacing = need.upper, self.is_late(need), self.setup.pacing
         if upper - need.lower > 1:  # one epoch is never split
-            for source, pieces in spans.items():
+            for source, table in tables.items():
                 unit = self.setup.units[source]
                 most = 1 if trying else self.setup.late_limit(unit) if late else job_limit(unit)
                 paced = pacing.most(source, unit) if late else None
                 limit, count = most if paced is None else min(most, paced), LATE_SLICES if late else None
-                upper = span(pieces, upper, limit=limit, most=count)
+                upper = span(walk(table, need.lower, upper), upper, limit=limit, most=count)
         need = Need(need.outputs, need.lower, upper)
         pinned = PinnedNeed(
             need,
-            {source: list(kept) for source, found in spans.items() if (kept := between(found, need.lower, upper))},
+            {source: found for source, table in tables.items() if (found := table.slices(need.lower, upper))},
             {source: self.bound(source, asked=not trying) for source in wanted},
             late,
         )

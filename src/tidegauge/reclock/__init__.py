@@ -68,14 +68,14 @@ if TYPE_CHECKING:
     from tidegauge.reclock.slices import as_of as as_of
     from tidegauge.reclock.slices import begins as begins
     from tidegauge.reclock.slices import held as held
-    from tidegauge.reclock.slices import plan_span as plan_span
     from tidegauge.reclock.slices import resumption as resumption
     from tidegauge.reclock.slices import span as span
+    from tidegauge.reclock.slices import walk as walk
 else:
     __getattr__, __dir__, __all__ = names(
         __name__,
         {
             "columns": "EPOCH epochs_of frontier_to_epoch pieces stamp",
-            "slices": "as_of begins held plan_span resumption span",
+            "slices": "as_of begins held resumption span walk",
         },
     )

@@ -1,13 +1,14 @@
-"""From bound epochs to the work list: which ranges, how many epochs at once, where to resume; and the operator.
+"""From bound epochs to the work list: which ranges, how many epochs at once, where to resume.
 
 For sources that can be read by range this is all of reclocking: the slices are the work list, and no row is touched.
 
 Invariant: everything here is a function of the remap tables and of uppers, so a restart makes the same plan again.
-The operator needs no state of its own: a span's slices are a function of the timeline below the span's upper.
+Nobody keeps a list of slices: what a job takes is asked of the table, which costs as much as the job has slices,
+however long the history.
 
 >>> table = RemapTable("orders")
 >>> table.append(0, Frontier({"p0": 5})); table.append(1, Frontier({"p0": 9}))
->>> plan_span({"orders": table}, 0, 2)["orders"]
+>>> list(walk(table, 0, 2))
 [Slice(source='orders', epoch=0, partition='p0', lower=0, upper=5),
  Slice(source='orders', epoch=1, partition='p0', lower=5, upper=9)]
 >>> resumption({"orders": table}, {"raw": 2, "large": 1})
@@ -26,42 +27,32 @@ of them could not be told from what it has.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
-from typing import Final, TypeAlias
+from typing import Final
 
-from tidegauge.dataflow import OperatorBuilder, OperatorContext, OperatorInput, OperatorOutput, Stream
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.remap.binding import Slice
 from tidegauge.remap.frontier import Frontier
-from tidegauge.remap.operator import Span
 from tidegauge.remap.table import RemapTable
-from tidegauge.remap.timeline import Timeline
 
-__all__ = [
-    "SpanSlices",
-    "as_of",
-    "begins",
-    "between",
-    "held",
-    "plan_span",
-    "reclock",
-    "resumption",
-    "span",
-    "told_apart",
-]
+__all__ = ["as_of", "begins", "between", "held", "resumption", "span", "told_apart", "walk"]
 
 _EPOCH: Final = attrgetter("epoch")
 
-SpanSlices: TypeAlias = Mapping[str, list[Slice]]
-"""The slices of a span's epochs, by source; sources with none in the span are left out."""
 
+def walk(table: RemapTable, lower: int, upper: int) -> Iterator[Slice]:
+    """Yield the slices of the epochs `[lower, upper)` in the order of their epochs.
 
-def plan_span(tables: Mapping[str, RemapTable], lower: int, upper: int) -> dict[str, list[Slice]]:
-    """Return the slices of the epochs `[lower, upper)`, by source; a source that has none is left out."""
-    planned = {name: table.slices(lower, upper) for name, table in sorted(tables.items())}
-    return {name: slices for name, slices in planned.items() if slices}
+    They are asked of the table in stretches, each of twice as many epochs as the one before. So if you take the first
+    few of a million, few more than those are made.
+    """
+    epochs = 1
+    while (first := table.moved_from(lower)) is not None and first < upper:
+        lower = min(first + epochs, upper)
+        yield from table.slices(first, lower)
+        epochs *= 2
 
 
 def span(slices: Iterable[Slice], upper: int, *, limit: int, most: int | None = None) -> int:
@@ -152,22 +143,3 @@ def resumption(tables: Mapping[str, RemapTable], uppers: Mapping[str, int]) -> d
         return {}
     least = min(uppers.values())
     return {name: table.inverse(least) for name, table in sorted(tables.items())}
-
-
-def reclock(spans: Stream[Span], timeline: Timeline) -> Stream[SpanSlices]:
-    """Build the operator."""
-    builder = OperatorBuilder(spans.scope, "reclock")
-    builder.input(spans)
-    output: Stream[SpanSlices] = builder.output()
-
-    def build(context: OperatorContext) -> Callable[[list[OperatorInput], list[OperatorOutput]], None]:
-        context.capabilities[0].drop()
-
-        def step(inputs: list[OperatorInput], outputs: list[OperatorOutput]) -> None:
-            for capability, batch in inputs[0].drain():
-                outputs[0].give(capability, [plan_span(timeline.tables, span.lower, span.upper) for span in batch])
-
-        return step
-
-    builder.build(build, notify=False)
-    return output
