@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from tidegauge.maintenance.outputs import from_here as from_here
     from tidegauge.maintenance.outputs import limit as limit
     from tidegauge.maintenance.outputs import pause as pause
+    from tidegauge.maintenance.outputs import rebuild as rebuild
+    from tidegauge.maintenance.outputs import replace as replace
     from tidegauge.maintenance.outputs import unpause as unpause
     from tidegauge.maintenance.recover import recover as recover
     from tidegauge.maintenance.repair import repair as repair
@@ -83,7 +85,7 @@ else:
             "looking.inspect": "epochs explain outputs status",
             "looking.locate": "locate origin",
             "looking.read": "read read_arrow",
-            "maintenance.outputs": "drop from_here limit pause unpause",
+            "maintenance.outputs": "drop from_here limit pause rebuild replace unpause",
             "maintenance.recover": "recover",
             "maintenance.repair": "repair",
             "maintenance.resume": "resume skip",

@@ -72,6 +72,7 @@ def test_status_as_json(open_shop: Shop) -> None:
                 "timestamps": None,
                 "code_changed_at": [],
                 "filled": None,
+                "replacing": False,
                 "paused": [],
                 "waits_for": [],
                 "stalled_since": None,

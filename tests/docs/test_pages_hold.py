@@ -34,6 +34,7 @@ LOCAL = [
     HOW_TO / "read-back.md",
     HOW_TO / "reclock-your-own-data.md",
     HOW_TO / "repair-a-table.md",
+    HOW_TO / "replace-a-table.md",
     HOW_TO / "run-as-batch-or-service.md",
     HOW_TO / "run-in-a-notebook.md",
     HOW_TO / "scan-a-source.md",

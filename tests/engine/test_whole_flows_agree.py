@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from tests.engine import whole_flow
 from tests.engine.elsewhere import Found
 from tests.engine.whole_flow import Rows
 
 import tidegauge as tg
+from tidegauge.engine import SparkEngine
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -53,6 +55,29 @@ def test_the_local_engine_reads_every_record_once(local: Rows) -> None:
 
 def test_a_flow_on_a_classic_session(local: Rows, classic: Any, tmp_path: Path) -> None:
     check(whole_flow.run_flows(classic, tmp_path), local)
+
+
+def test_a_classic_session_replaces_a_table_and_reads_it_whole_before_and_after(classic: Any, tmp_path: Path) -> None:
+    whole_flow.fill(tmp_path)
+    engine = SparkEngine(classic)
+    old, new = whole_flow.spark_flow(tmp_path), whole_flow.spark_flow(tmp_path, rate=2)
+    old.run("caught-up", engine=engine)
+    seen: list[list[float]] = []
+
+    def gross() -> list[float]:
+        return sorted(row[0] for row in tg.read(classic, new, "large").select("gross").collect())
+
+    def strike(point: str) -> None:
+        if point.endswith(" commit output"):
+            seen.append(gross())
+
+    before = gross()
+    tg.replace(new, "large")
+    new.run("caught-up", engine=engine, env=tg.Env(point=strike))
+    engine.close()
+    assert seen == [before, gross()]
+    assert gross() == pytest.approx([amount / 1.2 * 2 for amount in before])
+    assert DeltaTable(f"{tmp_path}/sql/large").to_pyarrow_table().num_rows == len(before)
 
 
 def test_a_flow_on_a_connect_session(local: Rows, connect: Found) -> None:

@@ -56,12 +56,12 @@ def arrow_flow(root: Path) -> tg.Dataflow:
     return flow
 
 
-def spark_flow(root: Path) -> tg.Dataflow:
+def spark_flow(root: Path, *, rate: float = 1.2) -> tg.Dataflow:
     """The same sources with SQL outputs beside the others, on a store of their own."""
     flow = tg.Dataflow("sql", store=f"sqlite:///{root}/sql.db", tick=0.05)
     files = tg.FileSource(f"{root}/in/*.jsonl", format=tg.Json(ORDERS), max_bytes_per_epoch=9000, split_bytes=4000)
     orders = flow.source("orders", files)
-    large = orders.filter("amount > 20").select("id", "user", "amount * 1.2 AS gross", "size(tags) AS n")
+    large = orders.filter("amount > 20").select("id", "user", f"amount * {rate} AS gross", "size(tags) AS n")
     flow.sink("all", orders, tg.DeltaSink(f"{root}/sql/all"))
     flow.sink("large", large, tg.DeltaSink(f"{root}/sql/large"))
     flow.sink("days", orders.transform(days), tg.ParquetSink(f"{root}/sql/days"))

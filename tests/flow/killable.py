@@ -11,10 +11,11 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 from tests.flow.upstream import Topic
@@ -26,11 +27,15 @@ from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.flow.belonging import table_of
 from tidegauge.remap.store import Gap, LeaseHolder, Store
 
-Scene = Literal["whole", "bad line", "bad function", "new upstream", "late"]
+Scene = Literal["whole", "bad line", "bad function", "new upstream", "late", "replaced"]
 """What is wrong: nothing; a line of the orders that does not parse; a function that raises for one output; one more
-source, whose upstream is made anew once all of it is read; nothing, and one more output once all is published."""
+source, whose upstream is made anew once all of it is read; nothing, and one more output once all is published;
+nothing, and a table is replaced once all is published, and the life after that may be killed."""
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
+
+ENTRIES = ("before link", "after link")
+"""The instants around the system call by which an entry of a Delta log is there."""
 
 WRONG = 1060
 """The order that is wrong, where one is: in the middle of the second file."""
@@ -75,7 +80,8 @@ def make(root: Path, *, scene: Scene = "whole") -> tg.Dataflow:
     rows = flow.source(
         "rows", tg.GeneratorSource(rows=500, columns="k long, s string", shards=3, max_records_per_epoch=60)
     )
-    flow.sink("orders", orders, tg.DeltaSink(str(root / "lake" / "orders")))
+    plain = orders.map_batches(shout) if scene == "replaced" else orders
+    flow.sink("orders", plain, tg.DeltaSink(str(root / "lake" / "orders")))
     function = complain if scene == "bad function" else shout
     flow.sink("loud", orders.map_batches(function), tg.ParquetSink(str(root / "lake" / "loud")))
     flow.sink("prices", prices, tg.DeltaSink(str(root / "lake" / "prices")))
@@ -135,9 +141,28 @@ def lose(flow: tg.Dataflow, env: tg.Env) -> None:
     store.close()
 
 
+def entries_strike(strike: Callable[[str], None]) -> None:
+    """Have each entry of a Delta log pass these points, for the rest of this process."""
+    link = os.link
+
+    def struck(beside: Any, name: Any) -> None:
+        strike("before link")
+        link(beside, name)
+        strike("after link")
+
+    os.link = struck  # type: ignore[assignment]
+
+
 def live(root: Path, *, scene: Scene, point: str | None, nth: int) -> None:
     """Run until caught up, or until the point is reached for the nth time."""
-    flow, env = make(root, scene=scene), tg.Env(point=killing(point, nth))
+    if scene == "replaced" and not (decided := root / "decided").exists():
+        make(root).run(until="caught-up", engine=tg.LocalEngine(threads=2))  # not folded: epochs that differ show
+        tg.replace(make(root, scene=scene), "orders")
+        decided.touch()
+    strike = killing(point, nth)
+    flow, env = make(root, scene=scene), tg.Env(point=strike)
+    if point in ENTRIES:
+        entries_strike(strike)
 
     def run(flow: tg.Dataflow = flow) -> None:
         flow.run(until="caught-up", engine=tg.LocalEngine(threads=2), env=env)

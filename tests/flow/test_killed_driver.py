@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 from tests.flow import killable
 from tests.flow.drivers import Drivers
 from tests.flow.killable import Scene
@@ -163,3 +164,38 @@ def test_killed_at_a_named_point(point: str, nth: int, drivers: Drivers, undistu
     assert not drivers.live(tmp_path, scene=scene)
     assert content(tmp_path, scene) == expected.rows
     assert states(tmp_path, scene) == expected.states
+
+
+SWAPS = [
+    *("before begin backfill", "after begin backfill", "before record unit", "after record unit"),
+    *("before commit output", *killable.ENTRIES, "after commit output", "before end backfill", "after end backfill"),
+]
+"""Where a driver is killed that replaces a table: before the commit that does, in it, and after it."""
+
+
+@pytest.mark.parametrize(
+    "point", [pytest.param(point, marks=() if point == "after link" else pytest.mark.long) for point in SWAPS]
+)
+def test_killed_while_it_replaces_a_table_it_leaves_the_old_rows_or_the_new_ones(
+    point: str, drivers: Drivers, undisturbed: RunOf, tmp_path: Path
+) -> None:
+    old, new = undisturbed("whole"), undisturbed("replaced")
+    assert sizes(old.rows) == sizes(new.rows)
+    killable.fill(tmp_path)
+    assert drivers.live(tmp_path, scene="replaced", point=point)
+    swapped = point.startswith("after") and SWAPS.index(point) > SWAPS.index("before commit output")
+    swapped = swapped or point == "before end backfill"
+    assert content(tmp_path, "replaced") == (new if swapped else old).rows
+    assert as_delta(tmp_path) == names(new if swapped else old), "whoever opens the table sees the same"
+    assert not drivers.live(tmp_path, scene="replaced")
+    assert content(tmp_path, "replaced") == new.rows
+    assert as_delta(tmp_path) == names(new)
+    assert states(tmp_path, "replaced") == new.states
+
+
+def as_delta(root: Path) -> list[str]:
+    return sorted(DeltaTable(str(root / "lake" / "orders")).to_pyarrow_table()["name"].to_pylist())
+
+
+def names(found: Undisturbed) -> list[str]:
+    return sorted(row[1] for row in found.rows["orders"])

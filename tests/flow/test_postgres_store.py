@@ -150,6 +150,29 @@ def test_a_flow_that_was_stopped_past_its_lease_and_taken_over_from_writes_nothi
     assert len(tg.read_arrow(flow, "initials")) == 40
 
 
+@pytest.mark.parametrize("point", ["after record unit", "before commit output", "after commit output"])
+def test_a_table_is_replaced_also_by_a_driver_that_is_killed_meanwhile(shop: Path, point: str) -> None:
+    text = FLOW.replace('tg.ParquetSink(f"{HERE}/lake/initials")', 'tg.DeltaSink(f"{HERE}/lake/initials")')
+    shop.write_text(text)
+    load_flow(str(shop)).run("caught-up", engine="local")
+    shop.write_text(text.replace("0, 1)})", "1, 3)})"))
+    flow = load_flow(str(shop))
+
+    def initials() -> set[str]:
+        found = tg.read_arrow(flow, "initials").column("initial").to_pylist()
+        assert len(found) == 40
+        return {"old" if initial == "u" else "new" for initial in found}
+
+    assert json.loads(command("outputs", "replace", str(shop), "initials", "--json").stdout)["changes"]
+    died = subprocess.run(driver(shop, point, 1, signal.SIGKILL), check=False)
+    assert died.returncode == -signal.SIGKILL
+    assert initials() == {"new" if point == "after commit output" else "old"}
+    command("run", str(shop), "--engine", "local", "--until", "caught-up")
+    assert initials() == {"new"}
+    assert query(flow.store, "SELECT * FROM replacements") == []
+    assert tg.verify(flow).problems == ()
+
+
 def test_a_second_driver_of_a_flow_is_refused_and_the_first_goes_on(shop: Path) -> None:
     flow = load_flow(str(shop))
     refused: list[BaseException] = []

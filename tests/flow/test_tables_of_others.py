@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -13,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from tests.sinks.spark_delta import DeltaSpark, delta_spark
 
 import tidegauge as tg
-from tidegauge.errors.sinks import TableChangedByOthers
+from tidegauge.errors.sinks import TableChangedByOthers, TableSchemaChanged
 from tidegauge.sinks.delta import checkpoints as deltacheckpoints
 from tidegauge.sinks.delta.log import DeltaLog
 
@@ -51,6 +52,12 @@ def shop(tmp_path: Path) -> Shop:
     for _ in range(3):
         made.run()
     return made
+
+
+def timed(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """With a time that has no zone, which a Delta table must be able to have."""
+    at = [datetime(2026, 11, 24, 0, 0, n) for n in batch["n"].to_pylist()]  # noqa: DTZ001
+    return batch.append_column("at", pa.array(at, pa.timestamp("us")))
 
 
 HARMLESS: dict[str, Callable[[Shop], object]] = {
@@ -225,6 +232,48 @@ def test_what_spark_changes_is_said_and_repaired(shop: Shop, spark: DeltaSpark) 
         assert shop.read() == [0, 1, 2], what
     shop.run()
     assert shop.read() == [row[0] for row in seen()] == [0, 1, 2, 3]
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_spark_reads_the_old_rows_until_they_are_replaced_by_others_of_other_columns(
+    shop: Shop, spark: DeltaSpark, tmp_path: Path
+) -> None:
+    """It compacts the old ones just before the commit, and reads them by their version after it."""
+    flow = tg.Dataflow("shop", store=shop.flow.store)
+    orders = flow.source("orders", tg.FileSource(str(shop.landing), format=tg.Json("n long, user string")))
+    flow.sink("orders", orders.map_batches(timed), tg.DeltaSink(shop.lake))
+    table = f"delta.`{shop.lake}`"
+    old, seen = spark.sql(f"select n, user, _epoch from {table} order by n"), list[list[list[Any]]]()
+
+    def strike(point: str) -> None:
+        if point == "before commit output":
+            seen.append(spark.sql(f"select * from {table} order by n"))
+            spark.sql(f"optimize {table}")
+
+    tg.replace(flow, "orders")
+    flow.run(engine="local", until="caught-up", env=tg.Env(point=strike))
+    assert seen == [old]
+    assert old == [[n, "ada", n] for n in range(3)]
+    new = [[n, "ada", f"2026-11-24 00:00:0{n}", n] for n in range(3)]
+    assert spark.sql(f"select n, user, at, _epoch from {table} order by n") == new
+    assert shop.read() == [0, 1, 2]
+    optimized = shop.table().version() - 1
+    assert spark.sql(f"select * from {table} version as of {optimized} order by n") == old
+    spark.sql(f"optimize {table}")
+    shop.flow = flow
+    shop.run()
+    assert [row[0] for row in spark.sql(f"select n from {table} order by n")] == shop.read() == [0, 1, 2, 3]
+    last = shop.table().version()
+    spark.sql(f"restore table {table} to version as of {optimized}")
+    with pytest.raises(TableChangedByOthers):
+        shop.read()
+    with pytest.raises(TableSchemaChanged):  # the columns went back, too
+        tg.repair(flow, "orders", engine="local", remove_foreign=True)
+    spark.sql(f"restore table {table} to version as of {last}")
+    assert spark.sql(f"select n, user, at, _epoch from {table} where n < 3 order by n") == new
+    assert [row[0] for row in spark.sql(f"select n from {table} order by n")] == shop.read() == [0, 1, 2, 3]
 
 
 @pytest.mark.long

@@ -92,11 +92,11 @@ def files_of(backfill: Backfill) -> list[StagedFile]:
     return [StagedFile.decode(file) for unit in backfill.units for file in unit.files]
 
 
-def steps_of(plan: OutputPlan, incarnation: int = 0) -> str:
+def steps_of(plan: OutputPlan, incarnation: int = 0, *, edition: str = "") -> str:
     """Return a text that tells an output's steps from others: units that other steps have made do not count.
 
     What it cannot tell apart, `job.code` says; a change that it cannot see mixes rows of both, as it does in a table
-    that grows. incarnation: of the output's source.
+    that grows. incarnation: of the output's source. edition: that the rows are to be of, if they replace others.
 
     >>> from tidegauge.job.plan import Filter, MapBatches
     >>> def of(*steps):
@@ -107,6 +107,6 @@ def steps_of(plan: OutputPlan, incarnation: int = 0) -> str:
     False
     """
     digest = hashlib.blake2b(digest_size=16)
-    for part in (pa.__version__, str(incarnation), code_of(plan).encode()):
+    for part in (pa.__version__, str(incarnation), code_of(plan).encode(), *([edition] if edition else [])):
         digest.update(part.encode() + b"\0")
     return digest.hexdigest()

@@ -18,9 +18,23 @@ from tidegauge.cli.load import load_flow
 from tidegauge.cli.standing import output_json, outputs_view
 
 if TYPE_CHECKING:
-    from tidegauge.maintenance.outputs import AcceptedCode, DroppedOutput, OutputDecision, RateDecision
+    from tidegauge.maintenance.outputs import (
+        AcceptedCode,
+        DroppedOutput,
+        OutputDecision,
+        RateDecision,
+        ReplacementDecision,
+    )
 
-__all__ = ["accepted_view", "decision_json", "decision_view", "dropped_view", "outputs", "rate_view"]
+__all__ = [
+    "accepted_view",
+    "decision_json",
+    "decision_view",
+    "dropped_view",
+    "outputs",
+    "rate_view",
+    "replacement_view",
+]
 
 outputs = typer.Typer(
     name="outputs", help="The outputs of a flow: show them, pause one, let it go on.", no_args_is_help=True
@@ -106,6 +120,27 @@ def from_here(target: Target, output: Output, *, as_json: AsJson = False, debug:
             print_view(accepted_view(done))
 
 
+@outputs.command()
+def replace(target: Target, output: Output, *, as_json: AsJson = False, debug: Debug = False) -> None:
+    """Make all rows of an output anew by its present code, and then put them in at once. The flow may be running."""
+    with errors_said(debug=debug, as_json=as_json):
+        _print_replacement(tg.replace(load_flow(target), output), as_json=as_json)
+
+
+@outputs.command()
+def rebuild(target: Target, output: Output, *, as_json: AsJson = False, debug: Debug = False) -> None:
+    """Make all rows of an output anew by its unchanged code, as replace does. The flow may be running."""
+    with errors_said(debug=debug, as_json=as_json):
+        _print_replacement(tg.rebuild(load_flow(target), output), as_json=as_json)
+
+
+def _print_replacement(done: ReplacementDecision, *, as_json: bool) -> None:
+    if as_json:
+        print_json({**asdict(done), "changes": list(done.changes), "running": done.running or None})
+    else:
+        print_view(replacement_view(done))
+
+
 def _print(done: OutputDecision, *, as_json: bool) -> None:
     if as_json:
         print_json(decision_json(done))
@@ -135,6 +170,17 @@ def accepted_view(done: AcceptedCode) -> RenderableType:
     if not done.changes:
         return Text(f"{done.flow}: the code of output {done.output} is as before")
     said = f"{done.flow}: output {done.output} goes on with its present code, from epoch {done.epoch} on"
+    return Text("\n".join([said, *(f"  {change}" for change in done.changes)]))
+
+
+def replacement_view(done: ReplacementDecision) -> RenderableType:
+    """Return that an output's rows are made again, as lines."""
+    who = (
+        f"its driver begins within seconds if it has this code, otherwise the next one that has: {done.running}"
+        if done.running
+        else "nobody runs the flow, and the next run begins with it"
+    )
+    said = f"{done.flow}: all rows of output {done.output} are made again; until all are there its table stays; {who}"
     return Text("\n".join([said, *(f"  {change}" for change in done.changes)]))
 
 

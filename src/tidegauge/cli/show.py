@@ -96,7 +96,7 @@ def state_text(state: str, more: str = "") -> Text:
 def phase_text(output: OutputReport | OutputStatus) -> Text:
     """Return an output's state, and how far it is in it."""
     if output.state == "backfilling" and output.filled is not None:
-        return state_text(output.state, str(output.filled))
+        return state_text(output.state, f"{output.filled} (replacing)" if output.replacing else str(output.filled))
     if output.state == "catching_up":
         return state_text(output.state, f"{output.lag:,} epochs" if output.lag != 1 else "1 epoch")
     reasons = sorted(str(getattr(pause, "reason", pause)) for pause in output.paused)

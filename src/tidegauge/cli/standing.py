@@ -194,6 +194,7 @@ def output_json(output: OutputReport) -> dict[str, Any]:
         "timestamps": None if start is None or start.stamps is None else _settled(start.stamps),
         "code_changed_at": list(output.coded_at),
         "filled": None if output.filled is None else asdict(output.filled),
+        "replacing": output.replacing,
         "paused": [{"reason": pause.reason, "since": iso(pause.at)} for pause in output.paused],
         "waits_for": list(output.waits_for),
         "stalled_since": iso(output.since),

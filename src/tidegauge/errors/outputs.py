@@ -9,6 +9,7 @@ from __future__ import annotations
 from tidegauge.errors.base import TidegaugeError
 
 __all__ = [
+    "CannotReplace",
     "CodeChanged",
     "OutputBelowIncarnation",
     "OutputBelowSince",
@@ -100,7 +101,20 @@ class CodeChanged(TidegaugeError):
     cause = "a step or a function of the flow was changed, so later rows would differ from those that are published"
     remedy = (
         "put the code back as it was; or go on with the new code from epoch {epoch} on: 'tidegauge outputs from-here "
-        "FLOW {output}'. For all rows by the new code give the output another name and path. Nothing was begun"
+        "FLOW {output}'; or have all rows made by the new code, the old ones visible until then: 'tidegauge outputs "
+        "replace FLOW {output}'. Nothing was begun"
+    )
+
+
+class CannotReplace(TidegaugeError):
+    """A table whose rows cannot be made again and change places with the old ones."""
+
+    code = "TG-0234"
+    what = "the rows of output {output!r} cannot be replaced: {why}"
+    cause = "rows are replaced by reading all of the source again, and in one commit of a table"
+    remedy = (
+        "give the output another name and path: the new one is written from all that there is, beside the old one; "
+        "drop the old one with 'tidegauge outputs drop' once the new one is live. Nothing was begun"
     )
 
 

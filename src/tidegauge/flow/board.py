@@ -92,7 +92,8 @@ class SourceStatus:
 class OutputStatus:
     """The present state of an output. lag: how many bound epochs it lacks. rows, bytes: this run's commits.
 
-    filled: how far the past is of one that shows nothing yet. paused: why it is paused. since: from when on it is
+    filled: how far the past is of one that shows nothing yet. replacing: whether that is to take the place of rows
+    which its table holds. paused: why it is paused. since: from when on it is
     stalled. rate: rows a second over the last commits.
     """
 
@@ -104,6 +105,7 @@ class OutputStatus:
     rows: int = 0
     bytes: int = 0
     filled: Filled | None = None
+    replacing: bool = False
     paused: tuple[str, ...] = ()
     error: Exception | None = None
     since: datetime | None = None
@@ -132,9 +134,9 @@ class Board:
     """The present state of a flow's sources, outputs and epochs. `changed` is called after each change, if given.
 
     uppers: the outputs' durable uppers at the start. failed: sources that failed in earlier runs. retried: outputs
-    that did, for reasons of their own. fills: the staged past of those that show nothing yet. paused: why outputs
-    are paused. news: in words, which outputs are new, changed or gone. redaction: what hides the secrets in what
-    others say.
+    that did, for reasons of their own. fills: the staged past of those that show nothing yet. replacing: those whose
+    tables hold other rows until then. paused: why outputs are paused. news: in words, which outputs are new, changed
+    or gone. redaction: what hides the secrets in what others say.
     """
 
     def __init__(
@@ -148,6 +150,7 @@ class Board:
         failed: Mapping[str, Failure],
         retried: Collection[str],
         fills: Mapping[str, Fill],
+        replacing: Collection[str],
         paused: Mapping[str, tuple[str, ...]],
         news: tuple[str, ...],
         env: Env,
@@ -179,6 +182,7 @@ class Board:
         self._fills = dict(fills)
         for name, fill in fills.items():
             self._fill(name, fill.reached)
+            self.outputs[name].replacing = name in replacing
         self._pause(paused)
         self.changes = 0
         """How often anything changed. While it stays the same, so does every answer of the board."""
@@ -399,7 +403,7 @@ class Board:
         status.bytes += committed.bytes
         status.commits.append((self.env.monotonic(), committed.rows))
         if status.state != "failed":
-            status.filled = None
+            status.filled, status.replacing = None, False
             self._well(status)
         self._tell()
 

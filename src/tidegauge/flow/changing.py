@@ -42,7 +42,7 @@ OtherCode(epochs=(range(3, 7),), changes=('step 1 (filter) is another',))
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import zip_longest
@@ -140,15 +140,19 @@ def settled_codes(
     *,
     starts: Mapping[str, StartRecord],
     at: datetime,
+    replacing: Collection[str] = (),
 ) -> tuple[str, ...]:
     """Make durable which code makes the outputs' rows, and return in words which are new, changed and gone.
 
-    uppers: those of the tables that are open. starts: where they begin, if not with their source. An output whose
-    table is away is compared if that held rows. Raises `CodeChanged`.
+    replacing: those whose rows are to change places with others: their code is recorded with that. uppers:
+    those of the tables that are open. starts: where they begin, if not with their source. An output whose table is
+    away is compared if that held rows. Raises `CodeChanged`.
     """
     found: dict[str, CodeStanding] = {}
     for name, plan in flow.outputs.items():
         known = loaded.outputs[name]
+        if name in replacing:
+            continue
         upper = uppers.get(name, known.held)
         failed = known.outstanding(upper) is not None
         if name in uppers or upper:
@@ -164,10 +168,15 @@ def settled_codes(
             changes="; ".join(found[name].changes),
             others=f"; the code of {', '.join(map(repr, others))} has changed, too" if others else "",
         )
-    new = {name: found[name].records for name in uppers if found[name].records != loaded.outputs[name].codes}
+    new = {
+        name: found[name].records
+        for name in uppers.keys() & found.keys()
+        if found[name].records != loaded.outputs[name].codes
+    }
     if new:
         store.record_codes(lease, new)
-    return tuple(_words(flow, loaded, found)) if loaded.flow.upper else ()
+    words = [f"output {name} is being replaced; its table stays as it is until then" for name in replacing]
+    return (*words, *_words(flow, loaded, found)) if loaded.flow.upper else ()
 
 
 def _words(flow: FlowSpec, loaded: Loaded, found: Mapping[str, CodeStanding]) -> list[str]:

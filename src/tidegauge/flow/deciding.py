@@ -20,6 +20,7 @@ from tidegauge.backfill.rate import Pacing
 from tidegauge.env import Env, Spawn
 from tidegauge.errors.base import Transient
 from tidegauge.flow.board import Board
+from tidegauge.flow.replacing import intended
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.remap.store import Decisions, Lease, Store
 from tidegauge.sinks.pausing import Pausing
@@ -52,6 +53,10 @@ class Deciding:
         """The outputs that are paused, each with its reasons."""
         self.dropping: frozenset[str] = frozenset()
         """The outputs of the flow that are to be dropped."""
+        self.replacing: frozenset[str] = frozenset()
+        """The outputs whose tables are to be replaced, where the present worker does not know it yet."""
+        self._begun: frozenset[str] = frozenset()
+        """The editions of those that it knew when it began."""
         self.pausing = Pausing()
         self._pacing = Pacing(env.monotonic)
         self._adaptive = BEGIN
@@ -63,6 +68,7 @@ class Deciding:
 
         late: the outputs that are.
         """
+        self._begun = frozenset(one.edition for one in found.replacements.values())
         self._know(found, late)
         self.paused = {name: tuple(sorted(why)) for name, why in self._decided.items()}
         rate, within = self._rate()
@@ -121,6 +127,12 @@ class Deciding:
         """Go by these decisions. A rate of 0 is a reason of its own to pause the late outputs."""
         self._known = found
         self.dropping = frozenset(found.drops.keys() & self._flow.outputs.keys())
+        intended_here = [
+            one
+            for name, one in found.replacements.items()
+            if name in self._flow.outputs and intended(self._flow.outputs[name], one)
+        ]
+        self.replacing = frozenset(one.output for one in intended_here if one.edition not in self._begun)
         self._lease.hear(found.number)  # it may have heard an older one last
         reasons: dict[str, set[str]] = {name: set(reasons) for name, reasons in found.paused.items()}
         for name in late if found.rate == 0 else ():

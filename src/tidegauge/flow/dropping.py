@@ -16,8 +16,9 @@ from dataclasses import replace
 
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.sinks import TableNotRemovable
+from tidegauge.flow.replacing import withdrawn
 from tidegauge.flow.spec import FlowSpec
-from tidegauge.remap.store import Lease, Store
+from tidegauge.remap.store import Lease, Replacement, Store
 from tidegauge.sinks.protocol import OutputId, Removable, Sweeping
 
 __all__ = ["drop_decided", "finish_drop", "removable", "without"]
@@ -51,7 +52,7 @@ def finish_drop(flow: FlowSpec, store: Store, lease: Lease, output: str, *, tabl
     if table:
         removable(flow, output).remove(OutputId(flow.name, output, lease.incarnation))
     elif output in flow.outputs:
-        _sweep(flow, output, lease)
+        _sweep(flow, output, lease, store.decisions(flow.name).replacements.get(output))
     store.drop_output(lease, output)
 
 
@@ -62,10 +63,15 @@ def without(flow: FlowSpec, outputs: Collection[str]) -> FlowSpec:
     return replace(flow, outputs={name: replace(plan, after=after[name]) for name, plan in kept.items()})
 
 
-def _sweep(flow: FlowSpec, output: str, lease: Lease) -> None:
-    """Remove the files staged for an output alone. A table that cannot be opened now is swept by the next run."""
+def _sweep(flow: FlowSpec, output: str, lease: Lease, found: Replacement | None) -> None:
+    """Remove the files staged for an output alone. A table that cannot be opened now is swept by the next run.
+
+    found: a replacement that is dropped with it.
+    """
     sink = flow.outputs[output].sink
     with suppress(OSError, TidegaugeError):
         table = sink.open(OutputId(flow.name, output, lease.incarnation))
+        if found is not None:
+            withdrawn(table, found)
         if isinstance(table, Sweeping) and not sink.shared:
             table.sweep(lease.renew)

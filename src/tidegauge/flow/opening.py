@@ -21,6 +21,7 @@ from tidegauge.errors.outputs import OutputBelowIncarnation, OutputBelowSince
 from tidegauge.errors.store import StoreReplaced
 from tidegauge.flow.belonging import bound_at, check, check_unseen, note_seen, refuted, whole
 from tidegauge.flow.changing import settled_codes
+from tidegauge.flow.replacing import concluded, replaced, under_way
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.flow.starting import settled, stays
 from tidegauge.job.durable import left_behind, passed
@@ -29,7 +30,17 @@ from tidegauge.reclock.slices import as_of, begins, held
 from tidegauge.remap.binding import Slice
 from tidegauge.remap.round import Failure
 from tidegauge.remap.start import StartRecord
-from tidegauge.remap.store import Backfill, Decisions, Lease, Loaded, OutputSpec, SourceSpec, Stall, Store
+from tidegauge.remap.store import (
+    Backfill,
+    Decisions,
+    Lease,
+    Loaded,
+    OutputSpec,
+    Replacement,
+    SourceSpec,
+    Stall,
+    Store,
+)
 from tidegauge.remap.timeline import Timeline
 from tidegauge.sinks.protocol import Keeping, OutputId, Sweeping, Table
 from tidegauge.sources.protocol import from_time_of
@@ -47,11 +58,11 @@ class Opened:
     nobody reads any more, by source. stalls: the waits that the store knows of. uppers: the first epoch that each
     open output gets. late: those of them that lack epochs which are published. fills: the staged past of those
     that show nothing yet. filling: the outputs with a plan in the store, open or not. starts: where the open outputs
-    begin that do not begin with their source. held: how far tables
-    were seen to be in earlier runs. since: the epochs before it count as one.
-    resume: the epoch to read the flow again from. lossless: `Store.noted` from before the store was found to know of
-    no loss; -1 where it knows some. decisions: what people decided about outputs. news: in words, which outputs are
-    new, changed or gone since the last run.
+    begin that do not begin with their source. replacing: the outputs whose rows are to change places with others; of
+    those that are open the table here holds nothing yet. held: how far tables were seen to be in earlier runs.
+    since: the epochs before it count as one. resume: the epoch to read the flow again from. lossless: `Store.noted`
+    from before the store was found to know of no loss; -1 where it knows some. decisions: what people decided about
+    outputs. news: in words, which outputs are new, changed or gone since the last run.
     """
 
     spec: FlowSpec
@@ -63,6 +74,7 @@ class Opened:
     fills: Mapping[str, Fill]
     filling: frozenset[str]
     starts: Mapping[str, StartRecord]
+    replacing: Mapping[str, Replacement]
     held: Mapping[str, int]
     since: int
     resume: int
@@ -114,7 +126,9 @@ def opened(
     noted = store.noted
     loaded = store.load(flow.name)
     _recognise(flow, loaded, store, lease)
-    tables, away, going_on = _tables(flow, loaded, store, lease, known, least)
+    loaded = concluded(flow, store, lease, loaded, away=known)
+    replacing = under_way(flow, loaded)
+    tables, away, going_on = _tables(flow, loaded, store, lease, known, least, replacing)
     # Ask after opening: an epoch is bound before a table holds it, whoever else is at work.
     bound = bound_at(store, flow.name, tables.values())
     for name, table in tables.items():
@@ -125,11 +139,13 @@ def opened(
     note_seen(store, lease, loaded, tables)
     there = {name: table.upper for name, table in tables.items()}
     failed = _failed(flow, loaded, there, store, lease)
-    news = settled_codes(flow, loaded, store, lease, there, starts=starts, at=now)
+    news = settled_codes(flow, loaded, store, lease, there, starts=starts, at=now, replacing=replacing)
+    tables = {name: replaced(table, replacing.get(name)) for name, table in tables.items()}
+    _tell_again(loaded, replacing.keys() & tables.keys(), store, lease)
     uppers = {name: _begins(loaded, flow.outputs[name], table.upper, starts) for name, table in tables.items()}
     resume = as_of([loaded.flow.published, *uppers.values()], since=loaded.flow.since)
     late = _late(flow, loaded, uppers, failed)
-    fills = _fills(flow, loaded, tables, uppers, late, going_on, starts, store, lease)
+    fills = _fills(flow, loaded, tables, uppers, late, going_on, starts, store, lease, replacing)
     outstanding = {}
     for name, table in tables.items():
         if (left := loaded.outputs[name].outstanding(table.upper)) is not None:
@@ -145,6 +161,7 @@ def opened(
         late=late,
         fills=fills,
         starts=starts,
+        replacing=replacing,
         filling=frozenset(fills.keys() | (away.keys() & loaded.backfills.keys())),
         held={name: loaded.outputs[name].held for name in flow.outputs},
         since=loaded.flow.since,
@@ -178,6 +195,7 @@ def _tables(
     lease: Lease,
     known: Mapping[str, Exception],
     least: Mapping[str, int],
+    replacing: Mapping[str, Replacement],
 ) -> tuple[dict[str, Table], dict[str, Exception], set[str]]:
     """Return the tables of the outputs that can be opened, why the others cannot be, and whose backfill goes on."""
     tables: dict[str, Table] = {}
@@ -191,7 +209,8 @@ def _tables(
             table = plan.sink.open(output)
             whole(table, output, plan.sink, held=loaded.outputs[name].held, least=least.get(name, 0))
             backfill = loaded.backfills.get(name)
-            if backfill is not None and _goes_on(backfill, table, plan, loaded):
+            found = replacing.get(name)
+            if backfill is not None and _goes_on(backfill, replaced(table, found), plan, loaded, found):
                 going_on.add(name)
             elif backfill is not None:
                 store.end_backfill(lease, name)
@@ -259,11 +278,20 @@ def _late(flow: FlowSpec, loaded: Loaded, uppers: Mapping[str, int], failed: Map
     return frozenset(found & paused if found >= uppers.keys() - paused else found)
 
 
-def _goes_on(backfill: Backfill, table: Table, plan: OutputPlan, loaded: Loaded) -> bool:
+def _tell_again(loaded: Loaded, replacing: Collection[str], store: Store, lease: Lease) -> None:
+    """Have the new rows' commits tell all losses, as the old ones' did, which may be cleared away."""
+    for name in replacing if loaded.gaps else ():
+        store.record_told(lease, name, 0)
+
+
+def _goes_on(
+    backfill: Backfill, table: Table, plan: OutputPlan, loaded: Loaded, replacement: Replacement | None
+) -> bool:
     """Whether a table is still to be filled, by its present steps and source, and has its staged files."""
     source, planned, output = loaded.sources[plan.source], backfill.plan, loaded.outputs[plan.name]
     first = begins(output.begins, since=loaded.flow.since, folded=source.folded)
-    same = (planned.start, planned.steps) == (first, steps_of(plan, source.incarnation)) and stays(plan, output)
+    steps = steps_of(plan, source.incarnation, edition=_edition(replacement))
+    same = (planned.start, planned.steps) == (first, steps) and stays(plan, output)
     left = backfill.units or held(source.table, planned.start) <= planned.cutover
     return bool(not table.upper and same and left and isinstance(table, Keeping) and table.keep(files_of(backfill)))
 
@@ -278,18 +306,20 @@ def _fills(
     starts: Mapping[str, StartRecord],
     store: Store,
     lease: Lease,
+    replacing: Mapping[str, Replacement],
 ) -> dict[str, Fill]:
     """Return the fills of tables that hold nothing: those with a plan that goes on, and late ones, which get one.
 
-    So do others whose past has one epoch. A table that cannot keep its staged files shows its epochs as it gets them.
+    So do others whose past has one epoch, and those that are to take another's place. A table that cannot keep its
+    staged files shows its epochs as it gets them.
     """
     found: dict[str, Fill] = {}
     for name, table in tables.items():
         plan, stamp = flow.outputs[name], _moving(starts.get(name), uppers[name])
-        wanted = name in late or name in going_on or stamp
+        wanted = name in late or name in going_on or name in replacing or stamp
         if table.upper or not isinstance(table, Keeping) or not wanted:
             continue
-        steps = steps_of(plan, loaded.sources[plan.source].incarnation)
+        steps = steps_of(plan, loaded.sources[plan.source].incarnation, edition=_edition(replacing.get(name)))
         made = store.begin_backfill(lease, name, start=uppers[name], steps=steps, mode=plan.stamps.mode)
         found[name] = Fill.of(made, stamp=stamp)
     return found
@@ -298,6 +328,10 @@ def _fills(
 def _moving(start: StartRecord | None, first: int) -> int:
     """Return the epoch that all rows of earlier ones have, 0 where the first one that is given is not earlier."""
     return start.stamp if start is not None and first < start.stamp else 0
+
+
+def _edition(replacement: Replacement | None) -> str:
+    return "" if replacement is None else replacement.edition
 
 
 def _begins(loaded: Loaded, plan: OutputPlan, upper: int, starts: Mapping[str, StartRecord]) -> int:

@@ -33,6 +33,7 @@ from tidegauge.flow.belonging import SeenTables
 from tidegauge.flow.board import Board
 from tidegauge.flow.opening import Opened
 from tidegauge.flow.pushing import Pushing
+from tidegauge.flow.replacing import codes_after
 from tidegauge.flow.stage import StageSetup, stage
 from tidegauge.flow.telling import OncePerSpan, TellingCommits
 from tidegauge.job.durable import Losses, OutputFailures
@@ -199,7 +200,7 @@ def render(
             if output in empty:
                 seen.passed(output, upper)
             if output in filling:
-                flow.store.end_backfill(flow.lease, output)
+                _end_fill(flow, output)
                 filling.remove(output)
             tellers[output].note()
 
@@ -255,3 +256,13 @@ def render(
         for name, frontiers in told.items():
             if name in acknowledgements:
                 frontiers.capture(acknowledgements[name], progress=False)
+
+
+def _end_fill(flow: Opened, output: str) -> None:
+    """Forget the plan of an output whose table holds its past by now, and that it was to replace another."""
+    if (found := flow.replacing.get(output)) is None:
+        flow.store.end_backfill(flow.lease, output)
+    else:
+        start = flow.starts.get(output)
+        codes = codes_after(found, 0 if start is None else start.epoch)
+        flow.store.end_replacement(flow.lease, found, codes)

@@ -162,6 +162,7 @@ class Runner:
             failed=found.failed,
             retried=found.outstanding,
             fills=found.fills,
+            replacing=found.replacing,
             paused=self._deciding.paused,
             news=tuple(self._news),
             env=env,
@@ -251,7 +252,8 @@ class Runner:
             if self.env.monotonic() >= self._stalls.due:
                 self._stalls.tell(self.board)
             self._deciding.look(self.board)
-            self._anew = not self.stopping and self._to_drop()  # once the commits under way are over
+            # Once the commits under way are over:
+            self._anew = not self.stopping and (self._to_drop() or self._to_replace())
             if self._outage.away is not None and not self._outage.lasts(at=self._reached):
                 self._show_outage()
 
@@ -268,6 +270,11 @@ class Runner:
     def _to_drop(self) -> bool:
         """Whether an output is to be dropped for which no job is under way."""
         wanted = (self._deciding.dropping - self._undropped) & self.flow.outputs.keys()
+        return bool(wanted) and not wanted <= {name for need in self.board.jobs for name in need.outputs}
+
+    def _to_replace(self) -> bool:
+        """Whether a table is to be replaced, which the worker knows nothing of, and for which no job is under way."""
+        wanted = self._deciding.replacing & self._tables.keys()
         return bool(wanted) and not wanted <= {name for need in self.board.jobs for name in need.outputs}
 
     @property

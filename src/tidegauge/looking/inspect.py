@@ -22,6 +22,7 @@ from tidegauge.errors.command import EpochNotBound, FlowNeverRan
 from tidegauge.errors.running import SourceUnreachable
 from tidegauge.errors.sinks import OutputIsNoTable, TableUnavailable
 from tidegauge.flow.belonging import bound_at, check, check_unseen, table_of
+from tidegauge.flow.replacing import made, under_way
 from tidegauge.flow.spec import Flow, FlowSpec
 from tidegauge.job.durable import left_behind
 from tidegauge.lazy import library
@@ -261,18 +262,20 @@ def _output(
         return OutputReport(name, plan.source, state, 0, loaded.flow.upper, 0, 0, 0, refused)
     failure = loaded.sources[plan.source].failure or loaded.outputs[name].outstanding(table.upper)
     upper = holds(loaded, plan.source, loaded.outputs[name].reached(table.upper))
-    backfill = loaded.backfills.get(name) if not table.upper else None
+    replacing = name in under_way(flow, loaded) and not made(table, loaded.decisions.replacements[name])
+    backfill = loaded.backfills.get(name) if replacing or not table.upper else None
     past: OutputCondition = "catching_up" if backfill is None else "backfilling"
     return OutputReport(
         name=name,
         source=plan.source,
-        state="failed" if failure is not None else "live" if upper >= published else past,
+        state="failed" if failure is not None else past if replacing or upper < published else "live",
         upper=upper,
         lag=max(0, loaded.flow.upper - upper),
         rows=volume.rows,
         bytes=volume.bytes,
         files=volume.files,
         filled=None if backfill is None else progress(Fill.of(backfill), loaded.sources[plan.source].table),
+        replacing=replacing,
         error=None if failure is None else failure[1],
         start=loaded.outputs[name].start,
         coded_at=tuple(one.epoch for one in loaded.outputs[name].codes[1:]),

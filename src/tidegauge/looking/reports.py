@@ -101,9 +101,10 @@ class OutputReport:
     """An output: its state, the first epoch it lacks, how many bound epochs that is behind, what it holds.
 
     since: from when on its driver waits for it, where that is known. filled: how far the past is staged of one that
-    shows nothing yet. paused: why it is paused; upstream keeps what it lacks. waits_for: the outputs that are to be
-    live before it catches up, and are not. start: where it begins, None for one that begins with its source.
-    coded_at: the epochs from which on it has other code than before.
+    shows nothing yet. replacing: whether its rows are to change places with others. paused: why it is
+    paused; upstream keeps what it lacks. waits_for: the outputs that are to be live before it catches up, and are
+    not. start: where it begins, None for one that begins with its source. coded_at: the epochs from which on it has
+    other code than before.
     """
 
     name: str
@@ -117,6 +118,7 @@ class OutputReport:
     error: TidegaugeError | None
     since: datetime | None = None
     filled: Filled | None = None
+    replacing: bool = False
     paused: tuple[Pause, ...] = ()
     waits_for: tuple[str, ...] = ()
     start: StartRecord | None = None

@@ -1,4 +1,5 @@
-"""What you decide about a flow's outputs while it may be running: to pause one, to let it go on, to limit late ones.
+"""What you decide about a flow's outputs while it may be running: to pause one, to limit late ones, to make a
+table anew.
 
 Invariant: a decision is durable when the call returns, also while the flow is driven. A driver
 hears of it within seconds (`flow.deciding`), and one that starts later finds it. An output is dropped by the
@@ -11,32 +12,48 @@ once every output holds it, paused ones too, so upstream keeps what a paused out
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 from tidegauge.env import Env
 from tidegauge.errors.flow import UnknownName
+from tidegauge.errors.outputs import CannotReplace, CodeChanged
 from tidegauge.errors.running import CannotPause
 from tidegauge.errors.store import FlowAlreadyRunning
 from tidegauge.flow.belonging import bound_at, check, table_of
 from tidegauge.flow.changing import accepted
 from tidegauge.flow.deciding import pausable
 from tidegauge.flow.dropping import finish_drop, removable
+from tidegauge.flow.replacing import concluded, hindrance, withdrawn
 from tidegauge.flow.spec import Flow, FlowSpec
-from tidegauge.job.code import code_of
+from tidegauge.job.code import OutputCode, changes, code_of
 from tidegauge.looking.inspect import opened
 from tidegauge.maintenance.resume import leased
-from tidegauge.remap.store import Decision, PauseOutput, Rate, ResumeOutput, SetRate, Store, check_rate
-from tidegauge.sinks.protocol import OutputId
+from tidegauge.remap.store import (
+    Decision,
+    LoadedOutput,
+    PauseOutput,
+    Rate,
+    ReplaceOutput,
+    ResumeOutput,
+    SetRate,
+    Store,
+    check_rate,
+)
+from tidegauge.sinks.protocol import OutputId, Replaceable
 
 __all__ = [
     "AcceptedCode",
     "DroppedOutput",
     "OutputDecision",
     "RateDecision",
+    "ReplacementDecision",
     "drop",
     "from_here",
     "limit",
     "pause",
+    "rebuild",
+    "replace",
     "unpause",
 ]
 
@@ -89,6 +106,20 @@ class AcceptedCode:
     output: str
     epoch: int
     changes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplacementDecision:
+    """The rows of an output are made again by its present code, and then change places with the old ones at once.
+
+    changes: of the code, in words; none if it is the same. running: the driver that hears of it, "" while nobody
+    drives the flow.
+    """
+
+    flow: str
+    output: str
+    changes: tuple[str, ...]
+    running: str
 
 
 def pause(flow: Flow, output: str, *, env: Env | None = None) -> OutputDecision:
@@ -157,22 +188,86 @@ def drop(flow: Flow, output: str, *, table: bool = False, env: Env | None = None
 def from_here(flow: Flow, output: str, *, env: Env | None = None) -> AcceptedCode:
     """Let an output go on with the code that it has in this flow, from the first epoch that its table lacks.
 
-    The rows before that stay unchanged. The epoch is kept, and `outputs` shows it. Not while the flow runs: raises
+    The rows before that stay unchanged. The epoch is kept, and `outputs` shows it. It takes back `replace` and
+    `rebuild`, as long as the old rows are there. Not while the flow runs: raises
     `FlowAlreadyRunning`, `UnknownName`, `FlowNeverRan`, and what looking at the table raises.
     """
     spec = flow.spec
     plan, env = spec.output(output), env or Env()
     with opened(spec, env) as store, leased(store, spec.name, env) as lease:
-        loaded = store.load(spec.name)
+        loaded = concluded(spec, store, lease, store.load(spec.name))
         if output not in loaded.outputs:
             raise UnknownName(kind="output", name=output, known=sorted(loaded.outputs))
         table, known = table_of(spec, output, loaded), loaded.outputs[output]
         check(store, spec, output, table, bound=bound_at(store, spec.name, [table]))
         upper, now = known.reached(table.upper), code_of(plan)
         found = accepted(known.codes, now, upper=upper, at=env.now())
-        if found.changes:
+        if (replacement := loaded.decisions.replacements.get(output)) is not None:
+            withdrawn(table, replacement)  # before the store forgets it
+            store.end_replacement(lease, replacement, found.records if found.changes else None)
+        elif found.changes:
             store.record_codes(lease, {output: found.records})
         return AcceptedCode(spec.name, output, upper, found.changes)
+
+
+def replace(flow: Flow, output: str, *, env: Env | None = None) -> ReplacementDecision:
+    """Have all rows of an output made again by the code that it has in this flow.
+
+    A late output makes them, from where the table begins: the old rows stay unchanged, and visible, until one
+    commit takes them out and puts all of the new ones in. The flow may be running: its driver begins with it within
+    seconds if it has this code; otherwise the next one does that has. Once more, it begins from the start.
+
+    Raises `CannotReplace`, `UnknownName`, `FlowNeverRan`, and what looking at the table raises; nothing is
+    decided then.
+    """
+    spec = flow.spec
+    plan, env = spec.output(output), env or Env()
+    with opened(spec, env) as store:
+        known = _replaceable(spec, store, output).codes
+        store.decide(spec.name, ReplaceOutput(output, _edition(env), code_of(plan).encode()))
+        before = OutputCode.decode(known[-1].code) if known else None
+        found = () if before is None else changes(before, code_of(plan))
+        return ReplacementDecision(spec.name, output, found, store.holder(spec.name))
+
+
+def rebuild(flow: Flow, output: str, *, env: Env | None = None) -> ReplacementDecision:
+    """Have all rows of an output made again by unchanged code, as `replace` does: after a library was corrected, say.
+
+    Raises `CodeChanged` for code that has changed, and as `replace`.
+    """
+    spec = flow.spec
+    plan, env = spec.output(output), env or Env()
+    with opened(spec, env) as store:
+        loaded = store.load(spec.name)
+        codes = loaded.outputs[output].codes if output in loaded.outputs else ()
+        for last in codes[-1:]:
+            before = OutputCode.decode(last.code)
+            if before is not None and (found := changes(before, code_of(plan))):
+                upper, said = table_of(spec, output, loaded).upper, "; ".join(found)
+                raise CodeChanged(output=output, since=last.epoch, epoch=upper, changes=said, others="")
+    return replace(flow, output, env=env)
+
+
+def _edition(env: Env) -> str:
+    """Return a name for new rows whose first digits tell it from others, however the world draws its names."""
+    return hashlib.blake2b(env.unique().encode(), digest_size=16).hexdigest()
+
+
+def _replaceable(spec: FlowSpec, store: Store, output: str) -> LoadedOutput:
+    """Return an output whose table can be replaced, as the store knows it. Raises `CannotReplace`."""
+    loaded = store.load(spec.name)
+    if output not in loaded.outputs:
+        raise CannotReplace(output=output, why="it has not run yet, so there are no rows to replace")
+    table = table_of(spec, output, loaded)
+    check(store, spec, output, table, bound=bound_at(store, spec.name, [table]))
+    if not isinstance(table, Replaceable):
+        sink = type(spec.outputs[output].sink).__name__
+        raise CannotReplace(output=output, why=f"{sink} cannot take out what it was given, all in one commit")
+    if not table.upper:
+        raise CannotReplace(output=output, why="its table holds nothing: it begins with the code that it has")
+    if why := hindrance(spec, loaded, output):
+        raise CannotReplace(output=output, why=why)
+    return loaded.outputs[output]
 
 
 def _decided(spec: FlowSpec, output: str, decision: Decision, env: Env) -> OutputDecision:

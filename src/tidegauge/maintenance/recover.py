@@ -197,4 +197,5 @@ def _lacking(way: Way, upper: int, away: Iterable[str], *, own: bool) -> Iterato
     yield "the gaps that were noted after the last commit of every table"
     if not own:
         yield "the holds and the failures that the lost store knew"
+        yield "the replacements of tables that were not over, and which code had made the rows"
     yield f"what was bound from epoch {upper} on, and is in no table: it is bound anew, also where it was published"

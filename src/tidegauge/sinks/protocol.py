@@ -27,6 +27,7 @@ __all__ = [
     "Keeping",
     "OutputId",
     "Recoverable",
+    "Replaceable",
     "Sink",
     "StagedFile",
     "Stager",
@@ -245,6 +246,33 @@ class Keeping(Protocol):
         """Keep files that earlier drivers staged from this object's sweep; say whether all are as they were staged.
 
         Call it with the lease, before `sweep`.
+        """
+        ...
+
+
+@runtime_checkable
+class Replaceable(Protocol):
+    """A `Table` all of whose rows can change places with others in one commit, whatever the columns of these are."""
+
+    @property
+    def edition(self) -> str:
+        """The first digits, at least 15, of the edition that its rows are of; "" for the first one."""
+        ...
+
+    def replacement(self, edition: str) -> Table:
+        """Return a table that holds nothing, until its first commit takes this one's rows out and puts its own in.
+
+        From then on it is the table, in this edition. That commit raises `TableUpperMismatch`, and changes nothing,
+        where the table has been committed to since it was opened, or has this edition already; what others have
+        rewritten without changing rows is no hindrance. Until then, what looks at the files of a table sees none.
+        edition: 32 hex digits.
+        """
+        ...
+
+    def withdraw(self, edition: str) -> None:
+        """Give the present rows another edition, durably: no replacement that was begun before takes their place.
+
+        Raises `TableUpperMismatch` where the table has been committed to since it was opened. edition: 32 hex digits.
         """
         ...
 

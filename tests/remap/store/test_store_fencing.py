@@ -31,6 +31,7 @@ from tidegauge.remap.store import (
     LeaseHolder,
     OutputSpec,
     Rebuilt,
+    Replacement,
     SourceSpec,
     Stall,
     Store,
@@ -80,6 +81,8 @@ WRITES: list[tuple[str, Callable[[Store, Lease, Env], object]]] = [
     ("add_unit", lambda store, lease, _: store.add_unit(
         lease, "raw", BackfillUnit(1, 2, 32 * "e", pa.schema([("id", pa.int64())]), (), 0))),
     ("end_backfill", lambda store, lease, _: store.end_backfill(lease, "raw")),
+    ("end_replacement", lambda store, lease, env: store.end_replacement(
+        lease, Replacement("raw", 32 * "e", "{}", env.now()), [CodeRecord(2, "[1]", env.now())])),
     ("drop_output", lambda store, lease, _: store.drop_output(lease, "raw")),
     ("retime", lambda store, lease, _: store.retime(lease)),
     ("pass_over", lambda store, lease, env: store.pass_over(

@@ -121,6 +121,8 @@ def test_a_store_of_any_layout_is_brought_forward_and_keeps_what_it_holds(
     stamps = [loaded.outputs[name].start for name in ("raw", "clicks")]
     kept = StampRecord('"collapse"', 0) if version >= 11 else None
     assert [None if start is None else start.stamps for start in stamps] == [None, kept]
+    replaced = {name: one.edition for name, one in decided.replacements.items()}
+    assert replaced == ({"raw": "f" * 32} if version >= 12 else {})
     assert [(r.epoch, r.published_at is None) for r in store.epochs("shop")] == [(0, False), (1, True)]
     assert sql(url, "SELECT version FROM store_layout") == [(LAYOUT,)]
 

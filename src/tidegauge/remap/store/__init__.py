@@ -7,7 +7,14 @@ flow is made of (`register`). `schema` describes the tables, and `opening` the v
 
 from tidegauge.remap.store.address import secrets, shown
 from tidegauge.remap.store.columns import decode_schema, encode_schema
-from tidegauge.remap.store.decisions import Decision, PauseOutput, ResumeOutput, SetRate, check_rate
+from tidegauge.remap.store.decisions import (
+    Decision,
+    PauseOutput,
+    ReplaceOutput,
+    ResumeOutput,
+    SetRate,
+    check_rate,
+)
 from tidegauge.remap.store.lease import EXPIRY, Lease, LeaseHolder
 from tidegauge.remap.store.restore import Rebuilt
 from tidegauge.remap.store.store import Store
@@ -29,6 +36,7 @@ from tidegauge.remap.store.values import (
     Pause,
     PauseReason,
     Rate,
+    Replacement,
     SourceSpec,
     Stall,
 )
@@ -57,6 +65,8 @@ __all__ = [
     "PauseReason",
     "Rate",
     "Rebuilt",
+    "ReplaceOutput",
+    "Replacement",
     "ResumeOutput",
     "SetRate",
     "SourceSpec",

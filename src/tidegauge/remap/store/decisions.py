@@ -1,4 +1,5 @@
-"""What people decide about a flow's outputs while it may run: which are paused, and at which rate late ones read.
+"""What people decide about a flow's outputs while it may run: which are paused, which tables are replaced, and at
+which rate late ones read.
 
 Reasons to pause an output are a set of rows, each independent of the others: the output goes on when there is none.
 Every decision counts up a number in the flow's row, and every transaction of the flow's driver brings that number
@@ -25,11 +26,21 @@ from typing import Final, TypeAlias
 from sqlalchemy import Connection, delete, func, insert, select, update
 
 from tidegauge.errors.flow import InvalidArgument, UnknownName
+from tidegauge.remap.store.replacements import decide_replacement, read_replacements
 from tidegauge.remap.store.schema import Unreadable, count, flows, pauses
-from tidegauge.remap.store.values import Decisions, Pause, PauseReason, Rate
+from tidegauge.remap.store.values import Decisions, Pause, PauseReason, Rate, Replacement
 from tidegauge.remap.table import LARGEST
 
-__all__ = ["Decision", "PauseOutput", "ResumeOutput", "SetRate", "check_rate", "decide", "read_decisions"]
+__all__ = [
+    "Decision",
+    "PauseOutput",
+    "ReplaceOutput",
+    "ResumeOutput",
+    "SetRate",
+    "check_rate",
+    "decide",
+    "read_decisions",
+]
 
 _REASONS: Final[tuple[PauseReason, ...]] = ("operator", "rate", "drop", "drop table")
 
@@ -60,7 +71,16 @@ class SetRate:
     rate: Rate
 
 
-Decision: TypeAlias = PauseOutput | ResumeOutput | SetRate
+@dataclass(frozen=True, slots=True)
+class ReplaceOutput:
+    """The table of an output is made again by this code. edition: drawn for it, 32 hex digits."""
+
+    output: str
+    edition: str
+    code: str
+
+
+Decision: TypeAlias = PauseOutput | ResumeOutput | SetRate | ReplaceOutput
 
 
 def check_rate(rate: object) -> None:
@@ -84,6 +104,9 @@ def decide(connection: Connection, name: str, decision: Decision, at: datetime) 
             .where(flows.c.id == flow_id)
             .values(rate=_AUTO if decision.rate == "auto" else decision.rate)
         )
+    elif isinstance(decision, ReplaceOutput):
+        changed = True
+        decide_replacement(connection, flow_id, Replacement(decision.output, decision.edition, decision.code, at))
     else:
         mine = (pauses.c.flow_id == flow_id) & (pauses.c.output == decision.output)
         there = decision.reason in known.paused.get(decision.output, frozenset())
@@ -111,6 +134,7 @@ def read_decisions(connection: Connection, flow_id: int) -> Decisions:
         0 if number is None else count(number),
         stands,
         "auto" if rate == _AUTO else None if rate is None else count(rate),
+        {one.output: one for one in read_replacements(connection, flow_id)},
     )
 
 

@@ -164,6 +164,11 @@ _STEPS: Final[Mapping[int, tuple[str, ...]]] = {
         "ALTER TABLE starts ADD COLUMN timestamps TEXT",
         "ALTER TABLE starts ADD COLUMN stamp BIGINT",
     ),
+    11: (  # the table of an output may be made again
+        """CREATE TABLE replacements (
+            flow_id {ref} NOT NULL REFERENCES flows (id), output TEXT NOT NULL, edition VARCHAR(32) NOT NULL,
+            code TEXT NOT NULL, at VARCHAR(27) NOT NULL, PRIMARY KEY (flow_id, output)) {rowless}""",
+    ),
 }
 """What leads from each layout to the next one. `{id}` is the type of a table's own numbers, `{ref}` of another's;
 `{rowless}` marks a table that is its key's index."""

@@ -30,6 +30,7 @@ from tidegauge.remap.store.backfills import forget_backfills
 from tidegauge.remap.store.codes import forget_codes
 from tidegauge.remap.store.columns import decode_schema, differences, encode_schema
 from tidegauge.remap.store.lease import Lease, guard
+from tidegauge.remap.store.replacements import forget_replacements
 from tidegauge.remap.store.schema import Unreadable, as_json, from_json, outputs, sources, stalls
 from tidegauge.remap.store.starts import forget_starts
 from tidegauge.remap.store.values import OutputSpec, SourceSpec, Stall
@@ -82,6 +83,7 @@ def register(
             forget_backfills(connection, lease.flow_id, name)
             forget_starts(connection, lease.flow_id, name)
             forget_codes(connection, lease.flow_id, name)
+            forget_replacements(connection, lease.flow_id, name)
             _make_so(connection, outputs, known, {**values, "held": None, "told": None})
         elif known.source != plan.source:
             raise OutputMoved(output=name, before=known.source, now=plan.source)

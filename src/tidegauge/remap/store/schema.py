@@ -56,7 +56,7 @@ __all__ = [
     "timeline",
 ]
 
-LAYOUT: Final = 11
+LAYOUT: Final = 12
 """The version of these tables. `migrate` has the way from each older one."""
 
 LONGEST_NAME: Final = 1024

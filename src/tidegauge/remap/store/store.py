@@ -47,6 +47,7 @@ from tidegauge.remap.store import (
     losses,
     read,
     register,
+    replacements,
     starts,
 )
 from tidegauge.remap.store.address import File, parse
@@ -71,6 +72,7 @@ from tidegauge.remap.store.values import (
     HoldRecord,
     Loaded,
     OutputSpec,
+    Replacement,
     SourceSpec,
     Stall,
 )
@@ -432,6 +434,13 @@ class Store:
     def drop_output(self, lease: Lease, output: str) -> None:
         """Forget all that the store has of an output. By hand, and no effect of a run. Raises `UnknownName`."""
         self._database.write(partial(drop_output, lease=lease, output=output))
+
+    def end_replacement(self, lease: Lease, found: Replacement, codes: Sequence[CodeRecord] | None = None) -> None:
+        """End a replacement and its plan, and record which code makes the rows by now: its own if the table has them.
+
+        Another one that was decided meanwhile stands.
+        """
+        self._write("end backfill", replacements.end_replacement, lease, found, codes)
 
     def clear_output_failure(self, lease: Lease, output: str) -> None:
         """Forget the failure of an output, because its table holds the epoch at which it had failed."""

@@ -6,7 +6,7 @@ Invariant: a value read from the store is a copy; changing the store does not ch
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
@@ -36,6 +36,7 @@ __all__ = [
     "OutputSpec",
     "Pause",
     "PauseReason",
+    "Replacement",
     "SourceSpec",
     "Stall",
 ]
@@ -266,6 +267,16 @@ class Pause:
     at: datetime | None
 
 
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """An output's table is to be made again, by this code. edition: tells it from any other; 32 hex digits."""
+
+    output: str
+    edition: str
+    code: str
+    at: datetime
+
+
 Rate: TypeAlias = int | Literal["auto"] | None
 """How many rows a second are read for late outputs.
 
@@ -277,12 +288,13 @@ None for as many as there are, "auto" for as many as the live outputs allow.
 class Decisions:
     """What people decided about the outputs of a flow; another `number` means that it may be something else.
 
-    rate: how many rows a second are read for late outputs.
+    rate: how many rows a second are read for late outputs. replacements: by output.
     """
 
     number: int = 0
     pauses: tuple[Pause, ...] = ()
     rate: Rate = None
+    replacements: Mapping[str, Replacement] = field(default_factory=dict)
 
     @property
     def drops(self) -> Mapping[str, bool]:

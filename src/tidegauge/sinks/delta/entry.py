@@ -38,15 +38,17 @@ def changing(
     *,
     milliseconds: int,
     rows: bool = True,
+    anew: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """Return an entry that takes files out and puts others in, each with when it was written and its statistics.
 
     said: what `commitInfo` has for people and for us. milliseconds: the time of the commit. rows: whether it changes
-    any; readers that follow a table's rows pass over an entry that does not.
+    any; readers that follow a table's rows pass over an entry that does not. anew: actions that describe the table
+    otherwise than before.
     """
     mode = "Overwrite" if gone else "Append"
     about = {"timestamp": milliseconds, "operation": "WRITE", "operationParameters": {"mode": mode}}
-    actions: list[dict[str, Any]] = [{"commitInfo": {**about, "engineInfo": "Tidegauge", **said}}]
+    actions: list[Mapping[str, Any]] = [{"commitInfo": {**about, "engineInfo": "Tidegauge", **said}}, *anew]
     actions += [{"txn": {"appId": owner, "version": version}} for owner, version in transactions.items()]
     actions += [
         {

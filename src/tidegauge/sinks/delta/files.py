@@ -21,7 +21,7 @@ from tidegauge.sinks.delta.head import log_read
 from tidegauge.sinks.location import LocalFiles, inside
 from tidegauge.sinks.protocol import StagedFile
 
-__all__ = ["LiveFile", "epochs_in", "files_of", "live", "named", "paths_of", "remove_unnamed"]
+__all__ = ["LiveFile", "epochs_in", "files_of", "live", "named", "named_files", "paths_of", "remove_unnamed"]
 
 pc: Final = library("pyarrow.compute")
 pq: Final = library("pyarrow.parquet")
@@ -91,6 +91,15 @@ def named(folder: str, version: int) -> set[str]:
     if _has_deletion_vectors(table):
         raise DeletedRows(table=folder)
     return paths_of(table)
+
+
+def named_files(folder: str, version: int) -> list[StagedFile]:
+    """Return the files that a version names, to be taken out: their paths and sizes alone. Raises `DeletedRows`."""
+    table = DeltaTable(folder, version=version)
+    if _has_deletion_vectors(table):
+        raise DeletedRows(table=folder)
+    rows = _actions(table).to_pylist()
+    return [StagedFile(str(row["path"]), 0, int(row["size_bytes"]), 0, 0) for row in rows]
 
 
 def paths_of(table: DeltaTable) -> set[str]:

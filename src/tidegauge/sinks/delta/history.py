@@ -189,11 +189,12 @@ def _entries(table: str, output: OutputId, *, moved: int) -> Iterator[tuple[int,
         yield version, links
 
 
-def version_of(log: Path, output: OutputId, life: str, epoch: int, *, newest: int) -> int | None:
+def version_of(log: Path, output: OutputId, life: str, epoch: int, *, newest: int, replaced: int = -1) -> int | None:
     """Return the version whose commit holds `epoch`, or None when no entry up to `newest` is known to.
 
-    log: the table's `_delta_log`. life: the application id of the output in this life of the flow. Raises `OSError`
-    where entries cannot be read.
+    log: the table's `_delta_log`. life: the application id of the output in this life of the flow. replaced: the
+    version at which all rows were replaced; those before brought nothing that is there. Raises `OSError` where
+    entries cannot be read.
 
     The output's commits follow each other in the log as their epochs do, so the entry is found by bisection. Entries
     of others lie between them: where one is met, the next of ours below it is asked. Every entry that was read, and
@@ -201,7 +202,7 @@ def version_of(log: Path, output: OutputId, life: str, epoch: int, *, newest: in
     ours.
     """
     versions = sorted(int(found[1]) for name in os.listdir(log) if (found := _ENTRY.fullmatch(name)))
-    low, high = 0, bisect_left(versions, newest + 1)
+    low, high = bisect_left(versions, replaced), bisect_left(versions, newest + 1)
     while low < high:
         middle = (low + high) // 2
         place, span = middle, None
@@ -216,14 +217,17 @@ def version_of(log: Path, output: OutputId, life: str, epoch: int, *, newest: in
     return None
 
 
-def before_change(log: Path, output: OutputId, life: str, epoch: int, *, newest: int) -> int | None:
+def before_change(
+    log: Path, output: OutputId, life: str, epoch: int, *, newest: int, replaced: int = -1
+) -> int | None:
     """Return the last version that has all rows which the table held as of an epoch, None where none is known to.
 
     It is the one before the first commit after the epoch that took rows out. None where that commit holds the epoch
-    itself, or the log no longer has its entries back to the epoch's. Raises `OSError`.
+    itself, or the log no longer has its entries back to the epoch's. replaced: the version at which all rows were
+    replaced: earlier commits took out other rows. Raises `OSError`.
     """
     found = newest
-    for version in range(newest, -1, -1):
+    for version in range(newest, replaced, -1):
         path = log / f"{version:020d}.json"
         if not path.exists():
             return None

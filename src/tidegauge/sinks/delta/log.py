@@ -25,7 +25,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
@@ -50,20 +50,25 @@ from tidegauge.sinks.delta.files import files_of, named, paths_of, remove_unname
 from tidegauge.sinks.delta.head import DeltaHead, entry, log_read
 from tidegauge.sinks.delta.history import before_change, carried, kept_links, number, text_of, version_of
 from tidegauge.sinks.delta.owner import (
-    CLEAR,
     Mine,
     changed_id,
     check_columns,
     check_taking,
     columns_of,
     digest_in,
+    edition_in,
     life_id,
     marks,
+    open_changes,
     own_upper,
+    replaced_id,
 )
 from tidegauge.sinks.delta.view import LogView, holding
 from tidegauge.sinks.location import gone, inside, make_folder, synchronise, writing
 from tidegauge.sinks.protocol import OutputId, StagedFile, Volume
+
+if TYPE_CHECKING:
+    from tidegauge.sinks.delta.replacement import DeltaReplacement
 
 __all__ = ["DeltaLog"]
 
@@ -85,6 +90,7 @@ class DeltaLog:
         self._refresh()
         self._upper = self._read_upper()
         self._digest = digest_in(self._head, self._output)
+        self._edition: Final = edition_in(self._head, self._output)
 
     @property
     def upper(self) -> int:
@@ -95,6 +101,23 @@ class DeltaLog:
     def digest(self) -> str | None:
         """The first digits of the digest of the flow's history up to the upper, None where the log has none."""
         return self._digest
+
+    @property
+    def edition(self) -> str:
+        """The first digits of the edition that its rows had when it was opened, "" for the first one."""
+        return self._edition
+
+    def replacement(self, edition: str) -> DeltaReplacement:
+        """Return a table that holds nothing, until its first commit takes this one's place."""
+        from tidegauge.sinks.delta.replacement import DeltaReplacement
+
+        return DeltaReplacement(self._folder, self._output, self, edition)
+
+    def withdraw(self, edition: str) -> None:
+        """Give the rows that are there another edition, so that no replacement which was begun takes their place."""
+        from tidegauge.sinks.delta.replacement import withdraw
+
+        withdraw(self._folder, self._output, seen=(self._upper, self._edition), edition=edition)
 
     @property
     def schema(self) -> pa.Schema | None:
@@ -201,7 +224,14 @@ class DeltaLog:
         if self._head is None or not 0 <= epoch < self._read_upper():
             return None
         try:
-            found = version_of(self._log, self._output, life_id(self._output), epoch, newest=self._head.version)
+            found = version_of(
+                self._log,
+                self._output,
+                life_id(self._output),
+                epoch,
+                newest=self._head.version,
+                replaced=self._head.transactions.get(replaced_id(self._output), -1),
+            )
         except OSError as error:
             raise TableUnavailable(table=self._folder, detail=str(error)) from error
         return None if found is None else str(found)
@@ -239,7 +269,15 @@ class DeltaLog:
         if as_of is None or changed is None or as_of >= changed:
             return table
         newest = table.version()
-        version = before_change(self._log, self._output, life_id(self._output), as_of, newest=newest)
+        replaced = table.transaction_version(replaced_id(self._output))
+        version = before_change(
+            self._log,
+            self._output,
+            life_id(self._output),
+            as_of,
+            newest=newest,
+            replaced=-1 if replaced is None else replaced,
+        )
         if version is None:
             raise EpochReplaced(table=self._folder, epoch=as_of)
         return table if version == newest else DeltaTable(self._folder, version=version)
@@ -253,8 +291,7 @@ class DeltaLog:
         if upper is None:
             self._check_adoptable(head)
             return 0
-        if self._view.account != CLEAR:
-            detail = self._view.account.summary
+        if detail := open_changes(self._log, head, self._output, self._view.account):
             raise TableChangedByOthers(table=self._folder, output=str(self._output), detail=detail, upper=upper)
         return upper
 
@@ -283,7 +320,8 @@ class DeltaLog:
     def _expect(self, lower: int) -> None:
         head = self._head
         self._upper, self._digest = self._read_upper(), digest_in(head, self._output)
-        if self._upper != lower:
+        # Rows of another edition are another table: even at the same upper these do not follow them.
+        if self._upper != lower or edition_in(head, self._output) != self._edition:
             raise TableUpperMismatch(table=self._folder, output=str(self._output), expected=lower, actual=self._upper)
 
     def _check_adoptable(self, head: DeltaHead) -> None:

@@ -34,7 +34,16 @@ from tidegauge.sinks.delta.entry import changing, described, made, was_written_b
 from tidegauge.sinks.delta.files import LiveFile, epochs_in, live, remove_unnamed
 from tidegauge.sinks.delta.head import DeltaHead, actions_of, entry, log_read, newest
 from tidegauge.sinks.delta.history import carried, kept_links
-from tidegauge.sinks.delta.owner import Mine, changed_id, check_columns, digest_in, marks, own_upper, since_ours
+from tidegauge.sinks.delta.owner import (
+    Mine,
+    changed_id,
+    check_columns,
+    digest_in,
+    marks,
+    own_upper,
+    replaced_by,
+    since_ours,
+)
 from tidegauge.sinks.delta.view import holding
 from tidegauge.sinks.location import LocalFiles, inside, writing
 from tidegauge.sinks.mending import HistoryOf, Ranges, TableDamage, apart, joined, within
@@ -150,13 +159,18 @@ class DeltaMending:
         account = since_ours(self._log, head.version, self._mine)
         found = live(DeltaTable(self._folder, version=head.version), self._folder)
         self._files = {file.path: file for file in found}
-        foreign = {path: what for path, what in account.foreign.items() if path in self._files}
+        old = dict.fromkeys(self._replaced(head), "it was put back after all rows had been replaced")
+        foreign = {path: what for path, what in account.foreign.items() if path in self._files and path not in old}
         lost = [file.path for file in found if not file.sound and file.path not in foreign]
-        missing = {**account.missing, **dict.fromkeys(lost, "it is gone, or is not as it was")}
+        missing = {**account.missing, **old, **dict.fromkeys(lost, "it is gone, or is not as it was")}
         held = self._held(set(missing), head.version)
         epochs = joined(held.values())
         unknown = tuple(sorted(set(missing) - set(held)))
         self._damage = TableDamage(missing, foreign, epochs, unknown)
+
+    def _replaced(self, head: DeltaHead) -> list[str]:
+        """Return the files there whose rows were replaced, as somebody has restored the version before that."""
+        return sorted(self._files.keys() & replaced_by(self._log, head, self._output))
 
     def _held(self, paths: set[str], newest: int) -> dict[str, range]:
         """Return the epochs that files held, as far as the files or the entries that added them are still there."""

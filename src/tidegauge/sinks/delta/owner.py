@@ -6,12 +6,14 @@ The first two are in the application transactions that an output's entries carry
     txn "flow:output@incarnation"      the same, of this store alone
     txn "flow:output#digest"           the digest of the history up to there (`delta.history`)
     txn "flow:output#changed"          the last epoch of the last commit that took out rows of earlier ones
+    txn "flow:output#edition"          the first 60 bits of the edition of its rows, once they were replaced
+    txn "flow:output#replaced"         the version that replaced them
 
 A transaction outlives what others do: after a RESTORE it speaks of rows that are gone, after an append it is silent
 of some. So what others did since our last commit is looked at, entry by entry (`DeltaAccount`). A commit of ours is
 only made where that leaves nothing open, and so vouches for all before it. Others may rewrite files without changing
 rows (`dataChange` is false: OPTIMIZE, REORG), remove files that nothing names (VACUUM), delete rows, and change
-properties. All other rows that come or go leave a mark, until they are taken back.
+properties. All other rows that come or go leave a mark, until they are taken back: also those that were replaced.
 
 Invariants. The first two transactions are equal in every entry of the output; where they differ, a flow with another
 store has written the table. The account depends on the entries alone, in their order; an entry of ours empties it.
@@ -52,9 +54,14 @@ __all__ = [
     "check_taking",
     "columns_of",
     "digest_in",
+    "edition_id",
+    "edition_in",
     "life_id",
     "marks",
+    "open_changes",
     "own_upper",
+    "replaced_by",
+    "replaced_id",
     "since_ours",
     "then",
 ]
@@ -83,11 +90,13 @@ class Mine:
 class DeltaAccount:
     """The open changes: files of the output that were taken away, and files with rows that it did not write.
 
-    Each with the operation, and its version.
+    Each with the operation, and its version. returned: files of the output that others put in. They may have taken
+    these out before, as they may; `open_changes` says which of them they may not.
     """
 
     missing: Mapping[str, str] = field(default_factory=dict)
     foreign: Mapping[str, str] = field(default_factory=dict)
+    returned: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def summary(self) -> str:
@@ -118,15 +127,16 @@ def then(account: DeltaAccount, actions: Sequence[Action], version: int, mine: M
             said = next(iter(mixed.values()))
             foreign |= {file["path"]: said for file in added}
             missing |= {file["path"]: said for file in removed if added and file["path"] not in mixed}
-        return DeltaAccount(missing, foreign)
+        return DeltaAccount(missing, foreign, account.returned)
+    returned = {path: said for path, said in account.returned.items() if path not in {f["path"] for f in removed}}
     for file in removed:
         if foreign.pop(file["path"], None) is None:
             missing[file["path"]] = what
     for file in added:
         back = file.get("deletionVector") is None and missing.pop(file["path"], None) is not None
-        if not back and not file["path"].startswith(mine.files):
-            foreign[file["path"]] = what
-    return DeltaAccount(missing, foreign)
+        if not back:
+            (returned if file["path"].startswith(mine.files) else foreign)[file["path"]] = what
+    return DeltaAccount(missing, foreign, returned)
 
 
 def since_ours(log: Path, newest: int, mine: Mine) -> DeltaAccount:
@@ -147,6 +157,29 @@ def since_ours(log: Path, newest: int, mine: Mine) -> DeltaAccount:
     for version, actions in reversed(later):
         account = then(account, actions, version, mine)
     return account
+
+
+def open_changes(log: Path, head: DeltaHead, output: OutputId, account: DeltaAccount) -> str:
+    """Return in words what others did that is open at a head, "" if nothing is."""
+    old = replaced_by(log, head, output) if account.returned else frozenset()
+    back = {path: what for path, what in account.returned.items() if path in old}
+    said = _said(
+        back, "file of rows that were replaced was put back", "files of rows that were replaced were put back"
+    )
+    return ", and ".join(part for part in (account.summary, said) if part)
+
+
+def replaced_by(log: Path, head: DeltaHead, output: OutputId) -> frozenset[str]:
+    """Return the files whose rows were replaced by the present edition. None where the log is without that entry.
+
+    Then nobody can restore the version before it any more.
+    """
+    version = head.transactions.get(replaced_id(output))
+    try:
+        actions = [] if version is None else actions_of(entry(log, version))
+    except FileNotFoundError:
+        actions = []
+    return frozenset(action["remove"]["path"] for action in actions if "remove" in action)
 
 
 def _said(files: Mapping[str, str], one: str, many: str) -> str:
@@ -175,6 +208,22 @@ def life_id(output: OutputId) -> str:
 def changed_id(output: OutputId) -> str:
     """Return the application id that tells the epoch before which the table may have held rows that are gone."""
     return f"{output}#changed"
+
+
+def edition_id(output: OutputId) -> str:
+    """Return the application id that tells the edition of the table's rows."""
+    return f"{output}#edition"
+
+
+def replaced_id(output: OutputId) -> str:
+    """Return the application id that tells the version at which they were replaced by those of this edition."""
+    return f"{output}#replaced"
+
+
+def edition_in(head: DeltaHead | None, output: OutputId) -> str:
+    """Return the first digits of the edition of a table's rows, "" for the first one."""
+    kept = None if head is None else head.transactions.get(edition_id(output))
+    return "" if kept is None else text_of(kept)
 
 
 def marks(output: OutputId, upper: int, said: Mapping[str, str], *, changed: bool = False) -> dict[str, int]:
