@@ -17,7 +17,7 @@ from tests.flow.by_hand import Crash, Run, World
 
 import tidegauge as tg
 from tidegauge.errors.command import OutputIsBehind
-from tidegauge.errors.history import StoreBehindTable
+from tidegauge.errors.history import EpochsOfOtherCode, StoreBehindTable
 from tidegauge.errors.outputs import CannotReplace, CodeChanged, StartChanged, TimestampsChanged
 from tidegauge.errors.sinks import TableChangedByOthers, TableUpperMismatch
 from tidegauge.flow import stage
@@ -473,6 +473,18 @@ def test_a_replaced_table_is_repaired_as_one_of_its_edition(world: World) -> Non
     assert sorted(DeltaTable(str(folder)).to_pyarrow_table()["n"].to_pylist()) == [3, 4, 5]
     live(world, flow_of(3), PAST)
     assert numbers(flow_of(3)(world), "some") == list(range(3, PAST + 1))
+
+
+def test_code_of_before_a_replacement_repairs_only_where_it_is_told_to_make_all_rows(world: World) -> None:
+    replace(world, flow_of(3))
+    live(world, flow_of(3))
+    (world.root / "lake" / "some" / opened(world, flow_of(3)).files()[0].path).unlink()
+    with pytest.raises(EpochsOfOtherCode):
+        tg.repair(flow_of()(world), "some", engine="local", env=world.env())
+    tg.repair(flow_of()(world), "some", from_epoch=0, engine="local", env=world.env())
+    assert numbers(flow_of()(world), "some") == list(range(PAST))
+    live(world, flow_of(), PAST)
+    assert numbers(flow_of()(world), "some") == list(range(PAST + 1))
 
 
 def test_a_store_that_is_recovered_knows_of_no_replacement_and_of_the_rows_that_are_there(world: World) -> None:
