@@ -17,6 +17,7 @@ from tidegauge.lazy import names
 
 if TYPE_CHECKING:
     from tidegauge.dsl.dataflow import Dataflow as Dataflow
+    from tidegauge.dsl.past import From as From
     from tidegauge.dsl.stream import RowStream as RowStream
     from tidegauge.engine.local import LocalEngine as LocalEngine
     from tidegauge.engine.spark.engine import SparkEngine as SparkEngine
@@ -81,6 +82,7 @@ else:
             "engine.local": "LocalEngine",
             "engine.spark.engine": "SparkEngine",
             "dsl.dataflow": "Dataflow",
+            "dsl.past": "From",
             "dsl.stream": "RowStream",
             "looking.inspect": "epochs explain outputs status",
             "looking.locate": "locate origin",

@@ -39,6 +39,8 @@ def check(found: Rows, local: Rows) -> None:
         (row["id"], row["amount"] * 1.2, len(row["tags"]), row["_epoch"]) for row in orders if row["amount"] > 20
     )
     assert found["all"] == local["orders"]
+    assert found["late"] == local["taxed"], "its past is from a table, and its types are those of the source"
+    assert found["late_sql"] == found["large"]
     assert sum(json.loads(row)["orders"] for row in found["days"]) == len(orders)
     first = sum(row["_epoch"] == 0 for row in large)
     assert found["large as of 0, by Spark"] == [str(first)]

@@ -68,6 +68,16 @@ def spark_flow(root: Path, *, rate: float = 1.2) -> tg.Dataflow:
     return flow
 
 
+def late_flow(root: Path) -> tg.Dataflow:
+    """The same flow, and outputs that get their past from a table."""
+    flow = spark_flow(root)
+    orders = tg.RowStream(flow, "orders")
+    flow.sink("late", orders.map_batches(taxed), tg.DeltaSink(f"{root}/sql/late"), start=tg.From("all"))
+    again = orders.filter("amount > 20").select("id", "user", "amount * 1.2 AS gross", "size(tags) AS n")
+    flow.sink("late_sql", again, tg.ParquetSink(f"{root}/sql/late_sql"), start=tg.From("all"))
+    return flow
+
+
 def days(frame: Any) -> Any:
     """An aggregate by epoch."""
     return frame.groupBy("_epoch", "user").count().withColumnRenamed("count", "orders")
@@ -117,7 +127,7 @@ def run_flows(session: Any, root: Path) -> Rows:
     fill(root)
     engine = SparkEngine(session)
     found = {}
-    for flow in (arrow_flow(root), spark_flow(root)):
+    for flow in (arrow_flow(root), spark_flow(root), late_flow(root)):
         flow.run("caught-up", engine=engine)
         found.update(rows(flow))
     engine.close()

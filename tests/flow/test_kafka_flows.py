@@ -19,6 +19,7 @@ from tidegauge.env import at_once
 from tidegauge.errors.engine import RecordUnparsable
 from tidegauge.errors.kafka import BrokerUnreachable, TopicDeleted
 from tidegauge.errors.running import NothingToResume, UpstreamRecreated
+from tidegauge.errors.sinks import OutputIsNoTable
 from tidegauge.errors.sources import RecordsLost
 from tidegauge.flow import stage
 from tidegauge.flow.runner import Runner
@@ -409,6 +410,43 @@ def test_what_comes_between_a_look_and_the_reading_is_lost_by_no_flow_without_a_
     with pytest.raises(TopicDeleted if deed == "delete" else UpstreamRecreated):
         flow.run("caught-up", engine=tg.LocalEngine(threads=0), env=env)
     assert found(flow) == []
+
+
+def test_a_new_table_has_what_retention_took_long_ago_from_the_table_of_another_output(
+    tmp_path: Path, kafka_broker: Endpoint, topic: str
+) -> None:
+    make = flow_of(tmp_path, kafka_broker, topic)
+    for batch in ([1, 2, 3], [4, 5], [6]):
+        write(kafka_broker, topic, numbers(batch))
+        run(make)
+    forget(kafka_broker, topic, 6)
+    plain = flow_of(tmp_path, kafka_broker, topic, "orders", "plain")
+    with pytest.raises(RecordsLost):
+        run(plain)
+    tg.drop(plain, "plain")
+    late = flow_of(tmp_path, kafka_broker, topic)
+    late.sink("late", tg.RowStream(late, "orders"), tg.ParquetSink(f"{tmp_path}/late"), start=tg.From("orders"))
+    write(kafka_broker, topic, numbers([7]))
+    run(late)
+    both = [sorted(tg.read_arrow(late, name).to_pydict().items()) for name in ("orders", "late")]
+    assert both[0] == both[1]
+    assert found(late, "late") == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_a_topic_is_no_table_to_get_a_past_from(tmp_path: Path, kafka_broker: Endpoint, topic: str) -> None:
+    def make(*late: str) -> tg.Dataflow:
+        flow = flow_of(tmp_path, kafka_broker, topic)
+        orders = tg.RowStream(flow, "orders")
+        flow.sink("copy", orders, tg.KafkaSink(kafka_broker.servers, topic=f"{topic}-copy", partitions=1))
+        for name in late:
+            flow.sink(name, orders, tg.ParquetSink(f"{tmp_path}/{name}"), start=tg.From("copy"))
+        return flow
+
+    write(kafka_broker, topic, numbers([1, 2]))
+    run(make())
+    with pytest.raises(OutputIsNoTable):
+        run(make("late"))
+    assert found(make()) == [1, 2]
 
 
 def test_t49_outputs_at_different_places_of_one_topic_get_each_record_once(

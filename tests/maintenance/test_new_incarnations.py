@@ -350,3 +350,45 @@ def test_an_output_that_was_left_out_when_the_upstream_was_recreated_does_not_go
     assert rows(both, "late") == [(0, 1), (0, 2), (0, 3), (0, 10), *gone_on, (3, 9)]
     with pytest.raises(NothingToResume):
         tg.resume(both, "numbers", new_incarnation=True, accept_loss=True)
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_a_late_output_gets_the_rows_of_before_from_a_table_that_has_them(
+    tmp_path: Path, topic: Topic, *, written: bool
+) -> None:
+    """Whether or not the new upstream has given anything yet."""
+    flow = flow_of(tmp_path, topic)
+    run(flow)
+    topic.write("p0", 4)
+    run(flow)
+    topic.create("second")
+    if written:
+        topic.write("p0", 7, 8)
+    run(flow, fails=UpstreamRecreated)
+    tg.resume(flow, "numbers", new_incarnation=True)
+    late = flow_of(tmp_path, topic)
+    numbers = tg.RowStream(late, "numbers")
+    late.sink("late", numbers, tg.ParquetSink(f"{tmp_path}/late"), start=tg.From("all"))
+    run(late)
+    assert rows(late, "late") == rows(late)
+    topic.write("p0", 9)
+    run(late)
+    assert rows(late, "late") == rows(late)
+    assert len(rows(late)) == 6 + 2 * written
+
+
+def test_a_table_that_lacks_rows_of_before_gets_them_from_one_that_has_them(tmp_path: Path, topic: Topic) -> None:
+    flow = flow_of(tmp_path, topic)
+    flow.sink("late", tg.RowStream(flow, "numbers"), tg.ParquetSink(f"{tmp_path}/late"))
+    run(flow)
+    topic.write("p0", 4)
+    run(flow_of(tmp_path, topic))
+    recreate(topic)
+    run(flow_of(tmp_path, topic), fails=UpstreamRecreated)
+    tg.resume(flow_of(tmp_path, topic), "numbers", new_incarnation=True)
+    run(flow, fails=OutputBelowIncarnation)
+    taking = flow_of(tmp_path, topic)
+    taking.sink("late", tg.RowStream(taking, "numbers"), tg.ParquetSink(f"{tmp_path}/late"), start=tg.From("all"))
+    run(taking)
+    assert rows(taking, "late") == rows(taking)
+    assert len(rows(taking)) == 7

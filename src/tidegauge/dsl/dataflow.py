@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 import pyarrow as pa
 
+from tidegauge.dsl.past import From, check_past
 from tidegauge.dsl.stream import RowStream
 from tidegauge.env import Env
 from tidegauge.errors.flow import (
@@ -30,6 +31,7 @@ from tidegauge.errors.flow import (
     NotDeclaredBefore,
     TableTaken,
 )
+from tidegauge.errors.outputs import PastNotThere
 from tidegauge.errors.push import UnknownStream
 from tidegauge.errors.running import CannotPause, CannotTick
 from tidegauge.flow.spec import FlowSpec
@@ -154,7 +156,7 @@ class Dataflow:
         stream: RowStream,
         sink: Sink,
         *,
-        start: Starting | None = None,
+        start: Starting | From | None = None,
         after: str | Sequence[str] = (),
         timestamps: Stamping = "faithful",
         patience: float | None = None,
@@ -164,7 +166,8 @@ class Dataflow:
         start: the first epoch that the table gets: `"now"` for the one that is minted next, an epoch, a time (the
         newest epoch minted by then; without a zone it is UTC), or positions by partition, such as `{"orders-0":
         1200}` (the first epoch with a record there or beyond). None for all of the source. It is settled when the
-        flow first runs with the output, and then kept: a table does not change where it begins.
+        flow first runs with the output, and then kept: a table does not change where it begins. `tg.From("orders")`
+        for where that output begins, and with the past from its table: see `From`.
 
         after: outputs, declared before, that are to be live before this one begins to catch up, where it is late.
 
@@ -186,13 +189,32 @@ class Dataflow:
             raise InvalidArgument(parameter="sink", value=sink, expected="a sink such as tg.DeltaSink(...)")
         if stream.channel == "rows" and (known := streams_of(self._sources[stream.source])):
             raise UnknownStream(source=stream.source, stream="", known=", ".join(known))
-        begin = None if start is None else OutputStart.of(start)
+        past: OutputPlan | None = None
+        if isinstance(start, From):
+            if (past := self._outputs.get(start.output)) is None:
+                why = f"no such output is declared before it, only {', '.join(self._outputs) or 'none'}"
+                raise PastNotThere(output=name, table=start.output, why=why)
+            begin = past.start
+        else:
+            begin = None if start is None else OutputStart.of(start)
         stamps = OutputStamps.of(timestamps)
         before = self._before(name, stream.source, after)
         kept = self._patience(name, stream.source, patience)
         plan = OutputPlan(
-            name, stream.source, stream.channel, stream.steps, sink, begin, before, stamps, patience=kept
+            name,
+            stream.source,
+            stream.channel,
+            stream.steps,
+            sink,
+            begin,
+            before,
+            stamps,
+            patience=kept,
+            past=None if past is None else past.name,
         )
+        if past is not None:
+            pushed = isinstance(self._sources[stream.source], PushedSource)
+            check_past(plan, past, pushed=pushed, operating=self._operates(past))
         if self._operates(plan):
             plan.check_applied()
         if not sink.shared and (other := self._places.setdefault(sink.identity, name)) != name:

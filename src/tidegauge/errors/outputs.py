@@ -6,7 +6,7 @@ TG-0228 An output whose table begins elsewhere than its flow says now.
 
 from __future__ import annotations
 
-from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.base import Definite, TidegaugeError
 
 __all__ = [
     "CannotReplace",
@@ -14,6 +14,8 @@ __all__ = [
     "OutputBelowIncarnation",
     "OutputBelowSince",
     "OutputMoved",
+    "PastNotThere",
+    "PastUnreadable",
     "StartChanged",
     "StartNotThere",
     "TimestampsChanged",
@@ -142,4 +144,31 @@ class TimestampsChanged(TidegaugeError):
     remedy = (
         "put timestamps= back as it was; for a table with others add an output of another name with another path. "
         "Nothing was begun"
+    )
+
+
+class PastNotThere(TidegaugeError):
+    """An output that is to get its past from a table that does not have it."""
+
+    code = "TG-0235"
+    what = "output {output!r} cannot get its past from the table of output {table!r}: {why}"
+    cause = (
+        "start=tg.From(...) names another output of the same stream, declared before, whose table has each row of "
+        "the past in the epoch of its record"
+    )
+    remedy = (
+        "name such an output, go on from the stream that it is written from, or leave start= out: the past is then "
+        "read from the source. Nothing was begun"
+    )
+
+
+class PastUnreadable(Definite):
+    """Epochs of a table that an output is to get its past from, and that cannot be read there."""
+
+    code = "TG-0236"
+    what = "the epochs from {first} to before {upper} cannot be read from the table of output {table!r}: {detail}"
+    cause = "its files were removed or damaged by others, its columns were changed, or an older version was restored"
+    remedy = (
+        "'tidegauge verify FLOW {table}' says what is wrong, 'tidegauge repair FLOW {table}' mends it while upstream "
+        "has the records; then run the flow again. What was staged is kept, and nobody has seen a part of it"
     )

@@ -48,6 +48,7 @@ __all__ = [
     "check_since",
     "check_unseen",
     "note_seen",
+    "present",
     "refuted",
     "table_of",
     "whole",
@@ -83,6 +84,11 @@ def table_of(flow: FlowSpec, output: str, loaded: Loaded) -> Table:
     table = sink.open(owner)
     whole(table, owner, sink, held=0 if known is None else known.held)
     return table
+
+
+def present(flow: FlowSpec, incarnation: str, output: str) -> Table:
+    """Open an output's table to read it, beside whoever writes it."""
+    return flow.outputs[output].sink.open(OutputId(flow.name, output, incarnation))
 
 
 def check_unseen(store: Store, flow: FlowSpec, output: str, table: Witness, loaded: Loaded) -> None:

@@ -150,6 +150,7 @@ class Board:
         failed: Mapping[str, Failure],
         retried: Collection[str],
         fills: Mapping[str, Fill],
+        taking: Collection[str],
         replacing: Collection[str],
         paused: Mapping[str, tuple[str, ...]],
         news: tuple[str, ...],
@@ -177,7 +178,9 @@ class Board:
         self.expected = dict(uppers)
         self.outputs = {name: OutputStatus(name, plan.source) for name, plan in plans.items()}
         for output in self.outputs.values():
-            self._place(output, held(timeline.tables[output.source], uppers[output.name]))
+            upper = uppers[output.name]
+            # Another output's table may hold epochs of which the timeline of the source says nothing any more.
+            self._place(output, upper if output.name in taking else held(timeline.tables[output.source], upper))
             output.state = "catching_up" if output.upper < published or output.name in retried else "live"
         self._fills = dict(fills)
         for name, fill in fills.items():

@@ -18,6 +18,7 @@ from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.sinks import TableNotRemovable
 from tidegauge.flow.replacing import withdrawn
 from tidegauge.flow.spec import FlowSpec
+from tidegauge.job.plan import OutputPlan
 from tidegauge.remap.store import Lease, Replacement, Store
 from tidegauge.sinks.protocol import OutputId, Removable, Sweeping
 
@@ -57,10 +58,14 @@ def finish_drop(flow: FlowSpec, store: Store, lease: Lease, output: str, *, tabl
 
 
 def without(flow: FlowSpec, outputs: Collection[str]) -> FlowSpec:
-    """Return a flow without these outputs."""
+    """Return a flow without these outputs. Who got its past from one of their tables reads the source from now on."""
     kept = {name: plan for name, plan in flow.outputs.items() if name not in outputs}
-    after = {name: tuple(one for one in plan.after if one in kept) for name, plan in kept.items()}
-    return replace(flow, outputs={name: replace(plan, after=after[name]) for name, plan in kept.items()})
+
+    def apart(plan: OutputPlan) -> OutputPlan:
+        after = tuple(one for one in plan.after if one in kept)
+        return replace(plan, after=after, past=plan.past if plan.past in kept else None)
+
+    return replace(flow, outputs={name: apart(plan) for name, plan in kept.items()})
 
 
 def _sweep(flow: FlowSpec, output: str, lease: Lease, found: Replacement | None) -> None:

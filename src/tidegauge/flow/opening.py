@@ -24,6 +24,7 @@ from tidegauge.flow.changing import settled_codes
 from tidegauge.flow.replacing import concluded, replaced, under_way
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.flow.starting import settled, stays
+from tidegauge.flow.taking import taking_from_tables
 from tidegauge.job.durable import left_behind, passed
 from tidegauge.job.plan import OutputPlan
 from tidegauge.reclock.slices import as_of, begins, held
@@ -57,7 +58,8 @@ class Opened:
     outstanding: outputs that failed for their own reasons and are retried, with the epochs. passed: ranges that
     nobody reads any more, by source. stalls: the waits that the store knows of. uppers: the first epoch that each
     open output gets. late: those of them that lack epochs which are published. fills: the staged past of those
-    that show nothing yet. filling: the outputs with a plan in the store, open or not. starts: where the open outputs
+    that show nothing yet. taking: the late ones that get what they lack from another output's table, with the first
+    epoch that this lacks. filling: the outputs with a plan in the store, open or not. starts: where the open outputs
     begin that do not begin with their source. replacing: the outputs whose rows are to change places with others; of
     those that are open the table here holds nothing yet. held: how far tables were seen to be in earlier runs.
     since: the epochs before it count as one. resume: the epoch to read the flow again from. lossless: `Store.noted`
@@ -72,6 +74,7 @@ class Opened:
     uppers: Mapping[str, int]
     late: frozenset[str]
     fills: Mapping[str, Fill]
+    taking: Mapping[str, int]
     filling: frozenset[str]
     starts: Mapping[str, StartRecord]
     replacing: Mapping[str, Replacement]
@@ -142,9 +145,12 @@ def opened(
     news = settled_codes(flow, loaded, store, lease, there, starts=starts, at=now, replacing=replacing)
     tables = {name: replaced(table, replacing.get(name)) for name, table in tables.items()}
     _tell_again(loaded, replacing.keys() & tables.keys(), store, lease)
-    uppers = {name: _begins(loaded, flow.outputs[name], table.upper, starts) for name, table in tables.items()}
+    uppers = {
+        name: _begins(loaded, flow.outputs[name], table.upper, starts, tables) for name, table in tables.items()
+    }
     resume = as_of([loaded.flow.published, *uppers.values()], since=loaded.flow.since)
-    late = _late(flow, loaded, uppers, failed)
+    taking = taking_from_tables(flow, loaded, tables, uppers, failed, starts)
+    late = _late(flow, loaded, uppers, failed, taking)
     fills = _fills(flow, loaded, tables, uppers, late, going_on, starts, store, lease, replacing)
     outstanding = {}
     for name, table in tables.items():
@@ -160,6 +166,7 @@ def opened(
         uppers=uppers,
         late=late,
         fills=fills,
+        taking=taking,
         starts=starts,
         replacing=replacing,
         filling=frozenset(fills.keys() | (away.keys() & loaded.backfills.keys())),
@@ -210,7 +217,8 @@ def _tables(
             whole(table, output, plan.sink, held=loaded.outputs[name].held, least=least.get(name, 0))
             backfill = loaded.backfills.get(name)
             found = replacing.get(name)
-            if backfill is not None and _goes_on(backfill, replaced(table, found), plan, loaded, found):
+            same = plan.past not in replacing  # else the units are of rows that the past may soon not have
+            if backfill is not None and same and _goes_on(backfill, replaced(table, found), plan, loaded, found):
                 going_on.add(name)
             elif backfill is not None:
                 store.end_backfill(lease, name)
@@ -255,12 +263,19 @@ def _timeline(flow: FlowSpec, loaded: Loaded) -> Timeline:
     )
 
 
-def _late(flow: FlowSpec, loaded: Loaded, uppers: Mapping[str, int], failed: Mapping[str, Failure]) -> frozenset[str]:
+def _late(
+    flow: FlowSpec,
+    loaded: Loaded,
+    uppers: Mapping[str, int],
+    failed: Mapping[str, Failure],
+    taking: Collection[str],
+) -> frozenset[str]:
     """Return the open outputs that lack published epochs, by the first epochs that they get.
 
     Of those that are neither paused nor wait for others none is late if all lack some: there is nobody to keep from
     waiting. From the epoch on at which its source has failed, an output lacks nothing. What a source pushes comes
-    once for all its outputs, so none of them is late.
+    once for all its outputs, so none of them is late. taking: outputs that get what they lack from another's table,
+    and are late until then in any case: what the timeline says of it may be of another upstream.
     """
     read = {name: flow.outputs[name].source for name in uppers}
     ends = {name: failure.epoch for name, failure in failed.items()}
@@ -272,10 +287,11 @@ def _late(flow: FlowSpec, loaded: Loaded, uppers: Mapping[str, int], failed: Map
         and held(loaded.sources[read[name]].table, upper) < min(published, ends.get(read[name], published))
     }
     here = {name: "live" if name in uppers and read[name] not in failed else "" for name in flow.outputs}
-    here |= dict.fromkeys([*found, *loaded.decisions.paused], "")
+    here |= dict.fromkeys([*found, *taking, *loaded.decisions.paused], "")
     after = {name: plan.after for name, plan in flow.outputs.items()}
     paused = loaded.decisions.paused.keys() | waiting(after, here, late=found)
-    return frozenset(found & paused if found >= uppers.keys() - paused else found)
+    nobody = found >= uppers.keys() - paused - set(taking)
+    return frozenset((found & paused if nobody else found) | set(taking))
 
 
 def _tell_again(loaded: Loaded, replacing: Collection[str], store: Store, lease: Lease) -> None:
@@ -334,7 +350,9 @@ def _edition(replacement: Replacement | None) -> str:
     return "" if replacement is None else replacement.edition
 
 
-def _begins(loaded: Loaded, plan: OutputPlan, upper: int, starts: Mapping[str, StartRecord]) -> int:
+def _begins(
+    loaded: Loaded, plan: OutputPlan, upper: int, starts: Mapping[str, StartRecord], tables: Mapping[str, Table]
+) -> int:
     """Return the first epoch that an output is given now, by its table's upper, or by where it begins.
 
     Raises `OutputBelowSince`, and `OutputBelowIncarnation`; `StartNotThere` for one that holds nothing.
@@ -346,7 +364,9 @@ def _begins(loaded: Loaded, plan: OutputPlan, upper: int, starts: Mapping[str, S
         raise start.compacted(plan.name, since=since)
     if first is None:
         raise OutputBelowSince(output=plan.name, upper=upper, since=since)
-    if pieces := left_behind(loaded, plan.source, stands):
+    past = None if plan.past is None else tables.get(plan.past)
+    pieces = left_behind(loaded, plan.source, stands)
+    if pieces and (past is None or past.upper <= pieces[-1].epoch):
         raise OutputBelowIncarnation(
             output=plan.name,
             source=plan.source,

@@ -91,6 +91,8 @@ def render(
     output_failures = OutputFailures(flow.store, flow.lease, known=flow.outstanding, watch=board.output_failed)
     filling = set(flow.fills)
     empty = {name for name, table in flow.tables.items() if not table.upper}
+    first = {name: flow.starts[name].epoch if name in flow.starts else 0 for name in flow.tables}
+    held = {name: range(first[name], table.upper) for name, table in flow.tables.items()}
     seen = SeenTables(flow.store, flow.lease, empty=empty)
 
     backlog = Backlog(env.monotonic)
@@ -177,6 +179,8 @@ def render(
                 discard=discard,
                 backlog=backlog,
                 pausing=pausing,
+                held=held,
+                taking=flow.taking,
                 pacing=pacing,
                 late_limit=late_limit,
                 spawn=spawn,
@@ -195,6 +199,7 @@ def render(
         }
 
         def passed(output: str, upper: int) -> None:
+            held[output] = range(first[output], upper)
             if output in output_failures.known:
                 output_failures.passed(output, upper)
             if output in empty:

@@ -22,6 +22,7 @@ from tidegauge.errors.flow import EmptyFlow
 from tidegauge.errors.running import SpanConflict
 from tidegauge.errors.sinks import TableUpperMismatch, TableWentBack
 from tidegauge.flow.away import WAITED_FOR, Absent, Outage
+from tidegauge.flow.belonging import present
 from tidegauge.flow.beside import renewing
 from tidegauge.flow.board import Board
 from tidegauge.flow.deciding import Deciding
@@ -162,6 +163,7 @@ class Runner:
             failed=found.failed,
             retried=found.outstanding,
             fills=found.fills,
+            taking=found.taking,
             replacing=found.replacing,
             paused=self._deciding.paused,
             news=tuple(self._news),
@@ -192,6 +194,8 @@ class Runner:
                 schemas=self._schemas,
                 pieces=self._pushing.pieces,
                 stamps={name: start.stamp for name, start in found.starts.items()},
+                present=partial(present, flow, self.lease.incarnation),
+                since=found.since,
             ),
             board=self.board,
             env=env,

@@ -109,7 +109,9 @@ class StageSetup:
     they end. record_failure: makes that of a source durable. failures: where those of outputs go, and which outputs
     have ended by one. losses: where losses go. discard: forgets files staged in vain. backlog: which outputs have too
     much to commit for more to be staged for them; the others go on. pausing: for which outputs nothing is staged, by
-    choice. pacing: when late jobs may begin. late_limit: how many positions one of them takes, by their unit. going:
+    choice. held: the epochs that each open output's table holds, by its last commit. taking: the late outputs that
+    get what they lack from another's table, with the first epoch that this lacked. pacing: when late jobs may begin.
+    late_limit: how many positions one of them takes, by their unit. going:
     whether to begin another job. pieces: of the sources that push; their outputs are staged as far as what came is
     whole.
     """
@@ -129,6 +131,8 @@ class StageSetup:
     discard: Callable[[str, tuple[StagedFile, ...]], None]
     backlog: Backlog
     pausing: Pausing
+    held: Mapping[str, range]
+    taking: Mapping[str, int]
     pacing: Pacing
     late_limit: Callable[[str], int]
     spawn: Spawn
@@ -165,7 +169,8 @@ class _Stage:
         self.failure_capability = context.capabilities[-1]
         self.readers = {name: plan.source for name, plan in setup.plans.items()}
         self.jobs: dict[Group, tuple[Need, Future[Performed]]] = {}
-        self.groups = Groups(late=setup.late)
+        pasts = {name: plan.past for name, plan in setup.plans.items() if plan.past is not None}
+        self.groups = Groups(late=setup.late, pasts=pasts)
         setup.backlog.attach(self.wake.activate)
         setup.pausing.attach(self.wake.activate)
         setup.pacing.attach(self.wake.activate)
@@ -212,6 +217,8 @@ class _Stage:
         for name, fill in self.fills.items():
             limits[name] = min(fill.upper, limits.get(name, fill.upper))
         for name in standing:
+            if name in self.groups.late and self.groups.pasts.get(name, name) not in self.setup.held:
+                limits[name] = self.uppers[name]  # the table that it gets its past from is away
             pieces = self.setup.pieces.get(self.readers[name])
             if pieces is not None and pieces.failed is None:
                 limits[name] = min(pieces.upper, limits.get(name, pieces.upper))
@@ -246,7 +253,8 @@ class _Stage:
         limits = self.within(roomy)
         if not self.groups.one:
             lacking = {name: held(self.timeline.tables[self.readers[name]], u) for name, u in standing.items()}
-            behind = self.fills.keys() | paused
+            taking = {name for name, upper in self.setup.taking.items() if standing.get(name, upper) < upper}
+            behind = self.fills.keys() | paused | taking
             self.groups = self.groups.joined(lacking, self.readers, busy=self.jobs, behind=behind)
         wanted = needs(self.groups, roomy, self.readers, limits=limits, sealed=sealed)
         for group, need in self.setup.pacing.in_turn(wanted).items():
@@ -256,6 +264,8 @@ class _Stage:
                 self.activator.activate_after(wait)
                 continue
             if not going:
+                if self.past(need) is not None:
+                    continue
                 need = self.empty(need)
                 if need.upper == need.lower:
                     continue
@@ -288,7 +298,9 @@ class _Stage:
         wanted = sorted({self.readers[name] for name in need.outputs})
         trying = group is not None and self.groups.trouble(group).attempt > 0
         tables = {source: self.timeline.tables[source] for source in wanted}
-        upper, late, pacing = need.upper, self.is_late(need), self.setup.pacing
+        upper, late, pacing, past = need.upper, self.is_late(need), self.setup.pacing, self.past(need)
+        if past is not None:
+            upper = min(upper, self.setup.held[past].stop)
         if upper - need.lower > 1:  # one epoch is never split
             for source, table in tables.items():
                 unit = self.setup.units[source]
@@ -302,8 +314,9 @@ class _Stage:
             {source: found for source, table in tables.items() if (found := table.slices(need.lower, upper))},
             {source: self.bound(source, asked=not trying) for source in wanted},
             late,
+            past,
         )
-        if pinned.slices:
+        if pinned.slices or past is not None:
             self.setup.board.staging(need)
             if late:
                 pacing.begin(group, wanted[0], sum(piece.size for found in pinned.slices.values() for piece in found))
@@ -318,6 +331,11 @@ class _Stage:
     def is_late(self, need: Need) -> bool:
         """Whether a need is that of late outputs."""
         return not self.groups.late.isdisjoint(need.outputs)
+
+    def past(self, need: Need) -> str | None:
+        """Return the output from whose table a need is met, as far as that holds it; None for the sources."""
+        past = self.groups.pasts.get(need.outputs[0]) if self.is_late(need) else None
+        return past if past is not None and need.lower in self.setup.held[past] else None
 
     def bound(self, source: str, *, asked: bool) -> Bound:
         """Return the bindings of a source. asked: whether its last answer may stand for another question."""

@@ -63,7 +63,8 @@ def settled(
             _check(plan, start)
         else:
             times = partial(store.times, flow.name)
-            start = _begun(plan, start, loaded, times=times, now=now)
+            other = None if plan.past is None else found.get(plan.past, loaded.outputs[plan.past].start)
+            start = _begun(plan, start, other, loaded, times=times, now=now)
             stamps = _past(flow, plan, start, loaded, table, times=times, now=now)
             start = replace(start, stamps=stamps)
         if start == _WITH_SOURCE:
@@ -86,12 +87,15 @@ def _check(plan: OutputPlan, start: StartRecord | None) -> None:
 def _begun(
     plan: OutputPlan,
     known: StartRecord | None,
+    other: StartRecord | None,
     loaded: Loaded,
     *,
     times: Callable[[], EpochTimes],
     now: datetime,
 ) -> StartRecord:
-    """Return where an output without rows begins."""
+    """Return where an output without rows begins. other: where the one does from whose table it gets its past."""
+    if other is not None and other.said == _said(plan):
+        return replace(other, stamps=None if known is None else known.stamps)
     if known is not None and known.said == _said(plan):
         return known
     if plan.start is None:

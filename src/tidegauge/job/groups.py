@@ -49,6 +49,13 @@ are a group also while something is wrong with their source: the others have rea
 >>> late.joined(uppers, readers, busy=()) == late, late.joined({"all": 7, "new": 7}, readers, busy=()) == Groups()
 (True, True)
 
+One that gets what it lacks from another output's table is staged with those that get it from there, too.
+
+>>> both = Groups(late=frozenset({"new", "by_day"}), pasts={"by_day": "all"})
+>>> found = needs(both, {"all": 7, "new": 2, "by_day": 2}, {**readers, "by_day": "orders"}, limits={}, sealed=8)
+>>> found[Late("orders", "all")]
+Need(outputs=('by_day',), lower=2, upper=8)
+
 What a result means (`judge`).
 
     transient error of a source         -> `away`: its outputs are staged again, apart; nothing of theirs is kept
@@ -138,12 +145,13 @@ class Apart:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Late:
-    """The late outputs of a source."""
+    """The late outputs of a source; past: that get what they lack from the table of this output."""
 
     source: str
+    past: str | None = None
 
     def __repr__(self) -> str:
-        return f"late of {self.source}"
+        return f"late of {self.source}" + ("" if self.past is None else f", from the table of {self.past}")
 
 
 Group: TypeAlias = Apart | Late | None
@@ -170,11 +178,12 @@ _NONE: Final = Trouble()
 class Groups:
     """Who is apart, and the groups that rest. A source or an output that is a key of `troubles` is apart.
 
-    late: the outputs that are.
+    late: the outputs that are. pasts: by output, the one from whose table it gets what it lacks while it is late.
     """
 
     troubles: Mapping[Group, Trouble] = field(default_factory=dict)
     late: frozenset[str] = frozenset()
+    pasts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def one(self) -> bool:
@@ -186,7 +195,7 @@ class Groups:
         if (alone := Apart(source, output)) in self.troubles:
             return alone
         if output in self.late:
-            return Late(source)
+            return Late(source, self.pasts.get(output))
         return Apart(source) if Apart(source) in self.troubles else None
 
     def trouble(self, group: Group) -> Trouble:
@@ -247,7 +256,7 @@ class Groups:
 
     def _home(self, group: Apart) -> Group:
         """Return the group that one who is apart goes back to."""
-        return Late(group.source) if group.output in self.late else None
+        return Late(group.source, self.pasts.get(group.output)) if group.output in self.late else None
 
 
 def needs(

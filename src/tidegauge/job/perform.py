@@ -27,13 +27,14 @@ from tidegauge.errors.engine import ReadFailed
 from tidegauge.job.durable import without
 from tidegauge.job.functions import channel_of, said
 from tidegauge.job.groups import Need
+from tidegauge.job.past import past_read, remaining
 from tidegauge.job.plan import Engine, EpochJob, JobResult, OutputPlan, OutputWork, SourceRead
 from tidegauge.operations import carries, check
 from tidegauge.remap.binding import Bound, Slice
 from tidegauge.remap.round import Failure
-from tidegauge.sinks.protocol import Standing
+from tidegauge.sinks.protocol import Standing, Table
 from tidegauge.sinks.stamped import StampedSink
-from tidegauge.sources.protocol import Confirming, GoingOn, Source, Split
+from tidegauge.sources.protocol import Confirming, GoingOn, RangeReader, Source, Split
 from tidegauge.sources.push.pieces import Pieces
 
 __all__ = ["GOOD_FOR", "OutputSchemas", "Performed", "Performer", "PinnedNeed", "performer"]
@@ -49,13 +50,14 @@ GOOD_FOR: Final = timedelta(seconds=1)
 class PinnedNeed:
     """A need with its pinned ranges: the slices of each source in its epochs and the bindings of each source.
 
-    late: whether it is that of late outputs.
+    late: whether it is that of late outputs. past: the output whose table is read, None for the sources.
     """
 
     need: Need
     slices: Mapping[str, list[Slice]]
     bounds: Mapping[str, Bound]
     late: bool = False
+    past: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,19 +88,38 @@ def performer(
     schemas: OutputSchemas,
     pieces: Mapping[str, Pieces] = NO_PIECES,
     stamps: Mapping[str, int] = NO_STAMPS,
+    present: Callable[[str], Table],
+    since: int,
 ) -> Performer:
     """Return the function that performs needs with these sources on this engine. Names of jobs begin with `mark`.
 
     passed: ranges that nobody reads any more, by source. An epoch with nothing left is committed all the same.
     tables: of the outputs. Nothing is staged for one that has vanished: `TableUpperMismatch` is raised. schemas: of
     the outputs on this engine. pieces: of the sources that push. stamps: the epochs that the past of outputs has.
+    present: opens the table of an output, to be read. since: the epochs up to it are one.
     """
     collecting = {plan.source for plan in plans.values() if plan.channel == "errors"}
 
+    def from_table(pinned: PinnedNeed, past: str) -> tuple[list[SourceRead], list[Failure]]:
+        need, other = pinned.need, plans[past]
+        try:
+            columns = schemas.of(other, pinned.bounds[other.source].schema)
+            table = present(past)
+            return [
+                past_read(other.source, past, table, columns, lower=need.lower, upper=need.upper, since=since)
+            ], []
+        except OSError as error:
+            failed = ReadFailed(source=other.source, place=f"the table of {past}", detail=said(error))
+            return [], [Failure(other.source, None, need.lower, failed)]
+        except TidegaugeError as error:
+            return [], [Failure(other.source, None, need.lower, error)]
+
     def perform(pinned: PinnedNeed) -> Performed:
-        need, job = pinned.need, mark + env.unique()[-16:]
-        reads, failures, lost = [], [], list[Slice]()
-        for name, slices in pinned.slices.items():
+        need, job, past = pinned.need, mark + env.unique()[-16:], pinned.past
+        reads, failures, lost = list[SourceRead](), list[Failure](), list[Slice]()
+        if past is not None:
+            reads, failures = from_table(pinned, past)
+        for name, slices in pinned.slices.items() if past is None else ():
             source, bound = sources[name], recent(pinned.bounds[name], now=env.now())
             left = without(slices, passed[name]) if name in passed else slices
             planned = plan(name, pieces.get(name, source), left, bound) if left else ((), ())
@@ -115,7 +136,8 @@ def performer(
         for name in (name for name in need.outputs if plans[name].source in read):
             try:
                 schema = schemas.of(plans[name], pinned.bounds[plans[name].source].schema)
-                works.append(OutputWork(stamped(plans[name], need.lower, stamp=stamps.get(name, 0)), schema))
+                part = stamped(plans[name], need.lower, stamp=stamps.get(name, 0))
+                works.append(OutputWork(part if past is None else going_on(part, plans[past]), schema))
             except Transient:
                 raise
             except TidegaugeError as error:  # steps that do not fit columns which were inferred just now
@@ -129,14 +151,17 @@ def performer(
             with env.effect("stage"):
                 epoch_job = EpochJob(job, need.lower, need.upper, tuple(reads), tuple(works), pinned.late)
                 result = engine.submit(epoch_job).result()
-            for part in reads:
-                at = pinned.slices[part.name][0].epoch
-                if (changed := unconfirmed(part.name, part.source, pinned.bounds[part.name], at)) is not None:
+            for one in reads if past is None else ():
+                at = pinned.slices[one.name][0].epoch
+                if (changed := unconfirmed(one.name, one.source, pinned.bounds[one.name], at)) is not None:
                     failures.append(changed)
+        found = (*failures, *result.failures)
+        if past is not None:
+            found = own_failures(found, need.outputs)
         return Performed(
             job,
             {work.plan.name: work.schema for work in works},
-            JobResult(result.staged, (*failures, *result.failures), result.records, result.bytes_read),
+            JobResult(result.staged, found, result.records, result.bytes_read),
             tuple(lost),
         )
 
@@ -146,6 +171,20 @@ def performer(
 def stamped(plan: OutputPlan, lower: int, *, stamp: int) -> OutputPlan:
     """Return the plan of a job for epochs from `lower` on, so that no row has an epoch before `stamp`."""
     return replace(plan, sink=StampedSink(plan.sink, stamp)) if lower < stamp else plan
+
+
+def going_on(plan: OutputPlan, other: OutputPlan) -> OutputPlan:
+    """Return the plan of a job that reads the table of another output, whose steps its rows have been through."""
+    return replace(plan, channel="rows", steps=remaining(plan.steps, other.steps) or ())
+
+
+def own_failures(failures: Iterable[Failure], outputs: Sequence[str]) -> tuple[Failure, ...]:
+    """Return the failures of a job that reads a table: what is wrong with that is no matter of the source."""
+    return tuple(
+        one
+        for failure in failures
+        for one in ([replace(failure, output=name) for name in outputs] if failure.output is None else [failure])
+    )
 
 
 def wanted(splits: Iterable[Split], channels: Collection[str]) -> tuple[Split, ...]:
@@ -177,7 +216,7 @@ def plan(
         return Failure(name, None, slices[0].epoch, failed)
 
 
-def unconfirmed(name: str, source: Source, bound: Bound, epoch: int) -> Failure | None:
+def unconfirmed(name: str, source: RangeReader, bound: Bound, epoch: int) -> Failure | None:
     """Return the failure of a source, at an epoch, unless upstream says that it is the one that is bound."""
     if not isinstance(source, Confirming):
         return None

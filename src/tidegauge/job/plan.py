@@ -18,7 +18,7 @@ from tidegauge.remap.round import Failure
 from tidegauge.remap.stamps import FAITHFUL, OutputStamps
 from tidegauge.remap.start import OutputStart
 from tidegauge.sinks.protocol import Applying, Sink, StagedFile
-from tidegauge.sources.protocol import Source, Split
+from tidegauge.sources.protocol import RangeReader, Split
 
 __all__ = [
     "Changelog",
@@ -90,6 +90,7 @@ class OutputPlan:
     channel: "rows", "errors", or the name of one of the streams that a push source has. start: None for with the
     source. after: the outputs that are to be live before this one catches up. stamps: which epoch its past has.
     patience: the seconds for which upstream keeps what it lacks while it is paused or has failed, None for no limit.
+    past: the output from whose table it gets what it lacks while it is late, None for its source.
     """
 
     name: str
@@ -101,6 +102,7 @@ class OutputPlan:
     after: tuple[str, ...] = ()
     stamps: OutputStamps = FAITHFUL
     patience: float | None = None
+    past: str | None = None
 
     def check_applied(self) -> None:
         """Raise `OperationsNotTaken` unless the sink of rows with an operation applies them."""
@@ -117,7 +119,7 @@ class SourceRead:
     """
 
     name: str
-    source: Source
+    source: RangeReader
     schema: pa.Schema
     splits: tuple[Split, ...]
     collect: bool

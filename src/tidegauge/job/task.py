@@ -34,13 +34,14 @@ from tidegauge.errors.engine import (
     WrongOperation,
 )
 from tidegauge.job.functions import apply, channel_of, columns_of, conform, said, without_epoch
+from tidegauge.job.past import PastSplit
 from tidegauge.job.plan import MapBatches
 from tidegauge.job.report import Report
 from tidegauge.operations import OP, said_of, unknown
 from tidegauge.reclock.columns import EPOCH, stamp
 from tidegauge.remap.round import Failure
 from tidegauge.sinks.protocol import Sink, Stager
-from tidegauge.sources.protocol import BAD_RECORDS, BadRecord, Source, Split
+from tidegauge.sources.protocol import BAD_RECORDS, BadRecord, RangeReader, Split
 
 __all__ = ["Feed", "OutputWriter", "TaskRead", "Write", "by_epoch", "decoded", "run"]
 
@@ -58,7 +59,7 @@ class TaskRead(Protocol):
     @property
     def name(self) -> str: ...  # noqa: D102
     @property
-    def source(self) -> Source: ...  # noqa: D102
+    def source(self) -> RangeReader: ...  # noqa: D102
     @property
     def schema(self) -> pa.Schema: ...  # noqa: D102
     @property
@@ -175,7 +176,8 @@ def decoded(read: TaskRead, report: Report) -> Iterator[tuple[str, int, pa.Recor
                 report.records[read.name] += batch.num_rows
                 if operating:
                     _check_operations(batch, read.name, split)
-                yield channel, split.epoch, conform(batch, columns)
+                for epoch, rows in by_epoch(batch) if isinstance(split, PastSplit) else [(split.epoch, batch)]:
+                    yield channel, epoch, conform(rows, columns)
                 if bad.many:
                     yield "errors", split.epoch, bad.take()
             bad.check()

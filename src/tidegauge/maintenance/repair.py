@@ -36,7 +36,7 @@ from tidegauge.errors.history import (
     listed,
 )
 from tidegauge.errors.sinks import TableWentBack
-from tidegauge.flow.belonging import agreed, check, check_since, whole
+from tidegauge.flow.belonging import agreed, check, check_since, present, whole
 from tidegauge.flow.beside import renewing
 from tidegauge.flow.changing import made_by_other, rewritten
 from tidegauge.flow.runner import RENEW_EVERY
@@ -77,6 +77,7 @@ class Rereading:
         self.start: Final = _start(loaded, output, table)
         self._gaps: Final = loaded.gaps
         self._passed: Final = passed(loaded)
+        self._past: Final = _past(flow, output, loaded, self.start)
         schemas = OutputSchemas(engine)
         self.schema: Final = schemas.of(plan, self._found.bound.schema)
         self._perform: Final = performer(
@@ -89,6 +90,8 @@ class Rereading:
             tables={output: table},
             schemas=schemas,
             stamps={} if self.start is None else {output: self.start.stamp},
+            present=partial(present, flow, loaded.flow.incarnation),
+            since=self._since,
         )
 
     def plan(self, epochs: Ranges, upper: int) -> list[list[Slice]]:
@@ -102,6 +105,8 @@ class Rereading:
         if first is None or (epochs.start > begins and self._may_be_one(epochs)):
             raise EpochsCompacted(output=self._output, epochs=listed([epochs]), since=self._since)
         pieces = self._found.slices(first, stop) if first < stop else []
+        if epochs.start in self._past[1] and stop <= self._past[1].stop:
+            return pieces
         over = [piece for piece in pieces if piece.epoch < self._found.began_at]
         if gone := without(over, ranges_of(self._gaps)):
             raise self._gone({piece.epoch for piece in gone}, "they are of an incarnation of it that is over")
@@ -124,7 +129,10 @@ class Rereading:
                 upto = span(pieces, pieces[-1].epoch + 1, limit=job_limit(self._source.unit))
                 some = list(between(pieces, pieces[0].epoch, upto))
                 need = Need((self._output,), some[0].epoch, upto)
-                done = self._perform(PinnedNeed(need, {self._name: some}, {self._name: self._found.bound}))
+                past, held = self._past
+                taken = past if need.lower in held and upto <= held.stop else None
+                pinned = PinnedNeed(need, {self._name: some}, {self._name: self._found.bound}, past=taken)
+                done = self._perform(pinned)
                 if (staged := done.result.staged.get(self._output)) is not None:
                     files += staged.files
                     rows += staged.rows
@@ -279,6 +287,18 @@ def _start(loaded: Loaded, output: str, table: Mending) -> StartRecord | None:
     """Return where an output begins. A store that has not seen its table may be older: then the table knows."""
     known = loaded.outputs.get(output)
     return told(output, table.links()) if known is None or not known.held else known.start
+
+
+def _past(flow: FlowSpec, output: str, loaded: Loaded, start: StartRecord | None) -> tuple[str | None, range]:
+    """Return the output from whose table the epochs can be read that it holds one by one, and these."""
+    past = flow.outputs[output].past
+    if past is None or past not in loaded.outputs:
+        return None, range(0)
+    theirs, stamp = loaded.outputs[past].start, 0 if start is None else start.stamp
+    first = 0 if theirs is None else theirs.epoch
+    if theirs is not None and theirs.stamp > max(loaded.flow.since, stamp):
+        first = theirs.stamp + 1
+    return past, range(first, present(flow, loaded.flow.incarnation, past).upper)
 
 
 def _held(loaded: Loaded, output: str) -> int:

@@ -77,6 +77,7 @@ __all__ = [
     "GoingOn",
     "OnBadRecord",
     "Placed",
+    "RangeReader",
     "Source",
     "Split",
     "from_time_of",
@@ -130,6 +131,14 @@ class Split(Protocol):
     def upper(self) -> int: ...  # noqa: D102
     @property
     def weight(self) -> int: ...  # noqa: D102
+
+
+class RangeReader(Protocol):
+    """What a task needs of a source."""
+
+    def read(self, split: Any, bad: OnBadRecord, /) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a split; see `Source.read`."""
+        ...
 
 
 @runtime_checkable

@@ -54,7 +54,7 @@ from tidegauge.job.scanned import scanned
 from tidegauge.job.task import Feed, OutputWriter, TaskRead, Write, by_epoch, run
 from tidegauge.reclock.columns import stamp
 from tidegauge.remap.binding import Bound
-from tidegauge.sources.protocol import Source, Split
+from tidegauge.sources.protocol import RangeReader, Split
 
 __all__ = [
     "FEED",
@@ -175,7 +175,7 @@ class _Received:
         return self.read.name
 
     @property
-    def source(self) -> Source:
+    def source(self) -> RangeReader:
         return self.read.source
 
     @property
