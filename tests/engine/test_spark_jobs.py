@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +184,18 @@ def test_a_large_plan_reaches_its_tasks(spark: SparkEngine, tmp_path: Path) -> N
     result = spark.submit(job).result(timeout=120)
     assert result.staged["x"].rows == 20_000
     assert len(result.staged["x"].files) <= spark.parallelism * 4
+
+
+def test_a_job_that_leaves_room_for_others_has_half_as_many_tasks_as_there_are_slots(
+    spark: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegauge.engine.parts.TINY", 1)
+    job = job_of(spark, [read_of(RowSource(ROWS), pieces=20)], [plan_of("x", tmp_path)])
+    result = spark.submit(job).result(timeout=120)
+    assert len(result.staged["x"].files) > spark.parallelism
+    result = spark.submit(replace(job, beside=True, id="j1")).result(timeout=120)
+    assert result.staged["x"].rows == ROWS.num_rows
+    assert len(result.staged["x"].files) == spark.parallelism // 2
 
 
 @pytest.mark.parametrize(

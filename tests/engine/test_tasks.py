@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,34 @@ def test_every_split_is_dealt_to_one_task_and_the_loads_are_even(weights: list[i
     assert sorted(i for group in groups for i in group) == list(range(len(weights)))
     loads = [sum(weights[i] for i in group) for group in groups]
     assert max(loads) - min(loads) <= max([len(weights), *weights])
+
+
+@pytest.mark.parametrize(("beside", "most"), [(False, 4), (True, 2)])
+def test_a_job_that_leaves_room_for_others_takes_half_of_the_slots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, beside: bool, most: int
+) -> None:
+    """As many tasks meet as are to run at once, and there is never one more."""
+    barrier, lock, now, peak = threading.Barrier(most), threading.Lock(), [0], [0]
+
+    def meet(batch: pa.RecordBatch) -> pa.RecordBatch:
+        with lock:
+            now[0] += 1
+            peak[0] = max(peak[0], now[0])
+        barrier.wait(timeout=60)
+        with lock:
+            now[0] -= 1
+        barrier.wait(timeout=60)
+        return batch
+
+    engine = LocalEngine(threads=4)
+    monkeypatch.setattr("tidegauge.engine.parts.TINY", 1)
+    rows = pa.table({"n": pa.array(range(16), pa.int64())})
+    plan = plan_of("x", tmp_path, MapBatches(meet, schema=rows.schema))
+    job = replace(job_of(engine, [read_of(RowSource(rows), pieces=16)], [plan]), beside=beside)
+    result = engine.submit(job).result(timeout=120)
+    engine.close()
+    assert result.staged["x"].rows == 16
+    assert peak == [most]
 
 
 def test_a_function_sees_no_epoch_and_may_change_the_number_of_rows(inline: LocalEngine, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.command import OutputIsBehind
 from tidegauge.errors.store import LeaseLost, StoreReplaced
 from tidegauge.flow import stage
+from tidegauge.job.plan import EpochJob
 from tidegauge.remap.binding import Slice
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.store import EXPIRY
@@ -189,6 +190,47 @@ def test_s24_late_outputs_of_one_source_read_it_together(world: World) -> None:
     assert read == PAST
     for name in ("late", "later", "latest"):
         assert rows(three(world), name) == rows(three(world), "a")
+
+
+def test_late_jobs_leave_half_of_the_slots_to_the_others_as_long_as_these_have_jobs(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs: list[tuple[float, bool, bool]] = []
+    submit = tg.LocalEngine.submit
+
+    def submitted(self: tg.LocalEngine, job: EpochJob) -> Any:
+        jobs.append((world.clock.seconds, job.late, job.beside))
+        return submit(self, job)
+
+    monkeypatch.setattr(tg.LocalEngine, "submit", submitted)
+    tg.limit(alone(world), 1)  # a second for each late job
+    others = world.clock.seconds  # a service may get something as soon as it begins
+    run = begin(world, with_late)
+    for _ in range(5):
+        run.step(stage.BESIDE / 3)
+    add(world, PAST)
+    for _ in range(5):
+        run.step(stage.BESIDE / 3)
+    run.catch_up()
+    run.abandon()
+    seen = set()
+    for at, late, beside in jobs:
+        others = others if late else at
+        assert beside == (late and at - others < stage.BESIDE)
+        seen.add((late, beside))
+    assert seen == {(True, True), (True, False), (False, False)}
+
+
+def test_a_batch_leaves_nothing_unused_for_others_that_have_nothing_to_do(world: World) -> None:
+    jobs: list[bool] = []
+
+    class Engine(tg.LocalEngine):
+        def submit(self, job: EpochJob) -> Any:
+            jobs.append(job.beside)
+            return super().submit(job)
+
+    with_late(world).run("caught-up", engine=Engine(threads=0))
+    assert jobs == [False] * PAST
 
 
 def test_a_past_of_many_small_epochs_is_read_in_jobs_of_so_many_slices(

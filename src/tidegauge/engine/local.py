@@ -80,7 +80,7 @@ class LocalEngine:
         if not self._threads:
             futures = [at_once(task) for task in tasks]
         else:
-            pool = ThreadPoolExecutor(self._threads, thread_name_prefix="tidegauge-task")
+            pool = ThreadPoolExecutor(job.slots(self._threads), thread_name_prefix="tidegauge-task")
             with self._lock:
                 if self._closed.is_set():
                     done.set_exception(_closed(job))

@@ -169,6 +169,7 @@ class PastUnreadable(Definite):
     what = "the epochs from {first} to before {upper} cannot be read from the table of output {table!r}: {detail}"
     cause = "its files were removed or damaged by others, its columns were changed, or an older version was restored"
     remedy = (
-        "'tidegauge verify FLOW {table}' says what is wrong, 'tidegauge repair FLOW {table}' mends it while upstream "
-        "has the records; then run the flow again. What was staged is kept, and nobody has seen a part of it"
+        "'tidegauge verify FLOW {table}' names the damage, 'tidegauge repair FLOW {table}' mends it while upstream "
+        "has the records; then run the flow again. Units that are staged already are kept, and nobody sees a part of "
+        "the past"
     )

@@ -87,7 +87,7 @@ def table_of(flow: FlowSpec, output: str, loaded: Loaded) -> Table:
 
 
 def present(flow: FlowSpec, incarnation: str, output: str) -> Table:
-    """Open an output's table to read it, beside whoever writes it."""
+    """Open an output's table to read it, beside its writer."""
     return flow.outputs[output].sink.open(OutputId(flow.name, output, incarnation))
 
 

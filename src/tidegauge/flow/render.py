@@ -68,6 +68,7 @@ def render(
     pushing: Pushing,
     pausing: Pausing,
     pacing: Pacing,
+    service: bool,
     late_limit: Callable[[str], int],
 ) -> None:
     """Build the flow's dataflows in the worker. `ticking` says whether to bind and stage anything new.
@@ -75,7 +76,7 @@ def render(
     spawn, commit, tell: run probes and jobs, commits, and acknowledgements, beside the worker.
     requests: the ticks that are asked for; they are taken from now on. pushing: the sources that push.
     pausing: the outputs for which nothing is done at present, by choice. pacing: when jobs of late outputs may begin.
-    late_limit: how much one of them takes (`stage`).
+    service, late_limit: see `StageSetup`.
     """
     spec, timeline = flow.spec, flow.timeline
     plans = {name: plan for name, plan in spec.outputs.items() if name in flow.tables}
@@ -182,6 +183,7 @@ def render(
                 held=held,
                 taking=flow.taking,
                 pacing=pacing,
+                service=service,
                 late_limit=late_limit,
                 spawn=spawn,
                 env=env,

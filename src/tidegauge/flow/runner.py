@@ -89,6 +89,7 @@ class Runner:
             if declared is not None:
                 self._schemas.of(plan, declared)
         self.flow = replace(flow, policy=in_batch(flow.policy)) if batch else flow
+        self._service: Final = not batch
         self.env = env
         self.engine = engine
         self.stopping = self._anew = False
@@ -207,6 +208,7 @@ class Runner:
             pushing=self._pushing,
             pausing=pausing,
             pacing=pacing,
+            service=self._service,
             late_limit=self._late_limit,
         )
 

@@ -52,6 +52,7 @@ from tidegauge.sources.push.pieces import Pieces
 
 __all__ = [
     "ATTEMPTS",
+    "BESIDE",
     "JOB_LIMITS",
     "LATE_PART",
     "LATE_SLICES",
@@ -88,6 +89,10 @@ def late_limit(unit: str) -> int:
     return max(1, job_limit(unit) // LATE_PART)
 
 
+BESIDE: Final = 10.0
+"""For how many seconds after a job of the others a late job leaves them half of the engine's slots."""
+
+
 @dataclass(frozen=True, slots=True)
 class Staging:
     """The outputs of the stage operator:
@@ -111,9 +116,9 @@ class StageSetup:
     much to commit for more to be staged for them; the others go on. pausing: for which outputs nothing is staged, by
     choice. held: the epochs that each open output's table holds, by its last commit. taking: the late outputs that
     get what they lack from another's table, with the first epoch that this lacked. pacing: when late jobs may begin.
-    late_limit: how many positions one of them takes, by their unit. going:
-    whether to begin another job. pieces: of the sources that push; their outputs are staged as far as what came is
-    whole.
+    service: whether the run goes on when all is read, so that jobs of the others are to be expected. late_limit: how
+    many positions a late job takes, by their unit. going: whether to begin another job. pieces: of the sources that
+    push; their outputs are staged as far as what came is whole.
     """
 
     timeline: Timeline
@@ -134,6 +139,7 @@ class StageSetup:
     held: Mapping[str, range]
     taking: Mapping[str, int]
     pacing: Pacing
+    service: bool
     late_limit: Callable[[str], int]
     spawn: Spawn
     env: Env
@@ -169,6 +175,8 @@ class _Stage:
         self.failure_capability = context.capabilities[-1]
         self.readers = {name: plan.source for name, plan in setup.plans.items()}
         self.jobs: dict[Group, tuple[Need, Future[Performed]]] = {}
+        self.others = setup.env.monotonic() if setup.service else float("-inf")
+        """When a job of the others began, or may have."""
         pasts = {name: plan.past for name, plan in setup.plans.items() if plan.past is not None}
         self.groups = Groups(late=setup.late, pasts=pasts)
         setup.backlog.attach(self.wake.activate)
@@ -315,8 +323,11 @@ class _Stage:
             {source: self.bound(source, asked=not trying) for source in wanted},
             late,
             past,
+            late and self.setup.env.monotonic() - self.others < BESIDE,
         )
         if pinned.slices or past is not None:
+            if not late:
+                self.others = self.setup.env.monotonic()
             self.setup.board.staging(need)
             if late:
                 pacing.begin(group, wanted[0], sum(piece.size for found in pinned.slices.values() for piece in found))

@@ -5,7 +5,7 @@ epoch alone. So if the steps of one output are the first of another's, the rows 
 other's remaining steps, are the rows that the source would give: `remaining`. Upstream is not asked for them, and may
 have forgotten them long ago.
 
-Invariant: what is read of an epoch is all that the table holds of it, or an error. An epoch that compaction has
+Invariant: reading an epoch gives every row that the table holds of it, or raises. An epoch that compaction has
 folded others into (`since`) has the rows of all of these.
 
 >>> from tidegauge.job.plan import Filter, Select
@@ -122,6 +122,8 @@ def past_read(
         raise refused(f"it holds the epochs before {table.upper} alone")
     first = 0 if lower <= since else lower
     files = [file for file in table.files() if file.first_epoch < upper and file.last_epoch >= first]
+    if any(file.partition for file in files):
+        raise refused("others have partitioned it")
     splits = [
         PastSplit(uri, max(file.first_epoch, lower), first, upper, file.bytes)
         for file, uri in zip(files, table.uris(files), strict=True)

@@ -50,7 +50,8 @@ GOOD_FOR: Final = timedelta(seconds=1)
 class PinnedNeed:
     """A need with its pinned ranges: the slices of each source in its epochs and the bindings of each source.
 
-    late: whether it is that of late outputs. past: the output whose table is read, None for the sources.
+    late: whether it is that of late outputs. past: the output whose table is read, None for the sources. beside:
+    whether it is to leave room for other jobs.
     """
 
     need: Need
@@ -58,6 +59,7 @@ class PinnedNeed:
     bounds: Mapping[str, Bound]
     late: bool = False
     past: str | None = None
+    beside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +151,9 @@ def performer(
                 table.stand()
         if works:
             with env.effect("stage"):
-                epoch_job = EpochJob(job, need.lower, need.upper, tuple(reads), tuple(works), pinned.late)
+                epoch_job = EpochJob(
+                    job, need.lower, need.upper, tuple(reads), tuple(works), late=pinned.late, beside=pinned.beside
+                )
                 result = engine.submit(epoch_job).result()
             for one in reads if past is None else ():
                 at = pinned.slices[one.name][0].epoch
@@ -179,7 +183,7 @@ def going_on(plan: OutputPlan, other: OutputPlan) -> OutputPlan:
 
 
 def own_failures(failures: Iterable[Failure], outputs: Sequence[str]) -> tuple[Failure, ...]:
-    """Return the failures of a job that reads a table: what is wrong with that is no matter of the source."""
+    """Return the failures of a job that reads a table: trouble with the table is not the source's."""
     return tuple(
         one
         for failure in failures

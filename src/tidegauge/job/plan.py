@@ -137,7 +137,8 @@ class OutputWork:
 class EpochJob:
     """Read the epochs `[lower, upper)` of these sources for these outputs. `id` is unique for the attempt.
 
-    late: whether these outputs are, so that an engine may prefer other jobs.
+    late: whether these outputs are, so that an engine may prefer other jobs. beside: whether it is to leave half of
+    the slots, where there are several, to other jobs.
     """
 
     id: str
@@ -146,6 +147,11 @@ class EpochJob:
     reads: tuple[SourceRead, ...]
     outputs: tuple[OutputWork, ...]
     late: bool = False
+    beside: bool = False
+
+    def slots(self, parallelism: int) -> int:
+        """Return how many tasks of it run at once on an engine that runs this many."""
+        return max(1, parallelism // 2) if self.beside else parallelism
 
 
 @dataclass(frozen=True, slots=True)

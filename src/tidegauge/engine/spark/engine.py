@@ -233,7 +233,9 @@ class SparkEngine:
                 frame = source.frame(session, read.splits)
                 frames.append(frame.mapInArrow(receiving(packed, direct, feeds, job=job.id), columns))
         if any(read.splits for read in mine) or not frames:
-            tasks = [pack_reads(part) for part in dealt(tuple(mine), tasks=self.parallelism * 4)]
+            # A job that leaves room has no more tasks than slots: who waits for a slot is not asked for room.
+            most = job.slots(self.parallelism) * (1 if job.beside else 4)
+            tasks = [pack_reads(part) for part in dealt(tuple(mine), tasks=most)]
             numbers = session.range(0, len(tasks), 1, len(tasks))
             frames.append(numbers.mapInArrow(reading(tasks, direct, feeds, job=job.id), columns))
         base: DataFrame = reduce(lambda one, other: one.union(other), frames)
