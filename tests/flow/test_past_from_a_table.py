@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -238,6 +239,40 @@ def test_a7_epochs_that_the_table_lacks_fail_the_output_alone_and_it_goes_on_onc
     path.write_bytes(whole)
     finish(world, with_late)
     same(world, with_late)
+
+
+def test_a7_a_damaged_table_is_no_failure_of_the_source_though_nobody_is_ahead(tmp_path: Path) -> None:
+    """The output whose table it is has failed itself."""
+
+    def refuse(batch: pa.RecordBatch) -> pa.RecordBatch:
+        if PAST in batch["n"].to_pylist():
+            raise ValueError("it is not wanted")
+        return batch
+
+    def make(world: World, *late: str) -> tg.Dataflow:
+        flow = tg.Dataflow("shop", store=world.store)
+        orders = source(world, flow, "orders").map_batches(refuse)
+        flow.sink("a", orders, tg.DeltaSink(str(world.root / "lake" / "a")))
+        for name in late:
+            flow.sink(name, orders, tg.ParquetSink(str(world.root / "lake" / name)), start=tg.From("a"))
+        return flow
+
+    world = lived(tmp_path, make)
+    data_files(world, "a")[7].unlink()
+    add(world, PAST)
+    tg.limit(make(world), 0)
+    run = begin(world, lambda world: make(world, "late"))
+    for _ in range(40):
+        run.step()
+    assert states(run.runner.board.outputs.values()) == {"a": "failed", "late": "paused"}
+    tg.limit(run.flow, 1_000)
+    add(world, PAST + 1)  # the driver hears of the rate when it binds something
+    for _ in range(40):
+        run.step()
+    assert states(run.runner.board.outputs.values()) == {"a": "failed", "late": "failed"}
+    assert states(run.runner.board.sources.values())["orders"] != "failed"
+    run.abandon()
+    assert world.loaded().sources["orders"].failure is None
 
 
 def test_a8_what_the_table_does_not_hold_yet_comes_from_the_source(world: World) -> None:
