@@ -615,3 +615,41 @@ def test_s30_a_late_table_is_one_from_the_start(
             assert rows(make(world), "late") == rows(make(world), "a")
             for epoch in range(world.loaded().flow.published):
                 assert rows(make(world), "late", as_of=epoch) == rows(make(world), "a", as_of=epoch)
+
+
+def two_lives(root: Path, deaths: tuple[int, int]) -> tuple[list[list[list[dict[str, Any]]]], list[list[str]]]:
+    """Epochs are bound while a past is read, and the driver dies twice; what is there in the end, and each life."""
+    world, lives = World(root, alone), list[list[str]]()
+    run = begin(world)
+    for n in range(4):
+        add(world, n)
+        run.catch_up()
+    run.abandon()
+    for n, at in enumerate((*deaths, None), start=4):
+        add(world, n)
+        world.points.clear()
+        world.crash_at = at
+        try:
+            run = begin(world, with_late)
+            run.catch_up()
+            run.abandon()
+        except Crash:
+            world.clock.seconds += EXPIRY + 1
+        world.crash_at = None
+        lives.append(list(world.points))
+    flow = with_late(world)
+    upper = world.loaded().flow.published
+    state = [[rows(flow, name, as_of=epoch) for epoch in range(upper)] for name in ("a", "late")]
+    return state, lives
+
+
+@settings(max_examples=6, deadline=None)
+@given(first=st.integers(0, 90), second=st.integers(0, 90))
+def test_x5_two_deaths_at_the_same_places_leave_the_same_again_and_nothing_undone(first: int, second: int) -> None:
+    with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as folder:
+        patch.setitem(stage.JOB_LIMITS, "bytes", 1)
+        once, lives = two_lives(Path(folder) / "once", (first, second))
+        again, same = two_lives(Path(folder) / "again", (first, second))
+        assert (once, lives) == (again, same)
+        assert once[0] == once[1], "late is from the start"
+        assert [row["n"] for row in once[0][-1]] == list(range(7))

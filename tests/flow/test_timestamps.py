@@ -425,6 +425,26 @@ def test_other_code_fills_the_past_anew_in_the_same_epoch(world: World) -> None:
     assert stamped(world, flow_of(COLLAPSE))[-2:] == [(PAST, PAST), (PAST + 1, PAST + 1)]
 
 
+def test_one_whose_source_has_brought_nothing_has_no_past_to_plan_and_holds_nothing_back(tmp_path: Path) -> None:
+    """Seed 402220 of `tests/simulation/begun.py`: its hold kept all others from being compacted."""
+    world = past_of(tmp_path, epochs=4)
+
+    def make(world: World) -> tg.Dataflow:
+        flow = tg.Dataflow("shop", store=world.store)
+        flow.sink("a", source(world, flow, "orders"), tg.DeltaSink(str(world.root / "lake" / "a")))
+        quiet = source(world, flow, "quiet")
+        flow.sink("late", quiet, tg.ParquetSink(str(world.root / "lake" / "late")), timestamps=COLLAPSE)
+        return flow
+
+    go_on(world, make)
+    assert world.loaded().backfills == {}
+    assert tg.status(make(world)).holds == ()
+    assert tg.compact(make(world), before=3).since == 3
+    write(world.root / "quiet" / "1.jsonl", lines(7))
+    go_on(world, make)
+    assert numbers(make(world), "late") == [7]
+
+
 @pytest.mark.spark
 def test_on_spark_rows_of_the_past_have_its_epoch_whatever_steps_made_them(tmp_path: Path) -> None:
     world = past_of(tmp_path, epochs=3)

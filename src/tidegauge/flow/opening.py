@@ -326,13 +326,15 @@ def _fills(
 ) -> dict[str, Fill]:
     """Return the fills of tables that hold nothing: those with a plan that goes on, and late ones, which get one.
 
-    So do others whose past has one epoch, and those that are to take another's place. A table that cannot keep its
-    staged files shows its epochs as it gets them.
+    So do others whose past has one epoch, if there is any past: a plan for nothing would end with the first record
+    only, and hold back compaction until then. So do those that are to take another's place, and with nothing, too. A
+    table that cannot keep its staged files shows its epochs as it gets them.
     """
     found: dict[str, Fill] = {}
     for name, table in tables.items():
         plan, stamp = flow.outputs[name], _moving(starts.get(name), uppers[name])
-        wanted = name in late or name in going_on or name in replacing or stamp
+        some = held(loaded.sources[plan.source].table, uppers[name]) < loaded.flow.upper
+        wanted = name in late or name in going_on or name in replacing or (stamp and some)
         if table.upper or not isinstance(table, Keeping) or not wanted:
             continue
         steps = steps_of(plan, loaded.sources[plan.source].incarnation, edition=_edition(replacing.get(name)))
