@@ -1,8 +1,9 @@
 """Which outputs get what they lack from the table of another one, when a flow is opened.
 
-It is derived from the tables alone: whatever an output lacks and the other table holds, it reads there. Such an
-output is late until it holds what the other table held by then, whatever the timeline says: the source may have gone
-on with another upstream, and the timeline then holds nothing of the one before.
+It is derived, from the tables, the published epochs and the timeline: an output reads there what it lacks and the
+other table holds, if that is published, or of an upstream that was recreated since. It is late until it holds what
+the other table held by then, whatever the timeline says: that holds nothing of the upstream before. Epochs that are
+not published yet are read from the source, which has them: publishing waits for this output, too.
 
 Invariant: an epoch is read there only where the table has its rows in that epoch, or where they are one epoch for
 both.
@@ -14,6 +15,7 @@ from collections.abc import Mapping
 
 from tidegauge.errors.outputs import PastNotThere
 from tidegauge.flow.spec import FlowSpec
+from tidegauge.reclock.slices import held
 from tidegauge.remap.round import Failure
 from tidegauge.remap.start import StartRecord
 from tidegauge.remap.store import Loaded
@@ -39,14 +41,15 @@ def taking_from_tables(
     for name, lower in uppers.items():
         plan = flow.outputs[name]
         past = plan.past
+        source = loaded.sources[plan.source]
         ends = failed[plan.source].epoch if plan.source in failed else loaded.flow.upper
-        if past is None:
+        lacks = held(source.table, lower) < loaded.flow.published or lower < source.began_at
+        if past is None or not lacks or lower >= ends:
             continue
         if past not in tables:
-            if lower < min(loaded.flow.published, ends):  # it is waited for
-                found[name] = loaded.flow.published
+            found[name] = loaded.flow.published  # it is waited for
             continue
-        if lower >= min(tables[past].upper, ends):
+        if lower >= tables[past].upper:
             continue
         tables[past].uris([])
         theirs, own = starts.get(past), starts.get(name)

@@ -16,7 +16,7 @@ folded others into (`since`) has the rows of all of these.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ from tidegauge.job.plan import SourceRead, Step
 from tidegauge.lazy import library
 from tidegauge.operations import carries
 from tidegauge.sinks.columns import EPOCH
-from tidegauge.sinks.protocol import Table
+from tidegauge.sinks.protocol import Rereadable, Table
 from tidegauge.sources.protocol import OnBadRecord
 
 __all__ = ["PastSplit", "TableRows", "past_read", "remaining"]
@@ -71,23 +71,20 @@ class PastSplit:
 class TableRows:
     """Reads splits of a table's files: rows that say in `_epoch` which epoch they are of.
 
-    columns: those to read, of the table, with `_epoch`. since: no row is given an epoch before it.
+    columns: those to read, of the table, with `_epoch`. since: no row is given an epoch before it. reader: reads a
+    file whole, None for those of Parquet.
     """
 
     output: str
     columns: pa.Schema
     since: int
+    reader: Callable[[str], Iterator[pa.RecordBatch]] | None = None
 
     def read(self, split: PastSplit, bad: OnBadRecord) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - rows are decoded
         """Yield the rows of a split. Raises `PastUnreadable`."""
-        import pyarrow.dataset as ds  # here, for it loads pandas, which takes longer than all the rest
-
         epochs = (pc.field(EPOCH) >= split.lower) & (pc.field(EPOCH) < split.upper)
         try:
-            file = ds.dataset(split.uri, format="parquet", schema=self.columns, partitioning=None)
-            for batch in file.to_batches(
-                filter=epochs, batch_size=_ROWS, batch_readahead=1, fragment_readahead=1, use_threads=False
-            ):
+            for batch in self._batches(split.uri, epochs):
                 if batch.num_rows:
                     yield self._folded(batch)
         except (OSError, pa.ArrowException) as error:
@@ -95,6 +92,17 @@ class TableRows:
                 raise  # the disk, which may be back; Arrow says what is wrong with a file without a number
             detail = f"{split.uri}: {' '.join(str(error).split())[:300]}"
             raise PastUnreadable(table=self.output, first=split.lower, upper=split.upper, detail=detail) from error
+
+    def _batches(self, uri: str, epochs: Any) -> Iterator[pa.RecordBatch]:
+        if self.reader is not None:
+            return (batch.select(self.columns.names).filter(epochs) for batch in self.reader(uri))
+        import pyarrow.dataset as ds  # here, for it loads pandas, which takes longer than all the rest
+
+        file: Any = ds.dataset(uri, format="parquet", schema=self.columns, partitioning=None)
+        batches: Iterator[pa.RecordBatch] = file.to_batches(
+            filter=epochs, batch_size=_ROWS, batch_readahead=1, fragment_readahead=1, use_threads=False
+        )
+        return batches
 
     def _folded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if not self.since:
@@ -133,4 +141,5 @@ def past_read(
         raise refused(f"it has no column {missing[0]!r}")
     wanted = pa.schema([held.field(name) for name in columns.names])
     rows = pa.schema([field for field in columns if field.name != EPOCH])
-    return SourceRead(source, TableRows(output, wanted, since), rows, tuple(splits), collect=False)
+    reader = table.reader() if isinstance(table, Rereadable) else None
+    return SourceRead(source, TableRows(output, wanted, since, reader), rows, tuple(splits), collect=False)

@@ -13,7 +13,7 @@ Errors mean the same everywhere: `Transient` and `OSError` may pass, and are tri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -28,6 +28,7 @@ __all__ = [
     "OutputId",
     "Recoverable",
     "Replaceable",
+    "Rereadable",
     "Sink",
     "StagedFile",
     "Stager",
@@ -273,6 +274,18 @@ class Replaceable(Protocol):
         """Give the present rows another edition, durably: no replacement that was begun before takes their place.
 
         Raises `TableUpperMismatch` where the table has been committed to since it was opened. edition: 32 hex digits.
+        """
+        ...
+
+
+@runtime_checkable
+class Rereadable(Protocol):
+    """A `Table` whose data files are read in a way of its own: those of others are Parquet files."""
+
+    def reader(self) -> Callable[[str], Iterator[pa.RecordBatch]]:
+        """Return the function that reads one of `uris`, with `_epoch`. It can be pickled, and runs in tasks.
+
+        It raises FileNotFoundError for a file that is gone.
         """
         ...
 

@@ -32,6 +32,7 @@ from tidegauge.errors.outputs import OutputBelowIncarnation, OutputBelowSince
 from tidegauge.errors.simulation import SimulationFailed
 from tidegauge.errors.sinks import StagedFileMissing
 from tidegauge.errors.store import ClockBehind, ClocksApart, FlowAlreadyRunning, LeaseLost
+from tidegauge.flow.dropping import without
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.flow.stage import late_limit
 from tidegauge.testing.simulation.acting import act_out
@@ -201,7 +202,7 @@ class World:
         """
         life.without = frozenset(self.checks.late.shut_out) if whole else self.without()
         try:
-            spec = self.ground.again()
+            spec = without(self.ground.again(), life.without)
         except TidegaugeError as error:
             self._unmade = error
             raise
@@ -211,7 +212,6 @@ class World:
         outputs = {
             name: replace(plan, sink=counterpart_of(plan.sink, self.lake, name, Meeting(life, name)))
             for name, plan in spec.outputs.items()
-            if name not in life.without
         }
         return replace(spec, store=URL, sources=sources, outputs=outputs)
 

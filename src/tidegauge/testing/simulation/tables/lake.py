@@ -20,7 +20,7 @@ A table is moved away, as with the disk that it is on, by `lake.tables.pop`, and
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -175,6 +175,13 @@ class Lake:
             if table.upper <= epoch:
                 raise OutputIsBehind(output=name, upper=table.upper, as_of=epoch)
         return {name: self.rows(name, epoch) for name in self.tables}
+
+    def batches(self, uri: str) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a committed file. Raises `FileNotFoundError` for one that is not there."""
+        name, _, path = uri.removeprefix(_SCHEME).rpartition(_PART)
+        if name not in self.tables:
+            raise FileNotFoundError(uri)
+        yield from self.tables[name].read([path]).to_batches()
 
     def read(self, view: View) -> pa.Table:
         """Return the rows that a reader sees who was told to read these files."""

@@ -24,7 +24,7 @@ open stage written close closed commit committed answer
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -296,6 +296,10 @@ class SimulatedTable:
     def uris(self, files: Sequence[StagedFile]) -> list[str]:
         """Return what `Lake.read` finds the files by."""
         return [uri_of(self._name, file.path) for file in files]
+
+    def reader(self) -> Callable[[str], Iterator[pa.RecordBatch]]:
+        """Return the function that reads a committed file."""
+        return self._lake.batches
 
     def version_of(self, epoch: int) -> str | None:
         """Return the number of the commit that brought the epoch, None for one that is not held."""
