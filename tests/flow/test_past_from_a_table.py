@@ -120,6 +120,30 @@ def test_a1_rows_of_the_past_come_from_the_table_and_later_ones_from_the_source(
     live(world, make, PAST, PAST + 1)
     same(world, make)
     assert numbers(make(world), "late") == list(range(PAST + 2))
+    old, new = (tg.read_arrow(make(world), name).sort_by("_epoch") for name in ("a", "late"))
+    assert old.equals(new), "with its types, and the place of each record"
+
+
+def test_records_that_could_not_be_decoded_have_a_past_like_any_others(tmp_path: Path) -> None:
+    def make(world: World, *late: str) -> tg.Dataflow:
+        flow = tg.Dataflow("shop", store=world.store)
+        orders = source(world, flow, "orders")
+        flow.sink("a", orders, tg.DeltaSink(str(world.root / "lake" / "a")))
+        flow.sink("bad", orders.errors, tg.DeltaSink(str(world.root / "lake" / "bad")))
+        for name in late:
+            flow.sink(name, orders.errors, tg.ParquetSink(str(world.root / "lake" / name)), start=tg.From("bad"))
+        return flow
+
+    world = World(tmp_path, make)
+    for n in range(3):
+        write(world.root / "orders" / f"{n}.jsonl", lines(n) + f"bad {n}\n")
+        finish(world)
+    gone(world)
+    write(world.root / "orders" / "3.jsonl", "bad 3\n")
+    finish(world, lambda world: make(world, "late"))
+    flow = make(world, "late")
+    assert [(row["_epoch"], row["raw"]) for row in rows(flow, "late")] == [(n, f"bad {n}".encode()) for n in range(4)]
+    assert rows(flow, "late") == rows(flow, "bad")
 
 
 def planned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -203,6 +227,7 @@ def test_a3_a6_a_unit_is_made_of_whole_epochs_and_their_number_does_not_matter(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(stage.JOB_LIMITS, "bytes", 1 << 30)
+    monkeypatch.setattr(stage, "LATE_SLICES", 5)
     run = begin(world, with_late)
     world.points.clear()
     run.catch_up()

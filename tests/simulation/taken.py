@@ -12,7 +12,7 @@ FAULTS: Final = ("outputs", "crash", "error", "lost", "stop", "history", "restor
 
 
 def make_flow() -> tg.Dataflow:
-    """Two sources; tables that go on from another one's rows, faithfully and as one epoch, and one from such a one."""
+    """Two sources; tables that go on from the rows of others, faithfully and as one epoch."""
     flow = tg.Dataflow("taken", store="sqlite:///taken.db", tick=1.0)
     orders = flow.source(
         "orders", tg.KafkaSource("nowhere:9092", topic="orders", format=tg.Json("id long, amount double"))

@@ -314,7 +314,9 @@ class _Stage:
                 unit = self.setup.units[source]
                 most = 1 if trying else self.setup.late_limit(unit) if late else job_limit(unit)
                 paced = pacing.most(source, unit) if late else None
-                limit, count = most if paced is None else min(most, paced), LATE_SLICES if late else None
+                # A table's files are read whole or not at all, however many slices their rows came from.
+                count = LATE_SLICES if late and past is None else None
+                limit = most if paced is None else min(most, paced)
                 upper = span(walk(table, need.lower, upper), upper, limit=limit, most=count)
         need = Need(need.outputs, need.lower, upper)
         pinned = PinnedNeed(
