@@ -45,7 +45,8 @@ def test_a_plan_is_of_the_flow_and_of_the_kinds_that_were_asked_for(data: st.Dat
     assert {*(fault.kind for fault in plan.faults), *(act.what for act in acts)} <= {*kinds}
     assert len(plan.faults) + len(acts) <= 4
     assert {fault.place for fault in plan.faults} <= {*facts.places, *BETWEEN}
-    assert {act.on for act in plan.acts} <= {*facts.sources, *(facts.outputs if "outputs" in kinds else ()), ""}
+    outputs = () if {"outputs", "decisions"}.isdisjoint(kinds) else facts.outputs
+    assert {act.on for act in plan.acts} <= {*facts.sources, *outputs, ""}
     assert all(0 <= act.at <= plan.ends == 3 for act in plan.acts)
     assert [act.at for act in plan.acts] == sorted(act.at for act in plan.acts)
 
