@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from tidegauge.maintenance.compact import compact as compact
     from tidegauge.maintenance.compact import hold as hold
     from tidegauge.maintenance.compact import release as release
+    from tidegauge.maintenance.outputs import add as add
     from tidegauge.maintenance.outputs import drop as drop
     from tidegauge.maintenance.outputs import from_here as from_here
     from tidegauge.maintenance.outputs import limit as limit
@@ -87,7 +88,7 @@ else:
             "looking.inspect": "epochs explain outputs status",
             "looking.locate": "locate origin",
             "looking.read": "read read_arrow",
-            "maintenance.outputs": "drop from_here limit pause rebuild replace unpause",
+            "maintenance.outputs": "add drop from_here limit pause rebuild replace unpause",
             "maintenance.recover": "recover",
             "maintenance.repair": "repair",
             "maintenance.resume": "resume skip",

@@ -107,3 +107,39 @@ def test_an_output_goes_on_with_other_code_once_somebody_says_so(shop: Shop) -> 
     assert "slow: its code changed at epoch 1" in shop("status", "shop.py").out
     [orders, slow] = json.loads(shop("outputs", "list", "shop.py", "--json").out)
     assert (orders["code_changed_at"], slow["code_changed_at"]) == ([], [1])
+
+
+def test_an_output_that_was_added_to_the_file_is_taken_in_by_the_driver_that_runs(shop: Shop) -> None:
+    shop.write(1)
+    run = shop.start(*RUN)
+    run.says("published epoch 0")
+    file = shop.root / "shop.py"
+    before = file.read_text()
+    file.write_text(
+        before + 'flow.sink("users", orders.select("id"), tg.ParquetSink(str(HERE / "lake" / "users")))\n'
+    )
+    done = shop("outputs", "add", "shop.py", "users")
+    assert done.code == 0
+    assert "shop: its driver takes output users in within seconds: " in done.out
+    run.says("output users is new")
+    eventually(lambda: state(shop, "users") == "live")
+    assert json.loads(shop("outputs", "add", "shop.py", "users", "--json").out)["changed"] is False
+    run.interrupt()
+    assert run.ended() == 0
+    assert len(shop.rows("users")) == len(shop.rows("orders")) == 1
+
+
+def test_a_driver_goes_on_as_before_where_the_file_is_broken_or_has_changed_otherwise(shop: Shop) -> None:
+    shop.write(1)
+    run = shop.start(*RUN)
+    run.says("published epoch 0")
+    file = shop.root / "shop.py"
+    more = 'flow.sink("users", orders.select("id"), tg.ParquetSink(str(HERE / "lake" / "users")))\n'
+    file.write_text(file.read_text().replace("orders.map_batches(wait)", 'orders.filter("id > 0")') + more)
+    assert shop("outputs", "add", "shop.py", "users").code == 0
+    run.says("the newer flow for users is not taken: output 'slow' has other code in it; this run goes on as before")
+    shop.write(2)
+    run.says("published epoch 1")
+    run.interrupt()
+    assert run.ended() == 0
+    assert not (shop.root / "lake" / "users").exists()

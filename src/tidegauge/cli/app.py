@@ -28,10 +28,11 @@ from tidegauge.cli.frame import (
     print_json,
     print_view,
 )
-from tidegauge.cli.load import load_flow, parse_target
+from tidegauge.cli.load import load_flow, parse_target, send_by_value
 from tidegauge.cli.outputs import outputs
 from tidegauge.cli.run import LiveBoard, make_engine, run_flow
 from tidegauge.cli.simulating import simulate
+from tidegauge.flow.spec import FlowSpec
 
 __all__ = ["app"]
 
@@ -77,7 +78,14 @@ def run(
         flow = load_flow(target)
         chosen = make_engine(engine, spark, folder=parse_target(target)[0].parent)
         progress = LiveBoard(Console(stderr=True), ends=until is not None)
-        run_flow(flow, until=until, rate=rate, engine=chosen, progress=progress)
+
+        def newer() -> FlowSpec:
+            found = load_flow(target).spec
+            if engine != "local":
+                send_by_value(parse_target(target)[0].parent)
+            return found
+
+        run_flow(flow, until=until, rate=rate, engine=chosen, progress=progress, newer=newer)
 
 
 @app.command()

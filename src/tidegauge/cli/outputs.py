@@ -20,6 +20,7 @@ from tidegauge.cli.standing import output_json, outputs_view
 if TYPE_CHECKING:
     from tidegauge.maintenance.outputs import (
         AcceptedCode,
+        AddedOutput,
         DroppedOutput,
         OutputDecision,
         RateDecision,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "accepted_view",
+    "added_view",
     "decision_json",
     "decision_view",
     "dropped_view",
@@ -92,6 +94,17 @@ def rate(
 
 
 @outputs.command()
+def add(target: Target, output: Output, *, as_json: AsJson = False, debug: Debug = False) -> None:
+    """Let the driver that runs the flow load the file again, and take a new output in, without a restart."""
+    with errors_said(debug=debug, as_json=as_json):
+        done = tg.add(load_flow(target), output)
+        if as_json:
+            print_json({**asdict(done), "running": done.running or None})
+        else:
+            print_view(added_view(done))
+
+
+@outputs.command()
 def drop(
     target: Target,
     output: Output,
@@ -152,6 +165,15 @@ def decision_view(done: OutputDecision) -> RenderableType:
     """Return what a decision came to, as a line."""
     said = f"is paused ({', '.join(done.reasons)})" if done.reasons else "is not paused"
     return Text(f"{done.flow}: output {done.output} {said}{_when(done)}")
+
+
+def added_view(done: AddedOutput) -> RenderableType:
+    """Return that an output is to be taken in, as a line."""
+    if not done.running:
+        return Text(f"{done.flow}: nobody runs the flow, and the next run begins with output {done.output}")
+    if not done.changed:
+        return Text(f"{done.flow}: its driver has output {done.output}, or has heard of it: {done.running}")
+    return Text(f"{done.flow}: its driver takes output {done.output} in within seconds: {done.running}")
 
 
 def dropped_view(done: DroppedOutput) -> RenderableType:

@@ -6,6 +6,7 @@ Invariant: the display is read from the board and decides nothing.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
@@ -19,6 +20,9 @@ import tidegauge as tg
 from tidegauge.cli.load import send_by_value
 from tidegauge.cli.show import amount, phase_text, span, state_text
 from tidegauge.errors.running import TickHeld
+from tidegauge.flow.running import run
+from tidegauge.flow.spec import FlowSpec
+from tidegauge.remap.round import Requests
 
 if TYPE_CHECKING:
     from tidegauge.flow.board import Board, OutputStatus, SourceStatus, StoreStatus
@@ -181,9 +185,18 @@ def make_engine(kind: str, url: str | None, *, folder: Path) -> Engine:
 
 
 def run_flow(
-    flow: tg.Dataflow, *, until: str | None, rate: int | None = None, engine: Engine, progress: LiveBoard
+    flow: tg.Dataflow,
+    *,
+    until: str | None,
+    rate: int | None = None,
+    engine: Engine,
+    progress: LiveBoard,
+    newer: Callable[[], FlowSpec],
 ) -> Outcome:
-    """Run a flow, show its progress, and close the engine, which an interrupt does not wait for."""
+    """Run a flow, show its progress, and close the engine, which an interrupt does not wait for.
+
+    newer: loads the flow again.
+    """
     boards: list[Board] = []
 
     def watch(board: Board) -> None:
@@ -192,7 +205,17 @@ def run_flow(
 
     try:
         with progress.live or nullcontext():
-            outcome = flow.run(cast("Literal['caught-up'] | None", until), engine=engine, watch=watch, rate=rate)
+            outcome = run(
+                flow.spec,
+                until=cast("Literal['caught-up'] | None", until),
+                spark=None,
+                engine=engine,
+                env=tg.Env(),
+                watch=watch,
+                requests=Requests(flow.name),
+                rate=rate,
+                newer=newer,
+            )
             progress.finish(boards[0] if boards else None, outcome)
     except Exception:
         engine.close()

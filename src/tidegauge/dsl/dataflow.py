@@ -279,6 +279,7 @@ class Dataflow:
             watch=watch,
             requests=self._requests,
             rate=rate,
+            newer=lambda: self.spec,
         )
 
     def start(
@@ -313,6 +314,7 @@ class Dataflow:
                 requests=self._requests,
                 rate=rate,
                 opened=opened,
+                newer=lambda: self.spec,
             ),
         )
 

@@ -333,6 +333,12 @@ class Board:
             self.store = StoreStatus()
             self._tell()
 
+    def tell(self, news: str) -> None:
+        """Something is to be said about the flow's outputs."""
+        if news not in self.news:
+            self.news = (*self.news, news)
+            self._tell()
+
     def stop(self) -> None:
         """The runner was asked to stop: it finishes its current work."""
         self.stopping = True

@@ -43,7 +43,6 @@ class Deciding:
         self._store: Final = store
         self._lease: Final = lease
         self._spawn: Final = spawn
-        self._known = Decisions()
         self._looking: Future[Decisions] | None = None
         self._env: Final = env
         self._decided: Mapping[str, frozenset[str]] = {}
@@ -55,6 +54,10 @@ class Deciding:
         """The outputs of the flow that are to be dropped."""
         self.replacing: frozenset[str] = frozenset()
         """The outputs whose tables are to be replaced, where the present worker does not know it yet."""
+        self.lacking: frozenset[str] = frozenset()
+        """The outputs to take in that the flow lacks, and those of its own that are replaced by code it lacks."""
+        self.known = Decisions()
+        """What stands by the last look."""
         self._begun: frozenset[str] = frozenset()
         """The editions of those that it knew when it began."""
         self.pausing = Pausing()
@@ -77,7 +80,7 @@ class Deciding:
 
     def look(self, board: Board) -> None:
         """Look whether anything was decided, and do it."""
-        if self._looking is None and self._lease.decisions != self._known.number:
+        if self._looking is None and self._lease.decisions != self.known.number:
             self._looking = self._spawn(partial(self._store.decisions, self._flow.name))
         if self._looking is not None and self._looking.done():
             looked, self._looking = self._looking, None
@@ -88,13 +91,13 @@ class Deciding:
             self._know(found, board.late)
             rate, within = self._rate()
             self._pacing.become(rate, within=within)
-        if self._known.rate == "auto":
+        if self.known.rate == "auto":
             self._adapt(board)
         self.follow(board)
 
     def _rate(self) -> tuple[int | None, float | None]:
         """Return the present rate, and within how many seconds after a late job the next one may begin."""
-        return (int(self._adaptive), ROUND) if self._known.rate == "auto" else (self._known.rate, None)
+        return (int(self._adaptive), ROUND) if self.known.rate == "auto" else (self.known.rate, None)
 
     def _adapt(self, board: Board) -> None:
         """Give way to the live outputs, or take more, once a second. One that is stalled does not count."""
@@ -108,7 +111,7 @@ class Deciding:
 
     def follow(self, board: Board) -> None:
         """Pause the outputs that people paused, and those that wait for others by the board's present states."""
-        weighed = board, board.changes, self._known.number
+        weighed = board, board.changes, self.known.number
         if weighed == self._weighed:
             return
         self._weighed = weighed
@@ -125,13 +128,15 @@ class Deciding:
 
     def _know(self, found: Decisions, late: Collection[str]) -> None:
         """Go by these decisions. A rate of 0 is a reason of its own to pause the late outputs."""
-        self._known = found
+        self.known = found
         self.dropping = frozenset(found.drops.keys() & self._flow.outputs.keys())
         intended_here = [
             one
             for name, one in found.replacements.items()
             if name in self._flow.outputs and intended(self._flow.outputs[name], one)
         ]
+        unknown = found.replacements.keys() & self._flow.outputs.keys() - {one.output for one in intended_here}
+        self.lacking = found.added - self._flow.outputs.keys() | unknown
         self.replacing = frozenset(one.output for one in intended_here if one.edition not in self._begun)
         self._lease.hear(found.number)  # it may have heard an older one last
         reasons: dict[str, set[str]] = {name: set(reasons) for name, reasons in found.paused.items()}

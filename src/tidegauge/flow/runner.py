@@ -16,11 +16,12 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 from tidegauge.dataflow import Holder, Worker
 from tidegauge.env import Env, Spawn
-from tidegauge.errors.base import TidegaugeError, Transient
+from tidegauge.errors.base import TidegaugeError, Transient, brief
 from tidegauge.errors.dataflow import OperatorFailed
 from tidegauge.errors.flow import EmptyFlow
 from tidegauge.errors.running import SpanConflict
 from tidegauge.errors.sinks import TableUpperMismatch, TableWentBack
+from tidegauge.flow.adding import successor
 from tidegauge.flow.away import WAITED_FOR, Absent, Outage
 from tidegauge.flow.belonging import present
 from tidegauge.flow.beside import renewing
@@ -37,7 +38,7 @@ from tidegauge.job.perform import OutputSchemas, performer
 from tidegauge.job.plan import Engine
 from tidegauge.remap.policy import in_batch
 from tidegauge.remap.round import Requests
-from tidegauge.remap.store import Lease, LeaseHolder, SetRate, Store
+from tidegauge.remap.store import Lease, LeaseHolder, ResumeOutput, SetRate, Store
 from tidegauge.sinks.protocol import Finishing, Table, job_mark
 
 __all__ = ["LAST_WORDS", "RENEW_EVERY", "Outcome", "Runner"]
@@ -80,6 +81,7 @@ class Runner:
         requests: Requests | None = None,
         rate: int | None = None,
         late_limit: Callable[[str], int] = real_late_limit,
+        newer: Callable[[], FlowSpec] | None = None,
     ) -> None:
         if not flow.outputs:
             raise EmptyFlow(flow=flow.name)
@@ -90,6 +92,11 @@ class Runner:
                 self._schemas.of(plan, declared)
         self.flow = replace(flow, policy=in_batch(flow.policy)) if batch else flow
         self._service: Final = not batch
+        self._policy: Final = flow.policy
+        self._newer: Final = newer
+        self._weighed_newer: object = frozenset[str]()
+        self.successor: FlowSpec | None = None
+        """The flow to go on with, once this run has stopped for that."""
         self.env = env
         self.engine = engine
         self.stopping = self._anew = False
@@ -150,6 +157,8 @@ class Runner:
         found = opened(
             flow, self._store, self.lease, known=self._absent.errors, least=self._absent.least, now=env.now()
         )
+        for name in found.decisions.added & flow.outputs.keys():
+            self._store.decide(flow.name, ResumeOutput(name, "add"))
         self._tables = found.tables
         self._news |= dict.fromkeys(found.news)
         self._stalls = Stalls(found.stalls, self._store, self.lease, env=env)
@@ -258,6 +267,8 @@ class Runner:
             if self.env.monotonic() >= self._stalls.due:
                 self._stalls.tell(self.board)
             self._deciding.look(self.board)
+            if self._deciding.lacking and not self.stopping:
+                self._go_over()
             # Once the commits under way are over:
             self._anew = not self.stopping and (self._to_drop() or self._to_replace())
             if self._outage.away is not None and not self._outage.lasts(at=self._reached):
@@ -272,6 +283,25 @@ class Runner:
         self.flow = without(self.flow, gone)
         if not self.flow.outputs:
             raise EmptyFlow(flow=self.flow.name)
+
+    def _go_over(self) -> None:
+        """Look, once for each decision, whether there is a newer flow that has the outputs which this one lacks."""
+        lacking, decided = self._deciding.lacking, self._deciding.known
+        if self._newer is None or (decided.number, lacking) == self._weighed_newer:
+            return
+        self._weighed_newer = decided.number, lacking
+        replacing = {name: decided.replacements[name] for name in lacking & decided.replacements.keys()}
+        try:
+            flow = replace(self.flow, policy=self._policy)
+            found = successor(flow, self._newer(), adding=decided.added & lacking, replacing=replacing)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with the newer flow, this one goes on
+            found = f"it cannot be loaded: {brief(error)}"
+        if isinstance(found, str):
+            names = ", ".join(sorted(lacking))
+            self.board.tell(f"the newer flow for {names} is not taken: {found}; this run goes on as before")
+            return
+        self.stop()
+        self.successor = found
 
     def _to_drop(self) -> bool:
         """Whether an output is to be dropped for which no job is under way."""
@@ -332,6 +362,10 @@ class Runner:
 
     def stop(self) -> None:
         """Bind and stage nothing more. The steps that follow finish the current work."""
+        self.successor = None  # whoever says so later means the end
+        self._cease()
+
+    def _cease(self) -> None:
         self.stopping = True
         self._going.clear()
 
@@ -411,7 +445,7 @@ class Runner:
 
         Upstream may not answer: then it is told by the next run, which costs nothing but its room.
         """
-        self.stop()
+        self._cease()
         until = self.env.monotonic() + LAST_WORDS
         while not self._outage.waiting:
             if not self._worker.idle:
@@ -452,7 +486,7 @@ class Runner:
 
     def close(self) -> None:
         """Release the lease and close the store. Operators are simply abandoned: that releases no capability."""
-        self.stop()
+        self._cease()
         self._resources.close()
 
 

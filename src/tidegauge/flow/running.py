@@ -78,8 +78,13 @@ def run(
     requests: Requests,
     rate: int | None = None,
     opened: Callable[[Runner], None] | None = None,
+    newer: Callable[[], FlowSpec] | None = None,
 ) -> Outcome:
-    """Run a flow in this thread; see `Dataflow.run`. opened: called once the store and the tables are open."""
+    """Run a flow in this thread; see `Dataflow.run`.
+
+    opened: called once the store and the tables are open, and again for each newer flow that the run goes over to.
+    newer: returns the flow as it is declared by now (`adding`).
+    """
     if until not in (None, "caught-up"):
         raise InvalidArgument(parameter="until", value=until, expected="'caught-up' or None")
     if rate is not None:
@@ -89,22 +94,28 @@ def run(
         resources.enter_context(_without(secrets(flow.store)))
         if ours:
             resources.callback(picked.close)
-        pool = threads(flow)
-        resources.callback(pool.shutdown, wait=False, cancel_futures=True)
-        runner = Runner(
-            flow,
-            picked,
-            env=env,
-            spawn=pool.submit,
-            watch=watch,
-            batch=until is not None,
-            requests=requests,
-            rate=rate,
-        )
-        resources.callback(runner.close)
-        if opened is not None:
-            opened(runner)
-        if watch is not None:
-            watch(runner.board)
-        with interruptible(runner):
-            return runner.run(until)
+        course: FlowSpec | None = flow
+        while course is not None:
+            with ExitStack() as one:
+                pool = threads(course)
+                one.callback(pool.shutdown, wait=False, cancel_futures=True)
+                runner = Runner(
+                    course,
+                    picked,
+                    env=env,
+                    spawn=pool.submit,
+                    watch=watch,
+                    batch=until is not None,
+                    requests=requests,
+                    rate=rate,
+                    newer=newer,
+                )
+                one.callback(runner.close)
+                if opened is not None:
+                    opened(runner)
+                if watch is not None:
+                    watch(runner.board)
+                with interruptible(runner):
+                    outcome = runner.run(until)
+            course, rate = runner.successor, None
+    return outcome

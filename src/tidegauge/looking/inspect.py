@@ -160,7 +160,8 @@ def _ordered(flow: FlowSpec, loaded: Loaded, found: Sequence[OutputReport]) -> t
 
 def _paused(report: OutputReport, loaded: Loaded) -> OutputReport:
     """Return a report with the reasons to pause its output."""
-    pauses = tuple(pause for pause in loaded.decisions.pauses if pause.output == report.name)
+    decided = (pause for pause in loaded.decisions.pauses if pause.reason != "add")
+    pauses = tuple(pause for pause in decided if pause.output == report.name)
     if loaded.decisions.rate == 0 and report.upper < loaded.flow.published:
         pauses = (*pauses, Pause(report.name, "rate", None))
     return _with_pauses(report, *pauses)

@@ -44,10 +44,12 @@ from tidegauge.sinks.protocol import OutputId, Replaceable
 
 __all__ = [
     "AcceptedCode",
+    "AddedOutput",
     "DroppedOutput",
     "OutputDecision",
     "RateDecision",
     "ReplacementDecision",
+    "add",
     "drop",
     "from_here",
     "limit",
@@ -79,6 +81,20 @@ class RateDecision:
 
     flow: str
     rate: Rate
+    changed: bool
+    running: str
+
+
+@dataclass(frozen=True, slots=True)
+class AddedOutput:
+    """An output that the flow's driver is to take in.
+
+    changed: false if the flow runs with it, or has run with it before. running: the driver that hears of it, "" while
+    nobody drives the flow: then the next run begins with it.
+    """
+
+    flow: str
+    output: str
     changed: bool
     running: str
 
@@ -155,6 +171,28 @@ def limit(flow: Flow, rate: Rate, *, env: Env | None = None) -> RateDecision:
         before = store.decisions(spec.name)
         now = store.decide(spec.name, SetRate(rate))
         return RateDecision(spec.name, rate, now.number != before.number, store.holder(spec.name))
+
+
+def add(flow: Flow, output: str, *, env: Env | None = None) -> AddedOutput:
+    """Have a new output of this flow taken in by the driver that runs it, without a restart.
+
+    Within seconds the driver loads the flow from where it got it: from its file, or from the object that it was
+    started with. If nothing else of it has changed, it goes over to it: finishes the work under way, and goes on with
+    the new output as a late one. Otherwise it goes on as before, and says why. If nobody runs the flow, the next run
+    begins with the output.
+
+    Raises `UnknownName` for one that this flow lacks, `FlowNeverRan`.
+    """
+    spec = flow.spec
+    spec.output(output)
+    with opened(spec, env or Env()) as store:
+        known = store.load(spec.name).outputs.get(output)
+        before = store.decisions(spec.name).number
+        running = store.holder(spec.name)
+        if known is not None or not running:
+            return AddedOutput(spec.name, output, changed=False, running=running)
+        now = store.decide(spec.name, PauseOutput(output, "add"))
+        return AddedOutput(spec.name, output, now.number != before, running)
 
 
 def drop(flow: Flow, output: str, *, table: bool = False, env: Env | None = None) -> DroppedOutput:

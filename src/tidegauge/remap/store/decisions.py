@@ -42,7 +42,7 @@ __all__ = [
     "read_decisions",
 ]
 
-_REASONS: Final[tuple[PauseReason, ...]] = ("operator", "rate", "drop", "drop table")
+_REASONS: Final[tuple[PauseReason, ...]] = ("operator", "rate", "drop", "drop table", "add")
 
 _AUTO: Final = -1
 """How the column has a rate that gives way to the live outputs."""
@@ -50,7 +50,7 @@ _AUTO: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class PauseOutput:
-    """Nothing is read or written for an output."""
+    """Nothing is read or written for an output; with the reason `add`, its driver is to take it in."""
 
     output: str
     reason: PauseReason = "operator"
@@ -109,7 +109,7 @@ def decide(connection: Connection, name: str, decision: Decision, at: datetime) 
         decide_replacement(connection, flow_id, Replacement(decision.output, decision.edition, decision.code, at))
     else:
         mine = (pauses.c.flow_id == flow_id) & (pauses.c.output == decision.output)
-        there = decision.reason in known.paused.get(decision.output, frozenset())
+        there = any((one.output, one.reason) == (decision.output, decision.reason) for one in known.pauses)
         changed = there == isinstance(decision, ResumeOutput)
         if changed and isinstance(decision, PauseOutput):
             row = {"flow_id": flow_id, "output": decision.output, "reason": decision.reason, "at": at}

@@ -355,7 +355,8 @@ pauses: Final = Table(
 )
 """Why outputs are paused, since when: an output goes on when it has no row.
 
-`reason`: `operator`, by hand; `drop` and `drop table`: it is to be dropped, with the lease.
+`reason`: `operator`, by hand; `drop` and `drop table`: it is to be dropped, with the lease. `add` pauses nothing: a
+driver is to take the output in.
 """
 
 stalls: Final = Table(

@@ -253,9 +253,11 @@ class Backfill:
         return self.units[-1].upper if self.units else self.plan.start
 
 
-PauseReason: TypeAlias = Literal["operator", "rate", "order", "drop", "drop table"]
+PauseReason: TypeAlias = Literal["operator", "rate", "order", "drop", "drop table", "add"]
 """Why an output is paused: by hand, because nothing is read for late outputs (a rate of 0), because it waits for
-others (`after`), or because it is about to be dropped, perhaps with its table."""
+others (`after`), or because it is about to be dropped, perhaps with its table. `add` pauses nothing: a driver is to
+take it in.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,11 +308,17 @@ class Decisions:
         }
 
     @property
+    def added(self) -> frozenset[str]:
+        """The outputs that the driver is to take in, if it lacks them."""
+        return frozenset(pause.output for pause in self.pauses if pause.reason == "add")
+
+    @property
     def paused(self) -> Mapping[str, frozenset[PauseReason]]:
         """The outputs that are paused, each with its reasons."""
+        pauses = [pause for pause in self.pauses if pause.reason != "add"]
         return {
-            name: frozenset(pause.reason for pause in self.pauses if pause.output == name)
-            for name in dict.fromkeys(pause.output for pause in self.pauses)
+            name: frozenset(pause.reason for pause in pauses if pause.output == name)
+            for name in dict.fromkeys(pause.output for pause in pauses)
         }
 
 
