@@ -114,7 +114,7 @@ class Watch:
         """Return the rate of the last seconds, and how long the rest takes at it."""
         at, rows, part = self.seen[-1]
         before = next(seen for seen in self.seen if at - seen[0] < 5)
-        if rows == before[1]:
+        if rows == before[1] or part <= before[2]:
             return ""
         took, gained = at - before[0], part - before[2]
         return f", {(rows - before[1]) / took:,.0f} rows/s, {(1 - part) * took / gained:.0f} s left"

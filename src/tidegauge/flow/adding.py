@@ -5,7 +5,7 @@ Somebody says `add`, or `replace`, and the driver has an older flow. It loads th
 If the two differ in nothing else, it finishes the work under way and begins again with the newer one: the process,
 its engine and its session stay. Everything that counts is durable, so this is any restart, without the wait for one.
 
-Invariant: whoever drives goes over only to a flow for which nothing that runs already has changed without a decision.
+Invariant: a driver goes over only to a flow for which nothing that runs already has changed without a decision.
 
 >>> from tidegauge.flow.spec import FlowSpec
 >>> from tidegauge.remap.policy import Manual

@@ -83,7 +83,7 @@ def run(
     """Run a flow in this thread; see `Dataflow.run`.
 
     opened: called once the store and the tables are open, and again for each newer flow that the run goes over to.
-    newer: returns the flow as it is declared by now (`adding`).
+    newer: loads the flow as declared by now (`adding`).
     """
     if until not in (None, "caught-up"):
         raise InvalidArgument(parameter="until", value=until, expected="'caught-up' or None")
@@ -94,13 +94,12 @@ def run(
         resources.enter_context(_without(secrets(flow.store)))
         if ours:
             resources.callback(picked.close)
-        course: FlowSpec | None = flow
-        while course is not None:
+        while True:
             with ExitStack() as one:
-                pool = threads(course)
+                pool = threads(flow)
                 one.callback(pool.shutdown, wait=False, cancel_futures=True)
                 runner = Runner(
-                    course,
+                    flow,
                     picked,
                     env=env,
                     spawn=pool.submit,
@@ -117,5 +116,6 @@ def run(
                     watch(runner.board)
                 with interruptible(runner):
                     outcome = runner.run(until)
-            course, rate = runner.successor, None
-    return outcome
+            if runner.successor is None:
+                return outcome
+            flow, rate = runner.successor, None

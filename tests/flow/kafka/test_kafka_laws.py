@@ -105,6 +105,8 @@ class Laws(RuleBasedStateMachine):
         """The incarnation that each output was first given."""
         self.expected: dict[tuple[str, int], dict[tuple[str, int], int]] = {}
         """What each epoch of each output has to hold, from when it was committed."""
+        self.staged: dict[tuple[str, int, str], dict[tuple[str, int], int]] = {}
+        """What is staged of a past, and recorded, from when it was: by output, epoch and partition."""
         self.gaps: list[Piece] = []
         self.ceiling: dict[str, int] = {}
         self.told: dict[str, int] = {}
@@ -351,6 +353,7 @@ class Laws(RuleBasedStateMachine):
         for output, upper in uppers.items():
             self.joined.setdefault(output, self.incarnation)
             self.look_at_commits(output, upper)
+        self.look_at_units(loaded)
         for output, upper in uppers.items():
             self.look_at_rows(flow, output, upper, loaded)
         if len(uppers) == len(flow.outputs):
@@ -406,18 +409,32 @@ class Laws(RuleBasedStateMachine):
                 if incarnation >= self.joined[output]:  # one that is added later is given nothing of an older topic
                     assert (epoch, partition, lower, end) in self.gaps
                 continue
-            begin = max(lower, self.starts[incarnation, partition])
-            if begin >= end:
-                continue
-            assert self.made[incarnation] == self.upstream.generation, (
-                "a range of the old topic was read of the new one"
-            )
-            log = self.logs[split(partition)[1]]
-            if (gone := min(log.low, end)) > begin:
-                assert self.shop.gap, "an epoch of which records are lost was committed"
-                assert self.covered(epoch, partition, begin, gone), "a loss is not in `gaps`"
-            content.update({(partition, at): n for at, n in log.records(begin, end).items()})
+            staged = self.staged.get((output, epoch, partition))
+            content.update(self.read(incarnation, epoch, partition, lower, end) if staged is None else staged)
         self.uppers[output] = upper
+
+    def look_at_units(self, loaded: Loaded) -> None:
+        """A past that is staged stays, whatever happens to the topic before it is committed: note what it holds."""
+        staged = {}
+        for output, backfill in loaded.backfills.items():
+            for incarnation, epoch, partition, lower, end in self.bindings:
+                if incarnation == self.incarnation and any(u.lower <= epoch < u.upper for u in backfill.units):
+                    place = output, epoch, partition
+                    known = self.staged.get(place)
+                    staged[place] = self.read(incarnation, *place[1:], lower, end) if known is None else known
+        self.staged = staged
+
+    def read(self, incarnation: int, epoch: int, partition: str, lower: int, end: int) -> dict[tuple[str, int], int]:
+        """What is read of a range in the life that is looked at."""
+        begin = max(lower, self.starts[incarnation, partition])
+        if begin >= end:
+            return {}
+        assert self.made[incarnation] == self.upstream.generation, "a range of the old topic was read of the new one"
+        log = self.logs[split(partition)[1]]
+        if (gone := min(log.low, end)) > begin:
+            assert self.shop.gap, "an epoch of which records are lost was staged"
+            assert self.covered(epoch, partition, begin, gone), "a loss is not in `gaps`"
+        return {(partition, at): n for at, n in log.records(begin, end).items()}
 
     def covered(self, epoch: int, partition: str, lower: int, upper: int) -> bool:
         holes = sorted((lo, hi) for at, name, lo, hi in self.gaps if (at, name) == (epoch, partition))
@@ -523,5 +540,35 @@ def test_the_laws_hold_in_a_history_that_has_everything_once(own_broker: KafkaBr
         laws.recreate(2, [(0, ["a"] * 11), (1, ["a"] * 6)], whole)  # each partition is longer than it was
         assert laws.failure == UpstreamRecreated.code
         laws.live(whole)
+    finally:
+        laws.teardown()
+
+
+@pytest.mark.long
+def test_a_past_that_was_staged_before_its_topic_was_recreated_is_shown(
+    own_broker: KafkaBroker, drivers: Drivers
+) -> None:
+    """Its units are durable, so its commit needs the old topic no more."""
+    laws, whole = Laws(own_broker, drivers), Life()
+    laws.begin(
+        2,
+        "earliest",
+        gap=False,
+        limit=1000,
+        outputs=1,
+        restarts=0,
+        compactions=0,
+        writes=[(1, ["c", "a"])],
+        then=None,
+    )
+    try:
+        laws.transact([(3, ["c"]), (0, ["a"])], "abort", whole)
+        laws.add_an_output()
+        laws.transact([(3, ["b"])], "abort", Life("after record unit"))
+        assert laws.staged
+        laws.recreate(3, [(1, ["a", "c"]), (0, ["b"])])
+        laws.write([(0, ["a"])], whole)
+        assert laws.failure == UpstreamRecreated.code
+        assert laws.uppers["delta"] == 1
     finally:
         laws.teardown()
