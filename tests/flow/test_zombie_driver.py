@@ -50,9 +50,10 @@ flow.sink("parquet", orders, tg.ParquetSink(f"{HERE}/lake/parquet"))
 """
 
 DRIVER = """
-import contextlib, functools, signal, sys, threading
+import contextlib, signal, sys, threading
 import tidegauge as tg
 from tidegauge.cli import main
+from tidegauge.flow import running
 from tidegauge.remap.store.connect import Database
 from tidegauge.sinks import persist
 from tidegauge.sinks.delta.log import DeltaLog
@@ -84,7 +85,8 @@ def one_at_a_time(*args, **named):
         yield connection
 
 DeltaLog.commit, Database._transaction, persist._Persist.commit = commit, one_at_a_time, one_after_the_other
-tg.Dataflow.run = functools.partialmethod(tg.Dataflow.run, env=tg.Env(point=strike))
+run = running.run
+running.run = lambda flow, **how: run(flow, **{**how, "env": tg.Env(point=strike)})
 sys.argv = ["tidegauge", "run", shop, "--engine", "local", "--until", "caught-up"]
 main()
 """

@@ -6,7 +6,7 @@ Invariant: to list the commands, or to say how one is used, loads none of what t
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -32,7 +32,9 @@ from tidegauge.cli.load import load_flow, parse_target, send_by_value
 from tidegauge.cli.outputs import outputs
 from tidegauge.cli.run import LiveBoard, make_engine, run_flow
 from tidegauge.cli.simulating import simulate
-from tidegauge.flow.spec import FlowSpec
+
+if TYPE_CHECKING:
+    from tidegauge.flow.spec import FlowSpec
 
 __all__ = ["app"]
 

@@ -20,13 +20,11 @@ import tidegauge as tg
 from tidegauge.cli.load import send_by_value
 from tidegauge.cli.show import amount, phase_text, span, state_text
 from tidegauge.errors.running import TickHeld
-from tidegauge.flow.running import run
-from tidegauge.flow.spec import FlowSpec
-from tidegauge.remap.round import Requests
 
 if TYPE_CHECKING:
     from tidegauge.flow.board import Board, OutputStatus, SourceStatus, StoreStatus
     from tidegauge.flow.runner import Outcome
+    from tidegauge.flow.spec import FlowSpec
     from tidegauge.job.plan import Engine
 
 __all__ = ["LiveBoard", "make_engine", "run_flow"]
@@ -197,6 +195,9 @@ def run_flow(
 
     newer: loads the flow again.
     """
+    from tidegauge.flow.running import run  # here, for `tidegauge --help` needs nothing that a flow needs
+    from tidegauge.remap.round import Requests
+
     boards: list[Board] = []
 
     def watch(board: Board) -> None:
