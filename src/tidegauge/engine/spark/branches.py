@@ -15,7 +15,9 @@ from tidegauge.engine.plain import Prefilter
 from tidegauge.engine.spark.guarded import guarded
 from tidegauge.engine.spark.hops import OUT, REPORT, writing
 from tidegauge.engine.spark.sql import Prepared, applied
+from tidegauge.engine.spark.yielding import paced
 from tidegauge.engine.spelling import packed
+from tidegauge.job.plan import EpochJob
 from tidegauge.job.report import Report
 from tidegauge.job.task import Write
 
@@ -46,7 +48,7 @@ def reported(frame: DataFrame) -> list[Report]:
     return [Report.decode(text) for text in frame.toArrow().column(0).to_pylist()]
 
 
-def in_one_pass(base: DataFrame, branches: list[Branch], job: str) -> DataFrame:
+def in_one_pass(base: DataFrame, branches: list[Branch], job: EpochJob) -> DataFrame:
     """Return the reports of row-wise outputs: one projection for all of them, then the writing hop.
 
     Rows that no output keeps stay in the JVM.
@@ -54,18 +56,18 @@ def in_one_pass(base: DataFrame, branches: list[Branch], job: str) -> DataFrame:
     outs = {f"{OUT}{index}": branch for index, branch in enumerate(branches)}
     frame = guarded(base, {out: (branch.feed, branch.prepared.rowwise or ()) for out, branch in outs.items()})
     writes = [(out, branch.write) for out, branch in outs.items()]
-    hop = writing(writes, job=job)
+    hop = paced(writing(writes, job=job.id), late=job.late)
     wanted = " OR ".join(f"{column} IS NOT NULL" for column in [REPORT, *outs])
     reports: DataFrame = frame.select(REPORT, *outs).where(wanted).mapInArrow(hop, f"{REPORT} string")
     return reports
 
 
-def own_branch(base: DataFrame, branch: Branch, job: str) -> DataFrame:
+def own_branch(base: DataFrame, branch: Branch, job: EpochJob) -> DataFrame:
     """Return the reports of an output whose steps need DataFrames of their own."""
     frame = base.where(f"{branch.feed} IS NOT NULL").selectExpr(f"{branch.feed}.*")
     for step in branch.prepared.steps:
         frame = applied(frame, step, branch.write.name)
-    hop = writing([(OUT, branch.write)], job=job)
+    hop = paced(writing([(OUT, branch.write)], job=job.id), late=job.late)
     silent = f"CAST(NULL AS STRING) AS {REPORT}"
     return frame.selectExpr(silent, packed(frame.columns, OUT)).mapInArrow(hop, f"{REPORT} string")
 

@@ -41,6 +41,7 @@ from tidegauge.engine.spark.framed import framed, missing, without
 from tidegauge.engine.spark.hops import FEED, REPORT, pack_reads, reading, receiving
 from tidegauge.engine.spark.session import create_session, interrupt, is_connect, pooled, slots, tagged
 from tidegauge.engine.spark.sql import Prepared, prepare
+from tidegauge.engine.spark.yielding import paced
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.engine import ExpressionFailed, JavaLost, JobFailed
 from tidegauge.job.functions import result_schema, with_epoch, without_epoch
@@ -217,8 +218,8 @@ class SparkEngine:
         if not branches:
             return reported(base)
         if not general:
-            return reported(in_one_pass(base, branches, job.id))
-        return self._with_branches(base, branches, general, job.id)
+            return reported(in_one_pass(base, branches, job))
+        return self._with_branches(base, branches, general, job)
 
     def _base(
         self, job: EpochJob, direct: list[Write], feeds: list[Feed], columns: StructType, session: SparkSession
@@ -231,13 +232,15 @@ class SparkEngine:
             else:
                 packed = pack_reads([read])
                 frame = source.frame(session, read.splits)
-                frames.append(frame.mapInArrow(receiving(packed, direct, feeds, job=job.id), columns))
+                hop = receiving(packed, direct, feeds, job=job.id)
+                frames.append(frame.mapInArrow(paced(hop, late=job.late), columns))
         if any(read.splits for read in mine) or not frames:
             # A job that leaves room has no more tasks than slots: who waits for a slot is not asked for room.
             most = job.slots(self.parallelism) * (1 if job.beside else 4)
             tasks = [pack_reads(part) for part in dealt(tuple(mine), tasks=most)]
             numbers = session.range(0, len(tasks), 1, len(tasks))
-            frames.append(numbers.mapInArrow(reading(tasks, direct, feeds, job=job.id), columns))
+            hop = reading(tasks, direct, feeds, job=job.id)
+            frames.append(numbers.mapInArrow(paced(hop, late=job.late), columns))
         base: DataFrame = reduce(lambda one, other: one.union(other), frames)
         return base
 
@@ -274,7 +277,7 @@ class SparkEngine:
         return filtered, branches
 
     def _with_branches(
-        self, base: DataFrame, branches: list[Branch], general: list[Branch], job: str
+        self, base: DataFrame, branches: list[Branch], general: list[Branch], job: EpochJob
     ) -> list[Report]:
         """Run outputs in branches of their own over rows that Spark keeps, so that the sources are read once.
 
