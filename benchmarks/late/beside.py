@@ -13,9 +13,11 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import tidegauge as tg
 from benchmarks.data import land, lines, write_files
 from benchmarks.epoch import ROWS
 from benchmarks.figures import Figure, Goal
@@ -29,7 +31,7 @@ from tidegauge.job.plan import Engine
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Beside", "measure"]
+__all__ = ["Beside", "measure", "ours"]
 
 
 @dataclass(slots=True)
@@ -63,24 +65,29 @@ def _timed(once: Callable[[], None], going: Callable[[int], bool]) -> list[float
     return taken
 
 
-def ours(room: Room, engine: Engine, *, total: int, count: int) -> Beside:
-    """Add a late output to a flow that has read the past."""
-    (landing, bring), target, numbers = _past(room, total), room.fresh("ours"), iter(range(1 << 30))
+def ours(
+    room: Room, engine: Engine, made: Callable[..., tg.Dataflow], bring: Callable[[int], None], *, count: int
+) -> Beside:
+    """Add a late output to a flow that has read the past.
+
+    made: makes the flow for a folder of tables, with `late` outputs besides and a `tick`. bring: brings a few rows.
+    """
+    target, numbers = room.fresh("ours"), iter(range(1 << 30))
     target.mkdir()
     found = Beside()
-    flow_with(landing, target, late=0).run("caught-up", engine=engine)
+    made(target, late=0).run("caught-up", engine=engine)
 
     def once() -> None:
         upper = driver.published + 1
         bring(next(numbers))
         driver.wait_published(upper)
 
-    driver = Driver(flow_with(landing, target, late=0, tick=TICK), engine)
+    driver = Driver(made(target, late=0, tick=TICK), engine)
     _timed(once, lambda n: n < 5)
     found.alone = _timed(once, lambda n: n < count)
     begun = time.perf_counter()
     driver.stop()
-    driver = Driver(flow_with(landing, target, late=1, tick=TICK), engine)
+    driver = Driver(made(target, late=1, tick=TICK), engine)
     once()  # this one waits for the restart
 
     def filling(count: int) -> bool:
@@ -91,13 +98,12 @@ def ours(room: Room, engine: Engine, *, total: int, count: int) -> Beside:
     found.beside = _timed(once, filling)
     driver.stop()
     room.clear(target)
-    room.clear(landing)
     return found
 
 
-def theirs(room: Room, session: SparkSession, *, total: int, count: int) -> Beside:
+def theirs(room: Room, session: SparkSession, landing: Path, bring: Callable[[int], None], *, count: int) -> Beside:
     """Start a second query over the folder that a first one has read."""
-    (landing, bring), target, numbers = _past(room, total), room.fresh("theirs"), iter(range(1 << 30))
+    target, numbers = room.fresh("theirs"), iter(range(1 << 30))
     found, batches = Beside(), iter(range(1 << 30))
 
     def start(name: str) -> Queries:
@@ -125,7 +131,6 @@ def theirs(room: Room, session: SparkSession, *, total: int, count: int) -> Besi
     for queries in (first, second):
         queries.stop()
     room.clear(target)
-    room.clear(landing)
     return found
 
 
@@ -137,7 +142,12 @@ def measure(room: Room, session: SparkSession) -> list[Figure]:
     engine = SparkEngine(session)
     for turn in range(-1, room.size(3, 1)):  # the first of a session pays for code that is compiled once
         size, some = (total, count) if turn >= 0 else (16 << 20, 5)
-        found, peer = ours(room, engine, total=size, count=some), theirs(room, session, total=size, count=some)
+        landing, bring = _past(room, size)
+        found = ours(room, engine, partial(flow_with, landing), bring, count=some)
+        room.clear(landing)
+        landing, bring = _past(room, size)
+        peer = theirs(room, session, landing, bring, count=some)
+        room.clear(landing)
         room.say(f"turn {turn + 1}")
         if turn >= 0:
             mine.append(found)
