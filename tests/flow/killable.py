@@ -15,7 +15,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import pyarrow as pa
 from tests.flow.upstream import Topic
@@ -24,6 +24,7 @@ from tests.warm import load
 
 import tidegauge as tg
 from tidegauge.errors.running import UpstreamRecreated
+from tidegauge.flow import stage
 from tidegauge.flow.belonging import table_of
 from tidegauge.remap.store import Gap, LeaseHolder, Store
 
@@ -116,6 +117,10 @@ def create(root: Path, identity: str) -> None:
     topic.write("p0", *range(len(identity)))
 
 
+ADDED = 3000
+"""The first number that is upstream only once there is a late table."""
+
+
 def fold(flow: tg.Dataflow, env: tg.Env) -> None:
     """Let the epochs that every table has behind it become indistinguishable, as maintenance would.
 
@@ -164,11 +169,16 @@ def live(root: Path, *, scene: Scene, point: str | None, nth: int) -> None:
     if point in ENTRIES:
         entries_strike(strike)
 
-    def run(flow: tg.Dataflow = flow) -> None:
+    def run(flow: tg.Dataflow = flow, env: tg.Env = env) -> None:
         flow.run(until="caught-up", engine=tg.LocalEngine(threads=2), env=env)
 
     if scene == "late":
-        run(make(root))
+        if not (added := root / "added").exists():  # what is struck is struck in the lives of the late table
+            run(make(root), tg.Env())
+            more = [json.dumps({"id": ADDED + n, "name": "y" * (n % 7)}) for n in range(120)]
+            (root / "in" / "3.jsonl").write_text("\n".join(more) + "\n")
+            added.touch()
+        cast("dict[str, int]", stage.JOB_LIMITS)["bytes"] = 1  # each epoch of the past is a unit, in this process
         run()
     elif scene != "new upstream":
         run()

@@ -157,13 +157,45 @@ def test_killed_at_a_named_point(point: str, nth: int, drivers: Drivers, undistu
     killable.fill(tmp_path, scene=scene)
     killed = drivers.live(tmp_path, scene=scene, point=point, nth=nth)
     assert killed or nth, f"no driver comes to {point!r}: make a scene in which one does"
-    found, there = content(tmp_path, scene), up_to(expected.rows, published(tmp_path))
-    if scene == "late" and not found["late"]:
-        del there["late"], found["late"]  # it shows all of its past or nothing
-    assert found == there, "what is published differs from the undisturbed run"
+    check_killed(tmp_path, scene, expected)
     assert not drivers.live(tmp_path, scene=scene)
     assert content(tmp_path, scene) == expected.rows
     assert states(tmp_path, scene) == expected.states
+
+
+def check_killed(root: Path, scene: Scene, expected: Undisturbed) -> None:
+    """See that what is published is of the undisturbed run; a late table holds all of its past, or nothing."""
+    found, there = content(root, scene), up_to(expected.rows, published(root))
+    if (late := found.pop("late", None)) is not None:
+        whole = there.pop("late")
+        past = [row for row in whole if row[0] < killable.ADDED]
+        assert late in (whole[:n] for n in (0, *range(len(past), len(whole) + 1)))
+    assert found == there, "what is published differs from the undisturbed run"
+
+
+PAST = [
+    *((f"{side} begin backfill", 0) for side in ("before", "after")),
+    *((f"{side} {effect}", n) for effect in ("stage", "record unit") for side in ("before", "after") for n in (0, 2)),
+    *((f"{side} commit output", n) for side in ("before", "after") for n in (0, 1, 2, 4, 8)),
+    *((f"{side} {effect}", 0) for effect in ("end backfill", "publish") for side in ("before", "after")),
+]
+"""Where a driver is killed that gives a late table its past, beside live tables: in each phase of that table."""
+
+
+@pytest.mark.parametrize(
+    ("point", "nth"),
+    [pytest.param(*one, marks=() if one == ("after record unit", 2) else pytest.mark.long) for one in PAST],
+)
+def test_killed_while_a_late_table_gets_its_past_it_shows_all_of_that_or_nothing(
+    point: str, nth: int, drivers: Drivers, undisturbed: RunOf, tmp_path: Path
+) -> None:
+    expected = undisturbed("late")
+    killable.fill(tmp_path)
+    assert drivers.live(tmp_path, scene="late", point=point, nth=nth), "no driver comes there"
+    check_killed(tmp_path, "late", expected)
+    assert not drivers.live(tmp_path, scene="late")
+    assert content(tmp_path, "late") == expected.rows
+    assert states(tmp_path, "late") == expected.states
 
 
 SWAPS = [
