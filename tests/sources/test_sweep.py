@@ -12,7 +12,7 @@ from tidegauge.remap.binding import Bound, Observation
 from tidegauge.remap.fromtime.polled import SourceState
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.mint import mint
-from tidegauge.sources.sweep import LAPSE, SLOW, more, news
+from tidegauge.sources.sweep import LAPSE, SLOW, meeting, more, news
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 
@@ -82,3 +82,16 @@ def test_those_who_are_quick_are_left_alone(waiting: int, threads: int, stuck: i
     free = max(1, threads - stuck)
     done = round(LAPSE * free / SLOW) + 1
     assert more(waiting=waiting, threads=threads, stuck=threads - free, done=done, seconds=LAPSE) == 0
+
+
+places = st.lists(st.sampled_from("ab"), max_size=4).map(tuple)
+
+
+@given(st.dictionaries(st.integers(0, 9), places).map(lambda found: {f"s{n}": place for n, place in found.items()}))
+def test_sources_meet_where_the_place_of_one_begins_with_that_of_another(found: dict[str, tuple[str, ...]]) -> None:
+    def met(name: str) -> bool:
+        mine = found[name]
+        others = [place for other, place in found.items() if other != name]
+        return any(mine[: len(place)] == place or place[: len(mine)] == mine for place in others)
+
+    assert meeting(found) == {name for name in found if met(name)}

@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from tidegauge.remap.findings import Findings
 from tidegauge.remap.fromtime.polled import SourceState
 from tidegauge.remap.frontier import ORIGIN, Frontier
 
@@ -63,7 +64,8 @@ class Bound:
     identity: upstream's identity when the source was first bound, "" if it has none. state: the newest bound one. All
     of it belongs to the present incarnation, whose number is `incarnation`. last: the last answer to the same driver,
     bound or not; it is not durable, and None at a driver's first probe. `plan` gets it while it is good enough for
-    that (`perform`), otherwise None.
+    that (`perform`), otherwise None. findings: what the sources share that are asked together with this one and look
+    where it looks (`Overlapping`), None where it is asked alone.
     """
 
     frontier: Frontier = ORIGIN
@@ -73,6 +75,7 @@ class Bound:
     state: SourceState | None = None
     incarnation: int = 0
     last: Observation | None = None
+    findings: Findings | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -53,7 +53,7 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
@@ -76,6 +76,7 @@ __all__ = [
     "Framed",
     "GoingOn",
     "OnBadRecord",
+    "Overlapping",
     "Placed",
     "RangeReader",
     "Source",
@@ -247,6 +248,21 @@ class Clocked(Protocol):
     @property
     def from_time(self) -> FromTime:
         """The clock, a constant. It stays of one kind as long as the source has its name."""
+        ...
+
+
+@runtime_checkable
+class Overlapping(Protocol):
+    """A source that looks at a place where others may look, too. Those that are asked together share what they find.
+
+    Two meet where the place of one begins with that of the other. Of those that meet, each gets `bound.findings`,
+    and asks by `once` for what the others can use: a folder of many files is listed once for all of them. A source
+    that is asked alone, as by `status`, gets None. Nobody need use it, and no answer may depend on it.
+    """
+
+    @property
+    def looks_at(self) -> tuple[Hashable, ...]:
+        """The place, from the whole to the part: a disk, then the folders of a path. A constant."""
         ...
 
 

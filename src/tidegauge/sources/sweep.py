@@ -8,23 +8,29 @@ from there to the remap operator.
 A slow source holds up one thread, and nobody else: each source that took long the last time has a thread of its own
 from the beginning, and while sources stand in line behind slow ones the threads double (`more`).
 
+Sources that look at one place, such as a folder, share what they find there in one look (`Overlapping`). One
+that waits for what another one is finding is not slow by that.
+
 What a source says is checked by its clock; what does not pass is an error like any other, and the source is asked
 again. `Transient` errors are tried again with growing delays, a `Definite` one is the last that is heard of a source.
 A source is told what it said last, also when that was not bound, so that it can tell what upstream has taken back.
 
 Invariant: a source is asked by one thread at a time. One that is still being asked when the next look begins answers
-that one.
+that one. Shared findings were made after the look began, and go with the bindings of that look: they are never older
+than these.
 
 >>> more(waiting=990, threads=1, stuck=0, done=200, seconds=0.02)
 0
 >>> more(waiting=990, threads=2, stuck=2, done=0, seconds=0.02)
 2
+>>> sorted(meeting({"eu": ("disk", "in", "eu"), "all": ("disk", "in"), "us": ("disk", "out", "us")}))
+['all', 'eu']
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -43,15 +49,18 @@ from tidegauge.env import Env, Spawn
 from tidegauge.errors.base import Definite, TidegaugeError
 from tidegauge.errors.running import SourceUnreachable
 from tidegauge.remap.binding import Bound, Observation
+from tidegauge.remap.findings import Findings
 from tidegauge.remap.fromtime import FromTime
 from tidegauge.remap.mint import checked_observation
 from tidegauge.remap.round import Answer, Asking
-from tidegauge.sources.protocol import Source, from_time_of
+from tidegauge.sources.protocol import Overlapping, Source, from_time_of
 
-__all__ = ["LAPSE", "SLOW", "SweepSetup", "backoff", "more", "news", "sweep"]
+__all__ = ["LAPSE", "SLOW", "SweepSetup", "backoff", "meeting", "more", "news", "sweep"]
 
 SLOW: Final = 0.001
 """Seconds from which on a source is slow to answer. A folder of a few files takes a twentieth of that."""
+
+_NOTHING_TOLD: Final = Bound()
 
 LAPSE: Final = 0.02
 """Seconds between two looks at what the threads have done, while sources wait for one."""
@@ -76,6 +85,17 @@ def more(*, waiting: int, threads: int, stuck: int, done: int, seconds: float) -
     if free > 0 and seconds * free <= SLOW * done:
         return 0
     return min(waiting, max(1, threads))
+
+
+def meeting(places: Mapping[str, tuple[Hashable, ...]]) -> set[str]:
+    """Return the sources whose place begins with that of another one, or is what another one's begins with."""
+    here = Counter(places.values())
+    around = {place[:end] for place in here for end in range(len(place))}
+
+    def met(place: tuple[Hashable, ...]) -> bool:
+        return here[place] > 1 or place in around or any(place[:end] in here for end in range(len(place)))
+
+    return {name for name, place in places.items() if met(place)}
 
 
 def news(observed: Observation, last: Observation | None, bound: Bound) -> bool:
@@ -167,9 +187,12 @@ class _Sweep:
         self.activator = context.activator
         self.wake = context.sync_activator()
         self.asked = {
-            name: _Asked(name, setup.sources[name], from_time_of(setup.sources[name]), Bound(), now)
+            name: _Asked(name, setup.sources[name], from_time_of(setup.sources[name]), _NOTHING_TOLD, now)
             for name in setup.readers
         }
+        self.meeting = meeting(
+            {name: one.source.looks_at for name, one in self.asked.items() if isinstance(one.source, Overlapping)}
+        )
         self.line: deque[_Asked] = deque()
         self.at_work: set[_Asked] = set()
         self.heard: deque[tuple[_Asked, Bound, Observation | BaseException, float]] = deque()
@@ -192,12 +215,16 @@ class _Sweep:
     def begin(self, asking: Asking, quiet: list[Answer]) -> None:
         """Let the sources stand in line, with a thread for each that is slow and one for all others."""
         now, at, slow = self.setup.env.monotonic(), self.setup.env.now(), 0
+        findings = Findings(lock=self.setup.env.lock, clock=self.setup.env.monotonic)
         for name, bound in asking.bounds.items():
             if (pushed := self.setup.pushed.get(name)) is not None:
                 quiet.append(pushed(asking.number, bound))
                 continue
             asked = self.asked[name]
-            told = bound if bound.last is asked.last else replace(bound, last=asked.last)
+            if name in self.meeting:
+                told = replace(bound, last=asked.last, findings=findings.beside())
+            else:
+                told = bound if bound.last is asked.last else replace(bound, last=asked.last)
             asked.number, asked.bound, asked.at = asking.number, told, at
             if asked.busy:  # late: it answers this look
                 continue
@@ -228,7 +255,8 @@ class _Sweep:
             told, said = asked.probed()
             self.at_work.discard(asked)
             ended = clock()
-            self.heard.append((asked, told, said, ended - begun))
+            waited = 0.0 if told.findings is None else told.findings.waited
+            self.heard.append((asked, told, said, ended - begun - waited))
             begun = ended
         self.wake.activate()
 
@@ -237,7 +265,7 @@ class _Sweep:
         for _ in range(len(self.heard)):
             self.done += 1
             asked, told, said, seconds = self.heard.popleft()
-            asked.busy, asked.slow = False, seconds > SLOW
+            asked.busy, asked.slow, asked.bound = False, seconds > SLOW, _NOTHING_TOLD
             if isinstance(said, BaseException):
                 self.tell(asked, self.failed(asked, said))
                 continue

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from tidegauge.remap.binding import Bound, Observation, Slice
+from tidegauge.remap.findings import Findings
 from tidegauge.sources import FileSource
 from tidegauge.sources.protocol import BadRecord
 
@@ -30,12 +31,15 @@ class Driver:
     read_up_to: int = 0
     rows: list[dict[str, Any]] = field(default_factory=list)
     bad: list[BadRecord] = field(default_factory=list)
+    findings: Findings | None = None
+    """What others have found already in the look that the next probe is part of."""
 
     def probe(self, now: datetime = LATER) -> Observation:
         """Probe as a driver does that was started just now: from the disk and what was stored, as JSON."""
         source = pickle.loads(pickle.dumps(self.source))
         details = json.loads(json.dumps({k: dict(v) for k, v in self.bound.details.items()}))
-        self.last = source.probe(replace(self.bound, details=details), now=now)
+        found, self.findings = self.findings, None  # the next look begins later
+        self.last = source.probe(replace(self.bound, details=details, findings=found), now=now)
         assert self.last.upper.follows(self.bound.frontier)
         assert self.last.upper.less_equal(self.last.end)
         return self.last

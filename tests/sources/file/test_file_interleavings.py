@@ -17,7 +17,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 from tests.depth import examples
 
+from tidegauge.remap.findings import Findings
 from tidegauge.sources import FileSource, Json
+from tidegauge.sources.file.listing import listed
+from tidegauge.sources.file.watching import Watch
 
 
 @dataclass
@@ -149,6 +152,13 @@ class Interleaved(RuleBasedStateMachine):
         assert path is not None
         os.utime(path, (seconds, seconds))
 
+    @precondition(lambda self: self.driver.findings is None)
+    @rule(names=st.sampled_from(["*", "*.log", "a*", "**/*.01"]))
+    def others_look(self, names: str) -> None:
+        """A look begins, in which others list the folder; this source is asked when more has happened."""
+        self.driver.findings = Findings()
+        listed(f"{self.folder}/{names}", watch=Watch(findings=self.driver.findings))
+
     @rule()
     def tick(self) -> None:
         before = self.driver.bound.frontier
@@ -191,6 +201,8 @@ class Interleaved(RuleBasedStateMachine):
                 return
             while self.plans:
                 self.read_what_was_planned()
+            self.driver.tick()  # it may be part of a look that began before the last line was written
+            self.driver.catch_up()
             while self.driver.tick():
                 self.driver.catch_up()
             self.driver.catch_up()

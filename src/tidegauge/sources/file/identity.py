@@ -41,6 +41,7 @@ from tidegauge.errors.sources import FileGone, FileRewritten
 from tidegauge.remap.binding import Detail
 from tidegauge.sources.file.disk import DISK, Disk, FileStatus
 from tidegauge.sources.file.listing import siblings
+from tidegauge.sources.file.watching import Watch
 
 __all__ = [
     "HEAD",
@@ -239,6 +240,6 @@ def open_known(
 
 def _places(facts: FileFacts, elsewhere: Callable[[], Iterable[str]], disk: Disk) -> Iterator[str]:
     yield facts.path
-    here = siblings(str(Path(facts.path).parent), [facts.ino], disk=disk)
+    here = siblings(str(Path(facts.path).parent), [facts.ino], watch=Watch(disk))
     yield from (path for path, _ in here if path != facts.path)
     yield from elsewhere()

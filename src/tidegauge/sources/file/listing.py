@@ -3,6 +3,9 @@
 Invariant: the answer is sorted by path, names each path once, and depends on the disk alone. Only folders that can
 hold a match are listed: for `a/b/hello*/*.json` these are `a/b` and its folders that begin with `hello`.
 
+A source that is asked together with others uses what these have listed (`watching`), as long as that fits what it
+finds itself: a name that was there is there, with the inode number that it had. Else it lists by itself.
+
 The rules: `*`, `?` and `[...]` match within one name; a segment `**` stands for any number of folders and does not
 follow links to folders. Names that begin with `.` or `_` are ignored unless their own segment begins with the
 same character. A link to a file counts as the file.
@@ -13,30 +16,33 @@ same character. A link to a file counts as the file.
 
 from __future__ import annotations
 
-import errno
 import fnmatch
 import glob
 import os
 import re
 import stat
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from functools import cache
 
 from tidegauge.sources.file.disk import DISK, Disk, Entry, FileStatus
+from tidegauge.sources.file.watching import Watch
 
-__all__ = ["Listing", "entries", "listed", "literally", "printable", "root", "siblings"]
+__all__ = ["Listing", "listed", "literally", "printable", "root", "siblings"]
 
 _MAGIC = re.compile(r"[*?\[]")
-_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Regular files with what `stat` said of them, and a line for people about each name that is skipped."""
+    """Regular files with what `stat` said of them, and a line for people about each name that is skipped.
+
+    watch: how the disk was looked at, which is how the rest of the look goes on.
+    """
 
     files: tuple[tuple[str, FileStatus], ...]
     passed_over: tuple[str, ...] = ()
+    watch: Watch = field(default_factory=Watch)
 
 
 def printable(path: str) -> str:
@@ -56,27 +62,21 @@ def literally(pattern: str, *, disk: Disk = DISK) -> str:
     return f", but there is a file of that very name: write {printable(glob.escape(pattern))!r} for it"
 
 
-def entries(folder: str, *, disk: Disk = DISK) -> Iterator[Entry]:
-    """Yield what a folder holds; nothing when there is no such folder."""
-    try:
-        found = disk.scandir(folder)
-    except OSError as error:
-        if error.errno in _ABSENT:
-            return
-        raise
-    with found as listed_entries:
-        yield from listed_entries
-
-
-def siblings(folder: str, inos: Iterable[int], *, disk: Disk = DISK) -> Iterator[tuple[str, FileStatus]]:
-    """Yield the regular files of a folder that have one of these inode numbers, whatever their names."""
+def siblings(folder: str, inos: Iterable[int], *, watch: Watch) -> list[tuple[str, FileStatus]]:
+    """Return the regular files of a folder that have one of these inode numbers, whatever their names."""
     wanted = frozenset(inos)
-    for entry in entries(folder, disk=disk):
+    found: list[tuple[str, FileStatus]] = []
+    for entry in watch.entries(folder):
         if entry.inode() in wanted and entry.is_file(follow_symlinks=False):
             try:
-                yield entry.path, entry.stat(follow_symlinks=False)
+                status = entry.stat(follow_symlinks=False)
             except FileNotFoundError:
-                continue
+                status = None
+            if watch.findings is not None and (status is None or status.st_ino != entry.inode()):
+                return siblings(folder, wanted, watch=watch.alone)
+            if status is not None:
+                found.append((entry.path, status))
+    return found
 
 
 @cache
@@ -98,11 +98,22 @@ def _segments(pattern: str) -> tuple[str, ...]:
     return (*kept, "*") if kept[-1:] == ["**"] else tuple(kept)
 
 
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """The names that a segment with a wildcard stands for. prefix: with what all of them begin."""
+
+    prefix: str
+    test: Callable[[str], bool]
+
+
 @cache
-def _tests(pattern: str) -> tuple[tuple[Callable[[str], bool] | None, ...], tuple[str, int]]:
+def _tests(pattern: str) -> tuple[tuple[_Names | None, ...], tuple[str, int]]:
     """Return for each segment how names are told to match, None where one name does; and where to begin."""
     segments = _segments(pattern)
-    tests = tuple(None if part == "**" or not _MAGIC.search(part) else _matcher(part) for part in segments)
+    tests = tuple(
+        None if part == "**" or magic is None else _Names(part[: magic.start()], _matcher(part))
+        for part, magic in ((part, _MAGIC.search(part)) for part in segments)
+    )
     plain = next((i for i, part in enumerate(segments) if tests[i] or part == "**"), len(segments) - 1)
     return tests, ("/" + "/".join(segments[:plain]), plain)
 
@@ -117,37 +128,35 @@ def root(pattern: str) -> str:
     return folder
 
 
-def _paths(pattern: str, disk: Disk) -> set[str]:
+def _paths(pattern: str, watch: Watch) -> dict[str, Entry | None]:
+    """Return the paths that a pattern names, each with its entry if that was found for other sources, too."""
     segments = _segments(pattern)
     tests, start = _tests(pattern)
-    visible = _matcher("*")
-    found: set[str] = set()
+    visible, keep = _matcher("*"), watch.findings is not None
+    found: dict[str, Entry | None] = {}
     todo = [start]
     while todo:
         folder, at = todo.pop()
         last = at + 1 == len(segments)
-        test = tests[at]
+        names = tests[at]
         if segments[at] == "**":
             todo.append((folder, at + 1))
-            todo += [
-                (entry.path, at)
-                for entry in entries(folder, disk=disk)
-                if visible(entry.name) and entry.is_dir(follow_symlinks=False)
-            ]
-        elif test is None:
+            todo += [(entry.path, at) for entry in watch.folders(folder) if visible(entry.name)]
+        elif names is None:
             path = os.path.join(folder, segments[at])
             if last:
-                found.add(path)
+                found[path] = None
             else:
                 todo.append((path, at + 1))
         elif last:
-            found.update(entry.path for entry in entries(folder, disk=disk) if test(entry.name))
+            test, here = names.test, watch.entries(folder, names.prefix)
+            found |= {entry.path: entry if keep else None for entry in here if test(entry.name)}
         else:
             # A link is tried: what it points to shows when it is listed.
             todo += [
                 (entry.path, at + 1)
-                for entry in entries(folder, disk=disk)
-                if test(entry.name) and (entry.is_dir(follow_symlinks=False) or entry.is_symlink())
+                for entry in watch.entries(folder, names.prefix)
+                if names.test(entry.name) and (entry.is_dir(follow_symlinks=False) or entry.is_symlink())
             ]
     return found
 
@@ -156,17 +165,28 @@ def _storable(path: str) -> bool:
     return path.isascii() or not any("\ud800" <= character <= "\udfff" for character in path)
 
 
-def listed(pattern: str, *, disk: Disk = DISK) -> Listing:
-    """Return the files that an absolute pattern names. Raises `OSError` for a folder that may not be read."""
+def _outdated(entry: Entry, status: FileStatus | None) -> bool:
+    """Whether a name was given to another file, or to none, since its folder was listed."""
+    return entry.is_file(follow_symlinks=False) and (status is None or status.st_ino != entry.inode())
+
+
+def listed(pattern: str, *, watch: Watch | None = None, disk: Disk = DISK) -> Listing:
+    """Return the files that an absolute pattern names. Raises `OSError` for a folder that may not be read.
+
+    watch: the disk as the sources of a look see it; None for one of its own.
+    """
+    watch = watch or Watch(disk)
+    paths = _paths(pattern, watch)
+    ordered = sorted(paths)
+    statuses = watch.statuses(ordered)
+    if any(entry is not None and _outdated(entry, statuses[path]) for path, entry in paths.items()):
+        return listed(pattern, watch=watch.alone)
     files: list[tuple[str, FileStatus]] = []
     passed_over: list[str] = []
-    for path in sorted(_paths(pattern, disk)):
-        try:
-            status = disk.stat(path)
-        except OSError as error:
-            if error.errno in _ABSENT:
-                continue
-            raise
+    for path in ordered:
+        status = statuses[path]
+        if status is None:
+            continue
         if stat.S_ISDIR(status.st_mode):
             if path == pattern:
                 passed_over.append(f"{printable(path)} is a folder: write {printable(path)}/* for the files in it")
@@ -176,4 +196,4 @@ def listed(pattern: str, *, disk: Disk = DISK) -> Listing:
             passed_over.append(f"{printable(path)} is passed over: its name is not valid UTF-8")
         else:
             files.append((path, status))
-    return Listing(tuple(files), tuple(passed_over))
+    return Listing(tuple(files), tuple(passed_over), watch)

@@ -19,11 +19,12 @@ from tidegauge.remap.binding import Bound, Slice
 from tidegauge.sources.file.disk import Disk
 from tidegauge.sources.file.found import refuse_away
 from tidegauge.sources.file.identity import FileFacts, Seen, open_known
-from tidegauge.sources.file.listing import entries, listed, root
+from tidegauge.sources.file.listing import listed, root
 from tidegauge.sources.file.memory import OpenFiles
 from tidegauge.sources.file.moving import moved, same
 from tidegauge.sources.file.reading import FileSplit, naming
 from tidegauge.sources.file.returning import originals
+from tidegauge.sources.file.watching import entries
 from tidegauge.sources.formats.protocol import Format, as_line, as_whole
 from tidegauge.sources.formats.records import MAX_RECORD_BYTES
 from tidegauge.sources.protocol import Split

@@ -20,7 +20,8 @@ seen, and `n` its size:
 A known file that the pattern no longer names is looked for in its folder: a rotated log is read to its end.
 
 Invariant: a probe admits at most `limit` bytes beyond the bound positions (see `admitting`), in the order of the
-paths. Nothing is lost because a file was renamed under our eyes: a loss is looked for again before it is reported.
+paths. Nothing is lost because a file was renamed under our eyes: a loss is looked for again before it is reported,
+by the source alone, whatever others have listed.
 """
 
 from __future__ import annotations
@@ -39,10 +40,11 @@ from tidegauge.sources.file.admitting import enter, grow, put_off
 from tidegauge.sources.file.disk import FileStatus
 from tidegauge.sources.file.found import Rules, Survey, give_up, unread
 from tidegauge.sources.file.identity import Match, Seen, fingerprint, judge
-from tidegauge.sources.file.listing import Listing, entries, listed, literally, printable, siblings
+from tidegauge.sources.file.listing import Listing, listed, literally, printable, siblings
 from tidegauge.sources.file.memory import OpenFiles
 from tidegauge.sources.file.moving import follow, put_back
 from tidegauge.sources.file.returning import Relations
+from tidegauge.sources.file.watching import entries
 
 __all__ = ["survey"]
 
@@ -133,7 +135,7 @@ def _candidates(pattern: str, listing: Listing, found: Survey) -> Iterator[_Cand
     if lost or listing.passed_over:
         found.at_rest = False
     for folder in sorted(lost):
-        for path, status in siblings(folder, lost[folder], disk=found.held.disk):
+        for path, status in siblings(folder, lost[folder], watch=listing.watch):
             if (status.st_dev, status.st_ino) not in seen:
                 seen.add((status.st_dev, status.st_ino))
                 yield _Candidate(path, status, tuple(keys[status.st_ino]), named=False)

@@ -24,7 +24,7 @@ lines, are not noticed. The file system must have stable inode numbers.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -37,11 +37,12 @@ from tidegauge.errors.sources import FileGone, FileOvertaken, FileRewritten, Sho
 from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.file.found import Rules
-from tidegauge.sources.file.listing import listed
+from tidegauge.sources.file.listing import listed, root
 from tidegauge.sources.file.memory import OpenFiles, Rest
 from tidegauge.sources.file.planning import BoundFiles, gone, planned, record_at
 from tidegauge.sources.file.probing import survey
 from tidegauge.sources.file.reading import FileSplit, batches
+from tidegauge.sources.file.watching import Watch
 from tidegauge.sources.formats.protocol import Format, as_line, as_whole
 from tidegauge.sources.metadata import with_metadata
 from tidegauge.sources.protocol import OnBadRecord, Split
@@ -126,12 +127,17 @@ class FileSource:
             "on_data_loss": self.on_data_loss,
         }
 
+    @property
+    def looks_at(self) -> tuple[Hashable, ...]:
+        """The folder with which the pattern begins, on its disk."""
+        return self.held.disk, *filter(None, root(self.path).split("/"))
+
     def probe(self, bound: Bound, *, now: datetime) -> Observation:
-        """Ask the file system how far the files are.
+        """Ask the file system how far the files are, or what others have found out that were asked in the same look.
 
         Raises `FileRewritten`, `EndTakenBack`, `FileGone`, `FolderAway`, `UnknownColumns`, `OSError`.
         """
-        listing = listed(self.path, disk=self.held.disk)
+        listing = listed(self.path, watch=Watch(self.held.disk, bound.findings))
         if (again := self.rest.again(listing.files, bound, now=now)) is not None:
             return again
         declared = self.schema
