@@ -41,7 +41,7 @@ from tidegauge.operations import OP, said_of, unknown
 from tidegauge.reclock.columns import EPOCH, stamp
 from tidegauge.remap.round import Failure
 from tidegauge.sinks.protocol import Sink, Stager
-from tidegauge.sources.protocol import BAD_RECORDS, BadRecord, RangeReader, Split
+from tidegauge.sources.protocol import BAD_RECORDS, BadRecord, Joining, RangeReader, Split
 
 __all__ = ["Feed", "OutputWriter", "TaskRead", "Write", "by_epoch", "decoded", "run"]
 
@@ -167,8 +167,9 @@ def decoded(read: TaskRead, report: Report) -> Iterator[tuple[str, int, pa.Recor
     """
     report.records.setdefault(read.name, 0)
     report.bytes_read.setdefault(read.name, 0)
-    for split in read.splits:
+    for split in _joined(read):
         bad, channel = _BadRecords(read, split), channel_of(split)
+        mixed = isinstance(split, PastSplit) or _parts(split) is not None
         columns = columns_of(read.schema, channel)
         operating = OP in columns.names
         try:
@@ -176,19 +177,15 @@ def decoded(read: TaskRead, report: Report) -> Iterator[tuple[str, int, pa.Recor
                 report.records[read.name] += batch.num_rows
                 if operating:
                     _check_operations(batch, read.name, split)
-                for epoch, rows in by_epoch(batch) if isinstance(split, PastSplit) else [(split.epoch, batch)]:
+                for epoch, rows in by_epoch(batch) if mixed else [(split.epoch, batch)]:
                     yield channel, epoch, conform(rows, columns)
                 if bad.many:
                     yield "errors", split.epoch, bad.take()
             bad.check()
         except MemoryError:
             raise
-        except TidegaugeError as error:
-            report.failures.append(Failure(read.name, None, split.epoch, error))
         except Exception as error:  # noqa: BLE001 - whatever a source lets through stops that source, not the engine
-            kind = ReadFailed if isinstance(error, OSError) else SourceBroke
-            failed = kind(source=read.name, place=_place(split), detail=said(error))
-            report.failures.append(Failure(read.name, None, split.epoch, failed))
+            report.failures.append(_failure(read, *_blamed(read, split, error)))
         else:
             report.records[read.name] += bad.count
             report.bytes_read[read.name] += split.weight
@@ -196,6 +193,46 @@ def decoded(read: TaskRead, report: Report) -> Iterator[tuple[str, int, pa.Recor
                 yield "errors", split.epoch, bad.take()
             continue
         return
+
+
+def _joined(read: TaskRead) -> Iterable[Split]:
+    """Return the splits of a read as its source has them joined; bad records that are collected need their own."""
+    return read.source.joined(read.splits) if isinstance(read.source, Joining) and not read.collect else read.splits
+
+
+def _parts(split: Split) -> Sequence[Split] | None:
+    """Return the splits that a joined one is made of, None for any other."""
+    return getattr(split, "parts", None)
+
+
+def _blamed(read: TaskRead, split: Split, error: Exception) -> tuple[Split, Exception]:
+    """Return the split that an error is about, and the error.
+
+    Of a joined one that is the first of its parts that cannot be read alone; where all can be, the first one. Nothing
+    of the task is kept by then.
+    """
+    parts = _parts(split)
+    if parts is None:
+        return split, error
+    for part in parts:
+        bad = _BadRecords(read, part)
+        try:
+            for _batch in read.source.read(part, bad.add):
+                pass
+            bad.check()
+        except MemoryError:
+            raise
+        except Exception as found:  # noqa: BLE001 - as above
+            return part, found
+    return parts[0], error
+
+
+def _failure(read: TaskRead, split: Split, error: Exception) -> Failure:
+    """Return the failure of a source that an error of a split is."""
+    if isinstance(error, TidegaugeError):
+        return Failure(read.name, None, split.epoch, error)
+    kind = ReadFailed if isinstance(error, OSError) else SourceBroke
+    return Failure(read.name, None, split.epoch, kind(source=read.name, place=_place(split), detail=said(error)))
 
 
 def _check_operations(batch: pa.RecordBatch, source: str, split: Split) -> None:

@@ -53,7 +53,7 @@ True
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol, runtime_checkable
@@ -75,6 +75,7 @@ __all__ = [
     "Divided",
     "Framed",
     "GoingOn",
+    "Joining",
     "OnBadRecord",
     "Overlapping",
     "Placed",
@@ -332,6 +333,20 @@ class Divided(Protocol):
 
         None when it is between two records, and when nobody can tell any more. Called by `skip`, which refuses to cut
         a record. Raises `OSError`.
+        """
+        ...
+
+
+@runtime_checkable
+class Joining(Protocol):
+    """A source that reads splits which follow each other faster in one go than one by one: small ones, say."""
+
+    def joined(self, splits: Iterable[Any]) -> Iterator[Split]:
+        """Put splits of a task together, in their order; those that stay alone are given back as they came.
+
+        Splits together are one with `parts`: the splits that it is made of. Its rows are those of the parts, and have
+        their epoch in a column `_epoch`, behind the others. Where `read` raises for it, its parts are read by
+        themselves, to find out which of them the error is about.
         """
         ...
 

@@ -1,12 +1,16 @@
 """Cutting slices into splits, at record boundaries.
 
+A file is opened once, and checked once, for all slices of it: with all that they have, which is what the last of
+them asks for.
+
 Invariant: the splits of a slice follow each other without gap or overlap, from its lower to its upper end. For a
 whole format the ends between them only say how the bytes are shared out; tasks read the groups of rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -25,7 +29,7 @@ from tidegauge.sources.file.moving import moved, same
 from tidegauge.sources.file.reading import FileSplit, naming
 from tidegauge.sources.file.returning import originals
 from tidegauge.sources.file.watching import entries
-from tidegauge.sources.formats.protocol import Format, as_line, as_whole
+from tidegauge.sources.formats.protocol import Format, LineFormat, WholeFormat, as_line, as_whole
 from tidegauge.sources.formats.records import MAX_RECORD_BYTES
 from tidegauge.sources.protocol import Split
 
@@ -125,25 +129,46 @@ def planned(
     slices: Sequence[Slice], files: BoundFiles, *, schema: pa.Schema, format: Format, size: int
 ) -> list[Split]:
     """Return the splits of the slices, in their order, each about `size` bytes."""
-    splits: list[Split] = []
-    for piece in slices:
-        file, stream = files.open(piece)
+    cuts: dict[Slice, list[FileSplit]] = {}
+    whole, line, disk = as_whole(format), as_line(format), files.held.disk
+    for pieces in _by_file(slices):
+        file, stream = files.open(_around(pieces))
         with stream, naming(file.path):
-            splits += _cut(stream, piece, file, files.held.disk, schema=schema, format=format, size=size)
-    return splits
+            for piece in pieces:
+                cuts[piece] = list(_cut(stream, piece, file, disk, schema=schema, whole=whole, line=line, size=size))
+    return [split for piece in slices for split in cuts[piece]]
+
+
+def _by_file(slices: Sequence[Slice]) -> Iterable[list[Slice]]:
+    """Return the slices of each file, in their order."""
+    found: defaultdict[str, list[Slice]] = defaultdict(list)
+    for piece in slices:
+        found[piece.partition].append(piece)
+    return found.values()
+
+
+def _around(pieces: Sequence[Slice]) -> Slice:
+    """Return one slice of a file that reaches as far as some."""
+    return replace(pieces[0], upper=max(piece.upper for piece in pieces))
 
 
 def gone(slices: Sequence[Slice], files: BoundFiles) -> list[Slice]:
     """Return the slices whose bytes are not there any more. Raises `OSError`."""
-    found: list[Slice] = []
-    for piece in slices:
-        try:
-            _file, stream = files.open(piece)
-        except (FileGone, FileRewritten):
-            found.append(piece)
-        else:
-            stream.close()
-    return found
+    lost: set[Slice] = set()
+    for pieces in _by_file(slices):
+        if not _there(_around(pieces), files):
+            lost.update(pieces if len(pieces) == 1 else (piece for piece in pieces if not _there(piece, files)))
+    return [piece for piece in slices if piece in lost]
+
+
+def _there(piece: Slice, files: BoundFiles) -> bool:
+    """Whether the bytes of a slice are there; then those of every slice that ends before it are, too."""
+    try:
+        _file, stream = files.open(piece)
+    except (FileGone, FileRewritten):
+        return False
+    stream.close()
+    return True
 
 
 def record_at(piece: Slice, position: int, files: BoundFiles, format: Format) -> tuple[int, int] | None:
@@ -164,7 +189,15 @@ def record_at(piece: Slice, position: int, files: BoundFiles, format: Format) ->
 
 
 def _cut(
-    stream: BinaryIO, piece: Slice, file: FileFacts, disk: Disk, *, schema: pa.Schema, format: Format, size: int
+    stream: BinaryIO,
+    piece: Slice,
+    file: FileFacts,
+    disk: Disk,
+    *,
+    schema: pa.Schema,
+    whole: WholeFormat | None,
+    line: LineFormat | None,
+    size: int,
 ) -> Iterator[FileSplit]:
     def split(lower: int, upper: int, weight: int, groups: tuple[int, int] | None = None) -> FileSplit:
         return FileSplit(
@@ -179,7 +212,6 @@ def _cut(
             groups=groups,
         )
 
-    whole, line = as_whole(format), as_line(format)
     if whole is not None:
         weights = whole.groups(stream)
         total = max(1, sum(weights))

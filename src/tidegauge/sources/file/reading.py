@@ -4,13 +4,19 @@ Invariant: the rows come from an open file that had the right inode number, fing
 was given out and still has them after the last; so rows that were read to the end, and only these, may be committed.
 
 A task may run on another machine, or long after the plan was made, so a split carries what the file is known by.
+
+A past of small epochs is many splits of a few lines each, which cost far more to open, to check and to hand to Arrow
+than to decode. So splits of one file of lines that follow each other are read as one, a `FileRun`: opened once,
+checked before its first row and after its last, and decoded in one go. Each row says which epoch it is of. The rows
+are those of its parts, as a record ends where a part does. Where one does not, as at the end of a log that was
+deleted in the midst of a line, decoding begins anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import BinaryIO, Final
 
 import numpy as np
@@ -32,6 +38,7 @@ from tidegauge.errors.sources import (
 )
 from tidegauge.lazy import library
 from tidegauge.operations import OP, carries, said_of, unknown
+from tidegauge.reclock.columns import EPOCH
 from tidegauge.sources.file.disk import DISK, Disk
 from tidegauge.sources.file.identity import (
     FileFacts,
@@ -43,7 +50,7 @@ from tidegauge.sources.formats.protocol import Decoded, Format, LineFormat, OnBa
 from tidegauge.sources.metadata import stamped, without_metadata
 from tidegauge.sources.protocol import BadRecord, OnBadRecord
 
-__all__ = ["FileSplit", "batches", "naming"]
+__all__ = ["FileRun", "FileSplit", "batches", "joined", "naming"]
 
 _CHUNK: Final = 1 << 20
 
@@ -66,6 +73,88 @@ class FileSplit:
     file: FileFacts
     schema: pa.Schema
     groups: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FileRun:
+    """Splits of a file of lines that follow each other without a gap, in the order of their epochs."""
+
+    parts: tuple[FileSplit, ...]
+
+    @property
+    def epoch(self) -> int:
+        """The first epoch."""
+        return self.parts[0].epoch
+
+    @property
+    def partition(self) -> str:
+        """The file's key."""
+        return self.parts[0].partition
+
+    @property
+    def lower(self) -> int:
+        """Where it begins."""
+        return self.parts[0].lower
+
+    @property
+    def upper(self) -> int:
+        """Where it ends."""
+        return self.parts[-1].upper
+
+    @property
+    def weight(self) -> int:
+        """What its parts weigh."""
+        return sum(part.weight for part in self.parts)
+
+    @property
+    def size(self) -> int:
+        """How many bytes of the file are bound with its parts."""
+        return max(part.size for part in self.parts)
+
+    @property
+    def file(self) -> FileFacts:
+        """What the file is known by."""
+        return self.parts[0].file
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns."""
+        return self.parts[0].schema
+
+    def dated(self, rows: pa.RecordBatch, positions: pa.Array) -> pa.RecordBatch:
+        """Return rows with the column `_epoch`. positions: where each begins."""
+        at = np.searchsorted([part.lower for part in self.parts], positions.to_numpy(), side="right") - 1
+        epochs = pa.array(np.array([part.epoch for part in self.parts])[at], EPOCH.type)
+        return pa.RecordBatch.from_arrays([*rows.columns, epochs], schema=rows.schema.append(EPOCH))
+
+
+def joined(splits: Iterable[FileSplit], *, size: int) -> Iterator[FileSplit | FileRun]:
+    """Yield splits, those that follow each other as one, of about `size` bytes at most."""
+    run: list[FileSplit] = []
+    weight = 0
+    for split in splits:
+        if run and (weight + split.weight > size or not _follows(split, run[-1])):
+            yield _one(run)
+            run, weight = [], 0
+        run.append(split)
+        weight += split.weight
+    if run:
+        yield _one(run)
+
+
+def _one(run: Sequence[FileSplit]) -> FileSplit | FileRun:
+    return FileRun(tuple(run)) if len(run) > 1 else run[0]
+
+
+def _follows(split: FileSplit, other: FileSplit) -> bool:
+    return (
+        split.lower == other.upper
+        and split.partition == other.partition
+        and split.file == other.file
+        and split.groups is other.groups is None
+        and not split.file.whole
+        and split.schema.equals(other.schema)
+    )
 
 
 @contextmanager
@@ -92,9 +181,9 @@ def _named(error: Definite, path: str) -> UnreadableFile:
 
 
 def batches(
-    split: FileSplit, *, format: Format, metadata: bool, on_bad_record: OnBadRecord, disk: Disk = DISK
+    split: FileSplit | FileRun, *, format: Format, metadata: bool, on_bad_record: OnBadRecord, disk: Disk = DISK
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a split in batches of its schema."""
+    """Yield the rows of a split in batches of its schema, with `_epoch` behind it where the split is a run."""
     path, stream = open_known(split.file, lower=split.lower, upper=split.size, disk=disk)
 
     def on_bad(position: int, raw: bytes, problem: str) -> None:
@@ -102,20 +191,33 @@ def batches(
 
     with stream, naming(path):
         columns = without_metadata(split.schema, metadata=metadata)
-        found = _decoded(stream, split, format, columns, on_bad)
         try:
-            for decoded in _operating(found, split, on_bad_record) if carries(columns) else found:
-                yield stamped(
-                    decoded.rows,
-                    decoded.positions,
-                    partition=split.partition,
-                    schema=split.schema,
-                    metadata=metadata,
-                )
+            for part in _stretches(stream, split, disk) if isinstance(split, FileRun) else [split]:
+                found = _decoded(stream, part, format, columns, on_bad)
+                for decoded in _operating(found, part, on_bad_record) if carries(columns) else found:
+                    rows = stamped(
+                        decoded.rows,
+                        decoded.positions,
+                        partition=split.partition,
+                        schema=split.schema,
+                        metadata=metadata,
+                    )
+                    yield split.dated(rows, decoded.positions) if isinstance(split, FileRun) else rows
         except EOFError as error:
             size = disk.fstat(stream.fileno()).st_size
             raise ShortRead(path=path, lower=split.lower, upper=split.upper, size=size) from error
         check(stream, split.file, path=path, upper=split.size, disk=disk)
+
+
+def _stretches(stream: BinaryIO, run: FileRun, disk: Disk) -> Iterator[FileSplit]:
+    """Yield the parts of a run as few splits that begin where a line does."""
+    first, last = run.parts[0], run.parts[0]
+    for part in run.parts[1:]:
+        if disk.pread(stream.fileno(), 1, part.lower - 1) != b"\n":
+            yield replace(first, upper=last.upper, size=last.size)
+            first = part
+        last = part
+    yield replace(first, upper=last.upper, size=last.size)
 
 
 def _skip(text: BinaryIO, position: int) -> None:

@@ -24,7 +24,7 @@ lines, are not noticed. The file system must have stable inode numbers.
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -41,7 +41,7 @@ from tidegauge.sources.file.listing import listed, root
 from tidegauge.sources.file.memory import OpenFiles, Rest
 from tidegauge.sources.file.planning import BoundFiles, gone, planned, record_at
 from tidegauge.sources.file.probing import survey
-from tidegauge.sources.file.reading import FileSplit, batches
+from tidegauge.sources.file.reading import FileRun, FileSplit, batches, joined
 from tidegauge.sources.file.watching import Watch
 from tidegauge.sources.formats.protocol import Format, as_line, as_whole
 from tidegauge.sources.metadata import with_metadata
@@ -193,7 +193,11 @@ class FileSource:
         """Return the ends of the record that a byte of a bound slice is inside of; a whole file is one."""
         return record_at(piece, position, BoundFiles(bound, self.path, self.held), self.format)
 
-    def read(self, split: FileSplit, on_bad_record: OnBadRecord) -> Iterator[pa.RecordBatch]:
+    def joined(self, splits: Iterable[FileSplit]) -> Iterator[FileSplit | FileRun]:
+        """Put splits together that follow each other in a file of lines."""
+        return joined(splits, size=self.split_bytes)
+
+    def read(self, split: FileSplit | FileRun, on_bad_record: OnBadRecord) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a split, checked against the file's fingerprint before the first and after the last.
 
         Raises `FileOvertaken`, `UnreadableFile`, `OSError`.
