@@ -179,7 +179,9 @@ def listed(pattern: str, *, watch: Watch | None = None, disk: Disk = DISK) -> Li
     paths = _paths(pattern, watch)
     ordered = sorted(paths)
     statuses = watch.statuses(ordered)
-    if any(entry is not None and _outdated(entry, statuses[path]) for path, entry in paths.items()):
+    if watch.findings is not None and any(
+        entry is not None and _outdated(entry, statuses[path]) for path, entry in paths.items()
+    ):
         return listed(pattern, watch=watch.alone)
     files: list[tuple[str, FileStatus]] = []
     passed_over: list[str] = []
