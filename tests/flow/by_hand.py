@@ -58,6 +58,8 @@ class World:
     """For each commit to come, whether the disk is full at that moment."""
     strike: str = ""
     """The name of a point at which the driver dies, once."""
+    table: Any = tg.DeltaSink
+    """The sink of the tables that a test is about, where it is one for several."""
     _unique: Any = field(default_factory=lambda: itertools.count(1))
 
     @property

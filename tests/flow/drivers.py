@@ -14,7 +14,15 @@ from typing import Any
 
 from tests.flow.killable import Scene
 
-ENDS: dict[Scene, int] = {"whole": 0, "bad line": 1, "bad function": 1, "new upstream": 0, "late": 0, "replaced": 0}
+ENDS: dict[Scene, int] = {
+    "whole": 0,
+    "bad line": 1,
+    "bad function": 1,
+    "new upstream": 0,
+    "late": 0,
+    "replaced": 0,
+    "replaced folder": 0,
+}
 """How a driver ends that nobody kills, in each scene."""
 
 

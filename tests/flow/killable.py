@@ -27,16 +27,25 @@ from tidegauge.errors.running import UpstreamRecreated
 from tidegauge.flow import stage
 from tidegauge.flow.belonging import table_of
 from tidegauge.remap.store import Gap, LeaseHolder, Store
+from tidegauge.sinks.parquet.manifest import REMOVED, ROWS, STAGED
 
-Scene = Literal["whole", "bad line", "bad function", "new upstream", "late", "replaced"]
+Scene = Literal["whole", "bad line", "bad function", "new upstream", "late", "replaced", "replaced folder"]
 """What is wrong: nothing; a line of the orders that does not parse; a function that raises for one output; one more
 source, whose upstream is made anew once all of it is read; nothing, and one more output once all is published;
-nothing, and a table is replaced once all is published, and the life after that may be killed."""
+nothing, and a Delta table, or a Parquet one, is replaced once all is published, and the life after that may be
+killed."""
+
+REPLACED: dict[Scene, str] = {"replaced": "orders", "replaced folder": "loud"}
+"""The table that is replaced in a scene."""
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 ENTRIES = ("before link", "after link")
 """The instants around the system call by which an entry of a Delta log is there."""
+
+RENAMES = ("before swap", "after swap", "before hide", "after hide", "before show", "after show")
+"""The instants around the renames that make a swap of a Parquet table, that take an old file out of sight, and that
+bring the new rows into it."""
 
 WRONG = 1060
 """The order that is wrong, where one is: in the middle of the second file."""
@@ -45,6 +54,12 @@ WRONG = 1060
 def shout(batch: pa.RecordBatch) -> pa.RecordBatch:
     """A transformation that keeps the position of each row."""
     names = pa.array([f"{name}!" for name in batch.column("name").to_pylist()], pa.string())
+    return batch.set_column(batch.schema.get_field_index("name"), "name", names)
+
+
+def whisper(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Another one of that kind."""
+    names = pa.array([f"{name}..." for name in batch.column("name").to_pylist()], pa.string())
     return batch.set_column(batch.schema.get_field_index("name"), "name", names)
 
 
@@ -83,7 +98,7 @@ def make(root: Path, *, scene: Scene = "whole") -> tg.Dataflow:
     )
     plain = orders.map_batches(shout) if scene == "replaced" else orders
     flow.sink("orders", plain, tg.DeltaSink(str(root / "lake" / "orders")))
-    function = complain if scene == "bad function" else shout
+    function = {"bad function": complain, "replaced folder": whisper}.get(scene, shout)
     flow.sink("loud", orders.map_batches(function), tg.ParquetSink(str(root / "lake" / "loud")))
     flow.sink("prices", prices, tg.DeltaSink(str(root / "lake" / "prices")))
     flow.sink("rows", rows, tg.ParquetSink(str(root / "lake" / "rows")))
@@ -158,16 +173,35 @@ def entries_strike(strike: Callable[[str], None]) -> None:
     os.link = struck  # type: ignore[assignment]
 
 
+def renames_strike(strike: Callable[[str], None]) -> None:
+    """Have the renames of a swap of a Parquet table pass these points, for the rest of this process."""
+    rename = Path.rename
+
+    def struck(source: Path, target: Any) -> Any:
+        if (source / ROWS).is_dir() and Path(target).parent.name != STAGED:
+            name = "swap"
+        else:
+            name = "hide" if Path(target).parent.name == REMOVED else "show" if source.name == ROWS else "other"
+        strike(f"before {name}")
+        done = rename(source, target)
+        strike(f"after {name}")
+        return done
+
+    Path.rename = struck  # type: ignore[assignment, method-assign]
+
+
 def live(root: Path, *, scene: Scene, point: str | None, nth: int) -> None:
     """Run until caught up, or until the point is reached for the nth time."""
-    if scene == "replaced" and not (decided := root / "decided").exists():
+    if scene in REPLACED and not (decided := root / "decided").exists():
         make(root).run(until="caught-up", engine=tg.LocalEngine(threads=2))  # not folded: epochs that differ show
-        tg.replace(make(root, scene=scene), "orders")
+        tg.replace(make(root, scene=scene), REPLACED[scene])
         decided.touch()
     strike = killing(point, nth)
     flow, env = make(root, scene=scene), tg.Env(point=strike)
     if point in ENTRIES:
         entries_strike(strike)
+    if point in RENAMES:
+        renames_strike(strike)
 
     def run(flow: tg.Dataflow = flow, env: tg.Env = env) -> None:
         flow.run(until="caught-up", engine=tg.LocalEngine(threads=2), env=env)

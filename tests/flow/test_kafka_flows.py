@@ -18,6 +18,7 @@ import tidegauge as tg
 from tidegauge.env import at_once
 from tidegauge.errors.engine import RecordUnparsable
 from tidegauge.errors.kafka import BrokerUnreachable, TopicDeleted
+from tidegauge.errors.outputs import CannotReplace
 from tidegauge.errors.running import NothingToResume, UpstreamRecreated
 from tidegauge.errors.sinks import OutputIsNoTable
 from tidegauge.errors.sources import RecordsLost
@@ -433,7 +434,9 @@ def test_a_new_table_has_what_retention_took_long_ago_from_the_table_of_another_
     assert found(late, "late") == [1, 2, 3, 4, 5, 6, 7]
 
 
-def test_a_topic_is_no_table_to_get_a_past_from(tmp_path: Path, kafka_broker: Endpoint, topic: str) -> None:
+def test_a_topic_is_no_table_to_get_a_past_from_or_to_replace(
+    tmp_path: Path, kafka_broker: Endpoint, topic: str
+) -> None:
     def make(*late: str) -> tg.Dataflow:
         flow = flow_of(tmp_path, kafka_broker, topic)
         orders = tg.RowStream(flow, "orders")
@@ -446,6 +449,8 @@ def test_a_topic_is_no_table_to_get_a_past_from(tmp_path: Path, kafka_broker: En
     run(make())
     with pytest.raises(OutputIsNoTable):
         run(make("late"))
+    with pytest.raises(CannotReplace, match="KafkaSink cannot take out what it was given"):
+        tg.replace(make(), "copy")
     assert found(make()) == [1, 2]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable
 from tests.flow import killable
@@ -198,36 +200,57 @@ def test_killed_while_a_late_table_gets_its_past_it_shows_all_of_that_or_nothing
     assert states(tmp_path, "late") == expected.states
 
 
-SWAPS = [
-    *("before begin backfill", "after begin backfill", "before record unit", "after record unit"),
-    *("before commit output", *killable.ENTRIES, "after commit output", "before end backfill", "after end backfill"),
-]
+PLANNED = ("before begin backfill", "after begin backfill", "before record unit", "after record unit")
+ENDED = ("after commit output", "before end backfill", "after end backfill")
+SWAPS: dict[Scene, tuple[str, ...]] = {
+    "replaced": (*PLANNED, "before commit output", *killable.ENTRIES, *ENDED),
+    "replaced folder": (*PLANNED, "before commit output", *killable.RENAMES, *ENDED),
+}
 """Where a driver is killed that replaces a table: before the commit that does, in it, and after it."""
 
 
 @pytest.mark.parametrize(
-    "point", [pytest.param(point, marks=() if point == "after link" else pytest.mark.long) for point in SWAPS]
+    ("scene", "point"),
+    [
+        pytest.param(
+            scene, point, marks=() if point in ("after link", "after swap", "after hide") else pytest.mark.long
+        )
+        for scene, points in SWAPS.items()
+        for point in points
+    ],
 )
 def test_killed_while_it_replaces_a_table_it_leaves_the_old_rows_or_the_new_ones(
-    point: str, drivers: Drivers, undisturbed: RunOf, tmp_path: Path
+    scene: Scene, point: str, drivers: Drivers, undisturbed: RunOf, tmp_path: Path
 ) -> None:
-    old, new = undisturbed("whole"), undisturbed("replaced")
+    old, new = undisturbed("whole"), undisturbed(scene)
     assert sizes(old.rows) == sizes(new.rows)
     killable.fill(tmp_path)
-    assert drivers.live(tmp_path, scene="replaced", point=point)
-    swapped = point.startswith("after") and SWAPS.index(point) > SWAPS.index("before commit output")
-    swapped = swapped or point == "before end backfill"
-    assert content(tmp_path, "replaced") == (new if swapped else old).rows
-    assert as_delta(tmp_path) == names(new if swapped else old), "whoever opens the table sees the same"
-    assert not drivers.live(tmp_path, scene="replaced")
-    assert content(tmp_path, "replaced") == new.rows
-    assert as_delta(tmp_path) == names(new)
-    assert states(tmp_path, "replaced") == new.states
+    assert drivers.live(tmp_path, scene=scene, point=point)
+    points, now = SWAPS[scene], SWAPS[scene].index(point)
+    swapped = now > points.index("before link" if scene == "replaced" else "before swap")
+    assert content(tmp_path, scene) == (new if swapped else old).rows
+    seen, whole = strangers_names(tmp_path, scene), names(new if swapped else old, scene)
+    if swapped and scene == "replaced folder" and now < points.index("after show"):
+        left, every = Counter(seen), Counter(names(old, scene))
+        assert left <= every, "who lists the folder misses some of the old rows, and sees none twice"
+        assert (left == every) == (point in ("after swap", "before hide"))
+        assert (not left) == (point == "before show")
+    else:
+        assert seen == whole, "whoever opens the table sees the same"
+    assert not drivers.live(tmp_path, scene=scene)
+    assert content(tmp_path, scene) == new.rows
+    assert strangers_names(tmp_path, scene) == names(new, scene)
+    assert states(tmp_path, scene) == new.states
 
 
-def as_delta(root: Path) -> list[str]:
-    return sorted(DeltaTable(str(root / "lake" / "orders")).to_pyarrow_table()["name"].to_pylist())
+def strangers_names(root: Path, scene: Scene) -> list[str]:
+    """The names in the table that is replaced, as somebody reads it who knows nothing of Tidegauge."""
+    folder = root / "lake" / killable.REPLACED[scene]
+    if scene == "replaced":
+        return sorted(DeltaTable(str(folder)).to_pyarrow_table()["name"].to_pylist())
+    found = ds.dataset(str(folder)).to_table()
+    return sorted(found["name"].to_pylist()) if found.num_rows else []
 
 
-def names(found: Undisturbed) -> list[str]:
-    return sorted(row[1] for row in found.rows["orders"])
+def names(found: Undisturbed, scene: Scene) -> list[str]:
+    return sorted(row[1] for row in found.rows[killable.REPLACED[scene]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -10,22 +11,25 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from tests.flow.badinput import begin, lines, numbers, rows, source, states, write
 from tests.flow.by_hand import Crash, Run, World
 
 import tidegauge as tg
-from tidegauge.errors.command import OutputIsBehind
+from tidegauge.errors.command import OutputIsBehind, RowsUnreadable
 from tidegauge.errors.history import EpochsOfOtherCode, StoreBehindTable
 from tidegauge.errors.outputs import CannotReplace, CodeChanged, StartChanged, TimestampsChanged
-from tidegauge.errors.sinks import TableChangedByOthers, TableUpperMismatch
+from tidegauge.errors.sinks import FilesChangedByOthers, TableChangedByOthers, TableUpperMismatch
 from tidegauge.flow import stage
+from tidegauge.looking import read
 from tidegauge.remap.store import EXPIRY
-from tidegauge.sinks.delta.log import DeltaLog
-from tidegauge.sinks.protocol import OutputId
+from tidegauge.sinks.protocol import OutputId, Replaceable
 
 PAST = 6
+KINDS = {"delta": tg.DeltaSink, "parquet": tg.ParquetSink}
 
 
 def at_least(least: int, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -47,9 +51,9 @@ def flow_of(least: int = 0, *, also: int = 0, more: tuple[str, ...] = (), shape:
         some = orders.map_batches(partial(at_least, least))
         if shape is not None:
             some = some.map_batches(shape)
-        flow.sink("some", some, tg.DeltaSink(str(world.root / "lake" / "some")))
+        flow.sink("some", some, world.table(str(world.root / "lake" / "some")))
         for name in more:
-            flow.sink(name, some, tg.DeltaSink(str(world.root / "lake" / name)))
+            flow.sink(name, some, world.table(str(world.root / "lake" / name)))
         return flow
 
     return make
@@ -78,10 +82,25 @@ def died(world: World) -> None:
     world.clock.seconds += EXPIRY + 1
 
 
-def opened(world: World, make: Any, output: str = "some") -> DeltaLog:
+def opened(world: World, make: Any, output: str = "some") -> Any:
     table = make(world).spec.outputs[output].sink.open(OutputId("shop", output, world.loaded().flow.incarnation))
-    assert isinstance(table, DeltaLog)
+    assert isinstance(table, Replaceable)
     return table
+
+
+def folder_of(world: World) -> Path:
+    return world.root / "lake" / "some"
+
+
+def stranger(world: World) -> pa.Table:
+    """The table as somebody reads it who knows nothing of Tidegauge."""
+    folder = str(folder_of(world))
+    found = DeltaTable(folder).to_pyarrow_dataset() if world.table is tg.DeltaSink else ds.dataset(folder)
+    return found.to_table()
+
+
+def strangers_numbers(world: World) -> list[int]:
+    return sorted(stranger(world)["n"].to_pylist())
 
 
 def over(world: World, make: Any) -> bool:
@@ -94,11 +113,16 @@ def replace(world: World, make: Any) -> Any:
     return tg.replace(make(world), "some", env=world.env())
 
 
+@pytest.fixture(params=KINDS)
+def table(request: pytest.FixtureRequest) -> Any:
+    return KINDS[request.param]
+
+
 @pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: Any) -> World:
     """A flow with some epochs in both tables; a job of late outputs takes one epoch."""
     monkeypatch.setitem(stage.JOB_LIMITS, "bytes", 1)
-    world = World(tmp_path, flow_of())
+    world = World(tmp_path, flow_of(), table=table)
     add(world, 0)
     live(world, flow_of(), *range(1, PAST))
     return world
@@ -133,7 +157,7 @@ def test_readers_see_the_old_rows_and_nobody_waits_until_all_change_places_in_on
             run.step()
             seen.append(numbers(flow_of(3)(world), "some"))
             assert seen[-1] == list(range(PAST)) or (seen[-1][0] == 3 and seen[-1][-1] >= PAST - 1)
-            there = sorted(DeltaTable(str(world.root / "lake" / "some")).to_pyarrow_table()["n"].to_pylist())
+            there = strangers_numbers(world)
             assert there == list(range(PAST)) or (there == list(range(3, 3 + len(there))) and there[-1] >= PAST - 1)
         if n == PAST:
             [_, report] = tg.status(flow_of(3)(world)).outputs
@@ -208,15 +232,17 @@ def test_a_driver_that_dies_right_after_the_commit_leaves_the_code_of_the_new_ro
 def test_rows_of_other_columns_take_the_place_of_the_old_ones(world: World) -> None:
     replace(world, flow_of(2, shape=wider))
     live(world, flow_of(2, shape=wider), PAST)
-    table = DeltaTable(str(world.root / "lake" / "some"))
-    assert "timestampNtz" in (table.protocol().writer_features or [])
-    assert table.protocol().min_reader_version == 3
     found = tg.read_arrow(flow_of(2, shape=wider)(world), "some")
     assert found.schema.field("at").type == pa.timestamp("us")
-    assert found.num_rows == table.to_pyarrow_table().num_rows == PAST - 1
-    assert DeltaTable(str(world.root / "lake" / "some"), version=0).to_pyarrow_table().schema.names == [
-        name for name in found.schema.names if name != "at"
-    ]
+    assert found.num_rows == PAST - 1
+    assert stranger(world).select(found.schema.names).sort_by("n").equals(found.sort_by("n"))
+    if world.table is tg.DeltaSink:
+        table = DeltaTable(str(folder_of(world)))
+        assert "timestampNtz" in (table.protocol().writer_features or [])
+        assert table.protocol().min_reader_version == 3
+        assert DeltaTable(str(folder_of(world)), version=0).to_pyarrow_table().schema.names == [
+            name for name in found.schema.names if name != "at"
+        ]
     replace(world, flow_of())
     live(world, flow_of())
     assert "at" not in tg.read_arrow(flow_of()(world), "some").schema.names
@@ -306,18 +332,20 @@ def test_a_driver_that_runs_hears_of_it_and_one_of_other_code_does_not_heed_it(w
     assert over(world, flow_of())
 
 
-def test_the_only_output_of_a_flow_is_replaced_at_once_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_only_output_of_a_flow_is_replaced_at_once_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: Any
+) -> None:
     def alone(least: int) -> Callable[[World], tg.Dataflow]:
         def make(world: World) -> tg.Dataflow:
             flow = tg.Dataflow("shop", store=world.store)
             some = source(world, flow, "orders").map_batches(partial(at_least, least))
-            flow.sink("some", some, tg.DeltaSink(str(world.root / "lake" / "some")))
+            flow.sink("some", some, world.table(str(world.root / "lake" / "some")))
             return flow
 
         return make
 
     monkeypatch.setitem(stage.JOB_LIMITS, "bytes", 1)
-    world = World(tmp_path, alone(0))
+    world = World(tmp_path, alone(0), table=table)
     add(world, 0)
     live(world, alone(0), 1, 2)
     tg.replace(alone(1)(world), "some", env=world.env())
@@ -394,28 +422,41 @@ def finished(world: World, run: Run) -> None:
     run.catch_up()
     run.abandon()
     assert numbers(flow_of(3)(world), "some") == list(range(3, PAST))
-    assert sorted(DeltaTable(str(world.root / "lake" / "some")).to_pyarrow_table()["n"].to_pylist()) == [3, 4, 5]
+    assert strangers_numbers(world) == [3, 4, 5]
 
 
 def test_what_others_compact_and_clear_away_meanwhile_is_replaced_as_well(world: World) -> None:
     run = half_way(world)
-    table = DeltaTable(str(world.root / "lake" / "some"))
-    table.optimize.compact()
-    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False, keep_versions=None)
+    folder = str(folder_of(world))
+    if world.table is tg.DeltaSink:
+        table = DeltaTable(folder)
+        table.optimize.compact()
+        table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False, keep_versions=None)
+    else:  # what Tidegauge itself can do to a folder
+        table = opened(world, flow_of(3))
+        stager = world.table(folder).stage(table.schema, job="d" * 32, task=0)
+        stager.write(
+            ds.dataset(table.uris(table.files()), schema=table.schema).to_table().combine_chunks().to_batches()[0]
+        )
+        table.commit(PAST, PAST, table.schema, stager.close(), remove=table.files(), write="e" * 32)
+        shutil.rmtree(folder_of(world) / "_removed")
     assert not tg.verify(flow_of(3)(world)).problems
     finished(world, run) if world.loaded().backfills else None
 
 
 def test_rows_that_others_write_meanwhile_stay_and_fail_the_output_alone(world: World) -> None:
     run = half_way(world)
-    folder = str(world.root / "lake" / "some")
-    write_deltalake(folder, DeltaTable(folder).to_pyarrow_table().slice(0, 1), mode="append")
+    folder = str(folder_of(world))
+    if world.table is tg.DeltaSink:
+        write_deltalake(folder, DeltaTable(folder).to_pyarrow_table().slice(0, 1), mode="append")
+    else:
+        pq.write_table(stranger(world).slice(0, 1), folder_of(world) / "from_epoch=000000000003" / "theirs.parquet")
     add(world, PAST)
     world.lag = 0
     run.catch_up()
     assert states(run.runner.board.outputs.values()) == {"a": "live", "some": "failed"}
     run.abandon()
-    assert DeltaTable(folder).to_pyarrow_table().num_rows == PAST + 1
+    assert stranger(world).num_rows == PAST + 1
     tg.repair(flow_of(3)(world), "some", remove_foreign=True, engine="local", env=world.env())
     live(world, flow_of(3))
     assert numbers(flow_of(3)(world), "some") == list(range(3, PAST + 1))
@@ -426,9 +467,11 @@ def test_units_that_others_clear_away_are_staged_again(world: World) -> None:
     run.abandon()
     died(world)
     world.lag = 0
-    DeltaTable(str(world.root / "lake" / "some")).vacuum(
-        retention_hours=0, enforce_retention_duration=False, dry_run=False
-    )
+    if world.table is tg.DeltaSink:
+        table = DeltaTable(str(folder_of(world)))
+        table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    else:
+        shutil.rmtree(folder_of(world) / "_staged")
     finished(world, begin(world, flow_of(3)))
 
 
@@ -458,19 +501,29 @@ def refused(world: World) -> Callable[..., str]:
 
 
 def test_what_cannot_be_replaced_is_refused_with_the_reason(refused: Callable[..., str]) -> None:
-    assert "ParquetSink cannot take out" in refused(flow_of(), "a")
+    """A topic is refused in `test_kafka_flows`."""
     assert "it has not run yet" in refused(flow_of(more=("fresh",)), "fresh")
 
 
+def kept(world: World) -> Any:
+    """Return what brings the table back to what it is now, as somebody does who knows nothing of its editions."""
+    if world.table is tg.DeltaSink:
+        version = DeltaTable(str(folder_of(world))).version()
+        return lambda: DeltaTable(str(folder_of(world))).restore(version)
+    shutil.copytree(folder_of(world), world.root / "kept")
+    return lambda: shutil.copytree(world.root / "kept", folder_of(world), dirs_exist_ok=True)
+
+
 def test_a_replaced_table_is_repaired_as_one_of_its_edition(world: World) -> None:
+    restore = kept(world)
     replace(world, flow_of(3))
     live(world, flow_of(3))
-    folder = world.root / "lake" / "some"
-    DeltaTable(str(folder)).restore(0)
-    done = tg.repair(flow_of(3)(world), "some", engine="local", env=world.env())
+    restore()
+    assert tg.verify(flow_of(3)(world)).problems
+    done = tg.repair(flow_of(3)(world), "some", remove_foreign=True, engine="local", env=world.env())
     assert done.changed
     assert numbers(flow_of(3)(world), "some") == list(range(3, PAST))
-    assert sorted(DeltaTable(str(folder)).to_pyarrow_table()["n"].to_pylist()) == [3, 4, 5]
+    assert strangers_numbers(world) == [3, 4, 5]
     live(world, flow_of(3), PAST)
     assert numbers(flow_of(3)(world), "some") == list(range(3, PAST + 1))
 
@@ -478,13 +531,36 @@ def test_a_replaced_table_is_repaired_as_one_of_its_edition(world: World) -> Non
 def test_code_of_before_a_replacement_repairs_only_where_it_is_told_to_make_all_rows(world: World) -> None:
     replace(world, flow_of(3))
     live(world, flow_of(3))
-    (world.root / "lake" / "some" / opened(world, flow_of(3)).files()[0].path).unlink()
+    (folder_of(world) / opened(world, flow_of(3)).files()[0].path).unlink()
     with pytest.raises(EpochsOfOtherCode):
         tg.repair(flow_of()(world), "some", engine="local", env=world.env())
     tg.repair(flow_of()(world), "some", from_epoch=0, engine="local", env=world.env())
     assert numbers(flow_of()(world), "some") == list(range(PAST))
     live(world, flow_of(), PAST)
     assert numbers(flow_of()(world), "some") == list(range(PAST + 1))
+
+
+def test_a_read_that_had_begun_gives_the_old_rows_or_the_new_ones(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace(world, flow_of(3, shape=wider))
+    view_of, views = read.view_of, list[Any]()
+
+    def first_look(*arguments: Any, **how: Any) -> Any:
+        views.append(view_of(*arguments, **how))
+        if len(views) == 1:
+            live(world, flow_of(3, shape=wider))
+        return views[-1]
+
+    monkeypatch.setattr(read, "view_of", first_look)
+    found = tg.read_arrow(flow_of()(world), "some")
+    assert sorted(found["n"].to_pylist()) == (list(range(PAST)) if world.table is tg.DeltaSink else [3, 4, 5])
+    assert len(views) == (1 if world.table is tg.DeltaSink else 2)
+    [path, *_] = [Path(uri) for uri in views[-1].uris]
+    path.unlink()
+    monkeypatch.setattr(read, "view_of", lambda *_, **__: views[-1])
+    with pytest.raises(RowsUnreadable):
+        tg.read_arrow(flow_of()(world), "some")
 
 
 def test_a_store_that_is_recovered_knows_of_no_replacement_and_of_the_rows_that_are_there(world: World) -> None:
@@ -623,22 +699,25 @@ def test_a_lost_store_that_is_recovered_half_way_says_that_it_forgot_the_replace
 def test_an_empty_table_in_the_place_of_rows_that_somebody_restores_is_refused_until_it_is_repaired(
     world: World,
 ) -> None:
+    restore = kept(world)
     replace(world, flow_of(100))
     live(world, flow_of(100))
-    folder = world.root / "lake" / "some"
     assert numbers(flow_of(100)(world), "some") == []
-    assert DeltaTable(str(folder)).to_pyarrow_table().num_rows == 0
-    before = DeltaTable(str(folder)).version() - 1
-    DeltaTable(str(folder)).restore(before)
-    with pytest.raises(TableChangedByOthers):
+    if world.table is tg.DeltaSink:
+        assert stranger(world).num_rows == 0
+    else:
+        assert not list(folder_of(world).glob("from_epoch=*/*.parquet"))
+    restore()
+    with pytest.raises((TableChangedByOthers, FilesChangedByOthers)):
         numbers(flow_of(100)(world), "some")
-    with pytest.raises(TableChangedByOthers):
+    with pytest.raises((TableChangedByOthers, FilesChangedByOthers)):
         begin(world, flow_of(100))
     world.clock.seconds += EXPIRY + 1
-    assert tg.repair(flow_of(100)(world), "some", engine="local", env=world.env()).changed
+    done = tg.repair(flow_of(100)(world), "some", remove_foreign=True, engine="local", env=world.env())
+    assert done.changed
     live(world, flow_of(100), 100)
     assert numbers(flow_of(100)(world), "some") == [100]
-    assert DeltaTable(str(folder)).to_pyarrow_table().num_rows == 1
+    assert strangers_numbers(world) == [100]
 
 
 def test_where_a_table_begins_and_its_timestamps_cannot_be_changed_by_it(world: World) -> None:
@@ -648,7 +727,7 @@ def test_where_a_table_begins_and_its_timestamps_cannot_be_changed_by_it(world: 
             orders = source(world, flow, "orders")
             flow.sink("a", orders, tg.ParquetSink(str(world.root / "lake" / "a")))
             some = orders.map_batches(partial(at_least, 3))
-            flow.sink("some", some, tg.DeltaSink(str(world.root / "lake" / "some")), **said)
+            flow.sink("some", some, world.table(str(world.root / "lake" / "some")), **said)
             return flow
 
         return made
@@ -669,7 +748,7 @@ def test_new_rows_begin_where_the_old_ones_began_and_have_their_epochs(world: Wo
         flow = tg.Dataflow("shop", store=world.store)
         orders = source(world, flow, "orders")
         flow.sink("a", orders, tg.ParquetSink(str(world.root / "lake" / "a")))
-        flow.sink("late", orders, tg.DeltaSink(str(world.root / "lake" / "late")), **said)
+        flow.sink("late", orders, world.table(str(world.root / "lake" / "late")), **said)
         return flow
 
     tg.drop(flow_of()(world), "some", env=world.env())

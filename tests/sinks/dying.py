@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 
 from tidegauge.errors.sinks import TableUpperMismatch
 from tidegauge.remap.history import NO_HISTORY
@@ -132,3 +134,45 @@ def replace(kind: str, path: str, instant: str) -> None:
     around(os, "link", at_link)
     around(Path, "rename", at_rename)
     table.commit(3, 3, SCHEMA, files, remove=old, write="a" * 16 + "d" * 16)
+
+
+def swap(kind: str, path: str, dies: int, upper: int) -> None:
+    """Put other rows in the place of all, one an epoch, and die at the given one of the instants around renames."""
+    sink = SINKS[kind](path)
+    stager = sink.stage(SCHEMA, job="a" * 16 + f"{dies:016x}", task=0)
+    columns = {"user": ["new"] * upper, "amount": [1.0] * upper, "_epoch": list(range(upper))}
+    stager.write(pa.RecordBatch.from_pydict(columns, schema=SCHEMA))
+    files = stager.close()
+    steps = 0
+
+    def step(*_: object) -> None:
+        nonlocal steps
+        steps += 1
+        if steps == dies:
+            die()
+
+    around(os, "link", step)
+    around(Path, "rename", step)
+    table = sink.open(OUTPUT).replacement("e" * 32)
+    table.commit(0, upper, SCHEMA, files, write="a" * 16 + f"{dies:016x}")
+
+
+def look(path: str, stop: Any, results: Any) -> None:
+    """Read a Parquet table until told to stop, with and without Tidegauge; tell of each look what was seen.
+
+    That is the users and epochs by somebody who lists the folder, then by Tidegauge, None where a file was gone
+    before it was read; and the upper.
+    """
+    import duckdb
+
+    listing = f"select user, _epoch from read_parquet('{path}/from_epoch=*/*.parquet', hive_partitioning=false)"
+    while not stop.is_set():
+        listed = ours = None
+        with suppress(duckdb.IOException):
+            listed = duckdb.execute(listing).fetchall()
+        table = SINKS["parquet"](path).open(OUTPUT)
+        files, upper = table.files(), table.upper
+        with suppress(FileNotFoundError):
+            found = ds.dataset(table.uris(files), schema=SCHEMA, format="parquet").to_table()
+            ours = list(zip(found["user"].to_pylist(), found["_epoch"].to_pylist(), strict=True))
+        results.put((listed, ours, upper))

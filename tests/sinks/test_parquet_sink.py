@@ -23,7 +23,7 @@ from tidegauge.errors.sinks import (
 )
 from tidegauge.sinks import OutputId
 from tidegauge.sinks.location import writing
-from tidegauge.sinks.parquet import chain as module
+from tidegauge.sinks.parquet import commits as module
 
 OUTPUT = OutputId("shop", "orders", "a" * 32)
 SCHEMA = pa.schema([("user", pa.string()), ("amount", pa.float64()), ("_epoch", pa.int64())])
@@ -98,7 +98,10 @@ def test_a_folder_that_overlaps_the_chain_is_not_taken_for_a_part_of_it(three: A
 @pytest.mark.parametrize(
     "change",
     [
-        lambda data: data | {"format": 3},
+        lambda data: data | {"format": 4},
+        lambda data: data | {"format": 3, "edition": "e", "anew": 1},
+        lambda data: data | {"format": 3, "upper": 2, "files": [], "edition": "e", "place": 1, "anew": 1},
+        lambda data: data | {"format": 3, "upper": 2, "edition": "e"},
         lambda data: data | {"upper": 2},
         lambda data: data | {"lower": 0},
         lambda data: data | {"files": [data["files"][0] | {"path": "../../etc/passwd"}]},
@@ -233,13 +236,13 @@ def test_a_commit_that_comes_between_two_looks_at_its_folder_is_no_damage(
     parquet.commit(parquet.open(), 0, 1)
     folder, elsewhere = manifest_of(parquet, 0).parent, tmp_path / "not yet"
     folder.rename(elsewhere)
-    look = module._bytes
+    look = module._first_bytes
 
-    def first_look(manifest: Path) -> bytes | None:
-        found = look(manifest)
+    def first_look(manifests: list[Path]) -> bytes | None:
+        found = look(manifests)
         if elsewhere.exists():
             elsewhere.rename(folder)
         return found
 
-    monkeypatch.setattr(module, "_bytes", first_look)
+    monkeypatch.setattr(module, "_first_bytes", first_look)
     assert parquet.open().upper == 1

@@ -15,13 +15,13 @@ Decimal('1.50')
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute
@@ -68,6 +68,7 @@ __all__ = [
 ]
 
 AsOf: TypeAlias = int | str | datetime | None
+T = TypeVar("T")
 
 _AS_WRITTEN: Final = {
     "datetimeRebaseMode": "CORRECTED",
@@ -177,10 +178,13 @@ def view_of(flow: FlowSpec, output: str, as_of: AsOf, *, env: Env | None = None)
         raise OutputIsBehind(output=output, upper=held, as_of=loaded.flow.published - 1)  # not: there are no rows
     epoch = min(loaded.flow.published, held) - 1 if named is None else named
     _check_held(loaded, output, source, table.upper, epoch)
-    schema = table.schema or _columns(flow, output, loaded)
-    with reading(output):  # a file that another program has rewritten is asked for its epochs
-        files = [file for file in table.files(as_of=epoch) if file.first_epoch <= epoch]
-    return View(epoch, table.uris(files), schema)
+    while True:
+        schema = table.schema or _columns(flow, output, loaded)
+        with reading(output):  # a file that another program has rewritten is asked for its epochs
+            files = [file for file in table.files(as_of=epoch) if file.first_epoch <= epoch]
+        uris = table.uris(files)
+        if table.schema in (None, schema):  # else all of its rows were replaced between the two looks
+            return View(epoch, uris, schema)
 
 
 def read_arrow(flow: Flow, output: str, *, as_of: AsOf = None) -> pa.Table:
@@ -190,18 +194,34 @@ def read_arrow(flow: Flow, output: str, *, as_of: AsOf = None) -> pa.Table:
     `UnknownName`, `FlowNeverRan`, `StoreBehindTable` and `HistoriesDiffer`, and `RowsUnreadable` when a data file is
     missing or damaged.
     """
-    view = view_of(flow.spec, output, as_of)
-    if not view.uris:
-        return view.schema.empty_table()
-    with reading(output):
+
+    def rows(view: View) -> pa.Table:
+        if not view.uris:
+            return view.schema.empty_table()
         return view.dataset().to_table(filter=pc.field("_epoch") <= view.epoch)
+
+    return _seen(flow.spec, output, as_of, rows)
+
+
+def _seen(flow: FlowSpec, output: str, as_of: AsOf, rows: Callable[[View], T]) -> T:
+    """Return the rows that a view of an output gives, or a later view where its files were taken away meanwhile."""
+    view = view_of(flow, output, as_of)
+    while True:
+        try:
+            with reading(output):
+                return rows(view)
+        except RowsUnreadable:
+            later = view_of(flow, output, as_of)
+            if set(view.uris) <= set(later.uris):
+                raise
+            view = later
 
 
 def read(spark: Any, flow: Flow, output: str, *, as_of: AsOf = None) -> DataFrame:
     """Return an output as a DataFrame of the given session, as of an epoch or a time. Needs no table format's JARs.
 
-    The frame reads the files that are committed now; later commits do not appear in it. Raises the same errors as
-    `read_arrow`.
+    The frame reads the files that are committed now; later commits do not appear in it. If one replaces all rows of
+    a Parquet table, Spark finds these files no longer: ask for a new frame. Raises the same errors as `read_arrow`.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -243,14 +263,16 @@ def trace(flow: Flow, output: str, values: Mapping[str, str], *, limit: int) -> 
     Raises `UnknownColumn`, `IncomparableValue`, `RowsUnreadable`, and what `read_arrow` raises.
     """
     spec = flow.spec
-    view = view_of(spec, output, None)
-    for column in values:
-        if column not in view.schema.names:
-            raise UnknownColumn(column=excerpt(column), where=f"the trace of {output}", known=view.schema.names)
-    equal = [pc.field(column) == typed(view.schema.field(column), text) for column, text in values.items()]
-    condition = reduce(and_, equal, pc.field(EPOCH) <= view.epoch)
-    with reading(output):
-        rows = view.dataset().head(limit + 1, filter=condition).to_pylist()
+
+    def matching(view: View) -> tuple[int, list[dict[str, Any]]]:
+        for column in values:
+            if column not in view.schema.names:
+                raise UnknownColumn(column=excerpt(column), where=f"the trace of {output}", known=view.schema.names)
+        equal = [pc.field(column) == typed(view.schema.field(column), text) for column, text in values.items()]
+        condition = reduce(and_, equal, pc.field(EPOCH) <= view.epoch)
+        return view.epoch, view.dataset().head(limit + 1, filter=condition).to_pylist()
+
+    epoch, rows = _seen(spec, output, None, matching)
     found: list[TracedRow] = []
     with looking(spec) as look:
         for row in rows[:limit]:
@@ -258,7 +280,7 @@ def trace(flow: Flow, output: str, values: Mapping[str, str], *, limit: int) -> 
                 found.append(TracedRow(row, look.origin(output, row)))
             except TidegaugeError as refused:
                 found.append(TracedRow(row, None, refused))
-    return Trace(output, view.epoch, tuple(found), len(rows) > limit)
+    return Trace(output, epoch, tuple(found), len(rows) > limit)
 
 
 def typed(column: pa.Field, text: str) -> pa.Scalar[Any]:

@@ -113,6 +113,8 @@ def _files(output: str, table: Table) -> Iterator[str]:
             try:
                 size = Path(path).stat().st_size
             except OSError as error:
+                if file not in table.files():  # all of its rows were replaced meanwhile
+                    continue
                 yield f"output {output}: its file {file.path} cannot be read: {error.strerror}"
                 continue
             if size != file.bytes:

@@ -7,37 +7,31 @@ replaces files takes the same place in the chain, and the next one the same name
 
 A commit that takes files out names them in its manifest, so our readers see them go with the same rename. Readers
 that list the folder see them until they are moved to `_removed`, right after it, or at the next run if the driver
-dies in between; for so long they see replaced rows twice.
+dies in between; for so long they see replaced rows twice. A swap (`parquet.edition`) takes all rows of before out,
+and the chain goes on in a new edition, from epoch 0; a commit of an earlier edition is refused.
 """
 
 from __future__ import annotations
 
 import errno
-import os
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from tidegauge.errors.sinks import (
-    BrokenChain,
-    DamagedManifest,
-    EpochReplaced,
-    FilesChangedByOthers,
-    TableSchemaChanged,
-    TableUpperMismatch,
-)
+from tidegauge.errors.sinks import DamagedManifest, EpochReplaced, TableSchemaChanged, TableUpperMismatch
 from tidegauge.remap.history import NO_HISTORY, History, Link
 from tidegauge.sinks.attempt import discard, sweep
 from tidegauge.sinks.columns import differences, rows_schema
 from tidegauge.sinks.commits import all_staged, check_span, expect, staged_status, still_to_do
 from tidegauge.sinks.location import LocalFiles, gone, inside, make_folder, synchronise, writing
+from tidegauge.sinks.parquet.commits import Commits, take_in
+from tidegauge.sinks.parquet.edition import finish
 from tidegauge.sinks.parquet.manifest import (
-    MANIFEST,
     REMOVED,
     Manifest,
     commits_in,
@@ -46,23 +40,21 @@ from tidegauge.sinks.parquet.manifest import (
     links_of,
     placed,
     remove_empty,
+    slot_of,
     ungathered,
 )
 from tidegauge.sinks.protocol import OutputId, StagedFile, Volume, job_mark
 
+if TYPE_CHECKING:
+    from tidegauge.sinks.parquet.replacement import ParquetReplacement
+
 __all__ = ["ParquetChain"]
 
 _TAKEN: Final = frozenset([errno.ENOTEMPTY, errno.EEXIST])
-_Stamp: TypeAlias = tuple[int, int]
 
 
-class _Commit(NamedTuple):
-    """A commit of the chain. changes: whether it took out rows that the table held."""
-
-    lower: int
-    upper: int
-    place: int
-    changes: bool
+class _Taken(Exception):
+    """The name of a commit is that of another one by now."""
 
 
 class ParquetChain:
@@ -72,24 +64,45 @@ class ParquetChain:
         self._folder: Final = folder
         self._output: Final = output
         self._kept: frozenset[str] = frozenset()
-        self._forget()
-        self._follow()
+        self._now: Final = Commits(folder, output)
+        self._now.follow()
+        self._opened: Final = self._now.edition
 
     @property
     def upper(self) -> int:
         """The first epoch that the table does not hold, by the last commit seen of it."""
-        return self._upper
+        return self._now.upper
 
     @property
     def digest(self) -> str | None:
         """The digest of the flow's history up to the upper, None where the last commit has none."""
-        return self._digest or None
+        return self._now.digest or None
 
     @property
     def schema(self) -> pa.Schema | None:
         """The present columns of the table, None before its first commit."""
-        self._follow()
-        return self._schema
+        self._now.follow()
+        return self._now.schema
+
+    @property
+    def edition(self) -> str:
+        """The edition that its rows had when it was opened, "" for the first one."""
+        return self._opened
+
+    def replacement(self, edition: str) -> ParquetReplacement:
+        """Return a table that holds nothing, until its first commit takes this one's place."""
+        from tidegauge.sinks.parquet.replacement import ParquetReplacement
+
+        return ParquetReplacement(self._folder, self._output, self, edition)
+
+    def withdraw(self, edition: str) -> None:
+        """Give the rows that are there another edition, so that no replacement which was begun takes their place."""
+        upper = self._now.upper
+        while True:
+            self._now.follow()
+            self._expect(upper)
+            if self.added(replace(self.swap(edition), anew=0), []):
+                return
 
     def commit(
         self,
@@ -112,44 +125,83 @@ class ParquetChain:
         """
         check_span(lower, upper, files, remove=remove)
         columns = rows_schema(schema)
-        self._follow()
-        if self._upper != lower:
-            raise self._mismatch(lower)
+        self._now.follow()
+        self._expect(lower)
         expect(self, self._output, history)
-        if self._schema is not None and (detail := differences(self._schema, columns)):
+        if self._now.schema is not None and (detail := differences(self._now.schema, columns)):
             raise TableSchemaChanged(table=self._folder, output=str(self._output), detail=detail)
         if remove and not self._is_to_do(files, remove, replaces=lower == upper):
             return
         for file in files:
             staged_status(self._folder, file)
-        name = folder_name(lower, self._place)
-        target = Path(self._folder, name)
+        self.finish()  # else those who list the folder would see its rows beside old ones
         manifest = Manifest(
             self._output,
             lower,
             upper,
             write,
-            tuple(placed(file, name) for file in files),
-            columns if self._schema is None else None,
+            tuple(placed(file, folder_name(lower, self._now.place)) for file in files),
+            columns if self._now.schema is None else None,
             history.digest,
             removed=tuple(file.path for file in remove),
-            place=self._place,
+            place=self._now.place,
+            edition=self._now.edition,
         )
-        with writing(self._folder), gathered(self._folder, files, manifest, history) as folder:
-            try:
-                # rename(2) also replaces a folder that is empty; a commit never is, it has its manifest
-                folder.rename(target)
-            except OSError as error:
-                if error.errno not in _TAKEN:
-                    raise
-                self._follow()
-                raise self._mismatch(lower) from error
+        if not self.added(manifest, files, history):
+            self._now.follow()
+            raise self._mismatch(lower)
+        self._now.follow()
+        with suppress(OSError):  # the commit is made; what stays in sight is moved by the next run
+            self._move_removed()
+
+    def added(
+        self,
+        manifest: Manifest,
+        files: Sequence[StagedFile],
+        history: History = NO_HISTORY,
+        *,
+        swap: Manifest | None = None,
+    ) -> bool:
+        """Add a commit at the end of the chain; False where somebody else has.
+
+        swap: the manifest of a swap that the commit is to be out of sight in.
+        """
+        try:
+            with writing(self._folder), gathered(self._folder, files, manifest, history, swap=swap) as folder:
+                try:
+                    # rename(2) also replaces a folder that is empty; a commit never is, it has its manifest
+                    folder.rename(Path(self._folder, (swap or manifest).folder))
+                except OSError as error:
+                    raise (_Taken if error.errno in _TAKEN else error) from None
+        except _Taken:
+            return False
         with writing(self._folder):
             synchronise(self._folder)
         remove_empty(self._folder, files)
-        self._follow()
-        with suppress(OSError):  # the commit is made; what stays in sight is moved by the next run
-            self._move_removed()
+        return True
+
+    def swap(self, edition: str) -> Manifest:
+        """Return the swap that would put rows of another edition in the place of those that are there now."""
+        now = self._now
+        now.follow()
+        upper, place = now.upper, now.place
+        write = job_mark(self._output.incarnation) + edition[:16]
+        anew = 1 + max([place, *(one.place for one in now.commits)])
+        return Manifest(
+            self._output, upper, upper, write, (), None, now.digest, place=place, edition=edition, anew=anew
+        )
+
+    def begun_by(self, write: str, edition: str) -> bool:
+        """Whether the table is of this edition, and this attempt has made its first commit."""
+        first = self._now.read(0, self._now.base) if self._now.edition == edition else None
+        return first is not None and first.write == write
+
+    def finish(self) -> None:
+        """Finish a swap: those who list the folder then see the rows that are there, and no others."""
+        if self._now.swap is not None:
+            with writing(self._folder):
+                finish(self._folder, self._now.swap, self._now.base)
+            self._now.follow()
 
     def discard(self, files: Sequence[StagedFile]) -> None:
         """Remove staged files. A file that was committed is not where it was staged, and so is safe."""
@@ -157,7 +209,8 @@ class ParquetChain:
 
     def stand(self) -> None:
         """Raise `TableUpperMismatch` where nothing is left of the table."""
-        if (upper := self._upper) and gone(Path(self._folder, folder_name(0))):
+        upper = self._now.upper
+        if upper and all(map(gone, self._now.folders(0, self._now.base))):
             raise TableUpperMismatch(table=self._folder, output=str(self._output), expected=upper, actual=0)
 
     def keep(self, files: Sequence[StagedFile]) -> bool:
@@ -169,9 +222,12 @@ class ParquetChain:
     def sweep(self, confirm: Callable[[], None]) -> None:
         """Remove what earlier drivers of this flow staged and did not commit; `attempt` has the argument.
 
-        Files that they had taken out, and left in sight, are moved out of it.
+        Files that they had taken out, and left in sight, are moved out of it; a swap that they made is finished.
         """
-        if self._removed:
+        if self._now.swap is not None:
+            confirm()
+            self.finish()
+        if self._now.removed:
             confirm()
             with suppress(OSError):
                 self._move_removed()
@@ -183,21 +239,23 @@ class ParquetChain:
         as_of: where rows were taken out since this epoch, the files are those before; `EpochReplaced` where one
         commit holds the epoch and took them out. They stay readable as long as nobody clears `_removed`.
         """
-        self._follow()
+        self._now.follow()
         later = (
-            at for at, one in enumerate(self._commits) if one.changes and as_of is not None and as_of < one.upper - 1
+            at
+            for at, one in enumerate(self._now.commits)
+            if one.changes and as_of is not None and as_of < one.upper - 1
         )
         change = next(later, None)
         if change is None or as_of is None:
-            return list(self._files.values())
-        if self._commits[change].lower <= as_of:
+            return list(self._now.files.values())
+        if self._now.commits[change].lower <= as_of:
             raise EpochReplaced(table=self._folder, epoch=as_of)
         held: dict[str, StagedFile] = {}
-        for one in self._commits[:change]:
-            manifest = self._read(one.lower, one.place)
+        for one in self._now.commits[:change]:
+            manifest = self._now.read(one.lower, one.place)
             if manifest is not None:
                 take_in(held, manifest)
-        return [file if file.path in self._files else self._moved(file) for file in held.values()]
+        return [file if file.path in self._now.files else self._moved(file) for file in held.values()]
 
     def volume(self) -> Volume:
         """Return how much the committed files come to."""
@@ -205,155 +263,70 @@ class ParquetChain:
 
     def uris(self, files: Sequence[StagedFile]) -> list[str]:
         """Return absolute paths of the files."""
-        return [str(inside(self._folder, file.path)) for file in files]
+        first = Path(self._folder, folder_name(0, self._now.base))
+        now = next(
+            filter(Path.is_dir, self._now.folders(0, self._now.base)), first
+        )  # its rows may be out of sight yet
+        paths = [inside(self._folder, file.path) for file in files]
+        return [str(now / path.name if path.parent == first else path) for path in paths]
 
     def version_of(self, epoch: int) -> str | None:
         """Return the name of the folder whose commit brought the epoch, None for one that is not held."""
-        self._follow()
-        if not 0 <= epoch < self._upper:
+        self._now.follow()
+        if not 0 <= epoch < self._now.upper:
             return None
-        at = bisect_right(self._commits, epoch, key=lambda one: one.lower)
-        return next(folder_name(one.lower, one.place) for one in reversed(self._commits[:at]) if epoch < one.upper)
+        at = bisect_right(self._now.commits, epoch, key=lambda one: one.lower)
+        return next(
+            folder_name(one.lower, one.place) for one in reversed(self._now.commits[:at]) if epoch < one.upper
+        )
 
     def links(self) -> list[Link]:
-        """Return the links that all commits have. Raises `DamagedHistory`."""
-        self._follow()
+        """Return the links that all commits have, those of earlier editions among them. Raises `DamagedHistory`."""
+        self._now.follow()
         found = list[Link]()
-        for one in self._commits:
-            if (manifest := self._read(one.lower, one.place)) is not None:
-                found += links_of(self._folder, manifest)
+        base = self._now.base
+        for lower, place in {*map(slot_of, commits_in(self._folder, self._output)), (0, base)}:
+            try:
+                manifest = self._now.read(lower, place)
+            except DamagedManifest:
+                if place >= base:
+                    raise
+                continue  # it brings no row any more
+            if manifest is not None:
+                for folder in filter(Path.is_dir, self._now.folders(lower, place)):
+                    found += links_of(folder, manifest)
         return found
 
     # -- files that are taken out
 
     def _is_to_do(self, files: Sequence[StagedFile], remove: Sequence[StagedFile], *, replaces: bool) -> bool:
         """Return whether a commit that takes files out is still to be made."""
-        held = {path.rpartition("/")[2]: path for path in self._files}  # the commit gives staged files a new folder
+        held = {
+            path.rpartition("/")[2]: path for path in self._now.files
+        }  # the commit gives staged files a new folder
         paths = [held.get(file.path.rpartition("/")[2], "") for file in files]
-        return still_to_do(paths, remove, self._files, table=self._folder, replaces=replaces)
+        return still_to_do(paths, remove, self._now.files, table=self._folder, replaces=replaces)
 
     def _move_removed(self) -> None:
         """Move files that commits have taken out away from readers that list the folder."""
         away = Path(self._folder, REMOVED)
-        for path in [*self._removed]:
+        for path in [*self._now.removed]:
             make_folder(away)
             with suppress(FileNotFoundError):  # another driver has moved it, or it was cleared away
                 inside(self._folder, path).rename(away / path.rpartition("/")[2])
-            self._removed.discard(path)
+            self._now.removed.discard(path)
 
     def _moved(self, file: StagedFile) -> StagedFile:
         """Return a file that was taken out where it is now."""
         away = f"{REMOVED}/{file.path.rpartition('/')[2]}"
         return replace(file, path=away) if inside(self._folder, away).exists() else file
 
-    # -- the chain
-
-    def _forget(self) -> None:
-        self._upper = 0
-        self._place = 0
-        self._digest = ""
-        self._schema: pa.Schema | None = None
-        self._files: dict[str, StagedFile] = {}
-        self._removed: set[str] = set()
-        self._commits: list[_Commit] = []
-        self._last: tuple[Path, _Stamp] | None = None
-
-    def _follow(self) -> None:
-        """Follow the chain from the end that we know to its end now; from its beginning, if ours is not there."""
-        if self._last is None or _stamp(self._last[0]) != self._last[1]:
-            self._forget()
-            listed = commits_in(self._folder, self._output)
-            reached = self._walk()
-            end = folder_name(
-                self._upper, self._place
-            )  # a folder of this name is empty, and gives way to the next commit
-            stray = [name for name in listed if name not in reached and name != end]
-            if stray:
-                raise BrokenChain(table=self._folder, folder=stray[0], reached=end)
-            self._account(reached)
-        else:
-            self._walk()
-
-    def _walk(self) -> set[str]:
-        """Take in the commits after the end that we know; return the names of their folders."""
-        reached: set[str] = set()
-        while (manifest := self._read(self._upper, self._place)) is not None:
-            reached.add(manifest.folder)
-            self._last = None  # until the end is reached: a walk that is broken off is begun anew
-            take_in(self._files, manifest)
-            self._removed.update(manifest.removed)
-            self._commits.append(_Commit(manifest.lower, manifest.upper, manifest.place, manifest.changes))
-            if manifest.upper > self._upper:
-                self._upper, self._place, self._digest = manifest.upper, 0, manifest.digest
-            else:
-                self._place += 1
-            if manifest.schema is not None:
-                self._schema = manifest.schema
-        if reached:
-            last = self._commits[-1]
-            path = Path(self._folder, folder_name(last.lower, last.place), MANIFEST)
-            stamp = _stamp(path)
-            self._last = None if stamp is None else (path, stamp)
-        return reached
-
-    def _account(self, folders: Iterable[str]) -> None:
-        """Raise unless the commits' folders hold their files and no others that a reader would take for rows."""
-        there = {
-            f"{folder}/{entry.name}"
-            for folder in folders
-            for entry in os.scandir(Path(self._folder, folder))
-            if not entry.name.startswith(("_", "."))
-        }
-        wanted = set(self._files)
-        self._removed &= there  # the others are moved away
-        if there - self._removed != wanted:
-            missing, foreign = sorted(wanted - there), sorted(there - self._removed - wanted)
-            raise FilesChangedByOthers(
-                table=self._folder, output=str(self._output), upper=self._upper, missing=missing, foreign=foreign
-            )
-
-    def _read(self, lower: int, place: int) -> Manifest | None:
-        """Return the manifest of a commit that begins at `lower`, checked to be ours; None when there is none."""
-        path = Path(self._folder, folder_name(lower, place), MANIFEST)
-        text = _bytes(path)
-        if text is None and path.parent.is_dir() and any(path.parent.iterdir()):
-            text = _bytes(path)  # a commit is one rename: it may have come between the two looks
-            if text is None:
-                raise DamagedManifest(path=str(path), detail="it is missing")
-        if text is None:
-            return None
-        manifest = Manifest.decode(text, path=str(path))
-        if (manifest.lower, manifest.place) != (lower, place):
-            raise DamagedManifest(path=str(path), detail=f"it says that it begins at {manifest.lower}")
-        if (lower == 0) != (manifest.schema is not None):
-            raise DamagedManifest(path=str(path), detail="the first manifest, and only it, has the schema")
-        manifest.check_owner(self._folder, self._output)
-        return manifest
+    def _expect(self, lower: int) -> None:
+        """Raise unless the table ends there. Rows of another edition are another table, at the same upper too."""
+        if (self._now.upper, self._now.edition) != (lower, self._opened):
+            raise self._mismatch(lower)
 
     def _mismatch(self, expected: int) -> TableUpperMismatch:
-        return TableUpperMismatch(table=self._folder, output=str(self._output), expected=expected, actual=self._upper)
-
-
-def take_in(files: dict[str, StagedFile], manifest: Manifest) -> None:
-    """Bring the files of a table to what they are after one more commit. Raises `DamagedManifest`."""
-    for path in manifest.removed:
-        if files.pop(path, None) is None:
-            where = f"{manifest.folder}/{MANIFEST}"
-            raise DamagedManifest(path=where, detail=f"it takes out {path}, which no commit before it has")
-    files.update((file.path, file) for file in manifest.files)
-
-
-def _bytes(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
-
-
-def _stamp(path: Path) -> _Stamp | None:
-    """Return what distinguishes a file from another one of its name, or None when there is none."""
-    try:
-        status = path.stat()
-    except FileNotFoundError:
-        return None
-    return status.st_ino, status.st_mtime_ns
+        return TableUpperMismatch(
+            table=self._folder, output=str(self._output), expected=expected, actual=self._now.upper
+        )

@@ -39,14 +39,17 @@ __all__ = [
     "LINKS",
     "MANIFEST",
     "REMOVED",
+    "ROWS",
     "STAGED",
     "Manifest",
     "commits_in",
     "folder_name",
     "gathered",
+    "is_commit",
     "links_of",
     "placed",
     "remove_empty",
+    "slot_of",
     "take_away",
     "ungathered",
     "write_of",
@@ -58,6 +61,10 @@ LINKS: Final = "_links.jsonl"
 _FORMAT: Final = 1
 _FORMAT_TAKING: Final = 2
 """Of manifests that take files out, or add no epochs: a version that knows nothing of them must not read over it."""
+_FORMAT_EDITIONS: Final = 3
+"""Of manifests of another edition than the first (`parquet.edition`), for the same reason."""
+ROWS: Final = "_rows"
+"""The folder, in that of a swap, with the commit that is not in sight yet."""
 
 
 def folder_name(lower: int, place: int = 0) -> str:
@@ -69,13 +76,24 @@ def folder_name(lower: int, place: int = 0) -> str:
     return f"from_epoch={'0' * place}{lower:012d}"
 
 
+def slot_of(name: str) -> tuple[int, int]:
+    """Return the epoch and the place that a commit's folder is named by.
+
+    >>> slot_of("from_epoch=000000000042"), slot_of(folder_name(42, 3))
+    ((42, 0), (42, 3))
+    """
+    digits = name.removeprefix("from_epoch=")
+    return int(digits), len(digits) - len(f"{int(digits):012d}")
+
+
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """One commit: the epochs `[lower, upper)`. `schema` is the table's, and is in its first manifest alone.
 
     digest: of the history up to `upper`, "" where it was not known. links: of the epochs, those that were found in
     here, as JSON data: they are looked at only to recover a lost store. removed: paths of files of earlier commits
-    that this one takes out. place: see `folder_name`.
+    that this one takes out. place: see `folder_name`. edition: that of the rows from here on, "" for the first one.
+    anew: the place of the commit, of [0, ...), whose rows change places here with all rows of before; 0 for none.
     """
 
     output: OutputId
@@ -88,11 +106,18 @@ class Manifest:
     links: tuple[Any, ...] = ()
     removed: tuple[str, ...] = ()
     place: int = 0
+    edition: str = ""
+    anew: int = 0
 
     @property
     def folder(self) -> str:
         """The name of its folder."""
         return folder_name(self.lower, self.place)
+
+    @property
+    def marks(self) -> bool:
+        """Whether it only tells the edition of the rows, and neither adds nor takes out a file."""
+        return self.lower == self.upper and not self.removed
 
     @property
     def changes(self) -> bool:
@@ -105,7 +130,7 @@ class Manifest:
         links: the links of the epochs that are to be in it, each as JSON.
         """
         data: dict[str, Any] = {
-            "format": _FORMAT_TAKING if self._takes else _FORMAT,
+            "format": _FORMAT_EDITIONS if self.edition else _FORMAT_TAKING if self._takes else _FORMAT,
             "flow": self.output.flow,
             "output": self.output.output,
             "incarnation": self.output.incarnation,
@@ -117,6 +142,8 @@ class Manifest:
         }
         if self._takes:
             data |= {"removed": list(self.removed), "place": self.place}
+        if self.edition:
+            data |= {"edition": self.edition, "anew": self.anew}
         if self.digest:
             data["digest"] = self.digest
         if self.schema is not None:
@@ -133,8 +160,8 @@ class Manifest:
         """Return the manifest that was read from `path`, or raise `DamagedManifest`."""
         try:
             data = json.loads(text)
-            if data["format"] not in (_FORMAT, _FORMAT_TAKING):
-                raise ValueError(f"its format is {data['format']}, this version knows those up to {_FORMAT_TAKING}")
+            if data["format"] not in (_FORMAT, _FORMAT_TAKING, _FORMAT_EDITIONS):
+                raise ValueError(f"its format is {data['format']}, this version knows those up to {_FORMAT_EDITIONS}")
             encoded = data.get("arrow_schema")
             found = Manifest(
                 output=OutputId(str(data["flow"]), str(data["output"]), str(data["incarnation"])),
@@ -147,6 +174,8 @@ class Manifest:
                 links=tuple(data.get("links", [])),
                 removed=tuple(map(str, data.get("removed", []))),
                 place=int(data.get("place", 0)),
+                edition=str(data.get("edition", "")),
+                anew=int(data.get("anew", 0)),
             )
             found._check()
         except (ValueError, KeyError, TypeError, AttributeError, pa.ArrowException, OSError) as error:
@@ -165,8 +194,12 @@ class Manifest:
         return bool(self.removed) or self.place > 0
 
     def _check(self) -> None:
-        if not (0 <= self.lower < self.upper or (self.removed and 0 < self.lower == self.upper)):
+        if not (0 <= self.lower < self.upper or ((self.removed or self.edition) and 0 < self.lower == self.upper)):
             raise ValueError(f"[{self.lower}, {self.upper}) is not a span of epochs")
+        if self.anew and not (self.marks and self.place < self.anew):
+            raise ValueError(f"other rows cannot begin at the place {self.anew} here")
+        if self.marks and self.files:
+            raise ValueError(f"it has {len(self.files)} files and no epochs")
         folder = self.folder
         for file in self.files:
             parent, _, name = file.path.rpartition("/")
@@ -179,10 +212,13 @@ REMOVED: Final = "_removed"
 
 
 @contextmanager
-def gathered(table: str, files: Sequence[StagedFile], manifest: Manifest, history: History) -> Iterator[Path]:
+def gathered(
+    table: str, files: Sequence[StagedFile], manifest: Manifest, history: History, *, swap: Manifest | None = None
+) -> Iterator[Path]:
     """Bring the files of a commit into one durable folder; put them back where they were if the body fails.
 
-    history: that of its epochs. Its links are in the manifest, or beside it when they are large.
+    history: that of its epochs. Its links are in the manifest, or beside it when they are large. swap: that of the
+    folder, if the commit is to be out of sight in it.
     """
     folder = inside(table, f"{STAGED}/commit-{manifest.write}")
     if folder.parent != Path(table, STAGED):
@@ -191,15 +227,22 @@ def gathered(table: str, files: Sequence[StagedFile], manifest: Manifest, histor
     folder.mkdir()
     moved: list[tuple[Path, Path]] = []
     try:
+        place = folder
+        if swap is not None:
+            place = folder / ROWS
+            place.mkdir()
+            write_durably(folder / MANIFEST, swap.encode())
         for file in files:
             source = inside(table, file.path)
-            moved.append((source, folder / source.name))
-            source.rename(folder / source.name)
+            moved.append((source, place / source.name))
+            source.rename(place / source.name)
         lines = history.lines if in_line(history) else ()
         if not lines and history.lines:
-            write_durably(folder / LINKS, history.encode().encode())
-        write_durably(folder / MANIFEST, manifest.encode(lines))
-        synchronise(folder)
+            write_durably(place / LINKS, history.encode().encode())
+        write_durably(place / MANIFEST, manifest.encode(lines))
+        synchronise(place)
+        if swap is not None:
+            synchronise(folder)
         yield folder
     except BaseException:
         for source, there in moved:
@@ -217,19 +260,19 @@ def ungathered(table: str, files: Sequence[StagedFile], mark: str) -> None:
     away = {Path(file.path).name: file.path for file in files if not inside(table, file.path).exists()}
     prefixes = f"commit-{mark}", f"{AWAY}commit-{mark}"
     staged = Path(table, STAGED)
-    found = (
+    left = (
         [folder for folder in staged.iterdir() if folder.name.startswith(prefixes)]
         if away and staged.is_dir()
         else []
     )
-    for folder in sorted(found, key=lambda folder: not folder.name.startswith(AWAY)):  # these make way for the others
+    for folder in sorted(left, key=lambda folder: not folder.name.startswith(AWAY)):  # these make way for the others
         taken = folder if folder.name.startswith(AWAY) else folder.with_name(f"{AWAY}{folder.name}")
         with suppress(FileNotFoundError):
             folder.rename(taken)
-            for name in [path.name for path in taken.iterdir() if path.name in away]:
-                place = inside(table, away.pop(name))
+            for found in [path for path in (*taken.iterdir(), *taken.glob(f"{ROWS}/*")) if path.name in away]:
+                place = inside(table, away.pop(found.name))
                 make_folder(place.parent)
-                (taken / name).rename(place)
+                found.rename(place)
                 synchronise(place.parent)
         shutil.rmtree(taken, ignore_errors=True)
 
@@ -251,15 +294,14 @@ def write_of(write: str, lower: int) -> str:
     return write[:16] + blake2b(f"{write}-{lower}".encode("ascii"), digest_size=8).hexdigest()
 
 
-def links_of(table: str, manifest: Manifest) -> list[Link]:
-    """Return the links that a commit has. Raises `DamagedHistory`."""
-    folder = Path(table, manifest.folder)
+def links_of(folder: Path, manifest: Manifest) -> list[Link]:
+    """Return the links that a commit has, whose folder this is. Raises `DamagedHistory`."""
     try:
         found = [Link.decode(link) for link in manifest.links]
         with suppress(FileNotFoundError):
             found += History.decode((folder / LINKS).read_text(encoding="utf-8"))
     except ValueError as error:
-        raise DamagedHistory(table=table, path=str(folder), detail=str(error)) from error
+        raise DamagedHistory(table=str(folder.parent), path=str(folder), detail=str(error)) from error
     return found
 
 
@@ -281,13 +323,13 @@ def commits_in(table: str, output: OutputId) -> list[str]:
         names = sorted(name for name in os.listdir(table) if not name.startswith(("_", ".")))
     except FileNotFoundError:
         return []
-    if foreign := [name for name in names if not _is_commit(name)]:
+    if foreign := [name for name in names if not is_commit(name)]:
         detail = f"it holds {', '.join(foreign[:3])}" + (" and more" if len(foreign) > 3 else "")
         raise ForeignTable(table=table, output=str(output), detail=detail)
     return names
 
 
-def _is_commit(name: str) -> bool:
+def is_commit(name: str) -> bool:
     """Whether it is the name of a commit's folder."""
     digits = name.removeprefix("from_epoch=")
     return digits.isdecimal() and name.startswith("from_epoch=") and len(digits) >= len(f"{int(digits):012d}")

@@ -2,7 +2,8 @@
 
 The folders of new commits are finished first, beside the table. Then, from the last to the first, the old ones leave
 their place and the new one takes it. A crash between the two leaves a chain that ends early, with which the next run
-goes on, or one that lacks a link, which is refused until it is mended once more.
+goes on, or one that lacks a link, which is refused until it is mended once more. Of a table that was replaced the
+newest edition is mended; folders of earlier ones are to hold no row.
 
 Invariant: every commit in the table's chain is whole at every instant; no folder is taken away before its replacement
 is durable.
@@ -10,11 +11,10 @@ is durable.
 
 from __future__ import annotations
 
-import os
 import shutil
 from bisect import bisect_right
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import zip_longest
 from pathlib import Path
 from typing import Final
@@ -33,6 +33,7 @@ from tidegauge.sinks.columns import differences, rows_schema
 from tidegauge.sinks.commits import staged_status
 from tidegauge.sinks.location import inside, synchronise, writing
 from tidegauge.sinks.mending import HistoryOf, Ranges, TableDamage, joined, within
+from tidegauge.sinks.parquet.edition import finish, first_folders, hidden, newest, visible
 from tidegauge.sinks.parquet.manifest import (
     MANIFEST,
     Manifest,
@@ -42,6 +43,7 @@ from tidegauge.sinks.parquet.manifest import (
     links_of,
     placed,
     remove_empty,
+    slot_of,
     take_away,
     write_of,
 )
@@ -56,24 +58,30 @@ class ParquetMending:
     def __init__(self, folder: str, output: OutputId) -> None:
         self._folder: Final = folder
         self._output: Final = output
-        self._names: Final = self._list()
-        self._manifests: Final[dict[int, Manifest | None]] = {}
-        self._spans: Final[list[range]] = []
+        self._all: Final = self._list()
+        self._base: Final = self._newest()
+        shown = folder_name(0, self._base) in self._all
+        self._swap: Final = None if shown else hidden(folder, self._all)
+        self._names: Final = self._of_the_newest()
+        self._manifests: Final[dict[str, Manifest | None]] = {}
+        self._spans: Final[dict[range, str]] = {}
         self._missing: Final[dict[str, str]] = {}
         self._foreign: Final[dict[str, str]] = {}
         self._walk()
-        damaged = [span for span in self._spans if self._is_damaged(span)]
+        damaged = [span for span, name in self._spans.items() if self._is_damaged(name)]
         self._damage: Final = TableDamage(self._missing, self._foreign, joined(damaged))
+        self._ranges: Final = list(self._spans)
+        self._last: Final = next((found for found in reversed(self._manifests.values()) if found is not None), None)
 
     @property
     def upper(self) -> int:
         """The first epoch that the table does not hold, by its last commit."""
-        return self._spans[-1].stop if self._spans else 0
+        return self._ranges[-1].stop if self._ranges else 0
 
     @property
     def digest(self) -> str | None:
         """The digest of the flow's history up to the upper, None where the last commit has none."""
-        last = self._manifests.get(self._spans[-1].start) if self._spans else None
+        last = self._manifests.get(self._spans[self._ranges[-1]]) if self._ranges else None
         return (last.digest or None) if last is not None else None
 
     @property
@@ -83,14 +91,14 @@ class ParquetMending:
 
     def links(self) -> list[Link]:
         """Return the links that the commits have. Raises `DamagedHistory`."""
-        found = [manifest for manifest in self._manifests.values() if manifest is not None]
-        return [link for manifest in found for link in links_of(self._folder, manifest)]
+        found = [(self._at(name), manifest) for name, manifest in self._manifests.items() if manifest is not None]
+        return [link for folder, manifest in found for link in links_of(folder, manifest)]
 
     def whole(self, epochs: Ranges) -> Ranges:
         """Return the epochs of all commits that hold some of these."""
-        starts = [span.start for span in self._spans]
-        first = [self._spans[bisect_right(starts, one.start) - 1] for one in epochs]
-        last = [self._spans[bisect_right(starts, one.stop - 1) - 1] for one in epochs]
+        starts = [span.start for span in self._ranges]
+        first = [self._ranges[bisect_right(starts, one.start) - 1] for one in epochs]
+        last = [self._ranges[bisect_right(starts, one.stop - 1) - 1] for one in epochs]
         return joined(range(one.start, other.stop) for one, other in zip(first, last, strict=True))
 
     def discard(self, files: Sequence[StagedFile]) -> None:
@@ -114,7 +122,7 @@ class ParquetMending:
         Raises `TableBusy` when a commit has come meanwhile, `TableSchemaChanged`, `StagedFileMissing`.
         """
         columns = rows_schema(schema)
-        first = self._manifests.get(0)
+        first = self._manifests.get(folder_name(0, self._base))
         if first is not None and first.schema is not None and (detail := differences(first.schema, columns)):
             raise TableSchemaChanged(table=self._folder, output=str(self._output), detail=detail)
         for file in files:
@@ -130,15 +138,19 @@ class ParquetMending:
                         one.start,
                         stop,
                         write_of(write, one.start),
-                        tuple(placed(file, folder_name(one.start)) for file in mine),
+                        tuple(placed(file, folder_name(one.start, self._base)) for file in mine),
                         columns if one.start == 0 else None,
                         history.digest,
+                        place=self._base,
+                        edition="" if self._last is None else self._last.edition,
                     )
                     folders[one] = made.enter_context(gathered(self._folder, mine, manifest, history))
-            if self._list() != self._names:
+            if self._list() != self._all:
                 raise TableBusy(table=self._folder, attempts=1)
+            if self._swap is not None:
+                finish(self._folder, self._swap, self._base)
             for one in reversed(epochs):
-                self._swap(one, folders.get(one), write)
+                self._exchange(one, folders.get(one), write)
             self._remove_foreign()
             synchronise(self._folder)
         remove_empty(self._folder, files)
@@ -149,48 +161,75 @@ class ParquetMending:
         """Return the names of the commits' folders that have something in them, sorted. Raises `ForeignTable`."""
         return [name for name in commits_in(self._folder, self._output) if any(Path(self._folder, name).iterdir())]
 
+    def _newest(self) -> int:
+        """Return the base of the newest edition, in sight or not."""
+        found = newest(self._all)
+        for name in self._all:
+            with suppress(DamagedManifest):
+                found = max(found, self._decoded(Path(self._folder, name), name).anew)
+        return found
+
+    def _of_the_newest(self) -> list[str]:
+        """Return the names of the commits of the newest edition, in their order."""
+        found = {name for name in self._all if slot_of(name)[1] >= self._base}
+        found |= {folder_name(0, self._base)} if self._swap is not None else set()
+        return sorted(found, key=slot_of)
+
+    def _at(self, name: str) -> Path:
+        """Return where a commit of the newest edition is."""
+        there = Path(self._folder, name)
+        if self._swap is None or slot_of(name) != (0, self._base):
+            return there
+        return next(filter(Path.is_dir, first_folders(self._folder, self._swap, self._base)), there)
+
     def _walk(self) -> None:
         """Take in the folders in order. Each commit is a span, and so is what lacks between two of them."""
-        lowers = [int(name.removeprefix("from_epoch=")) for name in self._names]
+        lowers = [slot_of(name)[0] for name in self._names]
         at = 0
-        for lower, following in zip_longest(lowers, lowers[1:]):
+        for name, lower, following in zip_longest(self._names, lowers, lowers[1:]):
             if lower < at:
-                raise BrokenChain(table=self._folder, folder=folder_name(lower), reached=folder_name(at))
+                raise BrokenChain(table=self._folder, folder=name, reached=folder_name(at, self._base))
             if at < lower:
-                self._missing[folder_name(at)] = "the folder is gone"
-                self._spans.append(range(at, lower))
+                gap = folder_name(at, self._base)
+                self._missing[gap] = "the folder is gone"
+                self._spans[range(at, lower)] = gap
             try:
-                manifest = self._manifests[lower] = self._read(lower)
+                manifest = self._manifests[name] = self._read(name)
                 at = manifest.upper
             except DamagedManifest:
                 if following is None:  # up to which epoch it goes nobody knows
                     raise
-                self._manifests[lower], at = None, following
-                self._missing[f"{folder_name(lower)}/{MANIFEST}"] = "it cannot be read"
-            self._spans.append(range(lower, at))
-            self._account(lower)
+                self._manifests[name], at = None, following
+                self._missing[f"{name}/{MANIFEST}"] = "it cannot be read"
+            if lower < at:
+                self._spans[range(lower, at)] = name
+            self._account(name)
+        for name in self._all if self._swap is None else ():
+            if slot_of(name)[1] < self._base:
+                files = visible(Path(self._folder, name))
+                self._foreign.update((f"{name}/{file}", "of rows that were replaced") for file in files)
 
-    def _read(self, lower: int) -> Manifest:
-        path = Path(self._folder, folder_name(lower), MANIFEST)
-        try:
-            manifest = Manifest.decode(path.read_bytes(), path=str(path))
-        except FileNotFoundError as error:
-            raise DamagedManifest(path=str(path), detail="it is missing") from error
-        if manifest.lower != lower:
-            raise DamagedManifest(path=str(path), detail=f"it says that it begins at {manifest.lower}")
-        manifest.check_owner(self._folder, self._output)
+    def _read(self, name: str) -> Manifest:
+        manifest = self._decoded(self._at(name), name)
         if manifest.removed:  # the folders before it no longer hold their epochs, so none of them can be put in again
             raise RowsTakenOut(table=self._folder, output=str(self._output), epoch=0)
         return manifest
 
-    def _account(self, lower: int) -> None:
+    def _decoded(self, folder: Path, name: str) -> Manifest:
+        path = folder / MANIFEST
+        try:
+            manifest = Manifest.decode(path.read_bytes(), path=str(path))
+        except FileNotFoundError as error:
+            raise DamagedManifest(path=str(path), detail="it is missing") from error
+        if (manifest.lower, manifest.place) != slot_of(name):
+            raise DamagedManifest(path=str(path), detail=f"it says that it begins at {manifest.lower}")
+        manifest.check_owner(self._folder, self._output)
+        return manifest
+
+    def _account(self, name: str) -> None:
         """Hold the files of a folder against its manifest. Without one, files are ours that have such names."""
-        name, manifest = folder_name(lower), self._manifests[lower]
-        there = {
-            f"{name}/{entry.name}": entry.stat().st_size if entry.is_file() else None
-            for entry in os.scandir(Path(self._folder, name))
-            if not entry.name.startswith(("_", "."))
-        }
+        manifest, folder = self._manifests[name], self._at(name)
+        there = {f"{name}/{file}": _size(folder / file) for file in visible(folder)}
         wanted = {} if manifest is None else {file.path: file.bytes for file in manifest.files}
         for path, size in wanted.items():
             if there.get(path) != size:
@@ -200,19 +239,18 @@ class ParquetMending:
             if manifest is not None or not path.startswith(ours):
                 self._foreign[path] = "of no commit"
 
-    def _is_damaged(self, span: range) -> bool:
-        name = folder_name(span.start)
+    def _is_damaged(self, name: str) -> bool:
         return name in self._missing or any(path.startswith(f"{name}/") for path in self._missing)
 
     # -- the replacement
 
-    def _swap(self, epochs: range, folder: Path | None, write: str) -> None:
+    def _exchange(self, epochs: range, folder: Path | None, write: str) -> None:
         """Take the commits of the epochs out of their places, the last first, and put the new one in."""
         for name in reversed(self._names):
-            if int(name.removeprefix("from_epoch=")) in epochs:
+            if slot_of(name)[0] in epochs:
                 take_away(Path(self._folder, name), write_of(write, -1 - self._names.index(name)))
         if folder is not None:
-            folder.rename(Path(self._folder, folder_name(epochs.start)))
+            folder.rename(Path(self._folder, folder_name(epochs.start, self._base)))
 
     def _remove_foreign(self) -> None:
         for path in map(self._inside, self._foreign):
@@ -223,3 +261,8 @@ class ParquetMending:
 
     def _inside(self, path: str) -> Path:
         return inside(self._folder, path)
+
+
+def _size(path: Path) -> int | None:
+    """Return the size of a file, None for a folder."""
+    return path.stat().st_size if path.is_file() else None

@@ -5,6 +5,8 @@
     <path>/from_epoch=000000000042/part-....parquet   its rows; a commit without rows has a manifest alone
     <path>/from_epoch=000000000042/_links.jsonl       the flow's history of these epochs, where it is long
 
+A table whose rows were replaced has commits of several editions (`parquet.edition`).
+
 Invariant: a staged file is in a folder that no reader of the table looks into, until a commit takes it out of there
 (`parquet.chain`); so staging is safe to repeat and to abandon.
 
@@ -37,7 +39,8 @@ import pyarrow as pa
 from tidegauge.sinks.attempt import STAGED
 from tidegauge.sinks.columns import rows_schema
 from tidegauge.sinks.location import LocalFiles, local_folder
-from tidegauge.sinks.parquet.manifest import LINKS, MANIFEST, REMOVED, Manifest, folder_name
+from tidegauge.sinks.parquet.edition import newest, visible
+from tidegauge.sinks.parquet.manifest import LINKS, MANIFEST, REMOVED, ROWS, Manifest, folder_name, is_commit
 from tidegauge.sinks.protocol import OutputId
 from tidegauge.sinks.removal import check_folder, remove_folder
 from tidegauge.sinks.staging import ParquetStager
@@ -49,7 +52,7 @@ if TYPE_CHECKING:
 __all__ = ["ParquetSink"]
 
 _FILE: Final = re.compile(
-    rf"(from_epoch=\d+|{STAGED}/[^/]+|{REMOVED}(/[^/]+)*)/(part-[^/]+\.parquet|{MANIFEST}|{LINKS})"
+    rf"((from_epoch=\d+|{STAGED}/[^/]+)(/{ROWS})?|{REMOVED}(/[^/]+)*)/(part-[^/]+\.parquet|{MANIFEST}|{LINKS})"
 )
 """The paths that the files of a table have."""
 
@@ -89,7 +92,8 @@ class ParquetSink:
 
     def incarnation(self, flow: str, output: str) -> str | None:
         """Return the incarnation that the first commit has, None where there is none. Raises `DamagedManifest`."""
-        path = Path(self.path, folder_name(0), MANIFEST)
+        base = newest(filter(is_commit, visible(Path(self.path))))
+        path = Path(self.path, folder_name(0, base), MANIFEST)
         try:
             found = Manifest.decode(path.read_bytes(), path=str(path)).output
         except FileNotFoundError:
