@@ -28,8 +28,9 @@ from tidegauge.errors.sinks import (
     TableUpperMismatch,
 )
 from tidegauge.remap.history import NO_HISTORY
+from tidegauge.sinks.parquet import commits
 from tidegauge.sinks.parquet.manifest import MANIFEST, REMOVED, ROWS, Manifest, folder_name, placed
-from tidegauge.sinks.protocol import Keeping, Replaceable
+from tidegauge.sinks.protocol import Keeping, Replaceable, StagedFile
 
 OLD = [("ada", epoch) for epoch in range(3)]
 
@@ -304,6 +305,38 @@ def test_a_swap_that_the_file_system_cuts_short_is_finished_by_the_attempt_that_
     table.commit(0, 3, SCHEMA, files, write=write)
     assert table.upper == 3
     assert parquet.rows() == held(parquet) == of("new", 3)
+
+
+@pytest.mark.parametrize("look", ["newest", "visible"])
+def test_a_table_that_is_replaced_between_two_looks_at_it_is_opened_as_it_then_is(
+    parquet: Any, monkeypatch: pytest.MonkeyPatch, look: str
+) -> None:
+    """Its folders were listed, or its commits were followed."""
+    real, looks = getattr(commits, look), list[Any]()
+
+    def after_the_swap(of_what: Any) -> Any:
+        looks.append(of_what)
+        if len(looks) == 1:
+            replace(parquet)
+        return real(of_what)
+
+    monkeypatch.setattr(commits, look, after_the_swap)
+    table = parquet.open()
+    assert (table.edition, table.volume().rows, len(looks) > 1) == ("e" * 32, 3, True)
+    assert all(map(os.path.exists, table.uris(table.files())))
+
+
+def test_files_that_were_gathered_for_a_swap_that_was_not_made_are_staged_as_before(parquet: Any) -> None:
+    assert end_of(dying.swap, "parquet", parquet.path, 3, 4) == -signal.SIGKILL
+    [gathered] = Path(parquet.path).glob(f"_staged/commit-*/{ROWS}/*.parquet")
+    file = StagedFile(f"_staged/{'a' * 16}{3:016x}/{gathered.name}", 4, gathered.stat().st_size, 0, 3)
+    table = parquet.open()
+    anew = table.replacement("f" * 32)
+    assert anew.keep([file])
+    table.sweep(lambda: None)
+    anew.commit(0, 4, SCHEMA, [file], write=write_id())
+    assert parquet.rows() == held(parquet) == of("new", 4)
+    assert not list(Path(parquet.path).glob("_staged/*"))
 
 
 def test_who_has_looked_before_the_swap_may_find_the_files_moved_and_looks_again(parquet: Any) -> None:

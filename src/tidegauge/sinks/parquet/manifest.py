@@ -140,7 +140,7 @@ class Manifest:
             "write": self.write,
             "files": [file.encode() for file in self.files],
         }
-        if self._takes:
+        if self._takes or self.edition:
             data |= {"removed": list(self.removed), "place": self.place}
         if self.edition:
             data |= {"edition": self.edition, "anew": self.anew}
