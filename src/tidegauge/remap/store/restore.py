@@ -12,18 +12,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, delete, insert, select, update
 
 from tidegauge.env import Env
-from tidegauge.remap.history import Beginning, Link, Missed, Moves
+from tidegauge.remap.history import Missed
 from tidegauge.remap.rebuilding import Way
 from tidegauge.remap.start import StartRecord
 from tidegauge.remap.store.backfills import forget_backfills, read_backfills
 from tidegauge.remap.store.compaction import bring_back_since
 from tidegauge.remap.store.lease import Lease, guard
 from tidegauge.remap.store.losses import bring_back
+from tidegauge.remap.store.moves import insert_rows, write_moves
 from tidegauge.remap.store.register import record_held
 from tidegauge.remap.store.schema import (
     as_json,
@@ -33,7 +34,6 @@ from tidegauge.remap.store.schema import (
     leases,
     losses,
     outputs,
-    partitions,
     seals,
     source_states,
     sources,
@@ -42,8 +42,6 @@ from tidegauge.remap.store.schema import (
 from tidegauge.remap.store.starts import keep_starts
 
 __all__ = ["Rebuilt", "restore", "since_restored"]
-
-_PIECE: Final = 10_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,7 +88,13 @@ def restore(connection: Connection, lease: Lease, rebuilt: Rebuilt, *, at: datet
                 insert(sources).values(flow_id=lease.flow_id, name=name, config=as_json({})).returning(sources.c.id)
             )
             known[name] = connection.execute(made).scalar_one()
-        _source(connection, known[name], [(link, link.sources[name]) for link in way.links if name in link.sources])
+        moves = [(link, link.sources[name]) for link in way.links if name in link.sources]
+        write_moves(connection, known[name], moves)
+        if any(
+            one.bind or one.begun for _, one in moves
+        ):  # a source that had failed was resumed, or nothing is bound
+            mine = sources.c.id == known[name]
+            connection.execute(update(sources).where(mine).values(failed_at=None, failure=None))
     bring_back(connection, lease, rebuilt.gaps)
     connection.execute(delete(leases).where(leases.c.flow_id == lease.flow_id))
     since = way.since if way.since is not None else flow.since if way.cut else 0
@@ -157,88 +161,4 @@ def _mint(
         }
         for epoch in epochs
     ]
-    _insert(connection, timeline, rows)
-
-
-def _source(connection: Connection, source_id: int, moves: list[tuple[Link, Moves]]) -> None:
-    """Write what the links have of one source."""
-    details = {key: detail for _, one in moves for key, detail in one.details.items()}
-    for _, one in moves:
-        if one.begun:  # the facts of partitions are those of the newest incarnation
-            details = dict(one.details)
-        elif one.details:
-            details |= one.details
-    wanted = {key for _, one in moves for key in one.positions} | details.keys()
-    ids = {
-        row.key: row.id
-        for row in connection.execute(
-            select(partitions.c.key, partitions.c.id).where(partitions.c.source_id == source_id)
-        )
-    }
-    _insert(connection, partitions, [{"source_id": source_id, "key": key} for key in sorted(wanted - ids.keys())])
-    ids = {
-        row.key: row.id
-        for row in connection.execute(
-            select(partitions.c.key, partitions.c.id).where(partitions.c.source_id == source_id)
-        )
-    }
-    mine = sources.c.id == source_id
-    if any(one.begun for _, one in moves):  # what the store has of the source is of an older upstream: see `begin`
-        connection.execute(update(sources).where(mine).values(identity=None))
-        connection.execute(delete(seals).where(seals.c.source_id == source_id))
-        connection.execute(update(partitions).where(partitions.c.source_id == source_id).values(detail=None))
-    if any(one.bind or one.begun for _, one in moves):  # a source that had failed was resumed, or nothing is bound
-        connection.execute(update(sources).where(mine).values(failed_at=None, failure=None))
-    if details:
-        change = update(partitions).where(partitions.c.id == bindparam("number")).values(detail=bindparam("text"))
-        connection.execute(change, [{"number": ids[key], "text": as_json(detail)} for key, detail in details.items()])
-    rows = [
-        {"source_id": source_id, "epoch": link.epoch, "partition_id": ids[key], "position": position}
-        for link, one in moves
-        for key, position in one.positions.items()
-    ]
-    _insert(connection, changes, rows)
-    told = [
-        {"source_id": source_id, "epoch": k.epoch, "state": one.state} for k, one in moves if one.state is not None
-    ]
-    _insert(connection, source_states, told)
-    begun = [_beginning(source_id, link.epoch, life) for link, one in moves for life in one.begun]
-    _insert(connection, incarnations, begun)
-    ends = [link.epoch for link, one in moves if one.sealed]
-    later = max((link.epoch for link, one in moves if one.begun), default=-1)
-    if ends and ends[-1] >= later:
-        connection.execute(delete(seals).where(seals.c.source_id == source_id))
-        connection.execute(insert(seals).values(source_id=source_id, epoch=ends[-1]))
-    _tell(connection, source_id, moves)
-
-
-def _tell(connection: Connection, source_id: int, moves: list[tuple[Link, Moves]]) -> None:
-    """Write what the links say of the source itself: its columns, its upstream, when it had moved by `since`."""
-    mine = sources.c.id == source_id
-    schema = next((one.schema for _, one in moves if one.schema), None)
-    if schema is not None:
-        connection.execute(update(sources).where(mine, sources.c.schema.is_(None)).values(schema=schema))
-    identity = next((one.identity for _, one in reversed(moves) if one.identity or one.begun), None)
-    if identity:
-        connection.execute(update(sources).where(mine).values(identity=identity))
-        last = select(func.max(incarnations.c.number)).where(incarnations.c.source_id == source_id).scalar_subquery()
-        newest = (incarnations.c.source_id == source_id) & (incarnations.c.number == last)
-        connection.execute(update(incarnations).where(newest).values(identity=identity))
-    if moves[0][0].whole:
-        connection.execute(update(sources).where(mine).values(folded=moves[0][1].moved))
-
-
-def _beginning(source_id: int, epoch: int, life: Beginning) -> dict[str, Any]:
-    return {
-        "source_id": source_id,
-        "number": life.number,
-        "began_at": epoch,
-        "identity": life.identity or None,
-        "at": datetime.fromisoformat(life.at),
-        "reason": life.reason,
-    }
-
-
-def _insert(connection: Connection, table: Any, rows: list[dict[str, Any]]) -> None:
-    for first in range(0, len(rows), _PIECE):
-        connection.execute(insert(table), rows[first : first + _PIECE])
+    insert_rows(connection, timeline, rows)
