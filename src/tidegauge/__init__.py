@@ -18,6 +18,7 @@ from tidegauge.lazy import names
 if TYPE_CHECKING:
     from tidegauge.dsl.dataflow import Dataflow as Dataflow
     from tidegauge.dsl.past import From as From
+    from tidegauge.dsl.shared import shared as shared
     from tidegauge.dsl.stream import RowStream as RowStream
     from tidegauge.engine.local import LocalEngine as LocalEngine
     from tidegauge.engine.spark.engine import SparkEngine as SparkEngine
@@ -84,6 +85,7 @@ else:
             "engine.spark.engine": "SparkEngine",
             "dsl.dataflow": "Dataflow",
             "dsl.past": "From",
+            "dsl.shared": "shared",
             "dsl.stream": "RowStream",
             "looking.inspect": "epochs explain outputs status",
             "looking.locate": "locate origin",

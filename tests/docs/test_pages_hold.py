@@ -38,6 +38,7 @@ LOCAL = [
     HOW_TO / "run-as-batch-or-service.md",
     HOW_TO / "run-in-a-notebook.md",
     HOW_TO / "scan-a-source.md",
+    HOW_TO / "share-a-source.md",
     HOW_TO / "simulate-a-flow.md",
     HOW_TO / "test-a-flow.md",
     HOW_TO / "test-a-transform-with-properties.md",

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, overload
 import pyarrow as pa
 
 from tidegauge.dsl.past import From, check_past
+from tidegauge.dsl.shared import Shared, check_beside, joined
 from tidegauge.dsl.stream import RowStream
 from tidegauge.env import Env
 from tidegauge.errors.flow import (
@@ -43,6 +44,7 @@ from tidegauge.remap.policy import Every, Policy, as_policy
 from tidegauge.remap.round import Requests
 from tidegauge.remap.stamps import OutputStamps, Stamping
 from tidegauge.remap.start import OutputStart, Starting
+from tidegauge.remap.store import Following
 from tidegauge.sinks.protocol import Sink
 from tidegauge.sources.protocol import Placed, Source
 from tidegauge.sources.push.protocol import PushSource
@@ -89,6 +91,7 @@ class Dataflow:
         self.store: Final = store
         self._requests: Final = Requests(name)
         self._sources: dict[str, Source] = {}
+        self._following: Following | None = None
         self._required: set[str] = set()
         self._outputs: dict[str, OutputPlan] = {}
         self._places: dict[str, str] = {}
@@ -104,7 +107,9 @@ class Dataflow:
     @property
     def spec(self) -> FlowSpec:
         """The flow as declared so far, as one value. What you add later does not change it."""
-        return FlowSpec(self.name, self.store, self.policy, self._sources, self.required, self._outputs)
+        return FlowSpec(
+            self.name, self.store, self.policy, self._sources, self.required, self._outputs, self._following
+        )
 
     @property
     def sources(self) -> Mapping[str, Source]:
@@ -122,17 +127,22 @@ class Dataflow:
         return frozenset(self._required)
 
     def source(
-        self, name: str, source: Source | PushSource, *, required: bool = False, staging: str | None = None
+        self, name: str, source: Source | PushSource | Shared, *, required: bool = False, staging: str | None = None
     ) -> RowStream:
         """Add a source and return the stream of its rows.
 
         required: no epoch is minted while this source cannot say how far it is; without it the others go on. staging:
         for a source that pushes, a folder of this flow alone for records that wait for an output; on a cluster, one
         that all machines see. None for a temporary folder of this machine.
+
+        `tg.shared` gives a source of another flow, which has neither: its owner mints the epochs.
         """
         _named("source", name)
         if name in self._sources:
             raise NameTaken(flow=self.name, kind="source", name=name)
+        if isinstance(source, Shared):
+            return self._shared(name, source, required=required, staging=staging)
+        check_beside(self.name, name, self._following, self._sources)
         if not isinstance(source, Source | PushSource):
             raise InvalidArgument(parameter="source", value=source, expected="a source such as tg.FileSource(...)")
         if not isinstance(required, bool):
@@ -148,6 +158,18 @@ class Dataflow:
         self._sources[name] = pushed(placed, staging) if isinstance(placed, PushSource) else placed
         if required:
             self._required.add(name)
+        return RowStream(self, name)
+
+    def _shared(self, name: str, source: Shared, *, required: object, staging: object) -> RowStream:
+        """Add a source of another flow."""
+        if required is not False:
+            expected = f"it where flow {source.flow!r} declares the source: that mints the epochs"
+            raise InvalidArgument(parameter="required", value=required, expected=expected)
+        if staging is not None:
+            raise InvalidArgument(parameter="staging", value=staging, expected="none for a shared source")
+        self._sources[name], self._following = joined(
+            self.name, self.store, name, source, self._following, self._sources
+        )
         return RowStream(self, name)
 
     def sink(

@@ -43,6 +43,8 @@ def successor(
         return "it has another name or store"
     if new.policy != old.policy:
         return "it mints epochs by another rule"
+    if new.following != old.following:
+        return "it shares sources of another flow, or none"
     for name, source in old.sources.items():
         if name not in new.sources:
             return f"source {name!r} is gone from it"

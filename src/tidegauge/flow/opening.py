@@ -32,6 +32,7 @@ from tidegauge.remap.binding import Slice
 from tidegauge.remap.round import Failure
 from tidegauge.remap.start import StartRecord
 from tidegauge.remap.store import (
+    SHARED,
     Backfill,
     Decisions,
     Lease,
@@ -93,12 +94,17 @@ class Opened:
     lease: Lease
 
 
-def register(flow: FlowSpec, store: Store, lease: Lease) -> None:
-    """Make the flow's sources and outputs known to the store, by name. Raises what does not fit what it knows."""
+def register(flow: FlowSpec, store: Store, lease: Lease, owner: str = "") -> None:
+    """Make the flow's sources and outputs known to the store, by name. Raises what does not fit what it knows.
+
+    owner: the incarnation of the flow that is followed, if known.
+    """
+    following = flow.following
+    said = {} if following is None else {name: {SHARED: following.said(name, owner)} for name in flow.sources}
     store.register(
         lease,
         sources={
-            name: SourceSpec(source.describe(), source.schema, from_time_of(source).kind)
+            name: SourceSpec({**source.describe(), **said.get(name, {})}, source.schema, from_time_of(source).kind)
             for name, source in flow.sources.items()
         },
         outputs={

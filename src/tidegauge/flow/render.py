@@ -31,6 +31,7 @@ from tidegauge.errors.base import Transient
 from tidegauge.flow.away import waited_for
 from tidegauge.flow.belonging import SeenTables
 from tidegauge.flow.board import Board
+from tidegauge.flow.following import FollowedFlow, hold
 from tidegauge.flow.opening import Opened
 from tidegauge.flow.pushing import Pushing
 from tidegauge.flow.replacing import codes_after
@@ -38,9 +39,11 @@ from tidegauge.flow.stage import StageSetup, stage
 from tidegauge.flow.telling import OncePerSpan, TellingCommits
 from tidegauge.job.durable import Losses, OutputFailures
 from tidegauge.job.perform import Performer
+from tidegauge.remap.follow import FollowSetup, follow
 from tidegauge.remap.frontier import GAUGE
 from tidegauge.remap.operator import RemapSetup, remap
 from tidegauge.remap.round import Failure, Requests
+from tidegauge.remap.store import lacked
 from tidegauge.sinks.backlog import Backlog
 from tidegauge.sinks.patience import Patience
 from tidegauge.sinks.pausing import Pausing
@@ -70,13 +73,16 @@ def render(
     pacing: Pacing,
     service: bool,
     late_limit: Callable[[str], int],
+    owner: FollowedFlow | None,
+    anew: Callable[[], None],
 ) -> None:
     """Build the flow's dataflows in the worker. `ticking` says whether to bind and stage anything new.
 
     spawn, commit, tell: run probes and jobs, commits, and acknowledgements, beside the worker.
     requests: the ticks that are asked for; they are taken from now on. pushing: the sources that push.
     pausing: the outputs for which nothing is done at present, by choice. pacing: when jobs of late outputs may begin.
-    service, late_limit: see `StageSetup`.
+    service, late_limit: see `StageSetup`. owner: whom the flow follows; it has no readers then. anew: has it opened
+    again.
     """
     spec, timeline = flow.spec, flow.timeline
     plans = {name: plan for name, plan in spec.outputs.items() if name in flow.tables}
@@ -84,7 +90,7 @@ def render(
     limits = {name: flow.failed[plan.source].epoch for name, plan in plans.items() if plan.source in flow.failed}
     units = {name: source.unit for name, source in spec.sources.items()}
     live = [name for name in spec.sources if name not in flow.failed and not timeline.tables[name].frontier.sealed]
-    news = {name: EventQueue(INT) for name in live if name not in pushing.pieces}
+    news = {name: EventQueue(INT) for name in live if name not in pushing.pieces and owner is None}
     answers = EventQueue(GAUGE)
     acknowledgements = {name: EventQueue(INT) for name in news}
     failures = EventQueue(INT)
@@ -109,6 +115,11 @@ def render(
         with suppress(OSError, Transient):  # litter does no harm, and the next opening sweeps it
             flow.tables[output].discard(files)
 
+    def reach(lacks: int) -> None:
+        with env.effect("acknowledge"):
+            flow.lease.confirm()
+            hold(spec, flow.store, lacks)
+
     for name in news:
         with worker.dataflow(f"{spec.name}/{name}", order=GAUGE) as scope:
             reader(
@@ -127,43 +138,66 @@ def render(
     acknowledgements |= pushing.acknowledgements
 
     with worker.dataflow(spec.name, order=INT) as scope:
-        bindings = remap(
-            scope,
-            RemapSetup(
-                timeline=timeline,
-                store=flow.store,
-                lease=flow.lease,
-                env=env,
-                policy=spec.policy,
-                requests=requests,
-                required=frozenset(s for s in spec.required if not timeline.tables[s].frontier.sealed),
-                units=units,
-                resume=flow.resume,
-                live=live,
-                answers=answers,
-                record_failure=record_failure,
-                failures=failures,
-                published=lambda: board.published,
-                held=board.held,
-                ticking=ticking,
-                watcher=board,
-            ),
-        )
-        sweep(
-            bindings.asked,
-            SweepSetup(
-                sources=spec.sources,
-                readers=news,
-                pushed=pushing.answers,
-                answers=answers,
-                env=env,
-                spawn=spawn,
-                going=ticking,
-            ),
-        )
-        pushing.reclock(bindings.spans, flow)
+        if owner is None:
+            bindings = remap(
+                scope,
+                RemapSetup(
+                    timeline=timeline,
+                    store=flow.store,
+                    lease=flow.lease,
+                    env=env,
+                    policy=spec.policy,
+                    requests=requests,
+                    required=frozenset(s for s in spec.required if not timeline.tables[s].frontier.sealed),
+                    units=units,
+                    resume=flow.resume,
+                    live=live,
+                    answers=answers,
+                    record_failure=record_failure,
+                    failures=failures,
+                    published=lambda: board.published,
+                    held=board.held,
+                    ticking=ticking,
+                    watcher=board,
+                ),
+            )
+            sweep(
+                bindings.asked,
+                SweepSetup(
+                    sources=spec.sources,
+                    readers=news,
+                    pushed=pushing.answers,
+                    answers=answers,
+                    env=env,
+                    spawn=spawn,
+                    going=ticking,
+                ),
+            )
+            spans = bindings.spans
+        else:
+            spans = follow(
+                scope,
+                FollowSetup(
+                    timeline=timeline,
+                    store=flow.store,
+                    lease=flow.lease,
+                    env=env,
+                    policy=spec.policy,
+                    requests=requests,
+                    following=owner.following,
+                    incarnation=owner.incarnation,
+                    configs=owner.configs,
+                    resume=flow.resume,
+                    live=live,
+                    failures=failures,
+                    ticking=ticking,
+                    watcher=board,
+                    anew=anew,
+                ),
+            )
+        pushing.reclock(spans, flow)
         staging = stage(
-            bindings.spans,
+            spans,
             StageSetup(
                 timeline=timeline,
                 plans=plans,
@@ -253,6 +287,8 @@ def render(
             readers={name: plan.source for name, plan in spec.outputs.items()},
             uppers={**dict.fromkeys(flow.away, flow.since), **uppers},
             since=flow.published,
+            followed=lambda: lacked(flow.store.holds(spec.name), since=flow.since),
+            reach=reach if owner is not None else None,
             patience=Patience(
                 {name: plan.patience for name, plan in plans.items() if plan.patience is not None},
                 idle=lambda: pausing.outputs | output_failures.ended.keys(),

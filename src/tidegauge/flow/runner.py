@@ -28,6 +28,7 @@ from tidegauge.flow.beside import renewing
 from tidegauge.flow.board import Board
 from tidegauge.flow.deciding import Deciding
 from tidegauge.flow.dropping import drop_decided, without
+from tidegauge.flow.following import catch_up, take_up
 from tidegauge.flow.opening import opened, register
 from tidegauge.flow.pushing import Pushing
 from tidegauge.flow.render import render
@@ -131,7 +132,8 @@ class Runner:
             self._resources.callback(lambda: self._pushing.close())
             if self.lease.decisions:
                 drop_decided(self.flow, self._store, self.lease)  # which begin anew: they are in the flow
-            register(self.flow, self._store, self.lease)
+            self._owner = take_up(self.flow, self._store)
+            register(self.flow, self._store, self.lease, self._owner.incarnation if self._owner else "")
             if rate is not None:
                 self._store.decide(flow.name, SetRate(rate))
             self._deciding = Deciding(self.flow, self._store, self.lease, env=env, spawn=spawn)
@@ -153,6 +155,9 @@ class Runner:
         if self._deciding.dropping:
             self._drop()
         flow, env = self.flow, self.env
+        self._left = False
+        if self._owner is not None:
+            catch_up(flow, self._store, self.lease, self._owner)
         self._absent.seen(self._tables)  # before opening: a table that holds less by then is away
         found = opened(
             flow, self._store, self.lease, known=self._absent.errors, least=self._absent.least, now=env.now()
@@ -219,7 +224,13 @@ class Runner:
             pacing=pacing,
             service=self._service,
             late_limit=self._late_limit,
+            owner=self._owner,
+            anew=self._leave,
         )
+
+    def _leave(self) -> None:
+        """Take in that the flow is to be opened anew: something of the owner came along that opening looks at."""
+        self._left = True
 
     def step(self, *, park: float = 0.0) -> None:
         """Run what can run; when nothing can, wait at most `park` seconds for something to happen.
@@ -270,7 +281,7 @@ class Runner:
             if self._deciding.lacking and not self.stopping:
                 self._go_over()
             # Once the commits under way are over:
-            self._anew = not self.stopping and (self._to_drop() or self._to_replace())
+            self._anew = not self.stopping and (self._left or self._to_drop() or self._to_replace())
             if self._outage.away is not None and not self._outage.lasts(at=self._reached):
                 self._show_outage()
 

@@ -22,6 +22,7 @@ from typing import Protocol
 from tidegauge.errors.flow import UnknownName
 from tidegauge.job.plan import OutputPlan
 from tidegauge.remap.policy import Policy
+from tidegauge.remap.store import Following
 from tidegauge.sources.protocol import Source
 
 __all__ = ["Flow", "FlowSpec"]
@@ -31,7 +32,8 @@ __all__ = ["Flow", "FlowSpec"]
 class FlowSpec:
     """A flow: its name, its store, when it mints epochs, its sources and outputs by name, in the order of adding.
 
-    required: the sources without which nothing is bound.
+    required: the sources without which nothing is bound. following: whose timeline this flow's is, with the sources
+    that it shares; then it has no others. None for a flow that binds its sources itself.
     """
 
     name: str
@@ -40,6 +42,7 @@ class FlowSpec:
     sources: Mapping[str, Source]
     required: frozenset[str]
     outputs: Mapping[str, OutputPlan]
+    following: Following | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sources", MappingProxyType(dict(self.sources)))

@@ -26,6 +26,7 @@ from tidegauge.flow.replacing import made, under_way
 from tidegauge.flow.spec import Flow, FlowSpec
 from tidegauge.job.durable import left_behind
 from tidegauge.lazy import library
+from tidegauge.looking.owners import SharedWith
 from tidegauge.looking.reports import EpochReport, Epochs, FlowReport, OutputReport, SliceReport, SourceReport
 from tidegauge.reclock.slices import begins, held
 from tidegauge.remap.binding import Slice
@@ -99,6 +100,7 @@ def status(flow: Flow, *, env: Env | None = None) -> FlowReport:
         holder, silent = store.holder(spec.name), store.silent(spec.name)
         waits = {(s.kind, s.name): s for s in loaded.stalls} if holder or silent else {}
         holds = tuple(store.holds(spec.name))
+        owner = SharedWith.of(spec, store)
         newest = store.epochs(spec.name, limit=1)
         found = _outputs(
             spec, loaded, store, {name: stall for (kind, name), stall in waits.items() if kind == "output"}
@@ -111,7 +113,7 @@ def status(flow: Flow, *, env: Env | None = None) -> FlowReport:
         published=loaded.flow.published,
         minted_at=newest[0].minted_at if newest else None,
         sources=tuple(
-            _stalled(_source(spec, name, loaded, env, driven=bool(holder)), waits.get(("source", name)))
+            _stalled(_source(spec, name, loaded, env, driven=bool(holder), owner=owner), waits.get(("source", name)))
             for name in spec.sources
         ),
         outputs=found,
@@ -181,7 +183,9 @@ def _stalled(report: Reported, stall: Stall | None) -> Reported:
     return replace(report, state="stalled", error=report.error or stall.error, since=stall.since)
 
 
-def _source(flow: FlowSpec, name: str, loaded: Loaded, env: Env, *, driven: bool) -> SourceReport:
+def _source(
+    flow: FlowSpec, name: str, loaded: Loaded, env: Env, *, driven: bool, owner: SharedWith | None
+) -> SourceReport:
     source = flow.sources[name]
     if name not in loaded.sources:  # new in the flow, which has not run since
         return SourceReport(name, "starting", source.unit, 0, 0, 0, 0, "", None)
@@ -191,7 +195,10 @@ def _source(flow: FlowSpec, name: str, loaded: Loaded, env: Env, *, driven: bool
     end, note, error = bound, "", None if found.failure is None else found.failure[1]
     healthy: SourceCondition = "running" if driven else "idle"
     state: SourceCondition = "failed" if error is not None else "sealed" if bound.sealed else healthy
-    if state == healthy:
+    if owner is not None:
+        if state == healthy:
+            end, note = owner.says(name, bound)
+    elif state == healthy:
         try:
             observed = checked_observation(
                 name, from_time_of(source), found.bound, source.probe(found.bound, now=env.now())

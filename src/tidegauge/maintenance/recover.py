@@ -13,7 +13,7 @@ at all.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
 from tidegauge.env import Env
@@ -27,6 +27,7 @@ from tidegauge.errors.history import (
     TimelineLost,
 )
 from tidegauge.flow.belonging import check, refuted
+from tidegauge.flow.following import hold
 from tidegauge.flow.opening import register
 from tidegauge.flow.spec import Flow, FlowSpec
 from tidegauge.flow.starting import told
@@ -123,6 +124,9 @@ def recover(flow: Flow, *, env: Env | None = None) -> Recovered:
         let_go = list(_let_go(store, spec.name, since))
         store.restore(lease, rebuilt)
         leased.pop_all()  # the lease has ended with it
+    if spec.following is not None:  # the hold is lost with its store
+        with closing(Store.open(spec.store, env=env)) as anew:
+            hold(spec, anew, least)
     lacking = (*_lacking(way, upper, away, own=own), *let_go)
     lost = sum(map(len, gaps.values()))
     return Recovered(spec.name, incarnation, upper, way.cut, since, uppers, lacking, gaps=lost)

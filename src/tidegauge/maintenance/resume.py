@@ -97,6 +97,9 @@ def resume(
             raise NothingToResume(
                 source=source, how=" as a new incarnation", state=f"it has failed with {error.code}, {error.summary}"
             )
+        if spec.following is not None:
+            state = f"its epochs are those of flow {spec.following.flow!r}, where it is resumed"
+            raise NothingToResume(source=source, how=" as a new incarnation", state=state)
         at = env.now()
         missing = [(piece, outputs, error.summary) for piece, outputs in lacking(spec, loaded, source)]
         gaps = _accepted([*behind, *missing], source, unit, accept_loss=accept_loss, at=at)

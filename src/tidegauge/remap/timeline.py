@@ -19,7 +19,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,9 @@ from tidegauge.errors.flow import InvalidArgument
 from tidegauge.remap.binding import Bound, Detail, Observation, Proposal
 from tidegauge.remap.fromtime.polled import SourceState
 from tidegauge.remap.table import RemapTable
+
+if TYPE_CHECKING:
+    from tidegauge.remap.history import Link
 
 __all__ = ["EpochTimes", "Timeline", "judge", "shown"]
 
@@ -82,6 +85,24 @@ class Timeline:
             self._identities[source] = self._identities[source] or proposal.identity
             self._states[source] = proposal.state or self._states[source]
         self.upper = epoch + 1
+        for table in self.tables.values():
+            table.advance(self.upper)
+
+    def follow(self, link: Link) -> None:
+        """Take in an epoch that is durable as a link of the history, which is not whole. Costs what it changes."""
+        if link.epoch != self.upper:
+            raise ValueError(f"epoch {link.epoch} does not follow {self.upper - 1}")
+        if self._times.upper == link.epoch:
+            self._times.append(link.minted_at)
+        for source, moves in link.sources.items():
+            if moves.positions or moves.sealed:
+                self.tables[source].extend(link.epoch, moves.positions, sealed=moves.sealed)
+            if moves.details:
+                self._details[source] = {**self._details[source], **moves.details}
+            self._identities[source] = self._identities[source] or moves.identity
+            if moves.state is not None:
+                self._states[source] = SourceState.decode(moves.state)
+        self.upper = link.epoch + 1
         for table in self.tables.values():
             table.advance(self.upper)
 

@@ -11,7 +11,8 @@ a source has an upper of at least `e + 1`, everything of the source in epochs `0
 are exactly the ones not beyond `F(e) = inverse(e + 1)`. An output that has failed keeps its upper, and so holds
 back the source it reads, as does one that is paused: both until their patience is spent (`patience`). A driver that
 starts tells what it finds held: the one before it may have died before it told that, and nothing new may come for
-long.
+long. A flow that follows this one (`remap.store.following`) is like one more output of every source: its hold says
+how far all of its outputs are.
 
 Invariants. `published` never passes what some live output lacks, nor what nobody holds, and moves by
 compare-and-append. Upstream's
@@ -23,9 +24,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from typing import Final, TypeAlias
 
 from tidegauge import reclock
 from tidegauge.dataflow import (
+    Capability,
     InputCapability,
     OperatorBuilder,
     OperatorContext,
@@ -43,6 +46,14 @@ from tidegauge.sinks.pausing import Pausing
 from tidegauge.sinks.persist import Committed
 
 __all__ = ["Published", "publish", "resumption"]
+
+
+AGAIN: Final = 1.0
+"""Seconds after which a follower that lags is looked after again."""
+
+
+Sending: TypeAlias = Capability | InputCapability
+"""What permits to send."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +127,15 @@ def resumption(
     uppers: Mapping[str, int],
     since: int,
     patience: Patience,
+    followed: Callable[[], int | None],
+    reach: Callable[[int], None] | None = None,
 ) -> Mapping[str, Stream[Frontier]]:
     """Build the operator: for each source a stream of frontiers to acknowledge; one that did not move is not sent.
 
     readers: the source that each output reads. uppers: the outputs' uppers at the start. since: the epochs before it
     were published by then. patience: of outputs that do not go on; it is looked at with each publication.
+    followed: returns the first epoch that some follower lacks, None without any. reach: is told the first epoch that
+    some output lacks, at the start and when it moves.
     """
     builder = OperatorBuilder(published.scope, "resumption")
     builder.input(published)
@@ -129,47 +144,59 @@ def resumption(
     outputs: dict[str, Stream[Frontier]] = {source: builder.output() for source in sources}
 
     def build(context: OperatorContext) -> Callable[[list[OperatorInput], list[OperatorOutput]], None]:
-        held, upto, beginning = dict(uppers), since, True
+        held, upto, beginning, told_reach = dict(uppers), since, True, -1
+        kept: dict[str, Capability] = {}
+        told, reached = dict.fromkeys(sources, ORIGIN), dict.fromkeys(sources, -1)
 
-        def uppers_of(source: str) -> dict[str, int]:
+        def standing() -> dict[str, dict[str, int]]:
+            """Return the uppers that hold each source back: those of its outputs, and the published one."""
             spent = patience.spent(held)
-            mine = {name: upper for name, upper in held.items() if readers[name] == source and name not in spent}
-            return {**mine, "": upto}  # no output has an empty name
+            found: dict[str, dict[str, int]] = {source: {"": upto} for source in sources}  # no output has that name
+            for name, upper in held.items():
+                if name not in spent:
+                    found[readers[name]][name] = upper
+            return found
 
-        def durable(source: str, mine: Mapping[str, int]) -> Frontier:
-            return reclock.resumption({source: timeline.tables[source]}, mine)[source]
-
-        told = {source: durable(source, uppers_of(source)) for source in sources}
-        reached = {source: min(uppers_of(source).values()) for source in sources}
-
-        def begin(handles: list[OperatorOutput]) -> None:
-            """Tell upstream how far all is held: the run before may not have told it, and nothing new may come."""
-            for capability, handle, source in zip(context.capabilities, handles, sources, strict=True):
-                if told[source] != ORIGIN:
-                    handle.give(capability, [told[source]])
-                capability.drop()
+        def tell(source: str, uppers: Mapping[str, int], handle: OperatorOutput, by: Sending) -> None:
+            """Tell the upstream of a source how far all is held, if that is further than before."""
+            if min(uppers.values()) <= reached[source]:  # less once an output goes on whose patience was spent
+                return
+            reached[source] = min(uppers.values())
+            frontier = reclock.resumption({source: timeline.tables[source]}, uppers)[source]
+            if told[source] != frontier:
+                told[source] = frontier
+                handle.give(by, [frontier])
 
         def step(inputs: list[OperatorInput], handles: list[OperatorOutput]) -> None:
-            nonlocal upto, beginning
-            if beginning:
-                beginning = False
-                begin(handles)
+            """Tell upstream of what moved, and at the start: the run before may not have, and nothing may come."""
+            nonlocal upto, beginning, told_reach
             moved: InputCapability | None = None
             for capability, commits in inputs[1].drain():  # of one that lagged, perhaps: then nothing is published
                 moved = capability
                 held.update({done.output: done.upper for done in commits})
             for capability, publications in inputs[0].drain():
                 moved, upto = capability, publications[-1].upper
-            if moved is None:
+            if beginning:
+                kept.update(zip(sources, context.capabilities, strict=True))
+            if moved is None and not kept:
                 return
-            for port, source in enumerate(sources):
-                least = min((mine := uppers_of(source)).values())
-                if least <= reached[source]:  # less once an output goes on whose patience was spent
-                    continue
-                reached[source] = least
-                if told[source] != (frontier := durable(source, mine)):
-                    told[source] = frontier
-                    handles[port].give(moved, [frontier])
+            uppers = standing()
+            if not kept and all(min(uppers[source].values()) <= reached[source] for source in sources):
+                return
+            beginning = False
+            lacked = followed()  # right before: one may have begun to follow
+            most = upto if lacked is None else min(lacked, upto)
+            for port, (source, handle) in enumerate(zip(sources, handles, strict=True)):
+                tell(source, {**uppers[source], "": most}, handle, moved or kept[source])
+                if most < upto and moved is not None and source not in kept:
+                    kept[source] = moved.retain(port)
+                elif most == upto and source in kept:
+                    kept.pop(source).drop()
+            if most < upto:  # a follower says nothing here, so it is looked after
+                context.activator.activate_after(AGAIN)
+            if reach is not None and (least := min([most, *reached.values()])) > told_reach:
+                told_reach = least
+                reach(least)
 
         context.activator.activate()
         return step

@@ -26,6 +26,7 @@ from tidegauge.remap.store import (
     EXPIRY,
     BackfillUnit,
     CodeRecord,
+    Following,
     Gap,
     Lease,
     LeaseHolder,
@@ -52,9 +53,24 @@ def bind(epoch: int) -> Callable[[Store, Lease, Env], object]:
     return lambda store, lease, env: store.append(lease, expected=epoch, at=env.now() + ahead, proposals=proposals)
 
 
+def own(store: Store, env: Env) -> None:
+    """A flow to follow, which has bound nothing and has lost something."""
+    lease = store.acquire("owner", holder=LeaseHolder.current(env))
+    store.register(lease, sources={"theirs": SourceSpec({})}, outputs={})
+    store.record_gap(lease, Gap("theirs", 0, "p0", 4, 5, env.now(), "TG-0554", "recreated"))
+    lease.release()
+
+
+def follow(store: Store, lease: Lease, _env: Env) -> object:
+    following, owner = Following("owner", {"orders": "theirs"}), store.flow("owner")
+    assert owner is not None
+    return store.follow(lease, following, expected=0, incarnation=owner.incarnation, configs={"orders": {}})
+
+
 WRITES: list[tuple[str, Callable[[Store, Lease, Env], object]]] = [
     ("register", lambda store, lease, _: store.register(
         lease, sources={"orders": SourceSpec({})}, outputs={"raw": OutputSpec("orders", {})})),
+    ("follow", follow),
     ("record_schema", lambda store, lease, _: store.record_schema(lease, "orders", pa.schema([("id", pa.int64())]))),
     ("append", bind(0)),
     ("append", bind(1)),
@@ -113,11 +129,12 @@ def _parameters(method: object) -> set[str]:
 def test_without_the_lease_nothing_is_written_and_with_it_everything(
     opened: Callable[[], Store], store: Store, url: str, env: Env, clock: Clock, elsewhere: LeaseHolder, how: str
 ) -> None:
+    own(store, env)
     lost = store.acquire("shop", holder=LeaseHolder.current(env))
     if how == "given back":
         lost.release()
     elif how != "taken over":
-        sql(url, f"UPDATE flows SET incarnation = '{32 * 'c'}'")
+        sql(url, f"UPDATE flows SET incarnation = '{32 * 'c'}' WHERE name = 'shop'")
     clock.pass_by(EXPIRY)
     other = opened()
     held = other.acquire("shop", holder=elsewhere)

@@ -15,7 +15,9 @@ from tidegauge.remap.store.decisions import (
     SetRate,
     check_rate,
 )
+from tidegauge.remap.store.following import Followed
 from tidegauge.remap.store.lease import EXPIRY, Lease, LeaseHolder
+from tidegauge.remap.store.owner import SHARED, Following, holder_of, lacked
 from tidegauge.remap.store.restore import Rebuilt
 from tidegauge.remap.store.store import Store
 from tidegauge.remap.store.values import (
@@ -43,6 +45,7 @@ from tidegauge.remap.store.values import (
 
 __all__ = [
     "EXPIRY",
+    "SHARED",
     "Backfill",
     "BackfillPlan",
     "BackfillUnit",
@@ -51,6 +54,8 @@ __all__ = [
     "Decisions",
     "EpochRecord",
     "FlowRecord",
+    "Followed",
+    "Following",
     "Gap",
     "HoldRecord",
     "Incarnation",
@@ -75,6 +80,8 @@ __all__ = [
     "check_rate",
     "decode_schema",
     "encode_schema",
+    "holder_of",
+    "lacked",
     "secrets",
     "shown",
 ]

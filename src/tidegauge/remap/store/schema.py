@@ -62,8 +62,6 @@ LAYOUT: Final = 12
 LONGEST_NAME: Final = 1024
 """Bytes of a name in UTF-8. An entry of a PostgreSQL index must be shorter than 2700."""
 
-_FORMAT: Final = "%Y-%m-%dT%H:%M:%S.%fZ"
-
 
 class Unreadable(ValueError):
     """A stored value that no version has written. `Database` says it in our words."""
@@ -85,10 +83,14 @@ class Instant(TypeDecorator[datetime]):
 
     def process_result_value(self, value: Any | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002
         """Return the datetime of a stored text."""
+        if value is None:
+            return None
         try:
-            return None if value is None else datetime.strptime(value, _FORMAT).replace(tzinfo=UTC)
-        except (ValueError, TypeError):
-            raise Unreadable(f"{value!r} is no time") from None
+            if (value[10], value[26:]) == ("T", "Z"):  # a tenth of what `strptime` takes
+                return datetime.fromisoformat(value)
+        except (ValueError, TypeError, IndexError):
+            pass
+        raise Unreadable(f"{value!r} is no time")
 
 
 class Name(TypeDecorator[str]):

@@ -54,9 +54,11 @@ from tidegauge.remap.store.address import File, parse
 from tidegauge.remap.store.codes import record_codes
 from tidegauge.remap.store.connect import Database
 from tidegauge.remap.store.dropping import drop_output
+from tidegauge.remap.store.following import Followed, follow
 from tidegauge.remap.store.history import read_bindings
 from tidegauge.remap.store.lease import Lease, LeaseHolder, acquire, break_lease, holding, silent
 from tidegauge.remap.store.opening import copied, exists, opened
+from tidegauge.remap.store.owner import Following, check_following, followed, look
 from tidegauge.remap.store.register import record_stalls
 from tidegauge.remap.store.restore import Rebuilt, restore, since_restored
 from tidegauge.remap.store.schema import outputs as output_rows
@@ -93,6 +95,8 @@ class Store:
         self._env: Final = env
         self._heads: Final[dict[int, timeline.Head]] = {}
         self._recent: Final[dict[str, History]] = {}
+        self._losses: Final[dict[int, int]] = {}
+        """Up to which loss of the owner a follower knows all."""
         self.noted = 0
         """How often losses were noted by way of this object."""
 
@@ -297,6 +301,65 @@ class Store:
         known = NO_HISTORY if head.link is None else recent.followed(head.link, head.before, kept=_KEPT)
         self._recent[lease.flow] = known
         return expected
+
+    def followed(self, flow_name: str) -> frozenset[str]:
+        """Return the flows whose sources a flow shared when it ran last."""
+        with self._database.reading() as connection:
+            return followed(connection, flow_name)
+
+    def check_following(self, flow_name: str, following: Following, configs: Mapping[str, Mapping[str, Any]]) -> str:
+        """Return the incarnation of the flow that is followed. configs: how this flow describes the shared sources.
+
+        Raises what says that it cannot be followed; see `following`.
+        """
+        with self._database.reading() as connection:
+            return check_following(connection, flow_name, following, configs, url=self.url)
+
+    def follow(
+        self,
+        lease: Lease,
+        following: Following,
+        *,
+        expected: int,
+        incarnation: str,
+        configs: Mapping[str, Mapping[str, Any]],
+    ) -> Followed:
+        """Bind what the followed flow has bound beyond the epochs before `expected`, at most `LONGEST` epochs of it.
+
+        If there is nothing new it costs one read. Raises `UpperMismatch`, `LeaseLost`, and the errors of
+        `following`; then nothing was written.
+        """
+        known = self._losses.get(lease.flow_id, -1)
+        owner = partial(look, upper=expected, noted=known, incarnation=incarnation, configs=configs)
+        with self._database.reading() as connection:
+            failures = owner(connection, following)
+        if failures is not None:
+            return Followed(owned=expected, failures=failures)
+        append = partial(
+            follow,
+            lease=lease,
+            following=following,
+            expected=expected,
+            incarnation=incarnation,
+            configs=configs,
+            url=self.url,
+        )
+        with self._env.effect("append bindings"):
+            new, newest = self._database.write(append)
+        self._losses[lease.flow_id] = newest
+        self.noted += new.noted
+        recent, before = self._recent.get(lease.flow, NO_HISTORY), new.before
+        for first, link in zip(range(_KEPT - len(new.links), _KEPT), new.links, strict=True):
+            if first >= 0:  # of a long stretch the end
+                recent = NO_HISTORY if link.whole else recent.followed(link, before, kept=_KEPT)
+            before = link.digest
+        self._recent[lease.flow] = recent
+        if new.links:
+            last = new.links[-1]
+            self._heads[lease.flow_id] = timeline.Head(
+                lease.incarnation, last.epoch + 1, last.minted_at, {}, last.digest
+            )
+        return new
 
     def publish(self, lease: Lease, *, expected: int, upper: int, at: datetime) -> None:
         """Publish the epochs `[expected, upper)`. Raises `UpperMismatch` when others are published, or

@@ -198,6 +198,7 @@ class World:
     def spec(self, life: Life, *, whole: bool = False) -> FlowSpec:
         """Return the flow as one driver has it: with this world's store, sources and tables.
 
+        Sources that it shares it binds itself here: its tables are the same either way (`remap.store.following`).
         whole: with all outputs that it may have.
         """
         life.without = frozenset(self.checks.late.shut_out) if whole else self.without()
@@ -213,7 +214,7 @@ class World:
             name: replace(plan, sink=counterpart_of(plan.sink, self.lake, name, Meeting(life, name)))
             for name, plan in spec.outputs.items()
         }
-        return replace(spec, store=URL, sources=sources, outputs=outputs)
+        return replace(spec, store=URL, sources=sources, outputs=outputs, following=None)
 
     def late_limit(self, unit: str) -> int:
         """Return how many positions of a source a job of late outputs takes, by what they count."""
