@@ -97,6 +97,9 @@ class Recording:
     def parallelism(self) -> int:
         return self._engine.parallelism
 
+    def rowwise(self, plan: OutputPlan, source_schema: pa.Schema) -> bool:
+        return self._engine.rowwise(plan, source_schema)
+
     def schema(self, plan: OutputPlan, source_schema: pa.Schema) -> pa.Schema:
         return self._engine.schema(plan, source_schema)
 

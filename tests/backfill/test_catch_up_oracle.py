@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.backfill.oracle import Event, SplitCatchUp, events, run
 
-from tidegauge.backfill.plan import Fill
+from tidegauge.backfill.plan import Fill, StagedUnit
 from tidegauge.reclock.slices import begins, between, held, span
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.table import RemapTable
@@ -113,7 +113,7 @@ def ours(log: list[int], moves: list[int], cutover: int, *, limit: int) -> list[
     fill, rows = Fill(begins(0, since=0) or 0, cutover + 1), list[int]()
     while fill.reached < fill.upper:
         upper, some = read(fill.reached, fill.upper)
-        fill, rows = fill.followed(StagedSpan(fill.reached, upper)), rows + some
+        fill, rows = fill.followed(StagedUnit(StagedSpan(fill.reached, upper))), rows + some
     upper = fill.whole(fill.upper, write="w").upper
     while held(table, upper) < table.upper:
         upper, some = read(upper, table.upper)

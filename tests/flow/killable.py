@@ -24,8 +24,8 @@ from tests.warm import load
 
 import tidegauge as tg
 from tidegauge.errors.running import UpstreamRecreated
-from tidegauge.flow import stage
 from tidegauge.flow.belonging import table_of
+from tidegauge.job import portion
 from tidegauge.remap.store import Gap, LeaseHolder, Store
 from tidegauge.sinks.parquet.manifest import REMOVED, ROWS, STAGED
 
@@ -212,7 +212,7 @@ def live(root: Path, *, scene: Scene, point: str | None, nth: int) -> None:
             more = [json.dumps({"id": ADDED + n, "name": "y" * (n % 7)}) for n in range(120)]
             (root / "in" / "3.jsonl").write_text("\n".join(more) + "\n")
             added.touch()
-        cast("dict[str, int]", stage.JOB_LIMITS)["bytes"] = 1  # each epoch of the past is a unit, in this process
+        cast("dict[str, int]", portion.JOB_LIMITS)["bytes"] = 1  # each epoch of the past is a unit, in this process
         run()
     elif scene != "new upstream":
         run()

@@ -16,7 +16,7 @@ from tests.flow.test_paused_outputs import decide
 import tidegauge as tg
 from tidegauge.backfill.adaptive import BEGIN, LEAST, MORE, MOST, ROUND, TARGET, LiveLag, Observed, step
 from tidegauge.backfill.rate import Pacing
-from tidegauge.flow import stage
+from tidegauge.job import portion
 from tidegauge.sinks.delta.log import DeltaLog
 
 RATES = st.floats(LEAST, MOST)
@@ -50,7 +50,7 @@ def test_late_outputs_get_a_job_each_round_however_low_the_rate(jobs: list[tuple
     for takes, count in jobs:
         assert (pacing.wait() or 0.0) <= ROUND + 1e-6
         now += pacing.wait() or 0.0
-        pacing.begin("late", "orders", count)
+        pacing.begin("late", "orders")
         now += takes
         pacing.end("late", count)
 
@@ -78,7 +78,7 @@ def test_what_is_remembered_of_a_long_lag_is_bounded() -> None:
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """A flow with one table, that has run for some epochs; a job of late outputs takes one."""
-    monkeypatch.setitem(stage.JOB_LIMITS, "bytes", 1)
+    monkeypatch.setitem(portion.JOB_LIMITS, "bytes", 1)
     world = World(tmp_path, alone)
     run = begin(world)
     for n in range(PAST):

@@ -12,14 +12,14 @@ from tests.flow.test_late_outputs import PAST, add, alone, flow_of, with_late
 
 import tidegauge as tg
 from tidegauge.errors.flow import EmptyFlow, UnknownName
-from tidegauge.flow import stage
+from tidegauge.job import portion
 from tidegauge.remap.store import EXPIRY
 
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """A flow with one table, and an output that is paused in the midst of its fill, of which the driver has died."""
-    monkeypatch.setitem(stage.JOB_LIMITS, "bytes", 1)
+    monkeypatch.setitem(portion.JOB_LIMITS, "bytes", 1)
     world = World(tmp_path, alone)
     run = begin(world)
     for n in range(PAST):

@@ -16,7 +16,7 @@ import tidegauge as tg
 from tidegauge.errors.engine import SchemaUnknown
 from tidegauge.errors.flow import BatchFunctionFailed
 from tidegauge.errors.sinks import ForeignTable, UnsupportedTable
-from tidegauge.flow import stage
+from tidegauge.job import portion
 from tidegauge.remap.store import EXPIRY, Store
 
 
@@ -213,7 +213,7 @@ def test_a_table_that_refuses_while_the_next_job_is_under_way(
         write(tmp_path / "a" / "1.jsonl", lines(n))
         finish(world, without_a)
     DeltaTable(lake).alter.add_constraint({"small": "n < 1000"})
-    monkeypatch.setattr(stage, "JOB_LIMITS", {"bytes": 1})
+    monkeypatch.setattr(portion, "JOB_LIMITS", {"bytes": 1})
     world.lag = lag
     world.points.clear()
     run = begin(world, two)

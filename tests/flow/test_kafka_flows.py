@@ -22,9 +22,9 @@ from tidegauge.errors.outputs import CannotReplace
 from tidegauge.errors.running import NothingToResume, UpstreamRecreated
 from tidegauge.errors.sinks import OutputIsNoTable
 from tidegauge.errors.sources import RecordsLost
-from tidegauge.flow import stage
 from tidegauge.flow.runner import Runner
 from tidegauge.flow.running import threads
+from tidegauge.job import portion
 from tidegauge.remap.store import Store
 from tidegauge.testing import Endpoint, KafkaBroker
 from tidegauge.testing.endpoint import quiet
@@ -170,7 +170,7 @@ def test_latest_begins_at_the_end_once_also_when_nothing_was_there(
 def test_t33_what_is_committed_never_passes_what_every_output_has(
     tmp_path: Path, kafka_broker: Endpoint, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stage, "JOB_LIMITS", {"records": 1})  # epoch by epoch
+    monkeypatch.setattr(portion, "JOB_LIMITS", {"records": 1})  # epoch by epoch
     refused = {4}
 
     def refuse(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -227,7 +227,7 @@ def test_t33_with_an_output_that_never_commits_nothing_is_acknowledged(
 def test_an_output_that_catches_up_moves_what_is_committed_though_nothing_more_is_published(
     tmp_path: Path, kafka_broker: Endpoint, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stage, "JOB_LIMITS", {"records": 1})
+    monkeypatch.setattr(portion, "JOB_LIMITS", {"records": 1})
     refused = {1}
 
     def refuse(batch: pa.RecordBatch) -> pa.RecordBatch:

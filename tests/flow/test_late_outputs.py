@@ -25,6 +25,7 @@ from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.command import OutputIsBehind
 from tidegauge.errors.store import LeaseLost, StoreReplaced
 from tidegauge.flow import stage
+from tidegauge.job import portion
 from tidegauge.job.plan import EpochJob
 from tidegauge.remap.binding import Slice
 from tidegauge.remap.frontier import Frontier
@@ -66,7 +67,7 @@ def add(world: World, n: int) -> None:
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """A flow with one table, that has run for some epochs; a job of late outputs takes one epoch."""
-    monkeypatch.setitem(stage.JOB_LIMITS, "bytes", 1)
+    monkeypatch.setitem(portion.JOB_LIMITS, "bytes", 1)
     world = World(tmp_path, alone)
     run = begin(world)
     for n in range(PAST):
@@ -236,8 +237,8 @@ def test_a_batch_leaves_nothing_unused_for_others_that_have_nothing_to_do(world:
 def test_a_past_of_many_small_epochs_is_read_in_jobs_of_so_many_slices(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(stage.JOB_LIMITS, "bytes", 1 << 30)
-    monkeypatch.setattr(stage, "LATE_SLICES", 5)
+    monkeypatch.setitem(portion.JOB_LIMITS, "bytes", 1 << 30)
+    monkeypatch.setattr(portion, "LATE_SLICES", 5)
     run = begin(world, with_late)
     world.points.clear()
     run.catch_up()
@@ -257,7 +258,7 @@ def test_the_first_unit_is_planned_without_a_look_at_the_rest_of_the_past(
         return found
 
     monkeypatch.setattr(RemapTable, "slices", counted)
-    monkeypatch.setattr(stage, "LATE_SLICES", 1)
+    monkeypatch.setattr(portion, "LATE_SLICES", 1)
     world.lag = 30
     run = begin(world, with_late)
     while "after record unit" not in world.points:
@@ -590,7 +591,7 @@ def test_s30_a_late_table_is_one_from_the_start(
 ) -> None:
     """Row by row and epoch by epoch, however many records its epochs have, and whoever dies on the way."""
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setitem(stage.JOB_LIMITS, "bytes", 1)
+        patch.setitem(portion.JOB_LIMITS, "bytes", 1)
         world, count = World(Path(folder), alone), itertools.count()
         make = flow_of("late", sink=sink)
         run = begin(world)
@@ -647,7 +648,7 @@ def two_lives(root: Path, deaths: tuple[int, int]) -> tuple[list[list[list[dict[
 @given(first=st.integers(0, 90), second=st.integers(0, 90))
 def test_x5_two_deaths_at_the_same_places_leave_the_same_again_and_nothing_undone(first: int, second: int) -> None:
     with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as folder:
-        patch.setitem(stage.JOB_LIMITS, "bytes", 1)
+        patch.setitem(portion.JOB_LIMITS, "bytes", 1)
         once, lives = two_lives(Path(folder) / "once", (first, second))
         again, same = two_lives(Path(folder) / "again", (first, second))
         assert (once, lives) == (again, same)

@@ -19,7 +19,7 @@ import tidegauge as tg
 from tidegauge.backfill.order import waiting
 from tidegauge.errors.flow import InvalidArgument, NotDeclaredBefore
 from tidegauge.errors.running import CannotPause
-from tidegauge.flow import stage
+from tidegauge.job import portion
 
 
 def ordered(*, fails: bool = False, live: bool = True) -> Callable[[World], tg.Dataflow]:
@@ -46,7 +46,7 @@ def ordered(*, fails: bool = False, live: bool = True) -> Callable[[World], tg.D
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """A flow with one table, that has run for some epochs; a job of late outputs takes one epoch."""
-    monkeypatch.setitem(stage.JOB_LIMITS, "bytes", 1)
+    monkeypatch.setitem(portion.JOB_LIMITS, "bytes", 1)
     world = World(tmp_path, alone)
     run = begin(world)
     for n in range(PAST):

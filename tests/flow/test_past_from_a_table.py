@@ -20,7 +20,7 @@ from tidegauge.env import POINTS
 from tidegauge.errors.engine import ExpressionFailed
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.outputs import PastNotThere, PastUnreadable
-from tidegauge.flow import stage
+from tidegauge.job import portion
 from tidegauge.remap.binding import Bound, Slice
 from tidegauge.remap.store import EXPIRY
 from tidegauge.sinks.protocol import OutputId
@@ -92,7 +92,7 @@ def lived(root: Path, make: Callable[[World], tg.Dataflow] = alone, *, forgotten
 
 @pytest.fixture(autouse=True)
 def _one_epoch_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(stage.JOB_LIMITS, "bytes", 1)
+    monkeypatch.setitem(portion.JOB_LIMITS, "bytes", 1)
 
 
 @pytest.fixture
@@ -226,8 +226,8 @@ def test_a2_x1_a_crash_anywhere_repeats_at_most_one_unit(world: World, sink: Any
 def test_a3_a6_a_unit_is_made_of_whole_epochs_and_their_number_does_not_matter(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(stage.JOB_LIMITS, "bytes", 1 << 30)
-    monkeypatch.setattr(stage, "LATE_SLICES", 5)
+    monkeypatch.setitem(portion.JOB_LIMITS, "bytes", 1 << 30)
+    monkeypatch.setattr(portion, "LATE_SLICES", 5)
     run = begin(world, with_late)
     world.points.clear()
     run.catch_up()
@@ -500,7 +500,7 @@ def test_s30_a_late_table_is_one_from_the_start_wherever_its_past_comes_from(
     before: list[int], after: list[int], lives: list[str], base: Any, sink: Any
 ) -> None:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setitem(stage.JOB_LIMITS, "bytes", 1)
+        patch.setitem(portion.JOB_LIMITS, "bytes", 1)
         make = flow_of("late", base=base, sink=sink)
         world, count = World(Path(folder), flow_of(base=base)), itertools.count()
         run = begin(world)

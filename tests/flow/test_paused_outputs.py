@@ -16,7 +16,7 @@ from tests.flow.test_late_outputs import PAST, add, alone, filled, flow_of, uppe
 import tidegauge as tg
 from tidegauge.errors.flow import UnknownName
 from tidegauge.errors.running import CannotPause
-from tidegauge.flow import stage
+from tidegauge.job import portion
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.store import EXPIRY
 from tidegauge.sinks.parquet.chain import ParquetChain
@@ -27,7 +27,7 @@ Command = Callable[..., Any]
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """A flow with one table, that has run for some epochs; a job of late outputs takes one epoch."""
-    monkeypatch.setitem(stage.JOB_LIMITS, "bytes", 1)
+    monkeypatch.setitem(portion.JOB_LIMITS, "bytes", 1)
     world = World(tmp_path, alone)
     run = begin(world)
     for n in range(PAST):

@@ -14,13 +14,13 @@ import tidegauge as tg
 from tidegauge.cli.show import phase_text
 from tidegauge.errors.engine import RecordUnparsable
 from tidegauge.errors.flow import InvalidArgument, UnknownName
-from tidegauge.flow import stage
+from tidegauge.job import portion
 
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """A flow with one table, that has run for some epochs; a job of late outputs takes one epoch."""
-    monkeypatch.setitem(stage.JOB_LIMITS, "bytes", 1)
+    monkeypatch.setitem(portion.JOB_LIMITS, "bytes", 1)
     world = World(tmp_path, alone)
     run = begin(world)
     for n in range(PAST):

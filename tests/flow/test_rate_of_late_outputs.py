@@ -15,7 +15,7 @@ from tests.flow.test_paused_outputs import decide
 import tidegauge as tg
 from tidegauge.backfill.rate import Limiter, Pacing
 from tidegauge.errors.flow import InvalidArgument
-from tidegauge.flow import stage
+from tidegauge.job import portion
 
 
 def grants(limiter: Limiter, now: float, *asked: int) -> tuple[Limiter, list[float]]:
@@ -56,7 +56,7 @@ def test_in_any_window_at_most_its_share_and_one_job_begin(rate: int, jobs: list
         now += later
         now += pacing.wait() or 0.0
         assert (pacing.wait() or 0.0) < 1e-6
-        pacing.begin("late", "orders", 10 * count)
+        pacing.begin("late", "orders")
         assert pacing.wait() is None, "one at a time"
         begun.append((now, count))
         now += takes
@@ -69,10 +69,11 @@ def test_in_any_window_at_most_its_share_and_one_job_begin(rate: int, jobs: list
 
 def test_a_job_takes_no_more_than_a_seconds_worth() -> None:
     pacing = Pacing(lambda: 0.0, 100)
-    assert (pacing.most("topic", "records"), pacing.most("files", "bytes")) == (100, 1)
-    pacing.begin("late", "files", 5000)
-    pacing.end("late", 50)
-    assert pacing.most("files", "bytes") == 10_000, "a row takes a hundred bytes"
+    assert (pacing.most("topic", "records"), pacing.most("files", "bytes")) == (100, 100), "a row has a byte at least"
+    for size, rows_read, bytes_each in ((5000, 50, 100), (0, 0, 100), (500, 50, 10), (9000, 50, 14500 / 150)):
+        pacing.begin("late", "files")
+        pacing.end("late", rows_read, size=size)
+        assert pacing.most("files", "bytes") == int(100 * bytes_each), "of the last job and of all the less counts"
     assert Pacing(lambda: 0.0).most("files", "bytes") is None
 
 
@@ -82,7 +83,7 @@ def test_r3_groups_share_one_rate_and_take_turns() -> None:
     for _ in range(6):
         group = next(iter(pacing.in_turn({"a": 1, "b": 1, "c": 1})))
         served.append(group)
-        pacing.begin(group, group, 10)
+        pacing.begin(group, group)
         pacing.end(group, 10)
         now += pacing.wait() or 0.0
     assert (served, now) == (["a", "b", "c"] * 2, 6.0)
@@ -91,7 +92,7 @@ def test_r3_groups_share_one_rate_and_take_turns() -> None:
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """A flow with one table, that has run for some epochs of one row each; a job of late outputs may take all."""
-    monkeypatch.setitem(stage.JOB_LIMITS, "bytes", 1 << 30)
+    monkeypatch.setitem(portion.JOB_LIMITS, "bytes", 1 << 30)
     world = World(tmp_path, alone)
     run = begin(world)
     for n in range(PAST):
@@ -173,8 +174,8 @@ def test_the_rate_is_changed_under_a_run_and_takes_effect_at_once(world: World) 
     run.abandon()
     tg.limit(alone(world), 1)
     run = begin(world, flow_of("late"))
-    while filled(run, "late") < 90:
-        run.step(0.5)  # the epoch of 3000 rows is never split: it is owed now, and would take most of an hour
+    while filled(run, "late") < 1:
+        run.step(0.5)  # all of it would take most of an hour
     decide(run, lambda flow, _output, **how: tg.limit(flow, 100_000, **how), "")
     assert seconds_to_fill(world, run) < 5
     run.catch_up()

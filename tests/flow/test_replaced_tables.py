@@ -23,7 +23,7 @@ from tidegauge.errors.command import OutputIsBehind, RowsUnreadable
 from tidegauge.errors.history import EpochsOfOtherCode, StoreBehindTable
 from tidegauge.errors.outputs import CannotReplace, CodeChanged, StartChanged, TimestampsChanged
 from tidegauge.errors.sinks import FilesChangedByOthers, TableChangedByOthers, TableUpperMismatch
-from tidegauge.flow import stage
+from tidegauge.job import portion
 from tidegauge.looking import read
 from tidegauge.remap.store import EXPIRY
 from tidegauge.sinks.protocol import OutputId, Replaceable
@@ -121,7 +121,7 @@ def table(request: pytest.FixtureRequest) -> Any:
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: Any) -> World:
     """A flow with some epochs in both tables; a job of late outputs takes one epoch."""
-    monkeypatch.setitem(stage.JOB_LIMITS, "bytes", 1)
+    monkeypatch.setitem(portion.JOB_LIMITS, "bytes", 1)
     world = World(tmp_path, flow_of(), table=table)
     add(world, 0)
     live(world, flow_of(), *range(1, PAST))
@@ -344,7 +344,7 @@ def test_the_only_output_of_a_flow_is_replaced_at_once_too(
 
         return make
 
-    monkeypatch.setitem(stage.JOB_LIMITS, "bytes", 1)
+    monkeypatch.setitem(portion.JOB_LIMITS, "bytes", 1)
     world = World(tmp_path, alone(0), table=table)
     add(world, 0)
     live(world, alone(0), 1, 2)

@@ -10,7 +10,7 @@ from tests.flow.by_hand import Crash, World
 
 import tidegauge as tg
 from tidegauge.errors.store import FlowAlreadyRunning
-from tidegauge.flow import stage
+from tidegauge.job import portion
 from tidegauge.sinks.parquet.manifest import MANIFEST
 
 
@@ -74,7 +74,7 @@ def test_a_backlog_is_staged_in_jobs_within_the_limit(tmp_path: Path, monkeypatc
     for n in range(6):
         write(tmp_path / "a" / "1.jsonl", lines(n))
         finish(world)
-    monkeypatch.setattr(stage, "JOB_LIMITS", {"bytes": stage.LATE_PART * (2 * len(lines(0)) + 1)})
+    monkeypatch.setattr(portion, "JOB_LIMITS", {"bytes": portion.LATE_PART * (2 * len(lines(0)) + 1)})
     world.points.clear()
     finish(world, with_another)
     assert world.points.count("before stage") == 3, "six epochs, two a job"

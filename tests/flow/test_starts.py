@@ -17,7 +17,7 @@ from tidegauge.errors.command import BeforeStart
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.history import EpochsCompacted, StoreBehindTable
 from tidegauge.errors.outputs import StartChanged, StartNotThere
-from tidegauge.flow import stage
+from tidegauge.job import portion
 from tidegauge.remap.store import EXPIRY
 
 PAST = 12
@@ -73,7 +73,7 @@ def starts(world: World, name: str = "late") -> int | None:
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """A flow with one table, that has run for some epochs; a job of late outputs takes one epoch."""
-    monkeypatch.setitem(stage.JOB_LIMITS, "bytes", 1)
+    monkeypatch.setitem(portion.JOB_LIMITS, "bytes", 1)
     world = World(tmp_path, alone)
     run = begin(world)
     for n in range(PAST):

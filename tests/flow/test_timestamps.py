@@ -23,7 +23,7 @@ from tidegauge.errors.command import OutputIsBehind, RowOfAnotherLife, WithinPas
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.history import EpochsCompacted
 from tidegauge.errors.outputs import TimestampsChanged, TimestampsNotThere
-from tidegauge.flow import stage
+from tidegauge.job import portion
 from tidegauge.looking.read import trace
 from tidegauge.remap.store import EXPIRY
 from tidegauge.sinks.protocol import OutputId
@@ -90,7 +90,7 @@ def past_of(root: Path, epochs: int = PAST) -> World:
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """A job of late outputs takes one epoch."""
-    monkeypatch.setitem(stage.JOB_LIMITS, "bytes", 1)
+    monkeypatch.setitem(portion.JOB_LIMITS, "bytes", 1)
     return past_of(tmp_path)
 
 

@@ -15,7 +15,7 @@ from tests.flow.by_hand import World
 
 import tidegauge as tg
 from tidegauge.errors.history import EpochsCompacted
-from tidegauge.flow import stage
+from tidegauge.job import portion
 
 SINCE = 5
 
@@ -40,7 +40,7 @@ both = flow_of("orders", "late")
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     """Nothing was ordered in epochs 4 to 6. When the epochs before 5 had been compacted, the late table came."""
-    monkeypatch.setitem(stage.JOB_LIMITS, "bytes", 1)
+    monkeypatch.setitem(portion.JOB_LIMITS, "bytes", 1)
     world = World(tmp_path, flow_of("orders"))
     run = begin(world)
     for n in range(9):

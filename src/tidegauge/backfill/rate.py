@@ -3,11 +3,11 @@
 `Limiter` is the generic cell rate algorithm as a value. What begins is paid for afterwards: rows that are read keep
 the next ones waiting for as long as they take at the rate. Nothing is saved up while there is nothing to do, so no
 idle time is followed by a flood. `Pacing` keeps a limiter for the stage operator, and says how much one job may read:
-a second's worth, as far as an epoch is not larger, which is never split.
+a second's worth.
 
-Law: in any stretch of T seconds there begin to be read at most `rate * T` rows, and one job's besides. Invariant:
-under a rate one late job is under way at a time, however many tasks its engine makes of it; so the limit is that of
-the flow, and not of each task.
+Law: in any stretch of T seconds there begin to be read at most `rate * T` rows, and one job's besides. Where a job is
+a second's worth, these are `rate * (T + 1)`. Invariant: under a rate one late job is under way at a time, however
+many tasks its engine makes of it; so the limit is that of the flow, and not of each task.
 
 >>> limiter, wait = Limiter(4).step(0.0, 4)
 >>> wait, limiter.wait(0.25), limiter.wait(1.0)
@@ -63,9 +63,11 @@ class Pacing:
         self._within = within
         self._ended_at = float("-inf")
         self._limiter: Limiter | None = Limiter(rate) if rate else None
-        self._under_way: tuple[Hashable, str, float, int] | None = None
+        self._under_way: tuple[Hashable, str, float] | None = None
         self._sizes: Final[dict[str, float]] = {}
-        """How many positions a row of a source takes, by the last job."""
+        """How many positions a row of a source takes."""
+        self._read: Final[dict[str, tuple[int, int]]] = {}
+        """How many positions of a source were read, and how many rows."""
         self._turns: Final[dict[Hashable, float]] = {}
         self._wakes: Final[list[Callable[[], None]]] = []
 
@@ -104,27 +106,30 @@ class Pacing:
     def most(self, source: str, unit: str) -> int | None:
         """Return how many positions of a source are a second's worth, None for any number.
 
-        Positions that do not count rows are measured by the last job; before the first one it is one epoch's.
+        How many bytes a row takes is measured, by the last job and by all of them: the less counts. Before the first
+        one it is a single byte, which no row is smaller than.
         """
         if self._limiter is None:
             return None
-        size = self._sizes.get(source, 0.0) if unit == "bytes" else 1.0
+        size = self._sizes.get(source, 1.0) if unit == "bytes" else 1.0
         return max(1, int(self._limiter.rate * size))
 
-    def begin(self, group: Hashable, source: str, size: int) -> None:
-        """A late job begins that reads this many positions of a source."""
+    def begin(self, group: Hashable, source: str) -> None:
+        """A late job begins, which reads a source."""
         if self._limiter is not None:
-            self._under_way = group, source, self._monotonic(), size
+            self._under_way = group, source, self._monotonic()
             self._turns[group] = self._monotonic()
 
-    def end(self, group: Hashable, rows: int) -> None:
-        """A job has ended, which has read this many rows."""
+    def end(self, group: Hashable, rows: int, *, size: int = 0) -> None:
+        """A job has ended, which has read this many rows, in `size` positions."""
         if self._under_way is None or self._under_way[0] != group:
             return
-        (_group, source, began, size), self._under_way = self._under_way, None
+        (_group, source, began), self._under_way = self._under_way, None
         self._ended_at = self._monotonic()
         if rows:
-            self._sizes[source] = size / rows
+            before, all_rows = self._read.get(source, (0, 0))
+            sizes, all_rows = self._read[source] = before + size, all_rows + rows
+            self._sizes[source] = min(size / rows, sizes / all_rows)
         if self._limiter is not None:
             self._limiter, _wait = self._limiter.step(began, rows)
 

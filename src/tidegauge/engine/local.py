@@ -62,6 +62,10 @@ class LocalEngine:
         """Return the columns that the plan's steps give, with `_epoch` last. Raises `NeedsSpark`."""
         return with_epoch(self._functions(plan, stream_schema(plan, source_schema))[1])
 
+    def rowwise(self, plan: OutputPlan, source_schema: pa.Schema) -> bool:  # noqa: ARG002 - the seam's shape
+        """True: steps that see other rows need Spark."""
+        return True
+
     def submit(self, job: EpochJob) -> Future[JobResult]:
         """Start the job's tasks. The future fails with `JobFailed` when the engine is closed meanwhile."""
         most = self.parallelism * 4

@@ -184,7 +184,7 @@ class Board:
             output.state = "catching_up" if output.upper < published or output.name in retried else "live"
         self._fills = dict(fills)
         for name, fill in fills.items():
-            self._fill(name, fill.reached)
+            self._fill(name, fill.reached, None)
             self.outputs[name].replacing = name in replacing
         self._pause(paused)
         self.changes = 0
@@ -243,9 +243,9 @@ class Board:
         status.upper = upper
         status.lag = max(0, self.upper - upper)
 
-    def _fill(self, output: str, reached: int) -> None:
+    def _fill(self, output: str, reached: int, part: int | None) -> None:
         status, fill = self.outputs[output], self._fills[output]
-        status.filled = progress(fill, self.timeline.tables[status.source], reached=reached)
+        status.filled = progress(fill, self.timeline.tables[status.source], reached=reached, part=part)
         self._well(status)
 
     def _pause(self, reasons: Mapping[str, tuple[str, ...]]) -> None:
@@ -366,9 +366,9 @@ class Board:
             status.unread = None
         self._tell()
 
-    def staged_of(self, output: str, reached: int) -> None:
-        """More is staged of the past of an output."""
-        self._fill(output, reached)
+    def staged_of(self, output: str, reached: int, part: int) -> None:
+        """More is staged of the past of an output: the epochs before `reached`, and `part` positions of that one."""
+        self._fill(output, reached, part)
         self._tell()
 
     def filled(self, output: str, upper: int) -> None:

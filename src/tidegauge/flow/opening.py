@@ -315,6 +315,8 @@ def _goes_on(
     steps = steps_of(plan, source.incarnation, edition=_edition(replacement))
     same = (planned.start, planned.steps) == (first, steps) and stays(plan, output)
     left = backfill.units or held(source.table, planned.start) <= planned.cutover
+    if source.failure is not None and Fill.of(backfill).straddles(source.failure[0]):
+        return False  # one unit has rows that would be shown and rows that must not be
     return bool(not table.upper and same and left and isinstance(table, Keeping) and table.keep(files_of(backfill)))
 
 

@@ -75,14 +75,15 @@ def render(
     late_limit: Callable[[str], int],
     owner: FollowedFlow | None,
     anew: Callable[[], None],
+    rowwise: frozenset[str],
 ) -> None:
     """Build the flow's dataflows in the worker. `ticking` says whether to bind and stage anything new.
 
     spawn, commit, tell: run probes and jobs, commits, and acknowledgements, beside the worker.
     requests: the ticks that are asked for; they are taken from now on. pushing: the sources that push.
     pausing: the outputs for which nothing is done at present, by choice. pacing: when jobs of late outputs may begin.
-    service, late_limit: see `StageSetup`. owner: whom the flow follows; it has no readers then. anew: has it opened
-    again.
+    service, late_limit, rowwise: see `StageSetup`. owner: whom the flow follows; it has no readers then. anew: has it
+    opened again.
     """
     spec, timeline = flow.spec, flow.timeline
     plans = {name: plan for name, plan in spec.outputs.items() if name in flow.tables}
@@ -205,6 +206,7 @@ def render(
                 uppers=uppers,
                 late=flow.late,
                 fills=flow.fills,
+                rowwise=rowwise,
                 record=lambda output, unit: flow.store.add_unit(flow.lease, output, unit_of(unit)),
                 limits=limits,
                 perform=perform,

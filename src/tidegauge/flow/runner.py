@@ -33,10 +33,10 @@ from tidegauge.flow.opening import opened, register
 from tidegauge.flow.pushing import Pushing
 from tidegauge.flow.render import render
 from tidegauge.flow.spec import FlowSpec
-from tidegauge.flow.stage import late_limit as real_late_limit
 from tidegauge.flow.stalls import Stalls
 from tidegauge.job.perform import OutputSchemas, performer
 from tidegauge.job.plan import Engine
+from tidegauge.job.portion import late_limit as real_late_limit
 from tidegauge.remap.policy import in_batch
 from tidegauge.remap.round import Requests
 from tidegauge.remap.store import Lease, LeaseHolder, ResumeOutput, SetRate, Store
@@ -226,6 +226,12 @@ class Runner:
             late_limit=self._late_limit,
             owner=self._owner,
             anew=self._leave,
+            rowwise=frozenset(
+                name
+                for name in found.fills
+                if (schema := found.timeline.schema(flow.outputs[name].source)) is not None
+                and self._schemas.rowwise(flow.outputs[name], schema)
+            ),
         )
 
     def _leave(self) -> None:

@@ -29,19 +29,22 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tidegauge.backfill.plan import Fill
+from tidegauge.backfill.plan import Fill, StagedUnit
 from tidegauge.backfill.rate import Pacing
 from tidegauge.dataflow import OperatorBuilder, OperatorContext, OperatorInput, OperatorOutput, Stream
 from tidegauge.env import Env, Spawn
 from tidegauge.errors.base import Transient, brief, cause_of
 from tidegauge.errors.running import JobGaveUp
 from tidegauge.flow.board import Board
+from tidegauge.flow.filling import Filling
+from tidegauge.flow.pinning import Pinning
 from tidegauge.job.durable import Losses, OutputFailures
 from tidegauge.job.groups import Apart, Group, Groups, Need, judge, needs, own
-from tidegauge.job.perform import Performed, Performer, PinnedNeed
+from tidegauge.job.perform import Performed, Performer
 from tidegauge.job.plan import OutputPlan
-from tidegauge.reclock.slices import held, span, walk
-from tidegauge.remap.binding import Bound
+from tidegauge.reclock.parts import START
+from tidegauge.reclock.slices import held
+from tidegauge.remap.binding import Slice
 from tidegauge.remap.operator import Span
 from tidegauge.remap.round import Failure
 from tidegauge.remap.timeline import Timeline
@@ -50,44 +53,10 @@ from tidegauge.sinks.pausing import Pausing
 from tidegauge.sinks.protocol import StagedFile
 from tidegauge.sources.push.pieces import Pieces
 
-__all__ = [
-    "ATTEMPTS",
-    "BESIDE",
-    "JOB_LIMITS",
-    "LATE_PART",
-    "LATE_SLICES",
-    "StageSetup",
-    "Staging",
-    "job_limit",
-    "late_limit",
-    "stage",
-]
+__all__ = ["ATTEMPTS", "BESIDE", "StageSetup", "Staging", "stage"]
 
 ATTEMPTS: Final = 6
 """How often a group may fail in a row, for reasons that are not waited out, before the flow stops."""
-
-JOB_LIMITS: Final[Mapping[str, int]] = {"bytes": 1 << 30, "records": 10_000_000}
-"""How many positions of a source, by what they count, one job coalesces."""
-
-LATE_PART: Final = 10
-"""The part of that which a job of late outputs takes, so that the others' jobs do not wait long for its tasks."""
-
-LATE_SLICES: Final = 5_000
-"""How many slices such a job takes. Each is planned and read by itself, and a long past has many small ones."""
-
-
-def job_limit(unit: str) -> int:
-    """Return how many positions of a source one job coalesces. A single epoch may be larger: it is never split.
-
-    Positions that do not count bytes have the limit of records.
-    """
-    return JOB_LIMITS["bytes" if unit == "bytes" else "records"]
-
-
-def late_limit(unit: str) -> int:
-    """Return how many positions of a source one job of late outputs coalesces, as `job_limit` does."""
-    return max(1, job_limit(unit) // LATE_PART)
-
 
 BESIDE: Final = 10.0
 """For how many seconds after a job of the others a late job leaves them half of the engine's slots."""
@@ -95,10 +64,7 @@ BESIDE: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """The outputs of the stage operator:
-
-    staged spans for each output's sink, and sources that turned out to have failed.
-    """
+    """Its outputs: staged spans for each output's sink, and sources that turned out to have failed."""
 
     spans: Mapping[str, Stream[StagedSpan]]
     failures: Stream[Failure]
@@ -109,16 +75,17 @@ class StageSetup:
     """What the operator works with.
 
     units: the unit of each source's positions. uppers: the first epoch that each output lacks. late: outputs that
-    lack epochs which are published. fills: the staged past of those who show nothing before all of it is in. record:
-    makes one more unit of a fill durable. limits: outputs of sources that had failed before, with the epoch at which
-    they end. record_failure: makes that of a source durable. failures: where those of outputs go, and which outputs
-    have ended by one. losses: where losses go. discard: forgets files staged in vain. backlog: which outputs have too
-    much to commit for more to be staged for them; the others go on. pausing: for which outputs nothing is staged, by
-    choice. held: the epochs that each open output's table holds, by its last commit. taking: the late outputs that
-    get what they lack from another's table, with the first epoch that this lacked. pacing: when late jobs may begin.
-    service: whether the run goes on when all is read, so that jobs of the others are to be expected. late_limit: how
-    many positions a late job takes, by their unit. going: whether to begin another job. pieces: of the sources that
-    push; their outputs are staged as far as what came is whole.
+    lack epochs which are published. fills: the staged past of those who show nothing before all of it is in.
+    rowwise: those each of whose rows is made of one record. record: makes one more unit of a fill durable. limits:
+    outputs of sources that had failed before, with the epoch at which they end. record_failure: makes that of a
+    source durable. failures: where those of outputs go, and which outputs have ended by one. losses: where losses
+    go. discard: forgets files staged in vain. backlog: which outputs have too much to commit for more to be staged
+    for them; the others go on. pausing: for which outputs nothing is staged, by choice. held: the epochs that each
+    open output's table holds, by its last commit. taking: the late outputs that get what they lack from another's
+    table, with the first epoch that this lacked. pacing: when late jobs may begin. service: whether the run goes on
+    when all is read, so that jobs of the others are to be expected. late_limit: how many positions a late job
+    takes, by their unit. going: whether to begin another job. pieces: of the sources that push; their outputs are
+    staged as far as what came is whole.
     """
 
     timeline: Timeline
@@ -127,7 +94,8 @@ class StageSetup:
     uppers: Mapping[str, int]
     late: frozenset[str]
     fills: Mapping[str, Fill]
-    record: Callable[[str, StagedSpan], None]
+    rowwise: frozenset[str]
+    record: Callable[[str, StagedUnit], None]
     limits: Mapping[str, int]
     perform: Performer
     record_failure: Callable[[Failure], None]
@@ -165,20 +133,23 @@ class _Stage:
         self.setup = setup
         self.timeline = setup.timeline
         self.plans = setup.plans
-        self.fills = dict(setup.fills)
+        self.readers = {name: plan.source for name, plan in setup.plans.items()}
+        self.filling = Filling(setup.fills, self.timeline, setup.record, setup.rowwise, setup.board, setup.env)
         self.uppers = {**setup.uppers, **{name: fill.reached for name, fill in setup.fills.items()}}
+        self.pinning = Pinning(
+            self.timeline, self.readers, setup.units, self.filling, setup.pacing, setup.late_limit, setup.held
+        )
         self.limits = dict(setup.limits)
         self.activator = context.activator
         self.wake = context.sync_activator()
         self.ports = {name: port for port, name in enumerate(setup.plans)}
         self.capabilities = dict(zip(setup.plans, context.capabilities, strict=False))
         self.failure_capability = context.capabilities[-1]
-        self.readers = {name: plan.source for name, plan in setup.plans.items()}
         self.jobs: dict[Group, tuple[Need, Future[Performed]]] = {}
         self.others = setup.env.monotonic() if setup.service else float("-inf")
         """When a job of the others began, or may have."""
         pasts = {name: plan.past for name, plan in setup.plans.items() if plan.past is not None}
-        self.groups = Groups(late=setup.late, pasts=pasts)
+        self.groups = Groups(late=setup.late.union(self.filling.cursors), pasts=pasts)
         setup.backlog.attach(self.wake.activate)
         setup.pausing.attach(self.wake.activate)
         setup.pacing.attach(self.wake.activate)
@@ -194,7 +165,7 @@ class _Stage:
             capability = self.capabilities.get(name)
             if capability is None:
                 continue
-            if (fill := self.fills.get(name)) is not None:
+            if (fill := self.filling.of.get(name)) is not None:
                 capability.downgrade(fill.start)  # all of it is one span yet to be given
             elif upper >= self.limits.get(name, upper + 1):
                 capability.drop()
@@ -222,7 +193,7 @@ class _Stage:
         Once nothing more will come, planning such an epoch says why.
         """
         limits = dict(self.limits)
-        for name, fill in self.fills.items():
+        for name, fill in self.filling.of.items():
             limits[name] = min(fill.upper, limits.get(name, fill.upper))
         for name in standing:
             if name in self.groups.late and self.groups.pasts.get(name, name) not in self.setup.held:
@@ -262,9 +233,9 @@ class _Stage:
         if not self.groups.one:
             lacking = {name: held(self.timeline.tables[self.readers[name]], u) for name, u in standing.items()}
             taking = {name for name, upper in self.setup.taking.items() if standing.get(name, upper) < upper}
-            behind = self.fills.keys() | paused | taking
+            behind = self.filling.of.keys() | paused | taking
             self.groups = self.groups.joined(lacking, self.readers, busy=self.jobs, behind=behind)
-        wanted = needs(self.groups, roomy, self.readers, limits=limits, sealed=sealed)
+        wanted = needs(self.groups, roomy, self.readers, limits=limits, sealed=sealed, cursors=self.filling.cursors)
         for group, need in self.setup.pacing.in_turn(wanted).items():
             if group in self.jobs or (self.is_late(need) and self.waits()):
                 continue
@@ -274,7 +245,7 @@ class _Stage:
             if not going:
                 if self.past(need) is not None:
                     continue
-                need = self.empty(need)
+                need = self.pinning.empty(need)
                 if need.upper == need.lower:
                     continue
             self.begin(group, need, outputs)
@@ -288,51 +259,23 @@ class _Stage:
             self.activator.activate_after(wait)
         return wait != 0.0
 
-    def empty(self, need: Need) -> Need:
-        """Return a need as far as its epochs hold nothing for its outputs.
-
-        That is met without a job, also by a run that is told to stop: nothing of these epochs is published before.
-        """
-        tables = (self.timeline.tables[source] for source in {self.readers[name] for name in need.outputs})
-        moved = (epoch for table in tables if (epoch := table.moved_from(need.lower)) is not None)
-        return replace(need, upper=min([need.upper, *moved]))
-
     def begin(self, group: Group, need: Need, outputs: list[OperatorOutput]) -> None:
-        """Start a job for a need, or meet it at once where its epochs hold nothing for its outputs.
-
-        A source that failed is tried with one epoch, so that an upstream that is still away costs the engine little.
-        Jobs of late outputs are small: the others' are beside them.
-        """
-        wanted = sorted({self.readers[name] for name in need.outputs})
-        trying = group is not None and self.groups.trouble(group).attempt > 0
-        tables = {source: self.timeline.tables[source] for source in wanted}
-        upper, late, pacing, past = need.upper, self.is_late(need), self.setup.pacing, self.past(need)
-        if past is not None:
-            upper = min(upper, self.setup.held[past].stop)
-        if upper - need.lower > 1:  # one epoch is never split
-            for source, table in tables.items():
-                unit = self.setup.units[source]
-                most = 1 if trying else self.setup.late_limit(unit) if late else job_limit(unit)
-                paced = pacing.most(source, unit) if late else None
-                # A table's files are read whole or not at all, however many slices their rows came from.
-                count = LATE_SLICES if late and past is None else None
-                limit = most if paced is None else min(most, paced)
-                upper = span(walk(table, need.lower, upper), upper, limit=limit, most=count)
-        need = Need(need.outputs, need.lower, upper)
-        pinned = PinnedNeed(
+        """Start a job for a need, or meet it at once where its epochs hold nothing for its outputs."""
+        late, past, pacing = self.is_late(need), self.past(need), self.setup.pacing
+        pinned = self.pinning.pin(
             need,
-            {source: found for source, table in tables.items() if (found := table.slices(need.lower, upper))},
-            {source: self.bound(source, asked=not trying) for source in wanted},
-            late,
-            past,
-            late and self.setup.env.monotonic() - self.others < BESIDE,
+            late=late,
+            past=past,
+            trying=group is not None and self.groups.trouble(group).attempt > 0,
+            beside=late and self.setup.env.monotonic() - self.others < BESIDE,
         )
+        need = pinned.need
         if pinned.slices or past is not None:
             if not late:
                 self.others = self.setup.env.monotonic()
             self.setup.board.staging(need)
             if late:
-                pacing.begin(group, wanted[0], sum(piece.size for found in pinned.slices.values() for piece in found))
+                pacing.begin(group, self.readers[need.outputs[0]])
             future = self.setup.spawn(lambda: self.setup.perform(pinned))
             self.jobs[group] = (need, future)
             future.add_done_callback(lambda _future: self.wake.activate())
@@ -346,14 +289,12 @@ class _Stage:
         return not self.groups.late.isdisjoint(need.outputs)
 
     def past(self, need: Need) -> str | None:
-        """Return the output from whose table a need is met, as far as that holds it; None for the sources."""
-        past = self.groups.pasts.get(need.outputs[0]) if self.is_late(need) else None
-        return past if past is not None and need.lower in self.setup.held[past] else None
+        """Return the output from whose table a need is met, as far as that holds it; None for the sources.
 
-    def bound(self, source: str, *, asked: bool) -> Bound:
-        """Return the bindings of a source. asked: whether its last answer may stand for another question."""
-        bound = self.timeline.bound(source)
-        return bound if asked else replace(bound, last=None)
+        The rest of an epoch comes from where its beginning came from: a table cannot tell them apart.
+        """
+        past = self.groups.pasts.get(need.outputs[0]) if self.is_late(need) and need.begin == START else None
+        return past if past is not None and need.lower in self.setup.held[past] else None
 
     def hear(self, outputs: list[OperatorOutput]) -> bool:
         """Hear of the jobs that have ended; say whether there was any."""
@@ -362,11 +303,13 @@ class _Stage:
             need, future = self.jobs.pop(group)
             self.setup.board.ended(need)
             error = future.exception()
-            self.setup.pacing.end(group, 0 if error is not None else sum(future.result().result.records.values()))
             if error is not None:
+                self.setup.pacing.end(group, 0)
                 self.again(group, need, need.outputs, error)
             else:
-                self.take(group, need, future.result(), outputs)
+                performed = future.result()
+                self.setup.pacing.end(group, sum(performed.result.records.values()), size=performed.size)
+                self.take(group, need, performed, outputs)
         return bool(ended)
 
     def take(self, group: Group, need: Need, performed: Performed, outputs: list[OperatorOutput]) -> None:
@@ -397,15 +340,12 @@ class _Stage:
         for name in need.outputs:
             if name in verdict.ends:
                 self.limits[name] = min(verdict.ends[name], self.limits.get(name, verdict.ends[name]))
-        for name in self.fills.keys() & {failure.output for failure in verdict.failures}:
-            del self.fills[name]  # nobody gets to see a part of it; the next run goes on with what is recorded
+        for name in self.filling.of.keys() & {failure.output for failure in verdict.failures}:
+            del self.filling.of[name]  # nobody gets to see a part of it; the next run goes on with what is recorded
             self.limits[name] = self.uppers[name]
+        upper = need.upper if self.filling.end(performed.last) == START else need.lower
         for name in kept:
-            delivered = StagedSpan(need.lower, need.upper)
-            if name in performed.schemas:
-                schema, staged = performed.schemas[name], performed.result.staged[name]
-                delivered = StagedSpan(need.lower, need.upper, performed.job, schema, staged.files, staged.rows)
-            self.deliver(name, delivered, outputs)
+            self.deliver(name, performed.span(name, need.lower, upper), outputs, last=performed.last)
         self.settle()  # after delivering, which takes place at the capabilities that this moves on
         if kept:
             self.setup.board.staged(Need(tuple(kept), need.lower, need.upper), performed)
@@ -439,29 +379,22 @@ class _Stage:
                 outputs[-1].give(self.failure_capability, [failure])
 
     def fulfil(self, outputs: list[OperatorOutput]) -> None:
-        """Hand the past of each output whose units are all in to its sink, as one span.
+        """Hand the past of each output whose units are all in to its sink, as one span."""
+        for name, whole in self.filling.ended(self.uppers, self.limits):
+            if whole is not None:
+                self.deliver(name, whole, outputs)
+                self.setup.board.filled(name, whole.upper)
+            self.settle()
 
-        Of a source that has failed it ends where that did. If its past has an epoch that it does not come to, nobody
-        sees any of it; the units stay until the source goes on.
+    def deliver(
+        self, name: str, staged: StagedSpan, outputs: list[OperatorOutput], *, last: Slice | None = None
+    ) -> None:
+        """Hand a staged span to its sink and move the output's upper. A unit of a fill is recorded instead.
+
+        last: the last slice that was read of a part of an epoch.
         """
-        for name, fill in list(self.fills.items()):
-            end = min(fill.upper, self.limits.get(name, fill.upper))
-            if self.uppers[name] >= end:
-                del self.fills[name]
-                write = fill.units[-1].job[:16] + self.setup.env.unique()[-16:] if fill.units else ""
-                if fill.shows(end):
-                    self.deliver(name, fill.whole(end, write=write), outputs)
-                    self.setup.board.filled(name, end)
-                self.settle()
-
-    def deliver(self, name: str, staged: StagedSpan, outputs: list[OperatorOutput]) -> None:
-        """Hand a staged span to its sink and move the output's upper. A unit of a fill is recorded instead."""
-        if name in self.fills:
-            if staged.schema is not None:
-                self.setup.record(name, staged)  # durable before the next one is begun
-                self.fills[name] = self.fills[name].followed(staged)
-            self.uppers[name] = staged.upper
-            self.setup.board.staged_of(name, staged.upper)
-            return
-        outputs[self.ports[name]].give(self.capabilities[name], [staged])
+        if name in self.filling.of:
+            self.filling.followed(name, staged, last)
+        else:
+            outputs[self.ports[name]].give(self.capabilities[name], [staged])
         self.uppers[name] = staged.upper

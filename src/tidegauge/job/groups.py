@@ -85,10 +85,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from tidegauge.errors.base import TidegaugeError, Transient, waited_out
 from tidegauge.job.plan import JobResult
+from tidegauge.reclock.parts import START, Cursor
 from tidegauge.remap.round import Failure
 from tidegauge.sources.sweep import backoff
 
@@ -108,28 +110,45 @@ __all__ = [
 ]
 
 
+_NOWHERE: Final[Mapping[str, Cursor]] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True)
 class Need:
-    """These outputs need the epochs `[lower, upper)`."""
+    """These outputs need the epochs `[lower, upper)`.
+
+    Of the first one what comes before `begin` is staged; of the last one what comes from `end` on is not meant,
+    unless that is `START`.
+    """
 
     outputs: tuple[str, ...]
     lower: int
     upper: int
+    begin: Cursor = field(default=START, repr=False)
+    end: Cursor = field(default=START, repr=False)
 
 
-def next_need(uppers: Mapping[str, int], *, limits: Mapping[str, int], sealed: int) -> Need | None:
+def next_need(
+    uppers: Mapping[str, int], *, limits: Mapping[str, int], sealed: int, cursors: Mapping[str, Cursor] = _NOWHERE
+) -> Need | None:
     """Return the next need, or None when no output is behind.
 
     uppers: the first epoch that each output lacks. limits: outputs that have failed, with the epoch at which they
-    end. sealed: epochs before it are bound and complete.
+    end. sealed: epochs before it are bound and complete. cursors: of outputs that have a part of that first epoch,
+    how much; all of one source.
+
+    >>> need = next_need({"a": 5, "b": 5}, limits={}, sealed=8, cursors={"b": Cursor("p0", 3)})
+    >>> need, need.end
+    (Need(outputs=('a',), lower=5, upper=6), Cursor(partition='p0', position=3))
     """
-    behind = {o: u for o, u in uppers.items() if u < min(sealed, limits.get(o, sealed))}
+    behind = {o: (u, cursors.get(o, START)) for o, u in uppers.items() if u < min(sealed, limits.get(o, sealed))}
     if not behind:
         return None
-    lower = min(behind.values())
-    group = tuple(o for o, u in behind.items() if u == lower)
-    ends = [limits[o] for o in group if o in limits] + [u for u in behind.values() if u > lower]
-    return Need(group, lower, min([sealed, *ends]))
+    lower, begin = least = min(behind.values())
+    group = tuple(o for o, at in behind.items() if at == least)
+    ends = [(limits[o], START) for o in group if o in limits] + [at for at in behind.values() if at > least]
+    upper, end = min([(sealed, START), *ends])
+    return Need(group, lower, upper if end == START else upper + 1, begin, end)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -266,12 +285,13 @@ def needs(
     *,
     limits: Mapping[str, int],
     sealed: int,
+    cursors: Mapping[str, Cursor] = _NOWHERE,
 ) -> dict[Group, Need]:
     """Return what each group needs next, the common one first; see `next_need`."""
     parts: dict[Group, dict[str, int]] = {None: {}}
     for output, upper in uppers.items():
         parts.setdefault(groups.group(output, readers[output]), {})[output] = upper
-    found = {group: next_need(part, limits=limits, sealed=sealed) for group, part in parts.items()}
+    found = {group: next_need(part, limits=limits, sealed=sealed, cursors=cursors) for group, part in parts.items()}
     return {group: need for group, need in found.items() if need is not None}
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Final
 
@@ -30,11 +31,13 @@ from tidegauge.job.groups import Need
 from tidegauge.job.past import past_read, remaining
 from tidegauge.job.plan import Engine, EpochJob, JobResult, OutputPlan, OutputWork, SourceRead
 from tidegauge.operations import carries, check
+from tidegauge.reclock.parts import taken
 from tidegauge.remap.binding import Bound, Slice
 from tidegauge.remap.round import Failure
+from tidegauge.sinks.backlog import StagedSpan
 from tidegauge.sinks.protocol import Standing, Table
 from tidegauge.sinks.stamped import StampedSink
-from tidegauge.sources.protocol import Confirming, GoingOn, RangeReader, Source, Split
+from tidegauge.sources.protocol import Confirming, Cuttable, GoingOn, RangeReader, Source, Split
 from tidegauge.sources.push.pieces import Pieces
 
 __all__ = ["GOOD_FOR", "OutputSchemas", "Performed", "Performer", "PinnedNeed", "performer"]
@@ -51,7 +54,8 @@ class PinnedNeed:
     """A need with its pinned ranges: the slices of each source in its epochs and the bindings of each source.
 
     late: whether it is that of late outputs. past: the output whose table is read, None for the sources. beside:
-    whether it is to leave room for other jobs.
+    whether it is to leave room for other jobs. most: how many positions of the slices are read, of one epoch of one
+    source; None for all of them.
     """
 
     need: Need
@@ -60,19 +64,30 @@ class PinnedNeed:
     late: bool = False
     past: str | None = None
     beside: bool = False
+    most: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Performed:
     """What came of a need: the job's name and result, and the schema of each output that it staged.
 
-    lost: what its sources go on without.
+    lost: what its sources go on without. last: the last slice that was read, where that was only to be some of them.
+    size: how many positions were.
     """
 
     job: str
     schemas: Mapping[str, pa.Schema]
     result: JobResult
     lost: tuple[Slice, ...] = ()
+    last: Slice | None = None
+    size: int = 0
+
+    def span(self, output: str, lower: int, upper: int) -> StagedSpan:
+        """Return what it has staged for an output, as the epochs `[lower, upper)`."""
+        if output not in self.schemas:
+            return StagedSpan(lower, upper)
+        staged = self.result.staged[output]
+        return StagedSpan(lower, upper, self.job, self.schemas[output], staged.files, staged.rows)
 
 
 Performer = Callable[[PinnedNeed], Performed]
@@ -121,8 +136,18 @@ def performer(
         reads, failures, lost = list[SourceRead](), list[Failure](), list[Slice]()
         if past is not None:
             reads, failures = from_table(pinned, past)
-        for name, slices in pinned.slices.items() if past is None else ():
+        last, size = None, 0
+        for name, slices in pinned.slices.items():
+            size += sum(piece.size for piece in slices)
+            if past is not None:
+                continue
             source, bound = sources[name], recent(pinned.bounds[name], now=env.now())
+            if pinned.most is not None:
+                some = parted(name, source, slices, bound, most=pinned.most)
+                if isinstance(some, Failure):
+                    failures.append(some)
+                    continue
+                slices, last, size = some, some[-1], sum(piece.size for piece in some)
             left = without(slices, passed[name]) if name in passed else slices
             planned = plan(name, pieces.get(name, source), left, bound) if left else ((), ())
             if isinstance(planned, Failure):
@@ -167,6 +192,8 @@ def performer(
             {work.plan.name: work.schema for work in works},
             JobResult(result.staged, found, result.records, result.bytes_read),
             tuple(lost),
+            last,
+            size,
         )
 
     return perform
@@ -201,6 +228,24 @@ def recent(bound: Bound, *, now: datetime) -> Bound:
     if bound.last is None or timedelta(0) <= now - bound.last.at < GOOD_FOR:
         return bound
     return replace(bound, last=None)
+
+
+def parted(name: str, source: Source, slices: list[Slice], bound: Bound, *, most: int) -> list[Slice] | Failure:
+    """Return the first of these slices that have about `most` positions; or why the source cannot be asked."""
+    try:
+        if not isinstance(source, Cuttable):
+            return taken(slices, most, size=attrgetter("size"), cut=lambda _piece, _size: None)
+        return taken(
+            slices,
+            most,
+            size=lambda piece: source.size(piece, bound),
+            cut=lambda piece, size: source.cut(piece, size, bound),
+        )
+    except Transient as error:
+        return Failure(name, None, slices[0].epoch, error)
+    except OSError as error:
+        failed = ReadFailed(source=name, place=slices[0].partition, detail=said(error))
+        return Failure(name, None, slices[0].epoch, failed)
 
 
 def plan(
@@ -250,6 +295,13 @@ class OutputSchemas:
     def __init__(self, engine: Engine) -> None:
         self._engine: Final = engine
         self._known: Final[dict[str, tuple[pa.Schema, pa.Schema]]] = {}
+
+    def rowwise(self, plan: OutputPlan, source_schema: pa.Schema) -> bool:
+        """Whether each row of an output is made of one record, so that its epochs can be staged in parts."""
+        try:
+            return self._engine.rowwise(plan, source_schema)
+        except TidegaugeError:  # the first job says what is wrong with its steps
+            return False
 
     def of(self, plan: OutputPlan, source_schema: pa.Schema) -> pa.Schema:
         """Return the columns of an output, or raise; see `output_schema`."""

@@ -189,6 +189,13 @@ class Engine(Protocol):
         """Return the columns that the plan's steps give, with `_epoch` last, or raise the error of a step."""
         ...
 
+    def rowwise(self, plan: OutputPlan, source_schema: pa.Schema) -> bool:
+        """Whether each row that the plan's steps give is made of one row alone, as far as the engine knows.
+
+        Other steps see all rows of an epoch. Raises the error of a step.
+        """
+        ...
+
     def submit(self, job: EpochJob) -> Future[JobResult]:
         """Start a job beside the caller. The future's exception is an engine failure, which may be tried again."""
         ...

@@ -42,13 +42,13 @@ from tidegauge.flow.changing import made_by_other, rewritten
 from tidegauge.flow.runner import RENEW_EVERY
 from tidegauge.flow.running import chosen
 from tidegauge.flow.spec import Flow, FlowSpec
-from tidegauge.flow.stage import job_limit
 from tidegauge.flow.starting import told
 from tidegauge.job.code import OutputCode, code_of
 from tidegauge.job.durable import passed, ranges_of, without
 from tidegauge.job.groups import Need
 from tidegauge.job.perform import OutputSchemas, Performed, PinnedNeed, performer
 from tidegauge.job.plan import Engine
+from tidegauge.job.portion import job_limit
 from tidegauge.looking.inspect import opened
 from tidegauge.maintenance.resume import leased
 from tidegauge.reclock.slices import between, span, told_apart

@@ -167,6 +167,14 @@ class GeneratorSource:
         facts = f"{self.seed}\n{self.shards}\n{self.schema}"
         return hashlib.blake2b(facts.encode(), digest_size=8).hexdigest()
 
+    def size(self, piece: Slice, bound: Bound) -> int:  # noqa: ARG002 - the seam's shape
+        """Return the number of rows."""
+        return piece.size
+
+    def cut(self, piece: Slice, size: int, bound: Bound) -> int:  # noqa: ARG002 - the seam's shape
+        """Return where `size` rows end: a shard can be cut anywhere."""
+        return piece.lower + size
+
     def plan(self, slices: Sequence[Slice], bound: Bound) -> list[Split]:
         """Cut slices into splits of at most a million rows."""
         if slices and bound.identity not in ("", self._identity):

@@ -72,6 +72,7 @@ __all__ = [
     "BadRecord",
     "Clocked",
     "Confirming",
+    "Cuttable",
     "Divided",
     "Framed",
     "GoingOn",
@@ -347,6 +348,29 @@ class Joining(Protocol):
         Splits together are one with `parts`: the splits that it is made of. Its rows are those of the parts, and have
         their epoch in a column `_epoch`, behind the others. Where `read` raises for it, its parts are read by
         themselves, to find out which of them the error is about.
+        """
+        ...
+
+
+@runtime_checkable
+class Cuttable(Protocol):
+    """A source whose bound slices can be cut, so that a job of late outputs reads a part of one.
+
+    By law 4 it makes no difference to any row where they are. Slices of other sources are read whole.
+    """
+
+    def size(self, piece: Slice, bound: Bound) -> int:
+        """Return how many positions of a slice may hold a record: fewer than it has where upstream begins later.
+
+        Called beside the worker, right before `cut` and `plan`, for many slices: it must not ask upstream.
+        """
+        ...
+
+    def cut(self, piece: Slice, size: int, bound: Bound) -> int | None:
+        """Return a position between two records of a slice, so that about `size` positions of it come before.
+
+        As many if that can be, else fewer, else the next one that there is. None where the slice cannot be cut, or is
+        not there any more, which `plan` then says. May block. Raises `OSError` and `Transient`, as `plan` does.
         """
         ...
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -83,6 +84,61 @@ def test_a_unit_that_is_not_next_is_refused(store: Store, lease: Lease, span: tu
     store.add_unit(lease, "late", unit(0, 2))
     with pytest.raises(InvalidArgument):
         store.add_unit(lease, "late", unit(*span))
+
+
+def part(epoch: int, partition: str, position: int) -> BackfillUnit:
+    """What is staged of an epoch up to a position of a partition."""
+    return replace(unit(epoch, epoch), partition=partition, position=position)
+
+
+def test_units_inside_an_epoch_are_kept_in_order_whatever_the_names_of_its_partitions(
+    store: Store, lease: Lease, url: str
+) -> None:
+    store.begin_backfill(lease, "late", start=0, steps="s")
+    made = [unit(0, 1), part(2, "P", 3), part(2, "p", 1), part(2, "p", 2), part(2, "ä", 1), unit(2, 3), unit(3, 4)]
+    for one in made:
+        store.add_unit(lease, "late", one)
+        before = dump(url)
+        store.add_unit(lease, "late", one)
+        assert dump(url) == before, "a repetition changes nothing"
+        found = backfill(store)
+        assert found is not None
+        assert found.units[-1] == one
+        assert found.reached == one.upper
+    found = backfill(store)
+    assert found is not None
+    assert found.units == tuple(made)
+
+
+@pytest.mark.parametrize(
+    "next_one",
+    [
+        part(2, "p", 2),  # that far it is
+        part(2, "o", 9),
+        unit(3, 4),  # the rest of the epoch is missing
+        part(3, "p", 1),
+        unit(2, 4),  # the rest of it and another one
+        part(2, "", 0),
+        replace(unit(2, 3), partition="q", position=1),  # the rest of it and a part of another one
+    ],
+)
+def test_what_does_not_follow_a_part_of_an_epoch_is_refused(
+    store: Store, lease: Lease, next_one: BackfillUnit
+) -> None:
+    store.begin_backfill(lease, "late", start=0, steps="s")
+    store.add_unit(lease, "late", part(2, "p", 2))
+    with pytest.raises(InvalidArgument):
+        store.add_unit(lease, "late", replace(next_one, job="f" * 32))
+    store.add_unit(lease, "late", unit(2, 3))
+
+
+@pytest.mark.parametrize("next_one", [part(4, "p", 1), replace(unit(0, 2), partition="p", position=1)])
+def test_a_part_of_an_epoch_beyond_the_plan_or_with_others_is_refused(
+    store: Store, lease: Lease, next_one: BackfillUnit
+) -> None:
+    store.begin_backfill(lease, "late", start=0, steps="s")
+    with pytest.raises(InvalidArgument):
+        store.add_unit(lease, "late", next_one)
 
 
 def test_without_a_plan_there_is_no_unit(store: Store, lease: Lease) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -113,6 +114,8 @@ def test_a_store_of_any_layout_is_brought_forward_and_keeps_what_it_holds(
     assert [(s.name, s.error.code) for s in store.load("shop").stalls] == [("raw", "TG-0435")] * (version >= 5)
     filled = {name: (b.plan.cutover, b.reached, b.units[0].rows) for name, b in store.load("shop").backfills.items()}
     assert filled == ({"clicks": (1, 1, 1)} if version >= 7 else {})
+    ends = [unit.end for b in store.load("shop").backfills.values() for unit in b.units]
+    assert ends == [(1, "", 0)] * (version >= 7) + [(1, "c0", 3)] * (version >= 13)
     decided = store.decisions("shop")
     paused = {"clicks": frozenset({"operator"})}
     assert (decided.number, decided.paused, decided.rate) == ((3, paused, 500) if version >= 8 else (0, {}, None))
@@ -135,6 +138,32 @@ def test_a_store_of_any_layout_is_brought_forward_and_keeps_what_it_holds(
 
     Store.open(another_url, env=env).close()
     assert shape(url) == shape(another_url)
+
+
+def test_a_plan_that_layout_12_began_goes_on_in_parts_and_its_driver_goes_on_with_whole_epochs(
+    url: str, env: Env, clock: Clock
+) -> None:
+    write_layout(url, 12)
+    store = Store.open(url, env=env)
+    [before] = store.load("shop").backfills["clicks"].units
+    sql(
+        url,
+        "INSERT INTO units (flow_id, output, lower, upper, job, columns, files, rows) "
+        "SELECT flow_id, output, 1, 2, job, columns, files, rows FROM units",
+    )
+    assert [unit.end for unit in store.load("shop").backfills["clicks"].units] == [(1, "", 0), (2, "", 0)]
+    sql(url, "DELETE FROM units WHERE lower = 1")
+    clock.pass_by(EXPIRY)
+    lease = store.acquire("shop", holder=LeaseHolder.current(env))
+    for end in ((1, "c0", 3), (1, "c0", 7), (2, "", 0)):
+        store.add_unit(lease, "clicks", replace(before, lower=1, upper=end[0], partition=end[1], position=end[2]))
+    assert [unit.end for unit in store.load("shop").backfills["clicks"].units] == [
+        (1, "", 0),
+        (1, "c0", 3),
+        (1, "c0", 7),
+        (2, "", 0),
+    ]
+    store.close()
 
 
 def test_of_several_that_open_an_older_store_at_once_one_brings_it_forward(url: str, env: Env) -> None:

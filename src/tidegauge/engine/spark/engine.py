@@ -138,6 +138,10 @@ class SparkEngine:
             return with_epoch(result_schema(_functions(plan), stream_schema(plan, source_schema), output=plan.name))
         return self._ready(plan, source_schema).schema
 
+    def rowwise(self, plan: OutputPlan, source_schema: pa.Schema) -> bool:
+        """Whether Spark plans the steps without an aggregate, a window, a function of a DataFrame, or the like."""
+        return _arrow_only(plan) or self._ready(plan, source_schema).rowwise is not None
+
     def submit(self, job: EpochJob) -> Future[JobResult]:
         """Start a job beside the caller. The future's exception is `JobFailed`, which may be tried again."""
         future = self._threads.submit(self._perform, job)

@@ -3,8 +3,8 @@
 Invariants. A plan is made once, before any work for it, with the cutover that it keeps until it ends: the newest
 epoch that is bound by then. With it comes a hold on its start, and on the epoch before that where the two can be told
 apart, so that no compaction folds epochs together while some of them are staged; both end in one transaction. Units
-are in order and lie apart from each other; between two of them the output's source holds nothing. They are of the
-output's present steps: where these have changed none counts.
+are in order and lie apart from each other; between two of them the output's source holds nothing. One is of whole
+epochs, or of a part of one. They are of the output's present steps: where these have changed none counts.
 """
 
 from __future__ import annotations
@@ -79,17 +79,22 @@ units: Final = Table(
     Column("flow_id", ForeignKey("flows.id"), nullable=False),
     Column("output", Name, nullable=False),
     Column("lower", BigInteger, nullable=False),
+    Column("part", BigInteger, nullable=False, server_default="0"),
     Column("upper", BigInteger, nullable=False),
+    Column("partition", Name, nullable=False, server_default=""),
+    Column("position", BigInteger, nullable=False, server_default="0"),
     Column("job", String(32), nullable=False),
     Column("columns", Text, nullable=False),
     Column("files", Text, nullable=False),
     Column("rows", BigInteger, nullable=False),
-    PrimaryKeyConstraint("flow_id", "output", "lower"),
+    PrimaryKeyConstraint("flow_id", "output", "lower", "part"),
     sqlite_with_rowid=False,
 )
 """The staged parts of backfills: the epochs `[lower, upper)` of an output, with the files as JSON, and their columns.
 
-No run removes these files until the backfill ends.
+A row with a `partition` is a part of the epoch `lower`, which is its `upper` as well: of its slices, in the order of
+the partitions' names, from where the row before ends up to `position` of that one. `part` counts the rows of an epoch
+from 0. No run removes these files until the backfill ends.
 """
 
 
@@ -130,22 +135,36 @@ def add_unit(connection: Connection, lease: Lease, output: str, unit: BackfillUn
     guard(connection, lease)
     mine = _of(units, lease.flow_id, output)
     plan = connection.execute(select(backfills).where(_of(backfills, lease.flow_id, output))).one_or_none()
-    last = connection.execute(select(units).where(mine).order_by(units.c.lower.desc()).limit(1)).one_or_none()
-    if last is not None and _unit(last) == unit:
+    newest = (units.c.lower.desc(), units.c.part.desc())
+    last = connection.execute(select(units).where(mine).order_by(*newest).limit(1)).one_or_none()
+    before = None if last is None else _unit(last)
+    if before == unit:
         return
-    reached, end = (-1, -1) if plan is None else (plan.start if last is None else last.upper, plan.cutover + 1)
-    if not reached <= unit.lower < unit.upper <= end:
-        span, expected = [unit.lower, unit.upper], f"a span of epochs in [{reached}, {end}) of a plan"
-        raise InvalidArgument(parameter="unit", value=span, expected=expected)
+    begin, end = ((-1, "", 0), -1) if plan is None else ((plan.start, "", 0), plan.cutover + 1)
+    begin = begin if before is None else before.end
+    if not _follows(unit, begin, end):
+        value, expected = [unit.lower, *unit.end], f"epochs from {list(begin)} on, before {end}, or a part of one"
+        raise InvalidArgument(parameter="unit", value=value, expected=expected)
     row = {
         "lower": unit.lower,
+        "part": last.part + 1 if last is not None and last.lower == unit.lower else 0,
         "upper": unit.upper,
+        "partition": unit.partition,
+        "position": unit.position,
         "job": unit.job,
         "columns": encode_schema(unit.schema),
         "files": as_json({"files": [dict(file) for file in unit.files]}),
         "rows": unit.rows,
     }
     connection.execute(insert(units).values(flow_id=lease.flow_id, output=output, **row))
+
+
+def _follows(unit: BackfillUnit, begin: tuple[int, str, int], end: int) -> bool:
+    """Whether a unit is of whole epochs or a part of one, and comes after `begin` and before `end`."""
+    inside, part = begin[1:] != ("", 0), unit.end[1:] != ("", 0)
+    of_one = unit.upper == unit.lower if part else not inside or unit.upper == unit.lower + 1
+    next_one = unit.lower == begin[0] if inside else unit.lower >= begin[0]
+    return of_one and next_one and max(begin, (unit.lower, "", 0)) < unit.end <= (end, "", 0)
 
 
 def end_backfill(connection: Connection, lease: Lease, output: str) -> None:
@@ -169,7 +188,9 @@ def read_backfills(connection: Connection, flow_id: int) -> dict[str, Backfill]:
     if not plans:
         return {}
     found: dict[str, list[BackfillUnit]] = {}
-    for row in connection.execute(select(units).where(units.c.flow_id == flow_id).order_by(units.c.lower)):
+    for row in connection.execute(
+        select(units).where(units.c.flow_id == flow_id).order_by(units.c.lower, units.c.part)
+    ):
         found.setdefault(row.output, []).append(_unit(row))
     return {row.output: Backfill(_plan(row), tuple(found.get(row.output, ()))) for row in plans}
 
@@ -185,7 +206,12 @@ def _unit(row: Row[Any]) -> BackfillUnit:
         schema, files = decode_schema(row.columns), tuple(from_json(row.files)["files"])
     except (ValueError, KeyError, TypeError):
         raise Unreadable(f"the unit {row.lower} of the backfill of {row.output!r} is damaged") from None
-    return BackfillUnit(count(row.lower), count(row.upper), row.job, schema, files, count(row.rows))
+    return BackfillUnit(
+        count(row.lower),
+        count(row.upper),
+        *(row.job, schema, files, count(row.rows)),
+        *(row.partition, count(row.position)),
+    )
 
 
 def _forget_units(connection: Connection, flow_id: int, output: str) -> None:

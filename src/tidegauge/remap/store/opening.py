@@ -169,6 +169,18 @@ _STEPS: Final[Mapping[int, tuple[str, ...]]] = {
             flow_id {ref} NOT NULL REFERENCES flows (id), output TEXT NOT NULL, edition VARCHAR(32) NOT NULL,
             code TEXT NOT NULL, at VARCHAR(27) NOT NULL, PRIMARY KEY (flow_id, output)) {rowless}""",
     ),
+    12: (  # a unit may be a part of an epoch; a driver that knows whole epochs alone goes on recording those
+        "CREATE TABLE units_12 AS SELECT * FROM units",
+        "DROP TABLE units",
+        """CREATE TABLE units (
+            flow_id {ref} NOT NULL REFERENCES flows (id), output TEXT NOT NULL, lower BIGINT NOT NULL,
+            part BIGINT DEFAULT '0' NOT NULL, upper BIGINT NOT NULL, partition TEXT DEFAULT '' NOT NULL,
+            position BIGINT DEFAULT '0' NOT NULL, job VARCHAR(32) NOT NULL, columns TEXT NOT NULL,
+            files TEXT NOT NULL, rows BIGINT NOT NULL, PRIMARY KEY (flow_id, output, lower, part)) {rowless}""",
+        """INSERT INTO units (flow_id, output, lower, upper, job, columns, files, rows)
+            SELECT flow_id, output, lower, upper, job, columns, files, rows FROM units_12""",
+        "DROP TABLE units_12",
+    ),
 }
 """What leads from each layout to the next one. `{id}` is the type of a table's own numbers, `{ref}` of another's;
 `{rowless}` marks a table that is its key's index."""

@@ -56,7 +56,7 @@ __all__ = [
     "timeline",
 ]
 
-LAYOUT: Final = 12
+LAYOUT: Final = 13
 """The version of these tables. `migrate` has the way from each older one."""
 
 LONGEST_NAME: Final = 1024

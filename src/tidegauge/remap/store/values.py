@@ -230,7 +230,11 @@ class BackfillPlan:
 
 @dataclass(frozen=True, slots=True)
 class BackfillUnit:
-    """The staged epochs `[lower, upper)` of a plan: the job's name, the columns, and the files as JSON data."""
+    """The staged epochs `[lower, upper)` of a plan: the job's name, the columns, and the files as JSON data.
+
+    With a partition it is a part of the epoch `lower`, which is `upper` as well: from where the unit before it ends,
+    if that ends in the same epoch, up to this position of this partition.
+    """
 
     lower: int
     upper: int
@@ -238,6 +242,13 @@ class BackfillUnit:
     schema: pa.Schema
     files: tuple[Mapping[str, Any], ...]
     rows: int
+    partition: str = ""
+    position: int = 0
+
+    @property
+    def end(self) -> tuple[int, str, int]:
+        """What comes after it: an epoch, and a place in that."""
+        return self.upper, self.partition, self.position
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +260,7 @@ class Backfill:
 
     @property
     def reached(self) -> int:
-        """The first epoch of the plan that is not known to be staged."""
+        """The first epoch of the plan that is not known to be staged, or not all of it."""
         return self.units[-1].upper if self.units else self.plan.start
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 import pyarrow as pa
 
@@ -33,7 +33,10 @@ from tidegauge.sources.formats.protocol import Format, LineFormat, WholeFormat, 
 from tidegauge.sources.formats.records import MAX_RECORD_BYTES
 from tidegauge.sources.protocol import Split
 
-__all__ = ["BoundFiles", "gone", "planned", "record_at", "shares"]
+__all__ = ["BoundFiles", "cut", "gone", "planned", "record_at", "shares"]
+
+_WINDOW: Final = 1 << 16
+"""How many bytes at first are searched for the end of a long record."""
 
 
 def shares(weights: Sequence[int], size: int) -> list[tuple[int, int]]:
@@ -186,6 +189,40 @@ def record_at(piece: Slice, position: int, files: BoundFiles, format: Format) ->
             return None
         upper = min(piece.upper, lower + MAX_RECORD_BYTES)
         return lower, next(iter(line.cuts(stream, lower, upper, position - lower)), piece.upper)
+
+
+def cut(piece: Slice, size: int, files: BoundFiles, format: Format) -> int | None:
+    """Return the last record boundary within the first `size` bytes of a slice, or else the first one after them.
+
+    None where the slice has none, where its file is read whole, and where that is gone or damaged: `planned` says so.
+    """
+    line = as_line(format)
+    if line is None or int(files.bound.details[piece.partition]["whole"]):
+        return None
+    try:
+        file, stream = files.open(piece)
+    except (FileGone, FileRewritten):
+        return None
+    with stream:
+        if file.packed:  # each part would decompress all that is before it
+            return None
+        try:
+            return _boundary(stream, line, piece, piece.lower + size)
+        except EOFError:
+            return None
+
+
+def _boundary(stream: BinaryIO, line: LineFormat, piece: Slice, position: int) -> int | None:
+    before = line.last_boundary(stream, piece.lower, position)
+    if piece.lower < before:
+        return before
+    window = _WINDOW
+    while position < piece.upper:  # a record that is longer than that
+        upper = min(piece.upper, position + window)
+        if found := line.cuts(stream, piece.lower, upper, position - piece.lower):
+            return found[0]
+        position, window = upper, 2 * window
+    return None
 
 
 def _cut(

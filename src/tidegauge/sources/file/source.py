@@ -39,7 +39,7 @@ from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.file.found import Rules
 from tidegauge.sources.file.listing import listed, root
 from tidegauge.sources.file.memory import OpenFiles, Rest
-from tidegauge.sources.file.planning import BoundFiles, gone, planned, record_at
+from tidegauge.sources.file.planning import BoundFiles, cut, gone, planned, record_at
 from tidegauge.sources.file.probing import survey
 from tidegauge.sources.file.reading import FileRun, FileSplit, batches, joined
 from tidegauge.sources.file.watching import Watch
@@ -192,6 +192,17 @@ class FileSource:
     def record_at(self, piece: Slice, position: int, bound: Bound) -> tuple[int, int] | None:
         """Return the ends of the record that a byte of a bound slice is inside of; a whole file is one."""
         return record_at(piece, position, BoundFiles(bound, self.path, self.held), self.format)
+
+    def size(self, piece: Slice, bound: Bound) -> int:  # noqa: ARG002 - the seam's shape
+        """Return the number of bytes."""
+        return piece.size
+
+    def cut(self, piece: Slice, size: int, bound: Bound) -> int | None:
+        """Return the end of a record of a bound slice, about `size` bytes from its beginning.
+
+        None for files that are read whole, such as Parquet and compressed ones. Raises `OSError`.
+        """
+        return cut(piece, size, BoundFiles(bound, self.path, self.held), self.format)
 
     def joined(self, splits: Iterable[FileSplit]) -> Iterator[FileSplit | FileRun]:
         """Put splits together that follow each other in a file of lines."""

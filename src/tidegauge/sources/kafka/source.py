@@ -230,6 +230,14 @@ class KafkaSource:
             taken_back=found.taken_back,
         )
 
+    def size(self, piece: Slice, bound: Bound) -> int:
+        """Return the number of offsets from where the source begins."""
+        return sum(part.size for part in begun([piece], bound))
+
+    def cut(self, piece: Slice, size: int, bound: Bound) -> int:
+        """Return where `size` offsets end from where the source begins: a partition can be cut anywhere."""
+        return max([piece.lower, *(part.lower for part in begun([piece], bound))]) + size
+
     def plan(self, slices: Sequence[Slice], bound: Bound) -> list[Split]:
         """Cut slices into splits. The broker is asked whether it has them, unless it said so just now.
 

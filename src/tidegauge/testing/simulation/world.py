@@ -34,7 +34,7 @@ from tidegauge.errors.sinks import StagedFileMissing
 from tidegauge.errors.store import ClockBehind, ClocksApart, FlowAlreadyRunning, LeaseLost
 from tidegauge.flow.dropping import without
 from tidegauge.flow.spec import FlowSpec
-from tidegauge.flow.stage import late_limit
+from tidegauge.job.portion import late_limit
 from tidegauge.testing.simulation.acting import act_out
 from tidegauge.testing.simulation.checks import Checks
 from tidegauge.testing.simulation.clock import RIGHT, VirtualClock

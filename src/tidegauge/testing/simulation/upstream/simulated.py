@@ -201,6 +201,14 @@ class SimulatedLog:
         if bound != self.schema:
             key_and_value(bound, _NO_KEYS, self.data, metadata=self.metadata, source=self.name)
 
+    def size(self, piece: Slice, bound: Bound) -> int:
+        """Return the number of offsets from where the source begins."""
+        return sum(part.size for part in begun([piece], bound))
+
+    def cut(self, piece: Slice, size: int, bound: Bound) -> int:
+        """Return where `size` offsets end from where the source begins: a partition can be cut anywhere."""
+        return max([piece.lower, *(part.lower for part in begun([piece], bound))]) + size
+
     def plan(self, slices: Sequence[Slice], bound: Bound) -> list[Split]:
         """Cut slices into splits, after a look whether the log has them, unless it said so just now.
 
