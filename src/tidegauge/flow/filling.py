@@ -88,3 +88,5 @@ class Filling:
                 del self.of[name]
                 write = fill.units[-1].staged.job[:16] + self._env.unique()[-16:] if fill.units else ""
                 yield name, fill.whole(end, write=write) if fill.shows(end) else None
+        if not self.of:
+            self.parts.clear()

@@ -107,6 +107,10 @@ class LatestParts:
             known = self._known[table.source] = epoch, Parts.of(table, epoch)
         return known[1]
 
+    def clear(self) -> None:
+        """Let go of them."""
+        self._known.clear()
+
 
 def taken(
     slices: Iterable[Slice],
