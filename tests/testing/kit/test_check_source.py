@@ -90,6 +90,10 @@ class Mistaken:
                 return []
         return found
 
+    def cut(self, piece: Slice, size: int, bound: Bound) -> int | None:
+        found: int | None = self.source.cut(piece, size, bound)
+        return {"inside": piece.lower + 1, "nowhere": piece.upper}.get(self.mistake, found)
+
     def read(self, split: Any, on_bad_record: OnBadRecord) -> Iterator[pa.RecordBatch]:
         def quiet(record: BadRecord) -> None:
             pass
@@ -142,6 +146,8 @@ MISTAKES = {
     "hole": ("reads give the records that were added", r"0 rows instead of 1: \{n: 0\} is missing"),
     "twice": ("reads give the records that were added", r"2 rows instead of 1: \{n: 0\} is too many"),
     "cut": ("cuts change nothing", "epochs in the plan: .* too many"),
+    "inside": ("it is cut between records", "a good record was handed over as a bad one"),
+    "nowhere": ("it is cut between records", r"from 0 to (\d+), are cut at \1"),
     "beyond": ("a read ends where its range ends", "4 records were bound and planned, 3 more came"),
     "columns": ("batches have the bound columns", "n: int32"),
     "busy": ("reading again gives the same", "0 rows instead of"),
@@ -189,7 +195,7 @@ def test_a_mistake_breaks_few_laws_and_the_others_are_tried() -> None:
 
     report = check_source(make, many=0)
     assert [finding.name for finding in report.broken] == ["bad records are told and reading goes on"]
-    assert sum(finding.held for finding in report.findings) == 11
+    assert sum(finding.held for finding in report.findings) == 12
 
 
 def test_an_end_that_is_not_told_is_found() -> None:

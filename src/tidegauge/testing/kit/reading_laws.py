@@ -16,7 +16,7 @@ from weakref import ref
 import pyarrow as pa
 
 from tidegauge.remap.binding import Bound, Observation
-from tidegauge.sources.protocol import Source
+from tidegauge.sources.protocol import Cuttable, Source
 from tidegauge.testing.kit.rows import same
 from tidegauge.testing.kit.source_bench import SourceBench, WithSecrets
 from tidegauge.testing.kit.trial import Law, NotTried, beside, expect
@@ -161,6 +161,30 @@ def cuts_change_nothing(bench: SourceBench) -> None:
         read_as_added(bench, grown, (first, last))
 
 
+def it_is_cut_between_records(bench: SourceBench) -> None:
+    """A slice is cut inside it, between two records, and its parts have its records, each once.
+
+    Let `cut` return a position after the slice's first record and before its end, or None where there is none.
+    """
+    source = bench.source
+    if not isinstance(source, Cuttable):
+        raise NotTried("it has no `cut`")
+    grown = grow(bench, (1, 6))
+    for size in (1, 2, 3, 40):
+        rows: list[Any] = []
+        for piece in slices(grown.bound):
+            while piece.lower < piece.upper:
+                cut = source.cut(piece, size, grown.bound) if source.size(piece, grown.bound) > size else None
+                where = (
+                    f"{size} positions of {piece.partition!r}, from {piece.lower} to {piece.upper}, are cut at {cut}"
+                )
+                expect(cut is None or piece.lower < cut < piece.upper, where)
+                part = replace(piece, upper=piece.upper if cut is None else cut)
+                rows += read_epochs(source, source.plan([part], grown.bound))[0]
+                piece = replace(piece, lower=part.upper)
+        same(grown.added, rows, f"read in parts of about {size} positions")
+
+
 def reading_again_gives_the_same(bench: SourceBench) -> None:
     """A split gives the same rows whenever it is read: again, after a read that was broken off, and by many at once.
 
@@ -215,6 +239,7 @@ READING_LAWS: Final[tuple[Law[SourceBench], ...]] = (
     a_read_ends_where_its_range_ends,
     batches_have_the_bound_columns,
     cuts_change_nothing,
+    it_is_cut_between_records,
     reading_again_gives_the_same,
 )
 """The laws that need nothing but a source and `add`."""
