@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from tidegauge.errors.flow import UnknownName
 from tidegauge.errors.store import HoldNotBound, HoldTooEarly
 from tidegauge.flow.spec import FlowSpec
-from tidegauge.remap.store import Following, Lease, Store, holder_of
+from tidegauge.remap.store import Following, Lease, Store, holder_of, lacked
 
-__all__ = ["FollowedFlow", "catch_up", "hold", "take_up"]
+__all__ = ["FollowedFlow", "Followers", "catch_up", "hold", "take_up"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,31 @@ class FollowedFlow:
     following: Following
     incarnation: str
     configs: Mapping[str, Mapping[str, Any]]
+
+
+class Followers:
+    """The flows that follow this one, in turn. Their holds are looked up while there are any, or may be new ones.
+
+    Whoever begins to hold is counted as a decision is (`deciding`), so a flow that nobody follows asks nothing.
+    since: the first epoch that can be held.
+    """
+
+    def __init__(self, flow: str, store: Store, lease: Lease, *, since: int) -> None:
+        self._flow: Final = flow
+        self._store: Final = store
+        self._lease: Final = lease
+        self._since: Final = since
+        self._alone: int | None = None
+        """The number of the decisions at which there was no follower."""
+
+    def lacked(self) -> int | None:
+        """Return the first epoch that some follower lacks, None without one."""
+        number = self._lease.decisions
+        if number == self._alone:
+            return None
+        found = lacked(self._store.holds(self._flow), since=self._since)
+        self._alone = number if found is None else None
+        return found
 
 
 def take_up(flow: FlowSpec, store: Store) -> FollowedFlow | None:

@@ -31,7 +31,7 @@ from tidegauge.errors.base import Transient
 from tidegauge.flow.away import waited_for
 from tidegauge.flow.belonging import SeenTables
 from tidegauge.flow.board import Board
-from tidegauge.flow.following import FollowedFlow, hold
+from tidegauge.flow.following import FollowedFlow, Followers, hold
 from tidegauge.flow.opening import Opened
 from tidegauge.flow.pushing import Pushing
 from tidegauge.flow.replacing import codes_after
@@ -43,7 +43,6 @@ from tidegauge.remap.follow import FollowSetup, follow
 from tidegauge.remap.frontier import GAUGE
 from tidegauge.remap.operator import RemapSetup, remap
 from tidegauge.remap.round import Failure, Requests
-from tidegauge.remap.store import lacked
 from tidegauge.sinks.backlog import Backlog
 from tidegauge.sinks.patience import Patience
 from tidegauge.sinks.pausing import Pausing
@@ -289,7 +288,7 @@ def render(
             readers={name: plan.source for name, plan in spec.outputs.items()},
             uppers={**dict.fromkeys(flow.away, flow.since), **uppers},
             since=flow.published,
-            followed=lambda: lacked(flow.store.holds(spec.name), since=flow.since),
+            followed=Followers(spec.name, flow.store, flow.lease, since=flow.since).lacked,
             reach=reach if owner is not None else None,
             patience=Patience(
                 {name: plan.patience for name, plan in plans.items() if plan.patience is not None},

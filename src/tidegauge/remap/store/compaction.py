@@ -25,6 +25,7 @@ from sqlalchemy import Column, Connection, ScalarSelect, Table, delete, func, in
 
 from tidegauge.errors.flow import InvalidArgument, UnknownName
 from tidegauge.errors.store import HoldNotBound, HoldTooEarly, SinceHeld, SinceTooFar
+from tidegauge.remap.store.decisions import notify
 from tidegauge.remap.store.lease import Lease, guard
 from tidegauge.remap.store.read import read_flow
 from tidegauge.remap.store.schema import changes, flows, holds, incarnations, seals, source_states, sources
@@ -112,7 +113,9 @@ def hold(connection: Connection, name: str, owner: str, epoch: int, at: datetime
         raise HoldTooEarly(owner=owner, flow=name, epoch=epoch, since=flow.since)
     if epoch >= max(flow.upper, 1):  # before anything is bound, all that is to come can be held
         raise HoldNotBound(owner=owner, flow=name, epoch=epoch, upper=flow.upper)
-    connection.execute(delete(holds).where(holds.c.flow_id == flow.id, holds.c.owner == owner))
+    moved = connection.execute(delete(holds).where(holds.c.flow_id == flow.id, holds.c.owner == owner))
+    if not moved.rowcount:  # somebody new, such as a flow that shares the sources of this one
+        notify(connection, flow.id)
     connection.execute(insert(holds).values(flow_id=flow.id, owner=owner, epoch=epoch, at=at))
 
 

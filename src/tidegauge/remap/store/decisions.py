@@ -118,9 +118,14 @@ def decide(connection: Connection, name: str, decision: Decision, at: datetime) 
             connection.execute(delete(pauses).where(mine, pauses.c.reason == decision.reason))
     if not changed:
         return known
+    notify(connection, flow_id)
+    return read_decisions(connection, flow_id)
+
+
+def notify(connection: Connection, flow_id: int) -> None:
+    """Have the flow's driver hear, with its next transaction, that there is something to look at."""
     counted = func.coalesce(flows.c.decisions, 0) + 1
     connection.execute(update(flows).where(flows.c.id == flow_id).values(decisions=counted))
-    return read_decisions(connection, flow_id)
 
 
 def read_decisions(connection: Connection, flow_id: int) -> Decisions:
