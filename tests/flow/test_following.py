@@ -135,6 +135,22 @@ def test_the_owner_compacts_no_further_than_a_follower_has_come(pair: Pair) -> N
     pair.agree()
 
 
+def test_an_owner_that_runs_hears_of_a_new_follower_before_it_acknowledges_again(pair: Pair) -> None:
+    pair.add()
+    owner = pair.a.start()
+    owner.catch_up()
+    follower = pair.b.start()  # it begins to hold
+    follower.catch_up()
+    follower.abandon()
+    for _ in range(3):
+        pair.add()
+        owner.catch_up()  # `Pair.witness` looks at each acknowledgement
+    owner.abandon()
+    assert pair.a.loaded().flow.published == 4
+    pair.settle()
+    pair.agree()
+
+
 def test_a_follower_that_is_gone_for_good_is_released_like_any_other(pair: Pair) -> None:
     pair.add("x")
     once(pair.a)
