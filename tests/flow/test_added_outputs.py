@@ -15,6 +15,7 @@ import tidegauge as tg
 from tidegauge.errors.command import FlowNeverRan
 from tidegauge.errors.flow import UnknownName
 from tidegauge.flow.adding import successor
+from tidegauge.flow.dropping import without
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.remap.store import Replacement
 
@@ -73,6 +74,24 @@ def test_one_output_after_another(running: tuple[tg.Dataflow, Any], tmp_path: Pa
         write(tmp_path, 2)  # the driver hears of it when it binds something, at the latest after five seconds
         flow.wait_until(name, "live", timeout=60)
     assert keys(flow, "one") == keys(flow, "two") == keys(flow)
+
+
+def test_an_output_that_the_driver_has_dropped_is_taken_in_again(tmp_path: Path) -> None:
+    """Another one comes after it, and is the same in the newer flow although the driver's names nobody any more."""
+    write(tmp_path, 0)
+    flow = flow_of(tmp_path)
+    add(flow, tmp_path)
+    add(flow, tmp_path, "last", after="late")
+    with flow.start(engine="local") as run:
+        eventually(lambda: run.status.published == 1)
+        tg.drop(flow, "late", table=True)
+        write(tmp_path, 1)
+        eventually(lambda: not (tmp_path / "late").exists())
+        eventually(lambda: {one.name: one.state for one in tg.outputs(flow)}["late"] == "planned")
+        assert tg.add(flow, "late").changed
+        write(tmp_path, 2)
+        flow.wait_until("late", "live", timeout=60)
+        assert keys(flow, "late") == keys(flow)
 
 
 def test_only_what_was_asked_for_is_taken_in(running: tuple[tg.Dataflow, Any], tmp_path: Path) -> None:
@@ -153,6 +172,16 @@ def test_while_nobody_runs_the_flow_the_next_run_begins_with_it(tmp_path: Path) 
     assert (done.changed, done.running) == (False, "")
     flow.run("caught-up", engine="local")
     assert keys(flow, "late") == keys(flow)
+
+
+def test_an_output_that_comes_after_the_one_to_take_in_is_the_same_in_the_newer_flow(tmp_path: Path) -> None:
+    """The driver has dropped that one, so its own flow names nobody any more."""
+    new = flow_of(tmp_path)
+    add(new, tmp_path)
+    add(new, tmp_path, "last", after="late")
+    found = successor(without(new.spec, {"late"}), new.spec, adding={"late"}, replacing={})
+    assert not isinstance(found, str)
+    assert found.outputs["last"].after == ("late",)
 
 
 def with_late(root: Path, **how: Any) -> FlowSpec:

@@ -20,6 +20,7 @@ Invariant: a driver goes over only to a flow for which nothing that runs already
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from tidegauge.flow.dropping import without
 from tidegauge.flow.replacing import intended
@@ -54,7 +55,8 @@ def successor(
         if name not in new.outputs:
             return f"output {name!r} is gone from it"
         decided = name in replacing and intended(new.outputs[name], replacing[name])
-        if (what := _changed(plan, new.outputs[name], code=not decided)) is not None:
+        after = tuple(one for one in new.outputs[name].after if one in old.outputs)  # of those that both have
+        if (what := _changed(plan, replace(new.outputs[name], after=after), code=not decided)) is not None:
             return f"output {name!r} has {what} in it"
     for name in adding:
         if name not in new.outputs:

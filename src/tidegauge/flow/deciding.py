@@ -39,7 +39,7 @@ class Deciding:
     """The decisions that a run goes by. spawn: looks at the store beside the worker."""
 
     def __init__(self, flow: FlowSpec, store: Store, lease: Lease, *, env: Env, spawn: Spawn) -> None:
-        self._flow: Final = flow
+        self._flow = flow
         self._store: Final = store
         self._lease: Final = lease
         self._spawn: Final = spawn
@@ -66,11 +66,12 @@ class Deciding:
         self._due = 0.0
         self._lag = LiveLag()
 
-    def begin(self, found: Decisions, *, late: Collection[str]) -> tuple[Pausing, Pacing]:
+    def begin(self, flow: FlowSpec, found: Decisions, *, late: Collection[str]) -> tuple[Pausing, Pacing]:
         """Go by the decisions that opening the flow has found; return the values that a new worker's operators ask.
 
-        late: the outputs that are.
+        flow: as it is opened, without what was dropped. late: the outputs that are.
         """
+        self._flow = flow
         self._begun = frozenset(one.edition for one in found.replacements.values())
         self._know(found, late)
         self.paused = {name: tuple(sorted(why)) for name, why in self._decided.items()}

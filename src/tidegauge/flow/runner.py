@@ -168,7 +168,7 @@ class Runner:
         self._news |= dict.fromkeys(found.news)
         self._stalls = Stalls(found.stalls, self._store, self.lease, env=env)
         mark = job_mark(self.lease.incarnation)
-        pausing, pacing = self._deciding.begin(found.decisions, late=found.late)
+        pausing, pacing = self._deciding.begin(flow, found.decisions, late=found.late)
         self.board = Board(
             found.timeline,
             units={name: source.unit for name, source in flow.sources.items()},
