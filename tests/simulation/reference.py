@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import pyarrow as pa
 
 import tidegauge as tg
+from tidegauge.testing.simulation.plan import APART, KINDS
+
+FAULTS: Final = tuple(kind for kind in KINDS if kind not in APART)
+"""What goes wrong where `search` looks here, and in seeds that were found before there were decisions."""
 
 
 def doubled(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from tests.simulation import pushed, rotated, unseen
+from tests.simulation import pushed, reference, rotated, unseen
 from tests.simulation.reference import make_flow
 from tests.simulation.test_simulate import make_files
 
@@ -13,7 +13,7 @@ from tidegauge.errors.simulation import SimulationFailed
 from tidegauge.errors.store import LeaseLost
 from tidegauge.remap.store.connect import Database
 from tidegauge.testing.simulation.ground import Ground
-from tidegauge.testing.simulation.plan import Act, Fault, Plan, checked_kinds, planned
+from tidegauge.testing.simulation.plan import Act, Fault, Plan, planned
 from tidegauge.testing.simulation.store import Memory, SimulatedStore
 from tidegauge.testing.simulation.tables.lake import LakeCommit, LakeFile, LakeTable
 from tidegauge.testing.simulation.world import World
@@ -291,7 +291,7 @@ def test_a_late_table_that_lacks_rows_of_the_topic_that_its_driver_knew_breaks_a
 def test_a_late_table_lacks_the_old_topic_again_if_the_store_goes_back_to_that() -> None:
     """Its source had failed in the backup, and recovery takes that for over: `orders` holds the epoch of it."""
     ground = Ground.of(make_flow)
-    world = World(ground, planned(400088, ground.facts, kinds=checked_kinds(None)))
+    world = World(ground, planned(400088, ground.facts, kinds=reference.FAULTS))
     world.run()
     assert "put back" in world.trace.text()
 
@@ -320,7 +320,7 @@ def test_a_past_that_ends_where_its_source_fails_is_committed_when_the_store_kno
 def test_an_output_whose_source_goes_on_is_waited_for_once_the_driver_has_heard_of_its_commit() -> None:
     """The commit falls into a transaction that publishes; the driver hears of it only after the next one."""
     ground = Ground.of(make_flow)
-    world = World(ground, planned(6035, ground.facts, kinds=checked_kinds(None)))
+    world = World(ground, planned(6035, ground.facts, kinds=reference.FAULTS))
     world.run()
     assert {str(life.error)[:7] for life in world.lives if life.error is not None} >= {"TG-0502"}
 

@@ -69,7 +69,7 @@ class Deciding:
     def begin(self, flow: FlowSpec, found: Decisions, *, late: Collection[str]) -> tuple[Pausing, Pacing]:
         """Go by the decisions that opening the flow has found; return the values that a new worker's operators ask.
 
-        flow: as it is opened, without what was dropped. late: the outputs that are.
+        flow: the one that is opened, without dropped outputs. late: the outputs that are.
         """
         self._flow = flow
         self._begun = frozenset(one.edition for one in found.replacements.values())

@@ -22,7 +22,7 @@ from tidegauge.sources.protocol import OnBadRecord, Source
 from tidegauge.testing import carry_out
 from tidegauge.testing.simulation import KINDS, Plan
 from tidegauge.testing.simulation.ground import Ground
-from tidegauge.testing.simulation.plan import BETWEEN
+from tidegauge.testing.simulation.plan import APART, BETWEEN
 from tidegauge.testing.simulation.upstream import PartitionedLog, SimulatedLog
 from tidegauge.testing.strategies import plans
 
@@ -45,7 +45,7 @@ def test_a_plan_is_of_the_flow_and_of_the_kinds_that_were_asked_for(data: st.Dat
     assert {*(fault.kind for fault in plan.faults), *(act.what for act in acts)} <= {*kinds}
     assert len(plan.faults) + len(acts) <= 4
     assert {fault.place for fault in plan.faults} <= {*facts.places, *BETWEEN}
-    outputs = () if {"outputs", "decisions"}.isdisjoint(kinds) else facts.outputs
+    outputs = () if {"outputs", *APART}.isdisjoint(kinds) else facts.outputs
     assert {act.on for act in plan.acts} <= {*facts.sources, *outputs, ""}
     assert all(0 <= act.at <= plan.ends == 3 for act in plan.acts)
     assert [act.at for act in plan.acts] == sorted(act.at for act in plan.acts)

@@ -11,11 +11,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tidegauge.testing.simulation.arriving import cease
 from tidegauge.testing.simulation.compacting import let_go
 from tidegauge.testing.simulation.plan import AT_FILES, Act
+from tidegauge.testing.simulation.remaking import remake
 from tidegauge.testing.simulation.restoring import restore, rewind
 from tidegauge.testing.simulation.resuming import attend, look_at_files
-from tidegauge.testing.simulation.steering import steer
+from tidegauge.testing.simulation.steering import steer, taking_in
 
 if TYPE_CHECKING:
     from tidegauge.testing.simulation.world import World
@@ -29,7 +31,7 @@ def act_out(world: World) -> None:
         world.scheduler.sleep(act.at - world.clock.monotonic())
         _act(world, act)
     world.scheduler.sleep(world.plan.ends - world.clock.monotonic())
-    world.cease()
+    cease(world)
 
 
 def _act(world: World, act: Act) -> None:
@@ -37,7 +39,7 @@ def _act(world: World, act: Act) -> None:
     world.note(act.what, f"{act.on} {act.number}".strip())
     match act.what:
         case "full":
-            world.full_until = world.clock.monotonic() + act.number
+            world.strikes.full_until = world.clock.monotonic() + act.number
         case "away":
             begin("world", lambda: _away(world, act))
         case "late" | "stale":
@@ -63,10 +65,12 @@ def _act(world: World, act: Act) -> None:
         case "stop":
             for life in world.living():
                 life.stop()
-        case "outputs":
+        case "outputs" | "add":
             begin("operator", lambda: _without(world, act))
-        case "put off" | "limit" | "drop":
+        case "put off" | "limit" | "drop" | "anew":
             begin("operator", lambda: steer(world, act))
+        case "remake":
+            begin("operator", lambda: remake(world, act))
         case "spoil":
             world.upstreams[act.on].act(act)
             attend(world)
@@ -83,16 +87,25 @@ def _away(world: World, act: Act) -> None:
 
 
 def _without(world: World, act: Act) -> None:
-    """Run the flow without an output for a while. The next driver has it, or has it no longer."""
+    """Run the flow without an output for a while. The next driver has it, or has it no longer.
+
+    add: the driver that runs by then is to take it in.
+    """
     world.checks.late.names.add(act.on)
     world.missing.append(act)
     for life in world.living():
         life.stop()
     world.scheduler.sleep(act.number)
-    if act in world.missing:  # until nothing goes wrong any more
-        world.missing.remove(act)
-        for life in world.living():
-            life.stop()
+    if act not in world.missing:  # nothing goes wrong any more
+        return
+    world.missing.remove(act)
+    if act.what == "add":
+        world.steering.under_way += 1
+        taking_in(world, act.on)
+        world.steering.under_way -= 1
+        return
+    for life in world.living():
+        life.stop()
 
 
 def _for_a_while(world: World, act: Act) -> None:

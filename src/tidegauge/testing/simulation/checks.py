@@ -9,6 +9,8 @@
     at each status         no epoch is staged before its records have come whole
     at a bad record        its source fails, at the epoch that has it; or it is collected, in that epoch; or somebody
                            skips it, and it is a gap
+    when rows change       the table has those of the new code, of every epoch, and no other
+    places with others
     in the end             every epoch of every table has the rows that its bindings say, and no lease is left;
                            (`contents`); of one world, `leaks` has more
 
@@ -31,9 +33,8 @@ from tidegauge.errors.engine import RecordUnparsable
 from tidegauge.errors.push import PieceUnreadable
 from tidegauge.flow.board import Board
 from tidegauge.flow.spec import FlowSpec
-from tidegauge.job.plan import OutputPlan
 from tidegauge.sources.protocol import BadRecord
-from tidegauge.testing.simulation.contents import EpochContents
+from tidegauge.testing.simulation.contents import EpochContents, MadeBy
 from tidegauge.testing.simulation.evidence import TableEvidence, UpstreamEvidence
 from tidegauge.testing.simulation.lateness import LateOutputs
 from tidegauge.testing.simulation.ledger import BindingLedger, Broken, Forget
@@ -51,6 +52,7 @@ class Checks:
         ledger: BindingLedger,
         lake: TableEvidence,
         upstreams: Mapping[str, UpstreamEvidence],
+        made_by: MadeBy | None = None,
     ) -> None:
         self.broken: Broken | None = None
         self._spec: Final = spec
@@ -79,7 +81,9 @@ class Checks:
         """Which driver told an upstream last."""
         self.skipped: Final[set[tuple[str, str, int]]] = set()
         """Bad records that somebody skipped: their sources, places and positions."""
-        self._contents: Final = EpochContents(ledger, upstreams, self.skipped)
+        self._contents: Final = EpochContents(
+            ledger, upstreams, self.skipped, made_by or (lambda name, _epoch: spec.outputs[name])
+        )
         self._astray: Final[set[str]] = set()
         """Outputs that drivers did without while the store was older: their tables may be of the other history."""
         self._misled: Final[set[str]] = set()
@@ -123,8 +127,18 @@ class Checks:
         if removed:
             self.era += 1
             self._clean.pop(name, None)
-            for seen in [one for one in self._seen if one[0] == name]:
-                del self._seen[seen]
+            self._read_anew(name)
+
+    def remade(self, name: str) -> None:
+        """Hear that all rows of a table have just changed places with others. Raises `Broken` if they are wrong."""
+        self._read_anew(name)
+        self._ledger.follow()
+        self._content(name)
+
+    def _read_anew(self, name: str) -> None:
+        """Forget what readers saw of a table."""
+        for seen in [one for one in self._seen if one[0] == name]:
+            del self._seen[seen]
 
     def parted(self) -> None:
         """Look at tables of two histories, one of them the store's: they have all that is published in common."""
@@ -132,7 +146,7 @@ class Checks:
             actual = self._rows(name)
             past = max(self._ledger.since, self.late.floor(name))
             for epoch in range(past + 1, self._ledger.published):
-                self._contents.there(name, self._spec.outputs[name], [epoch], actual)
+                self._contents.there(name, [epoch], actual)
 
     def _held(self) -> int:
         """Return the first epoch that no table holds."""
@@ -143,10 +157,11 @@ class Checks:
         for one in [one for one in self._seen if one[1] >= least]:
             del self._seen[one]
 
-    def at(self, place: str, *, who: str = "", without: Collection[str] = ()) -> None:
+    def at(self, place: str, *, who: str = "", without: Collection[str] = (), first: bool = False) -> None:
         """Look at the newest durable facts when a driver comes to a place.
 
-        who: which part of it. without: outputs that its flow does not have.
+        who: which part of it. without: outputs that its flow does not have. first: whether a commit that was just
+        made has brought all that its table has.
         """
         if self.broken is not None or self._blind:
             return
@@ -175,8 +190,8 @@ class Checks:
                     self._misled.update(self._upstreams[source].told())
                 if not self.older:
                     self._acknowledged(source, without)
-            elif self.late.there and place.endswith(": committed"):
-                self.late.committed(place.removesuffix(": committed"), driver=who.partition(".")[0])
+            elif (first or self.late.there) and place.endswith(": committed"):
+                self.late.committed(place.removesuffix(": committed"), driver=who.partition(".")[0], first=first)
         except Broken as broken:
             self.broken = broken
 
@@ -298,21 +313,30 @@ class Checks:
     def caught_up(self, *, but: Collection[str] = ()) -> bool:
         """Whether all records are bound, in every live table, published and acknowledged.
 
-        but: outputs that need not be that far, so that upstream need not be told. An output that has failed is one.
+        but: outputs that need not be that far, so that upstream need not be told. An output that has failed is one,
+        and so is one that comes after any of these.
         """
         if self.older:
             return False
         self._ledger.follow()
-        failed, upper = self._ledger.failed(), self._ledger.upper
+        failed, upper, but = self._ledger.failed(), self._ledger.upper, self.held_back(but)
         for name, upstream in self._upstreams.items():
             bound = self._ledger.frontiers[name]
             if name not in failed and any(bound.get(place, 0) < end for place, end in upstream.there().items()):
                 return False
-        told = {*self._read} - {self._spec.outputs[name].source for name in {*but, *self._ledger.failed_outputs()}}
+        told = {*self._read} - {self._spec.outputs[name].source for name in but}
         if not failed and not all(self._is_acknowledged(name) for name in told):
             return False
         live = {name: upper for name, upper in self._uppers(live=True).items() if name not in but}
         return all(held >= upper for held in live.values()) and (not live or self._ledger.published >= upper)
+
+    def held_back(self, names: Collection[str] = ()) -> set[str]:
+        """Return some outputs and those that have failed; those that come after them, or after a failed source's."""
+        found, failed = {*names, *self._ledger.failed_outputs()}, self._ledger.failed()
+        for name, plan in self._spec.outputs.items():  # each comes after those before it
+            if any(one in found or self._spec.outputs[one].source in failed for one in plan.after):
+                found.add(name)
+        return found
 
     def state(self) -> str:
         """Return how far everything is, for people."""
@@ -345,12 +369,13 @@ class Checks:
             upstream = self._upstreams[source]
             if not (upstream.overtaken or upstream.spoilt):
                 raise Broken("no output fails without need", name)
-        for name, plan in self._spec.outputs.items():
+        for name in self._spec.outputs:
             self._decoded(name)
-            self._content(name, plan)
+            self._content(name)
+        behind = {self._spec.outputs[name].source for name in self.held_back()}
         for name in self._read:
             told = orderly and not failed and self._told_by.get(name) not in after
-            if told and name not in failing.values() and not self._is_acknowledged(name):
+            if told and name not in behind and not self._is_acknowledged(name):
                 said = f"{name}: {self._upstreams[name].told()}, bound {self._ledger.frontiers[name]}"
                 raise Broken("what is published is acknowledged in the end", said)
 
@@ -367,7 +392,7 @@ class Checks:
         }
         return not upstream.acknowledges or _moved(told) == bound
 
-    def _content(self, name: str, plan: OutputPlan) -> None:
+    def _content(self, name: str) -> None:
         """Every epoch of a table has the rows that its bindings say."""
         actual, upper = self._rows(name), self._lake.upper(name)
         if beyond := sorted(epoch for epoch in actual if epoch >= upper):
@@ -379,7 +404,7 @@ class Checks:
         if early := sorted(epoch for epoch in actual if epoch < self.late.floor(name)):
             raise Broken("no row is of an epoch before that of its table's past", f"{name}: {early}")
         first, stamp = self.late.first(name), self.late.stamp(name)
-        self._contents.all_there(name, plan, actual, upper=upper, first=first, stamp=stamp)
+        self._contents.all_there(name, actual, upper=upper, first=first, stamp=stamp)
 
 
 def _moved(frontier: dict[str, int]) -> dict[str, int]:

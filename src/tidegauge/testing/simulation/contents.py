@@ -18,9 +18,9 @@ Invariant: rows are counted. One that is there twice and should be there once is
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
-from typing import Final
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
@@ -32,7 +32,10 @@ from tidegauge.testing.simulation.evidence import UpstreamEvidence
 from tidegauge.testing.simulation.ledger import BindingLedger, Broken
 from tidegauge.testing.simulation.rows import listed, of_channel, shown
 
-__all__ = ["EpochContents", "unlike"]
+__all__ = ["EpochContents", "MadeBy", "unlike"]
+
+MadeBy: TypeAlias = Callable[[str, int], OutputPlan]
+"""Returns an output as it was when the rows of an epoch were made: its code may be another one by now."""
 
 
 class EpochContents:
@@ -43,33 +46,33 @@ class EpochContents:
         ledger: BindingLedger,
         upstreams: Mapping[str, UpstreamEvidence],
         skipped: Collection[tuple[str, str, int]],
+        made_by: MadeBy,
     ) -> None:
         self._ledger: Final = ledger
+        self._made_by: Final = made_by
         self._upstreams: Final = upstreams
         self._skipped: Final = skipped
 
-    def all_there(
-        self, name: str, plan: OutputPlan, actual: Mapping[int, Counter[str]], *, upper: int, first: int, stamp: int
-    ) -> None:
+    def all_there(self, name: str, actual: Mapping[int, Counter[str]], *, upper: int, first: int, stamp: int) -> None:
         """Every epoch of a table has the rows that its bindings say. Raises `Broken`.
 
         upper: the first that it lacks. first: the one that it begins with. stamp: the one that its past has.
         """
         past, since = (min(epoch, upper - 1) for epoch in (max(first, stamp), self._ledger.since))
         for epoch in range(max(past, since) + 1, upper):
-            self.there(name, plan, [epoch], actual)
+            self.there(name, [epoch], actual)
         try:
-            self.there(name, plan, range(first, past + 1), actual)
+            self.there(name, range(first, past + 1), actual)
             for epoch in range(past + 1, since + 1):
-                self.there(name, plan, [epoch], actual)
+                self.there(name, [epoch], actual)
         except Broken:  # the table came so late that these were compacted, and has them as one of them
-            self.there(name, plan, range(first, max(past, since) + 1), actual)
+            self.there(name, range(first, max(past, since) + 1), actual)
 
-    def there(self, name: str, plan: OutputPlan, epochs: Sequence[int], actual: Mapping[int, Counter[str]]) -> None:
+    def there(self, name: str, epochs: Sequence[int], actual: Mapping[int, Counter[str]]) -> None:
         """Some epochs of a table have together the rows that their bindings say. Raises `Broken`."""
         least, most, found = Counter[str](), Counter[str](), Counter[str]()
         for epoch in epochs:
-            few, many = (self._expected(name, plan, epoch, whole=whole) for whole in (False, True))
+            few, many = (self._expected(name, epoch, whole=whole) for whole in (False, True))
             if few is None or many is None:
                 return
             least += few
@@ -87,8 +90,9 @@ class EpochContents:
             for record in upstream.bad(place, lower, upper)
         ]
 
-    def _expected(self, name: str, plan: OutputPlan, epoch: int, *, whole: bool) -> Counter[str] | None:
+    def _expected(self, name: str, epoch: int, *, whole: bool) -> Counter[str] | None:
         """Return the rows of an epoch; None where compaction took records that one may have read before, or not."""
+        plan = self._made_by(name, epoch)
         upstream, batches = self._upstreams[plan.source], list[pa.RecordBatch]()
         for place, lower, upper in self._ledger.ranges(plan.source, epoch, whole=whole):
             if upstream.blurred(place, lower, upper):

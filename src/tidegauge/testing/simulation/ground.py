@@ -91,6 +91,7 @@ class Ground:
             name for name, plan in spec.outputs.items() if readers[plan.source] > 1 and plan.source not in feeds
         )
         late = tuple(name for name in spec.outputs if pausable(spec, name))
+        tables = tuple(name for name in late if not spec.outputs[name].sink.shared)
         facts = FlowFacts(
             tuple(spec.sources),
             tuple(spec.outputs),
@@ -101,6 +102,7 @@ class Ground:
             files,
             companied,
             late,
+            tables,
             answering,
         )
         return Ground(make, spec, facts)

@@ -120,6 +120,7 @@ def _look(life: Life, flow: GivenFlow, world: World, owner: str, epoch: int, era
     as_of = world.random.choice((epoch, world.random.randrange(epoch, max(published, epoch + 1))))
     for name in flow.spec.outputs:
         before = world.checks.holds(name, as_of, era=era)  # a reader may sleep over its answer
+        remade = world.codes.remade
         try:
             view = view_of(flow.spec, name, as_of, env=life.env())
         except (Transient, OSError):
@@ -130,5 +131,5 @@ def _look(life: Life, flow: GivenFlow, world: World, owner: str, epoch: int, era
                 raise Broken("a held epoch can be read", said) from error
             continue
         world.scheduler.pause()  # the files are read after it was told which
-        if era == world.checks.era:
+        if (era, remade) == (world.checks.era, world.codes.remade):
             world.checks.saw(name, as_of, world.lake.read(view))

@@ -157,8 +157,11 @@ class LateOutputs:
             ]
         )
 
-    def committed(self, name: str, *, driver: str) -> None:
-        """Look at a table that a driver has just committed to. Raises `Broken` where it shows a part of its past."""
+    def committed(self, name: str, *, driver: str, first: bool) -> None:
+        """Look at a table that a driver has just committed to. Raises `Broken` where it shows a part of its past.
+
+        first: whether that is all that the table has.
+        """
         source, upper = self._spec.outputs[name].source, self._lake.upper(name)
         if name in self._choosing:
             self._settled.setdefault(name, self._known(name))
@@ -166,6 +169,8 @@ class LateOutputs:
             self._empty.remove(name)
             _, began = self._found.get(driver, (0, {}))
             self._first[name] = began.get(source, self._ledger.began(source))
+        if not first:
+            return
         ends = self._ledger.failed_at(source) if source in self._ledger.failed() else self._ledger.upper
         for (cutover,) in self._ledger.ask(_PLANNED, name):
             if upper < min(cutover + 1, ends):

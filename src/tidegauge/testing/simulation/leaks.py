@@ -68,7 +68,7 @@ def _staged(tables: Mapping[str, LakeTable], last: Life, world: World) -> Iterat
             job = path[16:32]
             life = world.drew[job]
             if life is last:
-                litter = name in world.littered or drawn.index(job) < world.swept.get(name, 0)
+                litter = name in world.strikes.littered or drawn.index(job) < world.swept.get(name, 0)
             else:
                 litter = life.gone is None or life.gone >= last.began
             if not litter:

@@ -23,6 +23,7 @@ from tidegauge.flow.runner import RENEW_EVERY, Runner
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.testing.simulation.checks import Checks
 from tidegauge.testing.simulation.clock import RIGHT, VirtualClock
+from tidegauge.testing.simulation.ground import Ground
 from tidegauge.testing.simulation.scheduler import Crash, Scheduler
 from tidegauge.testing.simulation.store import Memory, SimulatedStore
 
@@ -44,9 +45,12 @@ class Surroundings(Protocol):
     @property
     def checks(self) -> Checks: ...  # noqa: D102
     @property
+    def ground(self) -> Ground: ...  # noqa: D102
+    @property
     def opened(self) -> list[Life]: ...  # noqa: D102
     def unique(self, life: Life, /) -> str: ...  # noqa: D102
     def spec(self, life: Life, /) -> FlowSpec: ...  # noqa: D102
+    def newer(self, life: Life, /) -> FlowSpec: ...  # noqa: D102
     def late_limit(self, unit: str, /) -> int: ...  # noqa: D102
     def strike(self, life: Life, place: str, /) -> None: ...  # noqa: D102
     def between(self, life: Life, place: str, /) -> None: ...  # noqa: D102
@@ -56,11 +60,13 @@ class Surroundings(Protocol):
 class Life:
     """A driver. skew: how wrong its wall clock is. over: whether it came to its end alive.
 
-    began: the instant of its beginning. gone: that of its death, or of the end of its last work; None before.
+    began: the instant at which it began, or went over to a newer flow. gone: that of its death, or of the end of its
+    last work; None before.
     era: that of the store at its beginning (`Checks`).
     late: whether it was told to stop before it had opened the flow, so that it began nothing.
 
-    without: the outputs that its flow does not have, as it was given it.
+    without: the outputs that its flow does not have. codes: the code of its outputs (`Codes`); newest: of the newer
+    flow that it was given last.
     binding: whether it is about to bind an epoch, perhaps of records that nobody has any more.
 
     command: what it does in place of running the flow, given the life.
@@ -71,7 +77,7 @@ class Life:
         self.name: Final = name
         self.skew = RIGHT
         self.dead = False
-        self.began: Final = world.clock.monotonic()
+        self.began = world.clock.monotonic()
         self.era: Final = world.checks.era
         self.gone: float | None = None
         self.thaws = 0.0
@@ -79,14 +85,32 @@ class Life:
         self.stopping = False
         self.late = False
         self.binding = False
-        self.without: frozenset[str] = frozenset()
+        self._lacks: frozenset[str] = frozenset()
+        self.codes: dict[str, int] = {}
+        self.newest: dict[str, int] = {}
         self.error: BaseException | None = None
         self.runner: Runner | None = None
         self._asked = 0
-        self._closing = False
+        self._closed: Runner | None = None
         self._renewing = False
         self._work: Final = command or Life._run
         world.scheduler.begin(name, self._live, owner=self)
+
+    @property
+    def without(self) -> frozenset[str]:
+        """The outputs that it does not have: it may have dropped some since it began."""
+        if self.runner is None:
+            return self._lacks
+        return frozenset(self.world.ground.spec.outputs.keys() - self.runner.flow.outputs.keys())
+
+    @without.setter
+    def without(self, lacks: frozenset[str]) -> None:
+        self._lacks = lacks
+
+    @property
+    def declined(self) -> bool:
+        """Whether it has refused a newer flow, and says so: it goes on as before."""
+        return self.runner is not None and any("is not taken" in said for said in self.runner.board.news)
 
     def env(self) -> Env:
         """Return what its code knows of the world."""
@@ -163,14 +187,24 @@ class Life:
         self.world.ended(self)
 
     def _run(self) -> None:
+        """Run the flow, and each newer one that the driver goes over to (`flow.running`)."""
+        flow = self.world.spec(self)
+        while True:
+            runner = self._drive(flow)
+            if runner.successor is None:
+                return
+            flow, self.codes, self.began = runner.successor, self.newest, self.world.clock.monotonic()
+
+    def _drive(self, flow: FlowSpec) -> Runner:
         scheduler, lost = self.world.scheduler, list[Exception]()
         runner = self.runner = Runner(
-            self.world.spec(self),
+            flow,
             LocalEngine(threads=0),
             env=self.env(),
             spawn=self.spawn,
             watch=partial(self.world.checks.shown, by=self.name),
             late_limit=self.world.late_limit,
+            newer=lambda: self.world.newer(self),
         )
         self.world.opened.append(self)
         if self.stopping:
@@ -183,6 +217,7 @@ class Life:
             self._between("worker step")
             self._rest(runner, park)
         self._close(runner)
+        return runner
 
     def _rest(self, runner: Runner, park: float) -> None:
         """Let others run until the worker has something to do, for at most `park` seconds."""
@@ -197,7 +232,7 @@ class Life:
 
     def _close(self, runner: Runner) -> None:
         """End as a process does: commits are seen through, and a renewal under way is waited for a second."""
-        scheduler, self._closing = self.world.scheduler, True
+        scheduler, self._closed = self.world.scheduler, runner
         scheduler.wait(lambda: not runner.busy)
         scheduler.wait(lambda: not self._renewing, until=self.world.clock.monotonic() + FAREWELL)
         runner.close()
@@ -205,10 +240,10 @@ class Life:
     def _renew(self, runner: Runner, lost: list[Exception]) -> None:
         """Renew the lease, as the thread beside a run does (`flow.beside`)."""
         scheduler, clock = self.world.scheduler, self.world.clock
-        while not self._closing:
-            scheduler.wait(lambda: self._closing, until=clock.monotonic() + RENEW_EVERY)
+        while self._closed is not runner:
+            scheduler.wait(lambda: self._closed is runner, until=clock.monotonic() + RENEW_EVERY)
             try:
-                self._renewing = not self._closing
+                self._renewing = self._closed is not runner
                 if self._renewing:
                     runner.lease.renew()
             except Transient as error:

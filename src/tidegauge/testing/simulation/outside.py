@@ -20,6 +20,7 @@ from tidegauge.errors.store import StoreFull, StoreUnreachable
 from tidegauge.testing.simulation.plan import FaultKind
 from tidegauge.testing.simulation.store import POINTS as STORE_POINTS
 from tidegauge.testing.simulation.store import URL, NoAnswer
+from tidegauge.testing.simulation.tables import DECIDED
 from tidegauge.testing.simulation.tables import POINTS as SINK_POINTS
 
 __all__ = ["ANSWERS", "no_room", "outside"]
@@ -38,7 +39,7 @@ def outside(kind: FaultKind, place: str) -> Exception | None:
         return None
     if place in STORE_POINTS:
         return NoAnswer(StoreUnreachable(url=URL, detail=_RESET))
-    if call in SINK_POINTS:
+    if call in (*SINK_POINTS, *DECIDED):
         return OSError(errno.EIO, "Input/output error")
     return BrokerUnreachable(servers="memory", detail=_RESET)
 

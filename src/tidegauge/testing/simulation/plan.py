@@ -17,7 +17,7 @@ plan, so a failing one can be made smaller by leaving things out.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from types import MappingProxyType
@@ -26,8 +26,10 @@ from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 from tidegauge.errors.simulation import UnknownFault
 
 __all__ = [
+    "APART",
     "AT_A_PLACE",
     "AT_FILES",
+    "AUTO",
     "BETWEEN",
     "BETWEEN_ALSO",
     "KINDS",
@@ -74,6 +76,9 @@ FaultKind: TypeAlias = Literal[
     "rewind",
     "outputs",
     "decisions",
+    "add",
+    "anew",
+    "remake",
 ]
 KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
 """What may go wrong.
@@ -103,6 +108,9 @@ KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
     outputs    the flow runs without one of its outputs, from the beginning or for a while; then that is late
     spoil      a record comes that cannot be decoded: it is collected, or somebody skips it after its source failed
     decisions  somebody pauses outputs while drivers run, limits late ones, and drops some; their tables stay or go
+    add        the flow runs without one of its outputs, and then its driver is told to take that in
+    anew       somebody drops an output while drivers run, with its table or without, and adds it again
+    remake     somebody has all rows of a table made again, by other code or by the same, or takes that back
     rewind     the store goes back to a backup while drivers run, and others start; it is recovered some time later
 """
 
@@ -113,19 +121,23 @@ AT_FEEDS: Final = ("cut", "late")
 AT_LOGS: Final = ("late", "recreate", "stale", "spoil")
 AT_FILES: Final = ("rotate", "save", "truncate", "replace", "spoil")
 
-STEERING: Final = ("put off", "limit", "drop")
+STEERING: Final = ("put off", "limit", "drop", "add", "anew", "remake")
 """What somebody may decide about outputs."""
 
-LATE_ACTS: Final = ("outputs", "put off", "drop")
+LATE_ACTS: Final = ("outputs", "put off", "drop", "add", "anew", "remake")
 """The acts that make outputs late."""
 
-_RATES: Final = (0, 1, 5, 40)
+AUTO: Final = -1
+"""The rate of late outputs that gives way to the live ones."""
+_RATES: Final = (0, 1, 5, 40, AUTO)
 """Rows a second."""
 
-_APART: Final[tuple[FaultKind, ...]] = ("decisions",)
+APART: Final[tuple[FaultKind, ...]] = ("decisions", "add", "anew", "remake")
 """The kinds that are drawn from generators of their own, so that seeds that were found stay what they are."""
+_AT_COMMANDS: Final[tuple[FaultKind, ...]] = ("crash", "error", "lost")
+"""The faults that strike where a table is removed or gets another edition."""
 _ALSO: Final = 0.6
-"""How often one of these comes where several other kinds do."""
+"""How often one of these comes where other kinds do: decisions only where several do."""
 
 _NEW: Final = 0.6
 """How often an output that comes late is a new one: the flow begins without it."""
@@ -169,6 +181,8 @@ class FlowFacts(NamedTuple):
     """The outputs that the flow can do without for a while: another one has the same source, which does not push."""
     pausable: tuple[str, ...] = ()
     """The outputs that can wait while others go on."""
+    tables: tuple[str, ...] = ()
+    """The outputs all of whose rows can be made again."""
     answering: Mapping[FaultKind, tuple[str, ...]] = MappingProxyType({})
     """The places of the kinds that cannot strike everywhere: where somebody answers, or a file is staged."""
 
@@ -176,10 +190,12 @@ class FlowFacts(NamedTuple):
         """Return the sources or outputs that can have a kind of fault; one "" for what comes from elsewhere."""
         if kind in AT_UPSTREAMS:
             return self.sources
-        if kind == "outputs":
+        if kind in ("outputs", "add"):
             return self.companied
-        if kind == "decisions":
+        if kind in ("decisions", "anew"):
             return self.pausable
+        if kind == "remake":
+            return self.tables
         if kind not in (*AT_FEEDS, *AT_LOGS, *AT_FILES):
             return ("",)
         having = ((AT_FEEDS, self.feeds), (AT_LOGS, self.logs), (AT_FILES, self.files))
@@ -247,9 +263,9 @@ class Plan:
 
 
 def checked_kinds(kinds: Sequence[str] | None) -> tuple[FaultKind, ...]:
-    """Return kinds of faults; None stands for all but decisions, which are to be named. Raises `UnknownFault`."""
+    """Return kinds of faults; None stands for all. Raises `UnknownFault`."""
     if kinds is None:
-        return tuple(kind for kind in KINDS if kind not in _APART)
+        return KINDS
     wrong = [kinds] if isinstance(kinds, str) else [kind for kind in kinds if kind not in KINDS]
     if wrong:
         raise UnknownFault(kind=wrong[0], known=list(KINDS))
@@ -265,7 +281,7 @@ def planned(seed: int, flow: FlowFacts, *, kinds: Sequence[FaultKind] = KINDS, e
     ends = epochs * flow.tick
     acts = _until_quiet(seed, flow, _writing(random, flow, ends), ends)
     possible: list[FaultKind] = [kind for kind in kinds if flow.having(kind)]
-    others: list[FaultKind] = [kind for kind in possible if kind not in _APART]
+    others: list[FaultKind] = [kind for kind in possible if kind not in APART]
     chosen = _chosen(random, others)
     faults: list[Fault] = []
     for kind in chosen:
@@ -275,9 +291,11 @@ def planned(seed: int, flow: FlowFacts, *, kinds: Sequence[FaultKind] = KINDS, e
                 faults.append(struck(random, kind, flow))
             else:
                 acts.append(acted(random, kind, flow, ends))
-    for kind in _APART:
+    for kind in APART:
         if kind in possible:
-            acts += _apart(seed, kind, flow, ends, others=len(chosen), alone=not others)
+            more = _apart(seed, kind, flow, ends, others=len(chosen), alone=not others)
+            acts += more
+            faults += _at_commands(seed, kind, more, chosen)
     unit = _unit(seed) if any(act.what in LATE_ACTS for act in acts) else 0
     return Plan(seed, ends, tuple(sorted(acts, key=lambda act: act.at)), tuple(faults), unit=unit)
 
@@ -285,10 +303,21 @@ def planned(seed: int, flow: FlowFacts, *, kinds: Sequence[FaultKind] = KINDS, e
 def _apart(seed: int, kind: FaultKind, flow: FlowFacts, ends: float, *, others: int, alone: bool) -> list[Act]:
     """Return the acts of a kind that is drawn for itself. others: how many kinds there are besides it."""
     random = Random(f"{kind} {seed}")  # noqa: S311 - nothing is secret here
-    if not (_chosen(random, [kind]) if alone else others > 1 and random.random() < _ALSO):
+    beside = others >= (2 if kind == "decisions" else 1)
+    if not (_chosen(random, [kind]) if alone else beside and random.random() < _ALSO):
         return []
     rate = random.choice((1, 1, 2, 3, 8))
     return [acted(random, kind, flow, ends) for _ in range(rate * _TOGETHER.get(kind, 1))]
+
+
+def _at_commands(seed: int, kind: FaultKind, acts: Sequence[Act], chosen: Collection[FaultKind]) -> Iterator[Fault]:
+    """Yield faults that strike where a table is removed, or its rows get another edition: there is little of it."""
+    random = Random(f"{kind} at {seed}")  # noqa: S311 - nothing is secret here
+    for act in acts if kind in ("anew", "remake") else ():
+        what: FaultKind = random.choice(_AT_COMMANDS)
+        place = random.choice(("remove", "removed") if kind == "anew" else ("relabel", "relabelled"))
+        if what in chosen:
+            yield Fault(what, f"{act.on}: {place}", 1)
 
 
 def _unit(seed: int) -> int:
@@ -359,7 +388,7 @@ def acted(random: Random, kind: FaultKind, flow: FlowFacts, ends: float) -> Act:
     """Return an act of a kind that strikes the world at an instant."""
     at = round(random.random() * ends, 3)
     on = random.choice(flow.having(kind))
-    if kind == "outputs" and random.random() < _NEW:
+    if kind in ("outputs", "add") and random.random() < _NEW:
         at = 0.0
     if kind == "clock":
         return Act(at, *random.choice(_WRONG_CLOCKS))

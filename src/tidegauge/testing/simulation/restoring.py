@@ -70,7 +70,7 @@ def rewind(world: World, *, after: float) -> None:
 def misled(world: World, life: Life) -> bool:
     """Whether a life ended because the store went back, or was recovered, under it or before it began."""
     if isinstance(life.error, TablesDisagree):
-        unopened = (fault for fault in world.struck if fault.place.endswith((": open", ": sweep")))
+        unopened = (fault for fault in world.strikes.struck if fault.place.endswith((": open", ": sweep")))
         missed = world.checks.late.names or any(fault.kind in ANSWERS for fault in unopened)
         return world.checks.older and bool(missed)
     return isinstance(life.error, UNLIKE) and (world.checks.older or world.checks.era != life.era)
@@ -112,7 +112,8 @@ def keep_stopped(world: World) -> None:
 def _put_back(world: World, backup: sqlite3.Connection) -> None:
     world.memory.put_back(backup)
     world.checks.put_back(lambda source, place: world.upstreams[source].forget(place))
-    world.steering.follow()
+    world.codes.put_back()
+    world.steering.follow(back=True)
     world.trace.note(world.clock.monotonic(), world.scheduler.running, "put back")
 
 

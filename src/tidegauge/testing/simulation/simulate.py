@@ -84,7 +84,7 @@ def simulate(
     Args:
         make_flow: returns the flow, a new and equal one each time: every driver that starts calls it.
         seeds: numbers. 100 of them, which takes some ten seconds for a small flow.
-        faults: the kinds of things that go wrong (`KINDS`); None for all but decisions, () for none.
+        faults: the kinds of things that go wrong (`KINDS`); None for all, () for none.
         epochs: for how many ticks of the flow its writers write.
         after: is told each seed that held, with everything so far.
         shrinking: is told of a seed that failed, at once, and then of each shorter life that fails too.

@@ -23,7 +23,7 @@ LEGEND: Final = """\
 time  virtual seconds      A, B, ...  drivers in the order of their start      A.7  what the driver A began seventh
       beside its worker    A.lease  the renewal of its lease                   world  others: writers, brokers, clocks
       operator  who resumes sources, compacts, or skips, by a command that has a letter, too; or takes an output out,
-                puts it off, limits late ones or drops one
+                puts it off, limits late ones, drops or adds one, or has its table made again
       reader, R0, R1, ...  who holds an epoch; what it does, and those who release what it left
       restorer  who puts back an older store, and recovers it by a command that has a letter, too
 before/after X  a durable effect of the flow           store X  a transaction of the store
@@ -32,7 +32,10 @@ NAME: X         a call of the source or sink NAME      !! X     something went w
 log: X          what the driver logged
 hold N, let go           a reader comes for N seconds; what nobody holds is compacted
 put off NAME N, limit N  an output is paused for N seconds; late outputs read N rows a second
-drop NAME N              somebody drops an output; its table goes, too, if N is even
+drop NAME N              somebody drops an output; its table goes, too, if N is even; anew NAME N: under a driver
+add NAME N               the driver is to take an output in, which it did without for N seconds
+remake NAME N            a table is made again: 1 by the same code, 2 by other, 5 while nobody runs the flow, 10 by
+                         other and then yet another, 40 by other, and that is taken back; -1 is the rate auto
 clock N, drift N         the wall clocks of the drivers jump by N seconds; run at N percent of the right rate
 """
 

@@ -2,7 +2,8 @@
 
 The world carries out a plan. What survives drivers is in memory: a log for each source, a database, a lake. What a
 driver meets on its way goes through `strike`, where the plan's faults are. When the plan's time is over nothing goes
-wrong any more: then everything has to arrive within `PATIENCE`, and to be in order when the last driver has stopped.
+wrong any more: then everything has to arrive before long (`arriving`), and to be in order when the last driver has
+stopped.
 
 Invariant: a world reads no clock of this machine, draws no random number but from its seed, and starts no thread.
 
@@ -21,56 +22,48 @@ Invariant: a world reads no clock of this machine, draws no random number but fr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 from string import ascii_uppercase
 from typing import Any, Final
 
-from tidegauge.errors.base import Definite, TidegaugeError, Transient
-from tidegauge.errors.outputs import OutputBelowIncarnation, OutputBelowSince
+from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.simulation import SimulationFailed
-from tidegauge.errors.sinks import StagedFileMissing
-from tidegauge.errors.store import ClockBehind, ClocksApart, FlowAlreadyRunning, LeaseLost
 from tidegauge.flow.dropping import without
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.job.portion import late_limit
 from tidegauge.testing.simulation.acting import act_out
+from tidegauge.testing.simulation.blame import excused
 from tidegauge.testing.simulation.checks import Checks
-from tidegauge.testing.simulation.clock import RIGHT, VirtualClock
+from tidegauge.testing.simulation.clock import VirtualClock
+from tidegauge.testing.simulation.codes import Codes, spec_with
 from tidegauge.testing.simulation.ground import Ground
 from tidegauge.testing.simulation.harms import FileLaws
 from tidegauge.testing.simulation.holding import Readers
 from tidegauge.testing.simulation.leaks import nothing_leaked, threads
 from tidegauge.testing.simulation.ledger import BindingLedger, Broken
 from tidegauge.testing.simulation.life import Life, Meeting
-from tidegauge.testing.simulation.outside import no_room, outside
-from tidegauge.testing.simulation.plan import Act, Fault, Plan
-from tidegauge.testing.simulation.restoring import misled
-from tidegauge.testing.simulation.resuming import attend, resumable
+from tidegauge.testing.simulation.plan import Act, Plan
+from tidegauge.testing.simulation.remaking import mind
+from tidegauge.testing.simulation.resuming import resumable
 from tidegauge.testing.simulation.scheduler import Scheduler, Standstill
 from tidegauge.testing.simulation.shrink import FailedPlan
-from tidegauge.testing.simulation.steering import Steering, have_heard, let_all_go_on, lift_limit
+from tidegauge.testing.simulation.steering import Steering
 from tidegauge.testing.simulation.store import URL, Memory
+from tidegauge.testing.simulation.striking import Strikes
 from tidegauge.testing.simulation.tables import Lake
 from tidegauge.testing.simulation.tables.counterpart import counterpart_of
 from tidegauge.testing.simulation.trace import EventTrace, logged
 from tidegauge.testing.simulation.writers import upstream_of
 
-__all__ = ["PATIENCE", "World"]
-
-PATIENCE: Final = 240.0
-"""Virtual seconds after the last fault, within which everything is in every table: a pause of a minute, a lease that
-has to run out, and the longest delay before something is tried again, each twice."""
+__all__ = ["World"]
 
 _FROZEN: Final = 5.0
 """Seconds after which somebody starts another driver in place of one that does not move."""
 
 _RECORD: Final = 20
 """Bytes of a line, on average."""
-
-_OUTSIDE: Final = (FlowAlreadyRunning, LeaseLost, Transient, OSError)
-_JUMPED: Final = (ClockBehind, ClocksApart)
 
 
 class World:
@@ -92,26 +85,18 @@ class World:
         """Who drew which identifier, by the half of it that names a job."""
         self.swept: Final[dict[str, int]] = {}
         """How many identifiers had been drawn when a table was swept last."""
-        self.littered: Final[set[str]] = set()
-        """The tables with a staged file that could not be removed."""
         self.threads: Final = threads()
         self.upstreams: Final = {
             name: upstream_of(ground.spec.name, name, source, self.clock, seed=plan.seed)
             for name, source in ground.spec.sources.items()
         }
         self.ledger: Final = BindingLedger(self.memory, self.upstreams)
-        self.checks: Final = Checks(ground.spec, self.ledger, self.lake, self.upstreams)
+        self.codes: Final = Codes(ground.spec, self.ledger, self.lake)
+        self.checks: Final = Checks(ground.spec, self.ledger, self.lake, self.upstreams, made_by=self.codes.plan)
         self.readers: Final = Readers(self)
-        self.steering: Final = Steering(self.ledger, self.checks, self.clock, watched=plan.steered)
+        self.steering: Final = Steering(self)
         self.file_laws: Final = FileLaws(self.checks, self.ledger, self.upstreams)
-        self._armed: Final[dict[tuple[str, int], list[Fault]]] = {}
-        for fault in plan.faults:
-            self._armed.setdefault((fault.place, fault.nth), []).append(fault)
-        self._met: Final[dict[str, int]] = {}
-        self.struck: Final[list[Fault]] = []
-        """The faults that have struck."""
-        self.full_until = 0.0
-        """Until when the store and the tables have no room."""
+        self.strikes: Final = Strikes(self, plan.faults)
         self.healed = False
         """Whether nothing goes wrong any more."""
         self.closing = False
@@ -119,8 +104,9 @@ class World:
         """Whether somebody looks in now and then, and resumes sources that have failed."""
         self.left_behind: Final[set[str]] = set()
         """Sources of an incarnation that some output lacks records of, which somebody has to give up."""
-        self._over = False
-        self._lingering: set[str] = set()
+        self.over = False
+        self.lingering: set[str] = set()
+        """The lives that were doing something after their end when the drivers were told to stop."""
         self._unmade: TidegaugeError | None = None
         """Why the flow could not be had anew, or not the same one."""
         self.missing: Final[list[Act]] = []
@@ -137,9 +123,11 @@ class World:
         """
         for name, work in (("world", lambda: act_out(self)), ("supervisor", self._supervise), ("reader", self._read)):
             self.scheduler.begin(name, work)
+        if any(act.what == "remake" for act in self.plan.acts):
+            self.scheduler.begin("operator", lambda: mind(self))
         try:
             with logged(self.note):
-                self.scheduler.run(lambda: self._over or self.parted or self.checks.broken is not None)
+                self.scheduler.run(lambda: self.over or self.parted or self.checks.broken is not None)
                 if self.parted and self.checks.broken is None:
                     return
                 last = self._last()
@@ -161,7 +149,7 @@ class World:
 
     def failed_plan(self) -> FailedPlan:
         """Return what came to pass of the plan until now, when a law broke."""
-        return FailedPlan(self.plan, self.clock.monotonic(), tuple(self.struck))
+        return FailedPlan(self.plan, self.clock.monotonic(), tuple(self.strikes.struck))
 
     def _last(self) -> Life | None:
         """Return the last driver that drove the flow, if it stopped as it was told and none died after it."""
@@ -174,7 +162,7 @@ class World:
         """Return the lives that still did something when the last driver stopped, or was told to."""
         end = None if last is None else last.gone
         later = {life.name for life in self.lives if end is not None and (life.gone or 0.0) > end}
-        return later | self._lingering
+        return later | self.lingering
 
     def _failed(self, law: str, detail: str) -> SimulationFailed:
         return SimulationFailed(seed=self.plan.seed, law=law, detail=detail)
@@ -202,8 +190,18 @@ class World:
         whole: with all outputs that it may have.
         """
         life.without = frozenset(self.checks.late.shut_out) if whole else self.without()
+        life.codes = dict(self.codes.now)
+        return self.flow_of(life, life.without, life.codes)
+
+    def newer(self, life: Life) -> FlowSpec:
+        """Return the present flow, for a driver that has an older one."""
+        life.newest = dict(self.codes.now)
+        return self.flow_of(life, self.without(), life.newest)
+
+    def flow_of(self, life: Life, gone: frozenset[str], codes: dict[str, int]) -> FlowSpec:
+        """Return the flow without some outputs and with this code, in this world's places."""
         try:
-            spec = without(self.ground.again(), life.without)
+            spec = without(spec_with(self.ground.again(), codes), gone)
         except TidegaugeError as error:
             self._unmade = error
             raise
@@ -223,96 +221,32 @@ class World:
     # What happens to it.
 
     def strike(self, life: Life, place: str) -> None:
-        """Let a driver come to a place: the plan's faults strike, or time passes, or others go first.
-
-        Between `store commit` and what follows nobody else runs: they would wait for the transaction's lock.
-        """
-        now = self.clock.monotonic()
-        self.trace.note(now, self.scheduler.running, place)
-        self.checks.at(place, who=self.scheduler.running, without=life.without)
+        """Let a driver come to a place: the laws are looked at, and then the plan's faults strike."""
+        self.trace.note(self.clock.monotonic(), self.scheduler.running, place)
+        name, _, call = place.rpartition(": ")
+        first = call == "committed" and len(self.lake.tables[name].commits) == 1
+        self.checks.at(place, who=self.scheduler.running, without=life.without, first=first)
         if place == "store committed":
             self.file_laws.at_commit()
-        self.steering.at(life, place)
-        if place.endswith(": sweep"):
-            self.swept[place.removesuffix(": sweep")] = len(self.drew)
-        alone = place == "store commit"
-        if not self.healed:
-            for fault in self._due(place):
-                if not (alone and fault.kind in ("pause", "slow")):
-                    self._befall(life, fault)
-            if now < self.full_until and (error := no_room(place)) is not None:
-                raise error
-        if not (alone or life.dead):
-            self._let_others()
+        self.steering.at(life, name, call)
+        if call == "sweep":
+            self.swept[name] = len(self.drew)
+        self.strikes.at(life, place)
 
     def between(self, life: Life, place: str) -> None:
-        """Let a driver be between two things that it does. It is there so often that only faults are in the trace."""
-        if not self.healed:
-            for fault in self._due(place):
-                self.note(place)
-                self._befall(life, fault)
-
-    def _due(self, place: str) -> Sequence[Fault]:
-        """Count that a driver came to a place, and return the faults that strike now."""
-        count = self._met[place] = self._met.get(place, 0) + 1
-        return self._armed.get((place, count), ())
-
-    def _let_others(self) -> None:
-        """Let others go first, or let a moment pass, as the seed has it."""
-        drawn = 1.0 if self.plan.calm else self.random.random()
-        if drawn < 0.02:
-            self.scheduler.sleep(self.random.choice((0.001, 0.01, 0.1, 0.7)))
-        elif drawn < 0.3:
-            self.scheduler.pause()
-
-    def _befall(self, life: Life, fault: Fault) -> None:
-        """Let a fault strike. Raises the error that the driver gets."""
-        self.struck.append(fault)
-        error = outside(fault.kind, fault.place) if fault.kind in ("error", "lost") else None
-        if fault.kind not in ("error", "lost") or error is not None:
-            self.note(f"!! {fault.kind}", f"{fault.seconds:g} s" if fault.seconds else "")
-        if fault.kind == "crash":
-            life.dead, life.gone = True, self.clock.monotonic()
-        elif fault.kind == "pause":
-            life.thaws = self.clock.monotonic() + fault.seconds
-            self.scheduler.pause()
-        elif fault.kind == "slow":
-            self.scheduler.sleep(fault.seconds)
-        elif fault.kind == "torn":
-            self.lake.tear(fault.place.removesuffix(": closed"), lambda job: self.drew[job] is life)
-        if error is not None:
-            table, _, call = fault.place.rpartition(": ")
-            if call in ("abort", "discard"):
-                self.littered.add(table)
-            raise error
+        """Let a driver be between two things that it does."""
+        self.strikes.between(life, place)
 
     def ended(self, life: Life) -> None:
         """Hear of a life that came to its end. Raises its error, where nothing from outside is to blame."""
         life.gone = self.clock.monotonic()
         error = life.error
         self.note("ended" if error is None else f"ended with {type(error).__name__}")
-        if error is None or (isinstance(error, _OUTSIDE) and error is not self._unmade):
-            return
-        ailing = any(upstream.overtaken or upstream.spoilt for upstream in self.upstreams.values())
-        if isinstance(error, OutputBelowSince) and self._is_shut_out(str(error.evidence["output"])):
-            return
-        if isinstance(error, OutputBelowIncarnation) and self.checks.late.names:
-            self.left_behind.add(str(error.evidence["source"]))
-            attend(self)
-            return
-        lossy = ailing and isinstance(error, Definite)
-        jumped = isinstance(error, _JUMPED) and any(act.what in ("clock", "drift") for act in self.plan.acts)
-        torn = isinstance(error, StagedFileMissing) and any(fault.kind == "torn" for fault in self.struck)
-        if not (lossy or jumped or torn or misled(self, life)):
+        if error is not None and (error is self._unmade or not excused(self, life)):
             raise error
-        if self.ledger.failed().keys() == self.upstreams.keys() and not resumable(self):
+        done = error is not None and self.ledger.failed().keys() == self.upstreams.keys()
+        if done and not resumable(self) and not self.codes.waiting():
             self.closing = True  # nothing is left to do: whoever restarts the flow finds the same
-
-    def _is_shut_out(self, output: str) -> bool:
-        """Whether the flow refuses an output with reason. It is run without it from now on."""
-        if output in self.checks.late.names and 0 < self.lake.upper(output) <= self.ledger.since:
-            self.checks.late.shut_out.add(output)
-        return output in self.checks.late.shut_out
 
     def note(self, what: str, more: str = "") -> None:
         """Keep in the trace what came to pass."""
@@ -320,23 +254,16 @@ class World:
 
     # Who drives it.
 
-    def cease(self) -> None:
-        """Let nothing go wrong from now on, and end when everything has arrived and the drivers have stopped."""
-        self.note("from here on nothing goes wrong")
-        self.healed, self.full_until = True, 0.0
-        for upstream in self.upstreams.values():
-            upstream.set_away(False)
-        for life in self.lives:
-            life.skew = RIGHT
-        self.missing.clear()
-        for life in self.living():
-            if life.without - self.checks.late.shut_out:
-                life.stop()
-        self._end()
-
     def living(self) -> list[Life]:
         """Return the lives that go on."""
         return [life for life in self.lives if not life.is_gone()]
+
+    def take_in(self) -> None:
+        """Stop the drivers that lack outputs, so that the next one has all; but those that are to go over to them."""
+        added = self.steering.added
+        for life in self.living():
+            if life.without - self.checks.late.shut_out - (added if not life.declined else set()):
+                life.stop()
 
     def start(self) -> None:
         """Start a driver, unless somebody keeps the flow stopped or the world comes to its end."""
@@ -353,6 +280,8 @@ class World:
     def _supervise(self) -> None:
         """See to it that a driver runs. One that does not move gets a successor."""
         while not self.closing:
+            if self.healed:
+                self.take_in()
             soon = self.clock.monotonic() + _FROZEN
             if not any(life.thaws <= soon for life in self.living()):
                 self.scheduler.sleep(self.random.choice((0.0, 0.1, 2.0)))
@@ -361,47 +290,6 @@ class World:
 
     def _read(self) -> None:
         """Read all tables at one published epoch, now and then."""
-        while not self._over:
+        while not self.over:
             self.scheduler.sleep(self.plan.ends * self.random.uniform(0.05, 0.3))
             self.checks.read(self.random)
-
-    def _end(self) -> None:
-        """Wait until everything has arrived, and then for the drivers, which are told to stop."""
-        if self.steering.watched:
-            self._expect(lambda: not self.steering.under_way, "a command of somebody's comes to its end")
-            lift_limit(self)
-            self._expect(lambda: self._has_arrived(but=self.steering.paused), "a paused output holds nobody")
-            let_all_go_on(self)
-        law = "everything arrives once nothing goes wrong any more"
-        self._expect(lambda: have_heard(self.living()) and self._has_arrived(), law)
-        self.closing = True
-        self._lingering = {life.name for life in self.lives if life.is_gone() and self.scheduler.count(life)}
-        for life in self.lives:
-            life.stop()
-        self._expect(lambda: not self.living(), "a driver that is told to stop does")
-        self.readers.clear()
-        self._expect(lambda: not self.readers.here, "a reader lets go of what it holds")
-        self._expect(
-            lambda: not any(map(self.scheduler.count, self.lives)), "nothing of a driver goes on after its end"
-        )
-        self._over = True
-
-    def _has_arrived(self, *, but: Collection[str] = ()) -> bool:
-        settled = not (resumable(self) or self.left_behind or any(life.binding for life in self.living()))
-        return settled and self.checks.caught_up(but=but) and self._is_driven()
-
-    def _is_driven(self) -> bool:
-        """Whether a driver has opened the flow, and so can end it in order; or nothing is left to do.
-
-        The last one may have stopped while it could not give its lease back.
-        """
-        return self.closing or any(
-            life.runner is not None and life.without <= self.checks.late.shut_out for life in self.living()
-        )
-
-    def _expect(self, so: Callable[[], bool], law: str) -> None:
-        until = self.clock.monotonic() + PATIENCE
-        while not so():
-            if self.clock.monotonic() > until:
-                raise Broken(law, self.checks.state())
-            self.scheduler.sleep(0.5)

@@ -2,9 +2,10 @@
 
 from tidegauge.testing.simulation.tables.counterpart import counterpart_of
 from tidegauge.testing.simulation.tables.lake import Lake, LakeCommit, LakeTable, applied
-from tidegauge.testing.simulation.tables.sink import POINTS, SimulatedSink, SimulatedTable
+from tidegauge.testing.simulation.tables.sink import DECIDED, POINTS, SimulatedSink, SimulatedTable
 
 __all__ = [
+    "DECIDED",
     "POINTS",
     "Lake",
     "LakeCommit",

@@ -6,9 +6,10 @@ sink keeps it is another question, which `check_sink` asks of the sink itself.
 
 So a topic is simulated as a table too. Each output has one of its own, also where several share a place: each has an
 upper of its own there, and sees nothing of the others. A sink that takes rows with an operation has a counterpart
-that takes them; they are kept in the order of their commits, and `applied` makes a table by key of them. Three things
-of a topic are left to the tests with a real broker: how rows become messages, that a new driver shuts out the old one
-before its next commit, and that rows cannot be taken out.
+that takes them; they are kept in the order of their commits, and `applied` makes a table by key of them. All rows of
+any of them can change places, and any can be removed; a plan asks that of no topic. Three things of a topic are left
+to the tests with a real broker: how rows become messages, that a new driver shuts out the old one before its next
+commit, and that rows cannot be taken out.
 
 >>> from tidegauge.sinks import DeltaSink, KafkaSink
 >>> lake = Lake()

@@ -1,7 +1,8 @@
 """The lake: the tables of a simulation, in memory. It outlives the drivers that write to it.
 
 Invariants. A commit happens as a whole, between two calls of the drivers' hooks. Committed rows stay: the
-rows of files that were taken out too, so that every earlier epoch can be read. Staged rows are in no answer.
+rows of files that were taken out too, so that every earlier epoch can be read. Staged rows are in no answer. When all
+rows change places with others, an earlier epoch is read from the new ones.
 
 >>> lake = Lake()
 >>> table = lake.tables.setdefault("orders", LakeTable())
@@ -72,11 +73,15 @@ class LakeTable:
     """A table: its commits, its columns (None before the first), and the files staged beside it.
 
     staged: by path; None for a file that is torn. A task has begun it, and it stays like this when the task dies; or
-    it was cut short later. held: the committed files, in commit order.
+    it was cut short later. held: the committed files, in commit order. edition: of its rows, "" for the first one.
+    made: the one that they were put in with; they may have got another one since. earlier: the commits of rows that
+    are gone.
     """
 
     def __init__(self) -> None:
         self.commits: Final[list[LakeCommit]] = []
+        self.earlier: Final[list[LakeCommit]] = []
+        self.edition = self.made = ""
         self.staged: Final[dict[str, LakeFile | None]] = {}
         self.held: Final[dict[str, StagedFile]] = {}
         self.schema: pa.Schema | None = None
@@ -94,6 +99,15 @@ class LakeTable:
     def knows(self, path: str) -> bool:
         """Whether a file of this path is staged, or was ever committed."""
         return path in self.staged or path in self._rows
+
+    def renew(self, commit: LakeCommit, columns: pa.Schema, edition: str) -> None:
+        """Make a commit that was checked, which takes out all that is there: its rows are of another edition."""
+        self.earlier.extend(self.commits)
+        for gone in (self.commits, self.held, self._changes):
+            gone.clear()
+        self.schema, self.volume = None, Volume()
+        self.edition = self.made = edition
+        self.append(commit, columns)
 
     def append(self, commit: LakeCommit, columns: pa.Schema) -> None:
         """Make a commit that was checked: its files are staged, those that it takes out are held."""
@@ -151,6 +165,10 @@ class Lake:
     def upper(self, name: str) -> int:
         """Return the first epoch that a table does not hold; 0 where there is none."""
         return self.tables[name].upper if name in self.tables else 0
+
+    def made(self, name: str) -> str:
+        """Return the edition that the rows of a table were put in with, "" for the first rows and for none."""
+        return self.tables[name].made if name in self.tables else ""
 
     def rows(self, name: str, as_of: int | None = None) -> pa.Table:
         """Return the rows of a table with their epochs, in commit order.

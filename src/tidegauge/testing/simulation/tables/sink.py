@@ -26,7 +26,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
 
@@ -45,7 +45,20 @@ from tidegauge.sinks.location import inside
 from tidegauge.sinks.protocol import OutputId, StagedFile, Volume, job_mark
 from tidegauge.testing.simulation.tables.lake import Lake, LakeCommit, LakeFile, LakeTable, uri_of
 
-__all__ = ["POINTS", "Meet", "SimulatedSink", "SimulatedStager", "SimulatedTable", "unhooked"]
+if TYPE_CHECKING:
+    from tidegauge.testing.simulation.tables.replacement import SimulatedReplacement
+
+__all__ = [
+    "DECIDED",
+    "POINTS",
+    "Meet",
+    "SimulatedSink",
+    "SimulatedStager",
+    "SimulatedTable",
+    "answered",
+    "check_staged",
+    "unhooked",
+]
 
 Meet: TypeAlias = Callable[[str], None]
 
@@ -64,6 +77,9 @@ POINTS: Final = (
     "discard",
 )
 """The names of the calls, in the order of a driver's life. What ends in `ed`, and `answer`, come after the effect."""
+
+DECIDED: Final = ("relabel", "relabelled", "remove", "removed")
+"""Those of calls that people have decided: a table's rows get another edition, or the table goes."""
 
 
 def unhooked(_point: str) -> None:
@@ -114,6 +130,17 @@ class SimulatedSink:
         """Return the present table. Raises `TableOfAnotherIncarnation` and `ForeignTable`."""
         self.meet("open")
         return SimulatedTable(self.lake, self.name, output, self.meet)
+
+    def check_removable(self, output: OutputId) -> None:
+        """Raise as `open`. Nobody else's files are in a table of the lake."""
+        SimulatedTable(self.lake, self.name, output, unhooked)
+
+    def remove(self, output: OutputId) -> None:
+        """Remove the table, with the files that are staged beside it."""
+        self.check_removable(output)
+        self.meet("remove")
+        self.lake.tables.pop(self.name, None)
+        self.meet("removed")
 
     def stage(self, schema: pa.Schema, *, job: str, task: int) -> SimulatedStager:
         """Return a writer for one task of one job. `job` is 32 hex digits, `task` counts from 0."""
@@ -195,7 +222,7 @@ class SimulatedTable:
         self._kept: frozenset[str] = frozenset()
         self._upper = 0
         self._digest = ""
-        self._follow()
+        self.edition: Final = self._follow().edition
 
     @property
     def upper(self) -> int:
@@ -238,20 +265,29 @@ class SimulatedTable:
             paths = [file.path for file in files]
             if not still_to_do(paths, remove, table.held, table=self._name, replaces=lower == upper):
                 return
-        for file in files:
-            self._check_staged(table, file)
+        check_staged(table, files, name=self._name)
         self._lake.tables[self._name] = table
         table.append(
             LakeCommit(self._output, lower, upper, write, tuple(files), tuple(remove), history.digest, history.links),
             columns,
         )
-        try:
-            self._meet("committed")
-        except Exception:
-            if not any(commit.write == write for commit in reversed(self._present().commits)):
-                raise
-        self._meet("answer")
+        answered(table, write, self._meet)
         self._follow()
+
+    def replacement(self, edition: str) -> SimulatedReplacement:
+        """Return the table that is to take the place of this one; see `Replaceable`."""
+        from tidegauge.testing.simulation.tables.replacement import SimulatedReplacement
+
+        return SimulatedReplacement(self._lake, self._name, self._output, self._meet, before=self, edition=edition)
+
+    def withdraw(self, edition: str) -> None:
+        """Give the rows another edition; see `Replaceable`."""
+        self._meet("relabel")
+        table = self._present()
+        if (table.upper, table.edition) != (self._upper, self.edition):
+            raise self._mismatch(self._upper, table.upper)
+        table.edition = edition
+        self._meet("relabelled")
 
     def discard(self, files: Sequence[StagedFile]) -> None:
         """Remove staged files. Those that were committed are no longer among them."""
@@ -308,7 +344,8 @@ class SimulatedTable:
 
     def links(self) -> list[Link]:
         """Return the links that all commits have."""
-        return [link for commit in self._follow().commits for link in commit.links]
+        table = self._follow()
+        return [link for commit in (*table.earlier, *table.commits) for link in commit.links]
 
     def _present(self) -> LakeTable:
         """Return the present table, an empty one where it is not there: looking makes none."""
@@ -330,7 +367,7 @@ class SimulatedTable:
     def _expected(self, lower: int, columns: pa.Schema, history: History) -> LakeTable:
         """Return the table to commit to, unless it is not as a commit expects it."""
         table = self._follow()
-        if table.upper != lower:
+        if table.upper != lower or table.edition != self.edition:
             raise self._mismatch(lower, table.upper)
         expect(self, self._output, history)
         held = table.schema
@@ -338,10 +375,23 @@ class SimulatedTable:
             raise TableSchemaChanged(table=self._name, output=str(self._output), detail=detail)
         return table
 
-    def _check_staged(self, table: LakeTable, file: StagedFile) -> None:
-        staged = table.staged.get(file.path)
-        if staged is None or staged.file.bytes != file.bytes:
-            raise StagedFileMissing(path=file.path, table=self._name, problem="is not there as it was staged")
-
     def _mismatch(self, expected: int, actual: int) -> TableUpperMismatch:
         return TableUpperMismatch(table=self._name, output=str(self._output), expected=expected, actual=actual)
+
+
+def check_staged(table: LakeTable, files: Sequence[StagedFile], *, name: str) -> None:
+    """Raise `StagedFileMissing` for a file that is not beside a table as it was staged."""
+    for file in files:
+        staged = table.staged.get(file.path)
+        if staged is None or staged.file.bytes != file.bytes:
+            raise StagedFileMissing(path=file.path, table=name, problem="is not there as it was staged")
+
+
+def answered(table: LakeTable, write: str, meet: Meet) -> None:
+    """Hear what came of an attempt that a table has taken, which may be an error all the same."""
+    try:
+        meet("committed")
+    except Exception:
+        if not any(commit.write == write for commit in reversed(table.commits)):
+            raise
+    meet("answer")
