@@ -177,6 +177,9 @@ def view_of(flow: FlowSpec, output: str, as_of: AsOf, *, env: Env | None = None)
     if named is None and filled and not table.upper and held < loaded.flow.published:
         raise OutputIsBehind(output=output, upper=held, as_of=loaded.flow.published - 1)  # not: there are no rows
     epoch = min(loaded.flow.published, held) - 1 if named is None else named
+    past = loaded.outputs.get(flow.outputs[output].past or "")
+    if past is not None and past.held and not table.upper and epoch < loaded.sources[source].began_at:
+        raise OutputIsBehind(output=output, upper=0, as_of=epoch)  # it gets what that holds of an old upstream
     _check_held(loaded, output, source, table.upper, epoch)
     while True:
         schema = table.schema or _columns(flow, output, loaded)

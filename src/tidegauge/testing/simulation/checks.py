@@ -294,6 +294,9 @@ class Checks:
         """Whether a table can be read as of a published epoch, and could since `era`."""
         known = self._ledger.ask("SELECT name FROM outputs WHERE name = ?", name)
         there = self.late.floor(name) <= epoch < self._level().get(name, -1)
+        plan = self._spec.outputs[name]
+        if plan.past is not None and not self._lake.upper(name):  # it may get what the other table has of an old one
+            there = there and epoch >= self._ledger.began(plan.source)
         return bool(known) and not self.older and era == self.era and there
 
     def saw(self, name: str, as_of: int, rows: pa.Table) -> None:
