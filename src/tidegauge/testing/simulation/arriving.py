@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final
 
 from tidegauge.testing.simulation.clock import RIGHT
+from tidegauge.testing.simulation.lateness import held_back
 from tidegauge.testing.simulation.ledger import Broken
 from tidegauge.testing.simulation.resuming import resumable
 from tidegauge.testing.simulation.steering import have_heard, let_all_go_on, lift_limit
@@ -65,7 +66,11 @@ def _end(world: World) -> None:
 
 
 def _has_arrived(world: World, *, but: Collection[str] = ()) -> bool:
-    waits = resumable(world) or world.left_behind or world.codes.waiting(but=world.checks.held_back(but))
+    waits = (
+        resumable(world)
+        or world.left_behind
+        or world.codes.waiting(but=held_back(world.ground.spec, world.ledger, but))
+    )
     settled = not (waits or any(life.binding for life in world.living()))
     return settled and world.checks.caught_up(but=but) and _is_driven(world)
 

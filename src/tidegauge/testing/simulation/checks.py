@@ -36,8 +36,8 @@ from tidegauge.flow.spec import FlowSpec
 from tidegauge.sources.protocol import BadRecord
 from tidegauge.testing.simulation.contents import EpochContents, MadeBy
 from tidegauge.testing.simulation.evidence import TableEvidence, UpstreamEvidence
-from tidegauge.testing.simulation.lateness import LateOutputs
-from tidegauge.testing.simulation.ledger import BindingLedger, Broken, Forget
+from tidegauge.testing.simulation.lateness import LateOutputs, held_back
+from tidegauge.testing.simulation.ledger import BindingLedger, Broken, Forget, moved
 from tidegauge.testing.simulation.rows import by_epoch
 
 __all__ = ["Checks"]
@@ -130,7 +130,7 @@ class Checks:
             self._read_anew(name)
 
     def remade(self, name: str) -> None:
-        """Hear that all rows of a table have just changed places with others. Raises `Broken` if they are wrong."""
+        """Hear that all rows of a table have just become others. Raises `Broken` if these are wrong."""
         self._read_anew(name)
         self._ledger.follow()
         self._content(name)
@@ -295,7 +295,7 @@ class Checks:
         known = self._ledger.ask("SELECT name FROM outputs WHERE name = ?", name)
         there = self.late.floor(name) <= epoch < self._level().get(name, -1)
         plan = self._spec.outputs[name]
-        if plan.past is not None and not self._lake.upper(name):  # it may get what the other table has of an old one
+        if plan.past is not None and not self._lake.upper(name):  # it may get rows of an old one from the other table
             there = there and epoch >= self._ledger.began(plan.source)
         return bool(known) and not self.older and era == self.era and there
 
@@ -322,7 +322,7 @@ class Checks:
         if self.older:
             return False
         self._ledger.follow()
-        failed, upper, but = self._ledger.failed(), self._ledger.upper, self.held_back(but)
+        failed, upper, but = self._ledger.failed(), self._ledger.upper, held_back(self._spec, self._ledger, but)
         for name, upstream in self._upstreams.items():
             bound = self._ledger.frontiers[name]
             if name not in failed and any(bound.get(place, 0) < end for place, end in upstream.there().items()):
@@ -332,14 +332,6 @@ class Checks:
             return False
         live = {name: upper for name, upper in self._uppers(live=True).items() if name not in but}
         return all(held >= upper for held in live.values()) and (not live or self._ledger.published >= upper)
-
-    def held_back(self, names: Collection[str] = ()) -> set[str]:
-        """Return some outputs and those that have failed; those that come after them, or after a failed source's."""
-        found, failed = {*names, *self._ledger.failed_outputs()}, self._ledger.failed()
-        for name, plan in self._spec.outputs.items():  # each comes after those before it
-            if any(one in found or self._spec.outputs[one].source in failed for one in plan.after):
-                found.add(name)
-        return found
 
     def state(self) -> str:
         """Return how far everything is, for people."""
@@ -375,7 +367,7 @@ class Checks:
         for name in self._spec.outputs:
             self._decoded(name)
             self._content(name)
-        behind = {self._spec.outputs[name].source for name in self.held_back()}
+        behind = {self._spec.outputs[name].source for name in held_back(self._spec, self._ledger, ())}
         for name in self._read:
             told = orderly and not failed and self._told_by.get(name) not in after
             if told and name not in behind and not self._is_acknowledged(name):
@@ -388,12 +380,12 @@ class Checks:
 
     def _is_acknowledged(self, source: str) -> bool:
         """Whether upstream was told of all that is bound, where it keeps what it is told."""
-        upstream, bound = self._upstreams[source], _moved(self._ledger.frontiers[source])
+        upstream, bound = self._upstreams[source], moved(self._ledger.frontiers[source])
         told = {
             place: min(position, bound.get(place, 0)) if place in self._misled else position
             for place, position in upstream.told().items()
         }
-        return not upstream.acknowledges or _moved(told) == bound
+        return not upstream.acknowledges or moved(told) == bound
 
     def _content(self, name: str) -> None:
         """Every epoch of a table has the rows that its bindings say."""
@@ -408,8 +400,3 @@ class Checks:
             raise Broken("no row is of an epoch before that of its table's past", f"{name}: {early}")
         first, stamp = self.late.first(name), self.late.stamp(name)
         self._contents.all_there(name, actual, upper=upper, first=first, stamp=stamp)
-
-
-def _moved(frontier: dict[str, int]) -> dict[str, int]:
-    """Return the places of a frontier that have something."""
-    return {place: position for place, position in frontier.items() if position > 0}

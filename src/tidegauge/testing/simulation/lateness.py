@@ -16,7 +16,7 @@ Invariant: an output that no driver did without is excused from nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from tidegauge.flow.board import Board
@@ -25,7 +25,7 @@ from tidegauge.remap.stamps import FAITHFUL
 from tidegauge.testing.simulation.evidence import TableEvidence
 from tidegauge.testing.simulation.ledger import BindingLedger, Broken
 
-__all__ = ["LateOutputs"]
+__all__ = ["LateOutputs", "held_back"]
 
 _PLANNED: Final = "SELECT cutover FROM backfills WHERE output = ?"
 _SETTLED: Final = "SELECT epoch, coalesce(stamp, 0) FROM starts WHERE output = ?"
@@ -176,3 +176,12 @@ class LateOutputs:
             if upper < min(cutover + 1, ends):
                 said = f"{name} is to have epochs to {cutover}, and has those before {upper}"
                 raise Broken("the past of a new output becomes visible at once", said)
+
+
+def held_back(spec: FlowSpec, ledger: BindingLedger, names: Collection[str]) -> set[str]:
+    """Return some outputs and those that have failed; those that come after them, or after a failed source's."""
+    found, failed = {*names, *ledger.failed_outputs()}, ledger.failed()
+    for name, plan in spec.outputs.items():  # each comes after those before it
+        if any(one in found or spec.outputs[one].source in failed for one in plan.after):
+            found.add(name)
+    return found

@@ -22,7 +22,7 @@ from typing import Final, TypeAlias
 from tidegauge.testing.simulation.evidence import StoreEvidence, UpstreamEvidence
 from tidegauge.testing.simulation.forgotten import EpochBindings, Forgotten, PlaceRange, StoredMoves, moves_of
 
-__all__ = ["BindingLedger", "Broken", "Change", "Forget", "known_since"]
+__all__ = ["BindingLedger", "Broken", "Change", "Forget", "known_since", "moved"]
 
 _FLOW: Final = "SELECT upper, published, since FROM flows"
 _LEAST: Final = "SELECT epoch, owner FROM holds ORDER BY epoch, owner LIMIT 1"
@@ -346,3 +346,8 @@ def known_since(changes: Iterable[Change], since: int, began: Mapping[str, int])
         elif epoch >= began.get(source, 0):
             last[source, partition] = (since, source, partition, position)
     return {*kept, *last.values()}
+
+
+def moved(frontier: Mapping[str, int]) -> dict[str, int]:
+    """Return the places of a frontier that have something."""
+    return {place: position for place, position in frontier.items() if position > 0}
