@@ -29,9 +29,9 @@ def test_worlds_of_many_kinds_of_faults_hold() -> None:
 
 def test_a_table_that_is_to_get_rows_of_an_old_upstream_is_not_shown_without_them() -> None:
     """A reader saw none as of an epoch of a topic that was recreated since, while another table was to give them."""
-    kinds = ("crash", "pause", "error", "lost", "stop", "decisions", "add", "anew", "remake")
-    kinds += ("restore", "rewind", "history", "recreate", "clock")
-    assert simulate(make_flow, seeds=[6011], faults=kinds).seeds == 1
+    decided, back = ("decisions", "add", "anew", "remake"), ("restore", "rewind", "history", "recreate", "clock")
+    faults = ("crash", "pause", "error", "lost", "stop", *decided, *back)
+    assert simulate(make_flow, seeds=[6011], faults=faults).seeds == 1
 
 
 def test_a_driver_takes_an_output_in_and_goes_on() -> None:

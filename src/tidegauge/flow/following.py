@@ -36,7 +36,7 @@ class FollowedFlow:
 class Followers:
     """The flows that follow this one, in turn. Their holds are looked up while there are any, or may be new ones.
 
-    Whoever begins to hold is counted as a decision is (`deciding`), so a flow that nobody follows asks nothing.
+    A new hold is counted as a decision is (`deciding`), so a flow without followers asks nothing.
     since: the first epoch that can be held.
     """
 
