@@ -8,6 +8,7 @@ from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.outputs import PastNotThere
 from tidegauge.job.past import remaining
 from tidegauge.job.plan import OutputPlan
+from tidegauge.sinks.protocol import Applying
 
 __all__ = ["From", "check_past"]
 
@@ -43,7 +44,7 @@ def check_past(plan: OutputPlan, other: OutputPlan, *, pushed: bool, operating: 
         why = "that has steps which are not the first ones of this output"
     elif pushed:
         why = f"source {plan.source!r} is pushed, and gives its records once, for all outputs"
-    elif operating:
+    elif operating or (isinstance(other.sink, Applying) and other.sink.applies):
         why = "that applies operations to the rows of their keys, and keeps no row of each record"
     if why is not None:
         raise PastNotThere(output=plan.name, table=other.name, why=why)

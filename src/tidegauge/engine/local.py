@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import os
 import threading
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Sequence
+from concurrent.futures import FIRST_EXCEPTION, CancelledError, Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import Final
 
@@ -24,10 +25,13 @@ from tidegauge.engine.plain.steps import without_spark
 from tidegauge.env import at_once
 from tidegauge.errors.engine import JobFailed
 from tidegauge.errors.flow import InvalidArgument
+from tidegauge.errors.sinks import MergeFailed
 from tidegauge.job.functions import said, with_epoch
 from tidegauge.job.plan import EpochJob, JobResult, MapBatches, OutputPlan, SourceRead
 from tidegauge.job.report import Report, merge
 from tidegauge.job.task import Write, run
+from tidegauge.sinks.protocol import StagedFile
+from tidegauge.sinks.working import Work, alone
 
 __all__ = ["LocalEngine"]
 
@@ -113,6 +117,28 @@ class LocalEngine:
         for future in futures:
             future.add_done_callback(settle)
         return done
+
+    def work(self, tasks: Sequence[Work]) -> list[list[StagedFile]]:
+        """Do tasks in at most as many threads as a job has. Raises `MergeFailed` when the engine is closed meanwhile.
+
+        A task that runs is seen through: what it holds is bounded, and so is what it takes.
+        """
+        if not self._threads or len(tasks) == 1:
+            return alone(tasks)
+        pool = ThreadPoolExecutor(min(self._threads, len(tasks)), thread_name_prefix="tidegauge-merge")
+        with self._lock:
+            if self._closed.is_set():
+                raise MergeFailed(tasks=len(tasks), detail="the engine was closed")
+            self._pools.add(pool)
+            futures = [pool.submit(task) for task in tasks]
+        try:
+            wait(futures, return_when=FIRST_EXCEPTION)
+            return [future.result() for future in futures]
+        except CancelledError as error:
+            raise MergeFailed(tasks=len(tasks), detail="the engine was closed") from error
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)  # no task writes after its merge was given up
+            self._over(pool)
 
     def close(self) -> None:
         """Stop running jobs after their current batch and wait for their threads."""

@@ -247,8 +247,14 @@ class OnlyAppended(TidegaugeError):
 
     code = "TG-0623"
     what = "output {output!r} cannot be repaired: nothing of it can be taken out or replaced"
-    cause = "it is a topic, to which messages can only be appended, or a custom sink without `mend`"
-    remedy = "write it to another topic: a new output begins with the first epoch there is"
+    cause = (
+        "it is a topic, to which messages can only be appended; a table by key, whose rows are not of single epochs; "
+        "or a custom sink without `mend`"
+    )
+    remedy = (
+        "make a table by key again: tidegauge outputs rebuild; write to another topic: a new output begins with the "
+        "first epoch there is"
+    )
 
 
 def listed(epochs: Iterable[range]) -> str:

@@ -135,8 +135,8 @@ class LastUndecided(Definite):
         "order without ties, and offsets of two partitions say nothing of each other"
     )
     remedy = (
-        "name the column that decides: KafkaSink(..., order='_offset') with metadata=True on the source, for "
-        "example; or, where the rows of a key come from several partitions, a position or time of the change itself"
+        "name the column that decides: order='_offset' of the sink with metadata=True on the source, for example; "
+        "or, where the rows of a key come from several partitions, a position or time of the change itself"
     )
 
 

@@ -22,7 +22,11 @@ __all__ = [
     "FilesChangedByOthers",
     "ForeignTable",
     "InvalidColumnName",
+    "KeptOtherwise",
+    "KeyedColumnUnfit",
+    "LeafUnreadable",
     "LocalTimesInMap",
+    "MergeFailed",
     "MisplacedRows",
     "NothingTakenOut",
     "OutputIsNoTable",
@@ -333,6 +337,45 @@ class TableNotRemovable(TidegaugeError):
     what = "the table {table} is not removed: {why}"
     cause = "Tidegauge removes a folder that holds files of this output alone, and nothing else"
     remedy = "drop the output without its table, and remove by hand what nobody needs"
+
+
+class KeyedColumnUnfit(TidegaugeError):
+    """A column for a part of a table by key that the rows do not have, or that does not fit that part."""
+
+    code = "TG-0450"
+    what = "{parameter}={column!r} of DeltaSink with envelope='upsert': {problem}"
+    cause = "the columns of the stream are {known}"
+    remedy = "name another column, or make one with select: a cast to decimal, long or string, for example"
+
+
+class KeptOtherwise(Definite):
+    """A table that keeps its rows in another way than its output is to: by another key, or all of them."""
+
+    code = "TG-0451"
+    what = "the table {table} keeps {held}, and the output {output} is to keep {wanted} there"
+    cause = "envelope= or key= of its DeltaSink was changed since the table was written"
+    remedy = (
+        "give the sink the envelope and key that the table was written with; or decide that the table is made again "
+        "with the new ones: tidegauge outputs replace"
+    )
+
+
+class LeafUnreadable(Definite):
+    """A data file of a table by key that changes are to be merged into, and that cannot be read."""
+
+    code = "TG-0452"
+    what = "changes cannot be merged into the file {path} of the table {table}: {detail}"
+    cause = "somebody removed the file, or the disk has damaged it"
+    remedy = "restore the file from a backup; or make the table again from its source: tidegauge outputs rebuild"
+
+
+class MergeFailed(Transient):
+    """Merging was not finished by the engine: a worker was killed, an executor was lost, the session ended."""
+
+    code = "TG-0453"
+    what = "{tasks} tasks that merge changes into a table failed in the engine: {detail}"
+    cause = "a worker was killed (often for want of memory), an executor was lost, or the session was stopped"
+    remedy = "nothing if it passes: they are run again, and nothing was committed; otherwise look at the engine's log"
 
 
 class OutputIsNoTable(TidegaugeError):

@@ -34,7 +34,7 @@ from tidegauge.flow.spec import FlowSpec
 from tidegauge.remap.history import Link, agree
 from tidegauge.remap.rebuilding import pooled, way_to
 from tidegauge.remap.store import Lease, Loaded, Store
-from tidegauge.sinks.mending import REPAIRABLE, Mendable
+from tidegauge.sinks.mending import REPAIRABLE, mendable
 from tidegauge.sinks.protocol import OutputId, Sink, Table
 
 __all__ = [
@@ -158,8 +158,7 @@ def _witness(flow: FlowSpec, output: str, loaded: Loaded) -> Witness:
     try:
         return table_of(flow, output, loaded)
     except REPAIRABLE:
-        sink = flow.outputs[output].sink
-        if not isinstance(sink, Mendable):
+        if (sink := mendable(flow.outputs[output].sink)) is None:
             raise
         return sink.mend(OutputId(flow.name, output, loaded.flow.incarnation))
 
@@ -192,7 +191,7 @@ def check(
         return
     found = store.flow(flow.name)
     known, parted = 0 if found is None else found.upper, agreed(store, flow.name, table)
-    other = other_way(output, parted, mendable=isinstance(flow.outputs[output].sink, Mendable))
+    other = other_way(output, parted, mendable=mendable(flow.outputs[output].sink) is not None)
     error = HistoriesDiffer if upper in bound else StoreBehindTable
     raise error(flow=flow.name, output=output, store=known, table=upper, parted=parted, other=other)
 

@@ -41,6 +41,7 @@ from tidegauge.remap.policy import in_batch
 from tidegauge.remap.round import Requests
 from tidegauge.remap.store import Lease, LeaseHolder, ResumeOutput, SetRate, Store
 from tidegauge.sinks.protocol import Finishing, Table, job_mark
+from tidegauge.sinks.working import Working
 
 __all__ = ["LAST_WORDS", "RENEW_EVERY", "Outcome", "Runner"]
 
@@ -165,6 +166,9 @@ class Runner:
         for name in found.decisions.added & flow.outputs.keys():
             self._store.decide(flow.name, ResumeOutput(name, "add"))
         self._tables = found.tables
+        for table in found.tables.values():
+            if isinstance(table, Working):
+                table.work_by(self.engine.work)
         self._news |= dict.fromkeys(found.news)
         self._stalls = Stalls(found.stalls, self._store, self.lease, env=env)
         mark = job_mark(self.lease.incarnation)

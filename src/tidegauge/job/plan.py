@@ -6,7 +6,7 @@ is committed and the other is litter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
@@ -18,6 +18,7 @@ from tidegauge.remap.round import Failure
 from tidegauge.remap.stamps import FAITHFUL, OutputStamps
 from tidegauge.remap.start import OutputStart
 from tidegauge.sinks.protocol import Applying, Sink, StagedFile
+from tidegauge.sinks.working import Work
 from tidegauge.sources.protocol import RangeReader, Split
 
 __all__ = [
@@ -198,6 +199,10 @@ class Engine(Protocol):
 
     def submit(self, job: EpochJob) -> Future[JobResult]:
         """Start a job beside the caller. The future's exception is an engine failure, which may be tried again."""
+        ...
+
+    def work(self, tasks: Sequence[Work]) -> list[list[StagedFile]]:
+        """Do tasks that stage files of a table, and return what each of them staged. See `sinks.working.Workers`."""
         ...
 
     def close(self) -> None:

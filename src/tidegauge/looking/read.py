@@ -46,6 +46,7 @@ from tidegauge.flow.spec import Flow, FlowSpec
 from tidegauge.job.functions import with_epoch
 from tidegauge.looking.inspect import holds, opened
 from tidegauge.looking.locate import Origin, looking
+from tidegauge.operations import OP
 from tidegauge.remap.fromtime.protocol import excerpt
 from tidegauge.remap.store import Loaded, Store
 from tidegauge.sinks.columns import EPOCH
@@ -156,7 +157,9 @@ def _columns(flow: FlowSpec, output: str, loaded: Loaded) -> pa.Schema:
     plan = flow.outputs[output]
     found = flow.sources[plan.source].schema or loaded.sources[plan.source].schema
     with suppress(NeedsSpark):
-        return with_epoch(pa.schema([])) if found is None else LocalEngine(threads=0).schema(plan, found)
+        if found is not None:  # operations are applied to a table, and are no column of it
+            schema = LocalEngine(threads=0).schema(plan, found)
+            return pa.schema([field for field in schema if field.name != OP])
     return with_epoch(pa.schema([]))
 
 

@@ -56,7 +56,7 @@ from tidegauge.remap.binding import Slice
 from tidegauge.remap.history import History
 from tidegauge.remap.start import StartRecord
 from tidegauge.remap.store import CodeRecord, Loaded, Store
-from tidegauge.sinks.mending import Mendable, Mending, Ranges, TableDamage, joined
+from tidegauge.sinks.mending import Mending, Ranges, TableDamage, joined, mendable
 from tidegauge.sinks.protocol import OutputId, StagedFile, job_mark
 
 __all__ = ["Repaired", "Rereading", "repair"]
@@ -213,7 +213,7 @@ def repair(
     """
     spec = flow.spec
     sink = spec.output(output).sink
-    if not isinstance(sink, Mendable) and from_epoch != 0:
+    if (mending := mendable(sink)) is None and from_epoch != 0:
         raise OnlyAppended(output=output)
     if from_epoch is not None and (type(from_epoch) is not int or from_epoch < 0):
         raise InvalidArgument(parameter="from_epoch", value=from_epoch, expected="an epoch, counted from 0")
@@ -227,7 +227,7 @@ def repair(
         lost = resources.enter_context(renewing(lease, every=RENEW_EVERY))
         loaded = store.load(spec.name)
         owner = OutputId(spec.name, output, loaded.flow.incarnation)
-        table = sink.mend(owner) if isinstance(sink, Mendable) else None
+        table = None if mending is None else mending.mend(owner)
         try:
             whole(table or sink.open(owner), owner, sink, held=_held(loaded, output))
         except TableWentBack:

@@ -22,9 +22,9 @@ import pyarrow as pa
 
 from tidegauge.errors.sinks import BrokenChain, DamagedManifest, FilesChangedByOthers, TableChangedByOthers
 from tidegauge.remap.history import History, Link
-from tidegauge.sinks.protocol import OutputId, StagedFile
+from tidegauge.sinks.protocol import Applying, OutputId, Sink, StagedFile
 
-__all__ = ["REPAIRABLE", "HistoryOf", "Mendable", "Mending", "Ranges", "TableDamage", "apart", "joined", "within"]
+__all__ = ["REPAIRABLE", "HistoryOf", "Mendable", "Mending", "Ranges", "TableDamage", "apart", "joined", "mendable", "within"]
 
 REPAIRABLE: Final = (TableChangedByOthers, FilesChangedByOthers, BrokenChain, DamagedManifest)
 """How a table is refused that others have damaged."""
@@ -137,3 +137,11 @@ class Mendable(Protocol):
         Raises `TableOfAnotherIncarnation`, and `ForeignTable` for a table that is not this output's.
         """
         ...
+
+
+def mendable(sink: Sink) -> Mendable | None:
+    """Return a sink as one whose tables can be mended, None if they cannot be.
+
+    What a sink made of operations is not of single epochs: a row of one takes the place of an earlier one's.
+    """
+    return sink if isinstance(sink, Mendable) and not (isinstance(sink, Applying) and sink.applies) else None

@@ -19,17 +19,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
 
 import pyarrow as pa
 
 from tidegauge.lazy import library
 from tidegauge.sinks.columns import EPOCH
-from tidegauge.sinks.protocol import OutputId, Sink, StagedFile, Stager, Table
+from tidegauge.sinks.protocol import Applying, OutputId, Sink, StagedFile, Stager, Table
 
-__all__ = ["StampedSink"]
+__all__ = ["Dating", "StampedSink"]
 
 pc: Final = library("pyarrow.compute")
+
+
+@runtime_checkable
+class Dating(Applying, Protocol):
+    """A `Sink` that applies changes by their own epochs, and itself sees to it that rows have later ones."""
+
+    def stage_from(self, least: int, schema: pa.Schema, *, job: str, task: int) -> Stager:
+        """Return a writer, as `Sink.stage` does, of changes none of which makes a row of an epoch before `least`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +71,9 @@ class StampedSink:
         return self.sink.open(output)
 
     def stage(self, schema: pa.Schema, *, job: str, task: int) -> Stager:
-        """Return a writer for one task of one job."""
+        """Return a writer for one task of one job. A table by key has to know the epochs as they are, too."""
+        if isinstance(self.sink, Dating) and self.sink.applies:
+            return self.sink.stage_from(self.epoch, schema, job=job, task=task)
         return _StampedStager(self.sink.stage(schema, job=job, task=task), self.epoch)
 
 

@@ -24,11 +24,12 @@ from __future__ import annotations
 import bisect
 import threading
 import uuid
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import replace
 from functools import reduce
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
 
@@ -38,17 +39,20 @@ from tidegauge.engine.spark.branches import Branch, ended_by, in_one_pass, own_b
 from tidegauge.engine.spark.copied import Jobs, jobs_of
 from tidegauge.engine.spark.errors import carried_error, lost, quiet, root_message, row_error
 from tidegauge.engine.spark.framed import framed, missing, without
-from tidegauge.engine.spark.hops import FEED, REPORT, pack_reads, reading, receiving
+from tidegauge.engine.spark.hops import FEED, REPORT, TASK, pack_reads, pack_work, reading, receiving, working
 from tidegauge.engine.spark.session import create_session, interrupt, is_connect, pooled, slots, tagged
 from tidegauge.engine.spark.sql import Prepared, prepare
 from tidegauge.engine.spark.yielding import paced
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.engine import ExpressionFailed, JavaLost, JobFailed
+from tidegauge.errors.sinks import MergeFailed
 from tidegauge.job.functions import result_schema, with_epoch, without_epoch
 from tidegauge.job.plan import EpochJob, JobResult, MapBatches, OutputPlan, OutputWork
 from tidegauge.job.report import Report, merge
 from tidegauge.job.task import Feed, Write
 from tidegauge.remap.round import Failure
+from tidegauge.sinks.protocol import StagedFile
+from tidegauge.sinks.working import Work, settled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -95,7 +99,7 @@ class SparkEngine:
         self._lock: Final = threading.RLock()
         self._tag: Final = f"tidegauge-{uuid.uuid4().hex}"
         self._threads: Final = ThreadPoolExecutor(_JOBS_AT_ONCE, thread_name_prefix="tidegauge-job")
-        self._running: set[Future[JobResult]] = set()
+        self._running: set[Future[Any]] = set()
         self._closed = False
 
     @property
@@ -148,6 +152,28 @@ class SparkEngine:
         self._running.add(future)
         future.add_done_callback(self._running.discard)
         return future
+
+    def work(self, tasks: Sequence[Work]) -> list[list[StagedFile]]:
+        """Do tasks as one Spark job. Raises `MergeFailed` when Spark does not finish it, `JavaLost`."""
+        future = self._threads.submit(self._work, tasks)
+        self._running.add(future)
+        future.add_done_callback(self._running.discard)
+        return future.result()
+
+    def _work(self, tasks: Sequence[Work]) -> list[list[StagedFile]]:
+        try:
+            jobs = self._for_jobs()
+            with tagged(jobs.session, self._tag), pooled(jobs.session, self._scheduler_pool), quiet():
+                numbers = jobs.session.range(0, len(tasks), 1, len(tasks))
+                hop = working([pack_work(task) for task in tasks])
+                found = numbers.mapInArrow(hop, f"{TASK} long, {REPORT} string").toArrow()
+        except Exception as error:
+            if not self._closed and lost(error):
+                raise JavaLost(first=0, last=0) from error
+            detail = "the engine was closed" if self._closed else root_message(error)
+            raise MergeFailed(tasks=len(tasks), detail=detail) from error
+        said = dict(zip(found.column(TASK).to_pylist(), found.column(REPORT).to_pylist(), strict=True))
+        return [settled(said[number]) for number in range(len(tasks))]
 
     def close(self) -> None:
         """Cancel running jobs, wait until they have ended, and stop the session if this engine made it."""

@@ -54,27 +54,32 @@ from tidegauge.job.scanned import scanned
 from tidegauge.job.task import Feed, OutputWriter, TaskRead, Write, by_epoch, run
 from tidegauge.reclock.columns import stamp
 from tidegauge.remap.binding import Bound
+from tidegauge.sinks.working import Work, outcome
 from tidegauge.sources.protocol import RangeReader, Split
 
 __all__ = [
     "FEED",
     "OUT",
     "REPORT",
+    "TASK",
     "Hop",
     "acknowledge",
     "mapping",
     "pack_reads",
     "pack_scan",
+    "pack_work",
     "reading",
     "receiving",
     "scanning",
     "settle",
+    "working",
     "writing",
 ]
 
 Hop = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 REPORT: Final = INTERNAL + "report"
+TASK: Final = INTERNAL + "task"
 FEED: Final = INTERNAL + "feed"
 OUT: Final = INTERNAL + "out"
 
@@ -101,6 +106,25 @@ def scanning(tasks: Sequence[bytes], columns: pa.Schema) -> Hop:
                 reads, bound = _unpack(tasks[number])
                 for read in reads:
                     yield from scanned(read, bound, columns)
+
+    return hop
+
+
+def pack_work(task: Work) -> bytes:
+    """Return one task of a table's work, like `pack_reads`."""
+    return _pack(task)
+
+
+def working(tasks: Sequence[bytes]) -> Hop:
+    """Return the hop of a table's work: for each number that it is given, that number and what came of the task."""
+
+    def hop(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        acknowledge()
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                found = outcome(_unpack(tasks[number]))
+                yield pa.RecordBatch.from_pydict({TASK: [number], REPORT: [found]})
+        settle()
 
     return hop
 

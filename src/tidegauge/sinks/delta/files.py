@@ -21,7 +21,18 @@ from tidegauge.sinks.delta.head import log_read
 from tidegauge.sinks.location import LocalFiles, inside
 from tidegauge.sinks.protocol import StagedFile
 
-__all__ = ["LiveFile", "epochs_in", "files_of", "live", "named", "named_files", "paths_of", "remove_unnamed"]
+__all__ = [
+    "LiveFile",
+    "epochs_in",
+    "epochs_of",
+    "files_of",
+    "has_deletion_vectors",
+    "live",
+    "named",
+    "named_files",
+    "paths_of",
+    "remove_unnamed",
+]
 
 pc: Final = library("pyarrow.compute")
 pq: Final = library("pyarrow.parquet")
@@ -31,7 +42,7 @@ _UNREADABLE: Final = (OSError, KeyError, pa.ArrowException)
 
 def files_of(table: DeltaTable, folder: str) -> list[StagedFile]:
     """Return the files in the order of their epochs. Raises `DeletedRows` for deletion vectors."""
-    if _has_deletion_vectors(table):
+    if has_deletion_vectors(table):
         raise DeletedRows(table=folder)
     found = [_file(row, folder) for row in _actions(table).to_pylist()]
     return sorted(found, key=lambda file: (file.first_epoch, file.last_epoch, file.path))
@@ -53,7 +64,7 @@ class LiveFile:
 
 def live(table: DeltaTable, folder: str) -> list[LiveFile]:
     """Return the files that the log names. Raises `DeletedRows` for deletion vectors."""
-    if _has_deletion_vectors(table):
+    if has_deletion_vectors(table):
         raise DeletedRows(table=folder)
     return [_live(row, folder) for row in _actions(table).to_pylist()]
 
@@ -61,7 +72,7 @@ def live(table: DeltaTable, folder: str) -> list[LiveFile]:
 def epochs_in(path: Path) -> range | None:
     """Return the epochs from a data file's first to its last, read from the file; None where it cannot be read."""
     try:
-        rows, first, last = _footer(path)
+        rows, first, last = epochs_of(path)
     except _UNREADABLE:
         return None
     return range(first, last + 1) if rows else range(0)
@@ -88,7 +99,7 @@ def remove_unnamed(folder: str, files: Sequence[StagedFile]) -> None:
 def named(folder: str, version: int) -> set[str]:
     """Return the paths of the files that a version of a table names. Raises `DeletedRows` for deletion vectors."""
     table = DeltaTable(folder, version=version)
-    if _has_deletion_vectors(table):
+    if has_deletion_vectors(table):
         raise DeletedRows(table=folder)
     return paths_of(table)
 
@@ -96,7 +107,7 @@ def named(folder: str, version: int) -> set[str]:
 def named_files(folder: str, version: int) -> list[StagedFile]:
     """Return the files that a version names, to be taken out: their paths and sizes alone. Raises `DeletedRows`."""
     table = DeltaTable(folder, version=version)
-    if _has_deletion_vectors(table):
+    if has_deletion_vectors(table):
         raise DeletedRows(table=folder)
     rows = _actions(table).to_pylist()
     return [StagedFile(str(row["path"]), 0, int(row["size_bytes"]), 0, 0) for row in rows]
@@ -114,7 +125,8 @@ def _actions(table: DeltaTable) -> Any:
     return actions.select([name for name in actions.schema.names if name in wanted])
 
 
-def _has_deletion_vectors(table: DeltaTable) -> bool:
+def has_deletion_vectors(table: DeltaTable) -> bool:
+    """Whether a table's log says of single rows that they are gone."""
     if "deletionVectors" not in (table.protocol().reader_features or []):
         return False
     return bool(pa.table(table.deletion_vectors()).num_rows)
@@ -124,7 +136,7 @@ def _file(row: dict[str, Any], folder: str) -> StagedFile:
     path, rows = row["path"], row.get("num_records")
     first, last = row.get(f"min.{EPOCH}"), row.get(f"max.{EPOCH}")
     if rows is None or first is None or last is None:  # a file with a NaN, or rewritten without such statistics
-        rows, first, last = _footer(inside(folder, path))
+        rows, first, last = epochs_of(inside(folder, path))
     return StagedFile(path=path, rows=rows, bytes=row["size_bytes"], first_epoch=first, last_epoch=last)
 
 
@@ -141,7 +153,7 @@ def _live(row: dict[str, Any], folder: str) -> LiveFile:
     return LiveFile(path, file, sound=size == file.bytes)
 
 
-def _footer(path: Path) -> tuple[int, int, int]:
+def epochs_of(path: Path) -> tuple[int, int, int]:
     """Return rows, first and last epoch of a data file, read from the file itself."""
     with pq.ParquetFile(path) as file:
         epochs = file.read(columns=[EPOCH]).column(EPOCH)

@@ -27,7 +27,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tidegauge.errors.history import DamagedHistory
 from tidegauge.lazy import library
@@ -225,6 +225,9 @@ def before_change(
     It is the one before the first commit after the epoch that took rows out. None where that commit holds the epoch
     itself, or the log no longer has its entries back to the epoch's. replaced: the version at which all rows were
     replaced: earlier commits took out other rows. Raises `OSError`.
+
+    A commit of changes by key says of which epochs they are. It counts as one of these: before the first of them, the
+    table was as before it; from the last one on, as with it; and what it was in between nobody can tell.
     """
     found = newest
     for version in range(newest, replaced, -1):
@@ -234,22 +237,29 @@ def before_change(
         span = _span(path, output, life)
         if span is None:
             continue
-        lower, upper, takes_out = span
-        if upper - 1 <= epoch:
+        if (span.changes[1] if span.changes else span.upper - 1) <= epoch:
             break
-        if takes_out:
-            if lower <= epoch:
+        if span.takes_out or span.changes:
+            if (span.changes[0] if span.changes else span.lower) <= epoch:
                 return None
             found = version - 1
     return found
 
 
-def _span(entry: Path, output: OutputId, life: str) -> tuple[int, int, bool] | None:
-    """Return the epochs `[lower, upper)` that the output committed with an entry, and whether it took files out.
+class _Span(NamedTuple):
+    """What an entry of the output says: its epochs `[lower, upper)`, whether it took files out, and the first and the
+    last epoch of its changes by key, where it has any."""
 
-    None when it is not its own, or only replaces files.
-    """
+    lower: int
+    upper: int
+    takes_out: bool
+    changes: tuple[int, int] | None
+
+
+def _span(entry: Path, output: OutputId, life: str) -> _Span | None:
+    """Return what an entry says; None when it is not the output's own, or only replaces files."""
     span: tuple[int, int] | None = None
+    changes: tuple[int, int] | None = None
     last: int | None = None
     takes_out = False
     with suppress(FileNotFoundError, ValueError, RecursionError):  # cleaned up meanwhile, or nothing that we wrote
@@ -257,9 +267,15 @@ def _span(entry: Path, output: OutputId, life: str) -> tuple[int, int, bool] | N
             action = json.loads(line)
             match action:
                 case {"commitInfo": {"flow": output.flow, "output": output.output, "lower": int(), "upper": int()}}:
-                    span = action["commitInfo"]["lower"], action["commitInfo"]["upper"]
+                    about = action["commitInfo"]
+                    span = about["lower"], about["upper"]
+                    match about:
+                        case {"changes": [int(first), int(final)]}:
+                            changes = first, final
+                        case _:
+                            continue
                 case {"txn": {"appId": str() as owner, "version": int() as version}} if owner == life:
                     last = version
                 case {"remove": _}:
                     takes_out = True
-    return (*span, takes_out) if span is not None and last == span[1] - 1 and span[0] < span[1] else None
+    return _Span(*span, takes_out, changes) if span is not None and last == span[1] - 1 and span[0] < span[1] else None

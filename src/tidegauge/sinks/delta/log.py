@@ -23,19 +23,20 @@ Transactions are written without a time, so that they never expire.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from tidegauge.errors.sinks import (
     EpochReplaced,
     FileNotHeld,
     ForeignTable,
+    KeptOtherwise,
     TableBusy,
     TableChangedByOthers,
     TableUnavailable,
@@ -45,6 +46,7 @@ from tidegauge.remap.history import NO_HISTORY, History, Link
 from tidegauge.sinks.columns import EPOCH, rows_schema
 from tidegauge.sinks.commits import all_staged, check_span, expect, still_to_do
 from tidegauge.sinks.delta.checkpoints import Checkpoints
+from tidegauge.sinks.delta.creating import create
 from tidegauge.sinks.delta.entry import changing, described, made, was_written_by
 from tidegauge.sinks.delta.files import files_of, named, paths_of, remove_unnamed
 from tidegauge.sinks.delta.head import DeltaHead, entry, log_read
@@ -57,6 +59,8 @@ from tidegauge.sinks.delta.owner import (
     columns_of,
     digest_in,
     edition_in,
+    key_in,
+    key_mark,
     life_id,
     marks,
     open_changes,
@@ -64,7 +68,7 @@ from tidegauge.sinks.delta.owner import (
     replaced_id,
 )
 from tidegauge.sinks.delta.view import LogView, holding
-from tidegauge.sinks.location import gone, inside, make_folder, synchronise, writing
+from tidegauge.sinks.location import gone, inside, synchronise, writing
 from tidegauge.sinks.protocol import OutputId, StagedFile, Volume
 
 if TYPE_CHECKING:
@@ -73,15 +77,25 @@ if TYPE_CHECKING:
 __all__ = ["DeltaLog"]
 
 _ATTEMPTS: Final = 50
-_NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 
 
 class DeltaLog:
     """A `Table`: the log of the Delta table in `folder`, as the output `output` sees it."""
 
-    def __init__(self, folder: str, output: OutputId) -> None:
+    def __init__(
+        self,
+        folder: str,
+        output: OutputId,
+        *,
+        key: Sequence[str] = (),
+        held: Callable[[int], Container[str]] | None = None,
+    ) -> None:
+        """key: the columns of whose values the table is to have one row; none, to have all. held: tells the paths of
+        the files at a version."""
         self._folder: Final = folder
         self._output: Final = output
+        self._key: Final = tuple(key)
+        self._held: Final = held or partial(named, folder)
         self._log: Final = Path(folder, "_delta_log")
         self._view: Final = LogView(folder, Mine.of(output))
         self._checkpoints: Final = Checkpoints(folder, output)
@@ -120,6 +134,11 @@ class DeltaLog:
         withdraw(self._folder, self._output, seen=(self._upper, self._edition), edition=edition)
 
     @property
+    def version(self) -> int:
+        """The newest version seen, -1 where there is no table."""
+        return self._next - 1
+
+    @property
     def schema(self) -> pa.Schema | None:
         """The present columns of the table, None before it is there."""
         self._refresh()
@@ -135,14 +154,16 @@ class DeltaLog:
         remove: Sequence[StagedFile] = (),
         write: str,
         history: History = NO_HISTORY,
+        changes: tuple[int, int] | None = None,
     ) -> None:
         """Append `files` as the epochs `[lower, upper)`, or raise `TableUpperMismatch` and change nothing.
 
-        remove: files that the same entry takes out. Which files the table holds is asked of a snapshot then.
+        remove: files that the same entry takes out. Which files the table holds is asked of a snapshot then. changes:
+        of which epochs, from the first to the last, rows were changed by key, if any were.
 
         Also raises `HistoriesDiffer`, `TableOfAnotherIncarnation`, `TableSchemaChanged`, `ForeignTable`,
-        `UnsupportedTable`, `StagedFileMissing`, `MisplacedRows`, `FileNotHeld`, `DeletedRows`; `TableBusy` and
-        `TableUnavailable` may pass by themselves.
+        `UnsupportedTable`, `StagedFileMissing`, `MisplacedRows`, `FileNotHeld`, `DeletedRows`, `KeptOtherwise`;
+        `TableBusy` and `TableUnavailable` may pass by themselves.
         """
         check_span(lower, upper, files, remove=remove)
         columns = rows_schema(schema)
@@ -156,17 +177,17 @@ class DeltaLog:
             "lower": lower,
             "upper": upper,
             "write": write,
+            **({} if changes is None else {"changes": list(changes)}),
         }
         for _ in range(_ATTEMPTS):
-            self._refresh()
-            self._expect(lower)
-            expect(self, self._output, history)
+            self.check(lower, history)
             if self._upper:
                 self._view.keep()
             if remove and not self._takes_out(files, remove, rows=lower < upper):
                 return
             version, volume = self._next, self._volume_with(files, remove)
-            vouching = marks(self._output, upper, chain, changed=bool(remove) and lower < upper)
+            changed = (bool(remove) or changes is not None) and lower < upper
+            vouching = marks(self._output, upper, chain, changed=changed, key=key_mark(self._key))
             if self._attempt(columns, files, remove, vouching, {**mine, **chain, **holding(volume)}, write):
                 self._upper = upper
                 if lower < upper:
@@ -175,6 +196,12 @@ class DeltaLog:
                     self._checkpoints.after(version, volume)
                 return
         raise TableBusy(table=self._folder, attempts=_ATTEMPTS)
+
+    def check(self, lower: int, history: History) -> None:
+        """Raise unless the table, as it is now, can be given an epoch from `lower` on, with this history."""
+        self._refresh()
+        self._expect(lower)
+        expect(self, self._output, history)
 
     def discard(self, files: Sequence[StagedFile]) -> None:
         """Remove staged files. Files that the log names are kept, whatever the caller believes of them."""
@@ -300,7 +327,7 @@ class DeltaLog:
         if self._head is None:
             raise FileNotHeld(table=self._folder, path=remove[0].path)
         with log_read(self._folder):
-            held = named(self._folder, self._head.version)
+            held = self._held(self._head.version)
         paths = [file.path for file in files]
         if not still_to_do(paths, remove, held, table=self._folder, replaces=not rows):
             return False
@@ -323,6 +350,10 @@ class DeltaLog:
         # Rows of another edition are another table: even at the same upper these do not follow them.
         if self._upper != lower or edition_in(head, self._output) != self._edition:
             raise TableUpperMismatch(table=self._folder, output=str(self._output), expected=lower, actual=self._upper)
+        if self._upper and (kept := key_in(head, self._output)) != key_mark(self._key):
+            held = "all rows" if kept < 0 else "one row for each value of another key"
+            wanted = f"one row for each value of {', '.join(self._key)}" if self._key else "all rows"
+            raise KeptOtherwise(table=self._folder, output=str(self._output), held=held, wanted=wanted)
 
     def _check_adoptable(self, head: DeltaHead) -> None:
         """A table without our transaction may have been made for us, empty; one that holds data is not ours."""
@@ -364,7 +395,7 @@ class DeltaLog:
         try:
             with writing(self._folder):
                 if head is None:
-                    self._create(columns, adding, vouching, said)
+                    create(self._folder, columns, adding, vouching, said)
                 else:
                     now = time.time_ns() // 1_000_000
                     rows = said["lower"] < said["upper"]
@@ -388,24 +419,3 @@ class DeltaLog:
             synchronise(self._log)
             synchronise(self._folder)
         self._unsettled = None
-
-    def _create(
-        self,
-        columns: pa.Schema,
-        adding: Sequence[tuple[StagedFile, int, str]],
-        vouching: Mapping[str, int],
-        said: Mapping[str, Any],
-    ) -> None:
-        make_folder(Path(self._folder))
-        create_table_with_add_actions(
-            self._folder,
-            Schema.from_arrow(columns),
-            [AddAction(f.path, f.bytes, {}, at, True, text) for f, at, text in adding],  # noqa: FBT003 - data_change
-            mode="error",
-            commit_properties=CommitProperties(
-                app_transactions=[Transaction(owner, version) for owner, version in vouching.items()],
-                custom_metadata=dict(said),
-                max_commit_retries=0,
-            ),
-            post_commithook_properties=_NO_HOOKS,
-        )

@@ -8,6 +8,7 @@ The first two are in the application transactions that an output's entries carry
     txn "flow:output#changed"          the last epoch of the last commit that took out rows of earlier ones
     txn "flow:output#edition"          the first 60 bits of the edition of its rows, once they were replaced
     txn "flow:output#replaced"         the version that replaced them
+    txn "flow:output#key"              the first 60 bits of the digest of its key, where it has one row for each key
 
 A transaction outlives what others do: after a RESTORE it speaks of rows that are gone, after an append it is silent
 of some. So what others did since our last commit is looked at, entry by entry (`DeltaAccount`). A commit of ours is
@@ -30,6 +31,8 @@ Rows that are written to a table have its columns, and it uses nothing that this
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -56,6 +59,9 @@ __all__ = [
     "digest_in",
     "edition_id",
     "edition_in",
+    "key_id",
+    "key_in",
+    "key_mark",
     "life_id",
     "marks",
     "open_changes",
@@ -226,14 +232,38 @@ def edition_in(head: DeltaHead | None, output: OutputId) -> str:
     return "" if kept is None else text_of(kept)
 
 
-def marks(output: OutputId, upper: int, said: Mapping[str, str], *, changed: bool = False) -> dict[str, int]:
+def key_id(output: OutputId) -> str:
+    """Return the application id that tells by which key the table has one row."""
+    return f"{output}#key"
+
+
+def key_mark(key: Sequence[str]) -> int:
+    """Return what tells a key from others, as much as an integer of Delta holds; -1 for none: it has all rows.
+
+    >>> key_mark(["user"]) == key_mark(["user", "shop"]), key_mark([])
+    (False, -1)
+    """
+    return number(hashlib.sha256(json.dumps(list(key)).encode()).hexdigest()) if key else -1
+
+
+def key_in(head: DeltaHead | None, output: OutputId) -> int:
+    """Return the mark of the key by which a table has one row, -1 where it has all rows."""
+    return -1 if head is None else head.transactions.get(key_id(output), -1)
+
+
+def marks(
+    output: OutputId, upper: int, said: Mapping[str, str], *, changed: bool = False, key: int = -1
+) -> dict[str, int]:
     """Return the transactions of an entry after which the table holds the epochs before `upper`.
 
-    said: what the entry says of the history (`delta.history.carried`). changed: whether it takes out rows.
+    said: what the entry says of the history (`delta.history.carried`). changed: whether it takes out rows. key: see
+    `key_mark`.
     """
     found = {upper_id(output): upper - 1, life_id(output): upper - 1}
     if said:
         found[digest_id(output)] = number(said["digest"])
+    if key >= 0:
+        found[key_id(output)] = key
     return {**found, changed_id(output): upper - 1} if changed else found
 
 

@@ -26,7 +26,8 @@ the old rows another edition (`withdraw`), so that no driver which began with it
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -56,6 +57,8 @@ from tidegauge.sinks.delta.owner import (
     columns_of,
     edition_id,
     edition_in,
+    key_id,
+    key_mark,
     marks,
     open_changes,
     own_upper,
@@ -84,7 +87,19 @@ _LEGACY: Final[Mapping[int, tuple[str, ...]]] = {
 class DeltaReplacement:
     """A `Table` that holds nothing, until its first commit puts its rows in the place of those of `before`."""
 
-    def __init__(self, folder: str, output: OutputId, before: DeltaLog, edition: str) -> None:
+    def __init__(
+        self,
+        folder: str,
+        output: OutputId,
+        before: DeltaLog,
+        edition: str,
+        *,
+        key: Sequence[str] = (),
+        after: Callable[[], DeltaLog] | None = None,
+    ) -> None:
+        """key: see `DeltaLog`. after: opens the table once the new rows are there."""
+        self._key: Final = tuple(key)
+        self._open: Final = after or partial(DeltaLog, folder, output)
         self._folder: Final = folder
         self._output: Final = output
         self._log: Final = Path(folder, "_delta_log")
@@ -104,6 +119,11 @@ class DeltaReplacement:
         return None if self._after is None else self._after.digest
 
     @property
+    def version(self) -> int:
+        """The newest version seen with the new rows, -1 until they are there."""
+        return -1 if self._after is None else self._after.version
+
+    @property
     def schema(self) -> pa.Schema | None:
         """The columns of the new rows, None until they are there."""
         return None if self._after is None else self._after.schema
@@ -118,13 +138,16 @@ class DeltaReplacement:
         remove: Sequence[StagedFile] = (),
         write: str,
         history: History = NO_HISTORY,
+        changes: tuple[int, int] | None = None,
     ) -> None:
         """Put the epochs `[0, upper)` in the place of all that the table holds; from then on append, as `DeltaLog`.
 
         Also raises `UnsupportedTable`, `TableChangedByOthers`, `StagedFileMissing`.
         """
         if self._after is not None:
-            self._after.commit(lower, upper, schema, files, remove=remove, write=write, history=history)
+            self._after.commit(
+                lower, upper, schema, files, remove=remove, write=write, history=history, changes=changes
+            )
             return
         if lower:
             raise self._mismatch(lower, 0)
@@ -132,13 +155,26 @@ class DeltaReplacement:
         columns = rows_schema(schema)
         chain = carried(self._folder, history, lower=lower, upper=upper, write=write)
         for _ in range(_ATTEMPTS):
-            if self._attempt(upper, columns, files, chain, write):
-                self._after = DeltaLog(self._folder, self._output)
+            if self._attempt(upper, columns, files, chain, write, changes):
+                self._after = self._open()
                 return
         raise TableBusy(table=self._folder, attempts=_ATTEMPTS)
 
+    def check(self, lower: int, history: History) -> None:
+        """Raise unless the table can be given epochs from `lower` on; before it is there, as `DeltaLog.check`."""
+        if self._after is not None:
+            self._after.check(lower, history)
+        elif lower:
+            raise self._mismatch(lower, 0)
+
     def _attempt(
-        self, upper: int, columns: pa.Schema, files: Sequence[StagedFile], chain: Mapping[str, str], write: str
+        self,
+        upper: int,
+        columns: pa.Schema,
+        files: Sequence[StagedFile],
+        chain: Mapping[str, str],
+        write: str,
+        changes: tuple[int, int] | None,
     ) -> bool:
         """Make the entry the next version; False when somebody else has taken that. The entry knows how it went."""
         with log_read(self._folder):
@@ -157,18 +193,20 @@ class DeltaReplacement:
         adding = described(self._folder, files, columns, head.configuration)
         version = head.version + 1
         vouching = {
-            **marks(self._output, upper, chain),
+            **marks(self._output, upper, chain, changed=changes is not None, key=key_mark(self._key)),
             edition_id(self._output): number(self._edition),
             replaced_id(self._output): version,
         }
-        if changed_id(self._output) in head.transactions:
-            vouching[changed_id(self._output)] = -1  # nothing was taken out of this edition
+        for owner in (changed_id(self._output), key_id(self._output)):
+            if owner in head.transactions:  # of the edition before: this one has all rows, and nothing was taken out
+                vouching.setdefault(owner, -1)
         said = {
             "flow": self._output.flow,
             "output": self._output.output,
             "lower": 0,
             "upper": upper,
             "write": write,
+            **({} if changes is None else {"changes": list(changes)}),
             **chain,
             **holding(Volume.of(files)),
         }

@@ -20,28 +20,32 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pyarrow as pa
 import pyarrow.types as pt
 
+from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.sinks import LocalTimesInMap
 from tidegauge.sinks.columns import rows_schema
+from tidegauge.sinks.keyed.layout import Keyed
 from tidegauge.sinks.location import LocalFiles, local_folder
 from tidegauge.sinks.protocol import OutputId, job_mark
 from tidegauge.sinks.removal import check_folder, remove_folder
 
 if TYPE_CHECKING:
+    from tidegauge.sinks.delta.bykey import DeltaByKey
     from tidegauge.sinks.delta.log import DeltaLog
     from tidegauge.sinks.delta.mend import DeltaMending
+    from tidegauge.sinks.keyed.runs import RunStager
     from tidegauge.sinks.staging import ParquetStager
 
 __all__ = ["DeltaSink"]
 
 _FILE: Final = re.compile(
-    r"(_delta_log|_tidegauge|_change_data)/.+|part-[^/]+\.parquet|deletion_vector_[^/]+\.bin|\.[^/]+\.crc"
+    r"(_delta_log|_tidegauge|_change_data|_staged)/.+|part-[^/]+\.parquet|deletion_vector_[^/]+\.bin|\.[^/]+\.crc"
 )
 """The paths that files of a table have, those of other writers to it among them."""
 
@@ -55,14 +59,44 @@ class DeltaSink:
 
     Args:
         path: a folder, or a `file://` URI, that the tasks see too.
+        envelope: `"append"`, to add each row; or `"upsert"`, to keep the last row of each key, and none for a true
+            `deleted` column or the operation `delete`.
+        key: for upserts, the key column, or columns.
+        order: for upserts, the column whose greatest value marks the last row of a key in an epoch.
+        deleted: for upserts, a column of booleans; true takes the row of the key away. The table does not have it.
 
-    Raises `UnsupportedLocation` for remote schemes.
+    Raises `InvalidArgument`, and `UnsupportedLocation` for remote schemes.
     """
 
     path: str
+    _: KW_ONLY
+    envelope: Literal["append", "upsert"] = "append"
+    key: str | Sequence[str] | None = None
+    order: str | None = None
+    deleted: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", local_folder(self.path, sink="DeltaSink"))
+        if self.envelope not in ("append", "upsert"):
+            raise _invalid("envelope", self.envelope, "'append' or 'upsert'")
+        object.__setattr__(self, "key", _columns(self.key))
+        if self.envelope == "upsert" and self.key is None:
+            raise _invalid("key", None, "the key of upserts: a column, or several")
+        for name in ("key", "order", "deleted"):
+            if self.envelope == "append" and getattr(self, name) is not None:
+                raise _invalid(name, getattr(self, name), "it together with envelope='upsert'")
+
+    @property
+    def applies(self) -> bool:
+        """Whether it takes rows with an operation: an upsert does."""
+        return self.envelope == "upsert"
+
+    @property
+    def _layout(self) -> Keyed | None:
+        """How rows become changes; None where they are appended."""
+        if self.envelope == "append" or self.key is None:
+            return None
+        return Keyed((self.key,) if isinstance(self.key, str) else tuple(self.key), self.order, self.deleted)
 
     @property
     def identity(self) -> str:
@@ -76,14 +110,20 @@ class DeltaSink:
 
     def describe(self) -> Mapping[str, Any]:
         """Return the configuration as JSON."""
-        return {"kind": "delta", "path": self.path}
+        named = {name: getattr(self, name) for name in ("key", "order", "deleted")} if self.applies else {}
+        said = {name: list(v) if isinstance(v, tuple) else v for name, v in named.items() if v is not None}
+        return {"kind": "delta", "path": self.path, **({"envelope": "upsert"} if self.applies else {}), **said}
 
     def check(self, schema: pa.Schema) -> None:
         """Raise `UnsupportedColumn`, `InvalidColumnName` or `EpochColumnMissing` when rows could not be written.
 
-        Raise `LocalTimesInMap` when a table of these columns cannot be created, and there is none yet.
+        Raise `KeyedColumnUnfit` when they could not be changes of a table by key, and `LocalTimesInMap` when a table
+        of these columns cannot be created, and there is none yet.
         """
         columns = rows_schema(schema)
+        if (layout := self._layout) is not None:
+            layout.check(columns)
+            columns = layout.columns(columns)
         if not os.path.exists(os.path.join(self.path, "_delta_log")):
             _check_creatable(columns)
 
@@ -93,12 +133,17 @@ class DeltaSink:
 
         return incarnation_in(self.path, f"{flow}:{output}")
 
-    def open(self, output: OutputId) -> DeltaLog:
+    def open(self, output: OutputId) -> DeltaLog | DeltaByKey:
         """Return the present table.
 
         Raises `TableOfAnotherIncarnation`, and `ForeignTable` for a table that this output did not write.
         """
-        from tidegauge.sinks.delta.log import DeltaLog  # delta-rs: tasks only stage, and do without its 16 MB
+        # delta-rs: tasks only stage, and do without its 16 MB
+        if (layout := self._layout) is not None:
+            from tidegauge.sinks.delta.bykey import DeltaByKey
+
+            return DeltaByKey(self.path, output, layout)
+        from tidegauge.sinks.delta.log import DeltaLog
 
         return DeltaLog(self.path, output)
 
@@ -118,16 +163,39 @@ class DeltaSink:
         remove_folder(self.path, output)
 
     def mend(self, output: OutputId) -> DeltaMending:
-        """Return the present table, whatever others have done to it, to be mended."""
+        """Return the present table, whatever others have done to it, to be mended; one that was appended to."""
         from tidegauge.sinks.delta.mend import DeltaMending
 
         return DeltaMending(self.path, output)
 
-    def stage(self, schema: pa.Schema, *, job: str, task: int) -> ParquetStager:
+    def stage(self, schema: pa.Schema, *, job: str, task: int) -> ParquetStager | RunStager:
         """Return a writer for one task of one job. `job` is 32 hex digits, `task` counts from 0."""
+        if self.applies:
+            return self.stage_from(0, schema, job=job, task=task)
         from tidegauge.sinks.staging import ParquetStager  # what writes Parquet is for those who do
 
         return ParquetStager(LocalFiles(self.path), "", schema, job=job, task=task, statistics=True)
+
+    def stage_from(self, least: int, schema: pa.Schema, *, job: str, task: int) -> RunStager:
+        """Return a writer of changes by key, none of which makes a row of an epoch before `least`."""
+        from tidegauge.sinks.keyed.runs import RunStager
+
+        if (layout := self._layout) is None:
+            raise ValueError("rows that are appended are no changes")
+        return RunStager(LocalFiles(self.path), layout, schema, table=self.path, job=job, task=task, least=least)
+
+
+def _columns(given: Any) -> str | tuple[str, ...] | None:
+    if given is None or (isinstance(given, str) and given):
+        return given
+    columns = tuple(given) if isinstance(given, Sequence) and not isinstance(given, str | bytes) else ()
+    if not columns or len(set(columns)) < len(columns) or not all(isinstance(one, str) and one for one in columns):
+        raise _invalid("key", given, "a column, or several, each once")
+    return columns
+
+
+def _invalid(name: str, value: Any, expected: str) -> InvalidArgument:
+    return InvalidArgument(parameter=f"DeltaSink({name})", value=value, expected=expected)
 
 
 def _check_creatable(columns: pa.Schema) -> None:

@@ -1,0 +1,158 @@
+"""The leaves of a Delta table by key: the files that its log names, each with the ends of its keys.
+
+What a commit of changes must know of a table is which of its files can hold a key. The log's statistics say it, where
+they are ends for certain: of whole numbers and texts (cut short, they are ends still). Of other types writers disagree
+(Spark cuts instants to milliseconds, decimals become floating point numbers), and a file with a NaN in any column has
+no ends in the log; then the file's own footer is asked, once.
+
+Invariant: `at` gives the files of that version, whatever versions were asked for before. They are listed once, from a
+snapshot; from there on the log is followed entry by entry, so a commit costs what was changed since the last one.
+
+>>> said = '{"numRecords":2,"minValues":{"n":1,"_epoch":0},"maxValues":{"n":7,"_epoch":3}}'
+>>> leaf_of({"path": "a", "size": 9, "stats": said}, ("n",)).ends
+Ends(low=(1,), high=(7,))
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.types as pt
+from deltalake import DeltaTable
+
+from tidegauge.errors.sinks import LeafUnreadable, UnsupportedTable
+from tidegauge.lazy import library
+from tidegauge.sinks.columns import EPOCH
+from tidegauge.sinks.delta.files import epochs_of, has_deletion_vectors
+from tidegauge.sinks.delta.head import actions_of, entry, log_read
+from tidegauge.sinks.delta.owner import columns_of
+from tidegauge.sinks.keyed.keys import Ends, ends_of
+from tidegauge.sinks.keyed.planning import Leaf
+from tidegauge.sinks.location import inside
+from tidegauge.sinks.protocol import StagedFile
+
+__all__ = ["DeltaLeaves", "leaf_of"]
+
+pq: Final[Any] = library("pyarrow.parquet")
+
+
+class DeltaLeaves:
+    """The leaves of the table in `folder`. Of one thread at a time."""
+
+    def __init__(self, folder: str, key: Sequence[str]) -> None:
+        self._folder: Final = folder
+        self._log: Final = Path(folder, "_delta_log")
+        self._key: Final = tuple(key)
+        self._version = -1
+        self._sure = False
+        """Whether the log's statistics of the key are ends for certain."""
+        self._leaves: dict[str, Leaf] = {}
+
+    def at(self, version: int) -> Mapping[str, Leaf]:
+        """Return the leaves of a version by their paths.
+
+        Raises `TableUnavailable`, `UnsupportedTable` for deletion vectors, `LeafUnreadable`.
+        """
+        with log_read(self._folder):
+            if not 0 <= self._version <= version or not self._follow(version):
+                self._list(version)
+        return self._leaves
+
+    def _follow(self, version: int) -> bool:
+        """Take in the entries up to a version; False where that cannot be done."""
+        for later in range(self._version + 1, version + 1):
+            try:
+                actions = actions_of(entry(self._log, later))
+            except FileNotFoundError:
+                return False
+            if any("metaData" in action for action in actions):
+                return False  # other columns, perhaps
+            for action in actions:
+                if "remove" in action:
+                    self._leaves.pop(str(action["remove"]["path"]), None)
+            for action in actions:
+                if "add" in action:
+                    leaf = self._known(leaf_of(action["add"], self._asked), action["add"].get("deletionVector"))
+                    self._leaves[leaf.file.path] = leaf
+            self._version = later
+        return True
+
+    @property
+    def _asked(self) -> tuple[str, ...]:
+        """The columns whose ends the log is asked for."""
+        return self._key if self._sure else ()
+
+    def _list(self, version: int) -> None:
+        table = DeltaTable(self._folder, version=version)
+        if has_deletion_vectors(table):
+            raise UnsupportedTable(table=self._folder, feature="deletion vectors")
+        columns = columns_of(table.schema().to_json())
+        kinds = [columns.field(name).type for name in self._key if name in columns.names]
+        self._sure = len(kinds) == len(self._key) and all(pt.is_integer(k) or pt.is_string(k) for k in kinds)
+        rows = pa.table(table.get_add_actions(flatten=True))
+        names = [f"{end}.{name}" for name in (*self._asked, EPOCH) for end in ("min", "max")]
+        wanted = [name for name in ("path", "size_bytes", "num_records", *names) if name in rows.schema.names]
+        found: dict[str, Leaf] = {}
+        for row in rows.select(wanted).to_pylist():
+            stats = {
+                "numRecords": row.get("num_records"),
+                "minValues": {name: row.get(f"min.{name}") for name in (*self._asked, EPOCH)},
+                "maxValues": {name: row.get(f"max.{name}") for name in (*self._asked, EPOCH)},
+            }
+            path = str(row["path"])
+            found[path] = self._known(_leaf(path, int(row["size_bytes"]), stats, self._asked), None)
+        self._version, self._leaves = version, found
+
+    def _known(self, leaf: Leaf, vector: object) -> Leaf:
+        """Return a leaf, with what its file says where the log does not say it."""
+        if vector is not None:
+            raise UnsupportedTable(table=self._folder, feature="deletion vectors")
+        if leaf.ends.low is not None and leaf.file.rows >= 0:
+            return leaf
+        file = leaf.file
+        try:
+            with pq.ParquetFile(inside(self._folder, file.path)) as opened:
+                ends = leaf.ends if leaf.ends.low is not None else ends_of(opened, self._key)
+            rows, first, last = (
+                epochs_of(inside(self._folder, file.path))
+                if file.rows < 0
+                else (file.rows, file.first_epoch, file.last_epoch)
+            )
+        except (OSError, KeyError, pa.ArrowException) as error:
+            if isinstance(error, OSError) and error.errno and not isinstance(error, FileNotFoundError):
+                raise  # the disk, which may be back
+            detail = " ".join(str(error).split())
+            raise LeafUnreadable(path=file.path, table=self._folder, detail=detail) from error
+        return Leaf(StagedFile(file.path, rows, file.bytes, first, last), ends)
+
+
+def leaf_of(add: Mapping[str, Any], key: Sequence[str]) -> Leaf:
+    """Return a leaf by what an entry says that adds it. Its ends are unknown, or its rows -1, if it does not say.
+
+    key: none, where statistics of the key are not to be believed.
+    """
+    try:
+        stats = json.loads(add.get("stats") or "{}")
+    except (ValueError, RecursionError):
+        stats = {}
+    return _leaf(str(add["path"]), int(add["size"]), stats if isinstance(stats, dict) else {}, key)
+
+
+def _leaf(path: str, size: int, stats: Mapping[str, Any], key: Sequence[str]) -> Leaf:
+    lows, highs = stats.get("minValues") or {}, stats.get("maxValues") or {}
+    rows, first, last = stats.get("numRecords"), lows.get(EPOCH), highs.get(EPOCH)
+    known = type(rows) is int and type(first) is int and type(last) is int
+    file = StagedFile(path, rows, size, first, last) if known else StagedFile(path, -1, size, 0, 0)
+    low, high = tuple(_plain(lows.get(name)) for name in key), tuple(_plain(highs.get(name)) for name in key)
+    return Leaf(file, Ends() if not key or None in low or None in high else Ends(low, high))
+
+
+def _plain(value: Any) -> Any:
+    """Return an end as a plain key value, None where it is not one for certain."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass")
+    return value if type(value) is int else None

@@ -1,0 +1,184 @@
+"""Which files of a table changes are merged into, and by which tasks: a pure decision about ends of keys.
+
+Definitions. A *leaf* is a file of the table, with its ends. Leaves whose ends meet are one *cluster*; so clusters lie
+apart, in order. A cluster's *territory* goes from its first key to that of the next one; the first begins without
+end, and a table without leaves is one cluster. So the territories part all keys there can be, and what a table holds
+of a key, it holds in the cluster of the territory that the key is in.
+
+Law: **merging the changes of each territory into the leaves of its cluster, and nothing else, merges all changes into
+the table.** A leaf of a cluster without changes stays as it is. As long as nobody else rewrites files, every cluster
+is one leaf, because what is written for a territory is sorted and parted by key; where somebody has (OPTIMIZE packs
+files together as they come), leaves meet, are merged as one cluster, and lie apart from then on.
+
+A large cluster is parted by key among several tasks: each takes the rows of all its leaves in its part of the keys.
+
+>>> leaf = StagedFile("part-0", rows=10, bytes=100, first_epoch=0, last_epoch=0)
+>>> found = clusters([Leaf(leaf, Ends((5,), (9,))), Leaf(leaf, Ends((1,), (4,))), Leaf(leaf, Ends((8,), (20,)))])
+>>> [(one.low, one.high, len(one.leaves)) for one in found]
+[(None, (5,), 1), ((5,), None, 2)]
+>>> parted([((1,), 60), ((2,), 60), ((3,), 60)], None, None, most=100)
+[(None, (2,)), ((2,), (3,)), ((3,), None)]
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from tidegauge.sinks.keyed.keys import Ends, Key, Piece
+from tidegauge.sinks.protocol import StagedFile
+
+__all__ = ["SIZES", "Cluster", "Leaf", "Merge", "Part", "Run", "Sizes", "clusters", "parted", "planned", "spread"]
+
+Part: TypeAlias = tuple[Key | None, Key | None]
+"""The keys from the first on, before the second; None for without end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How large things become.
+
+    leaf_bytes, leaf_rows: a file of the table. task_bytes: what a task merges, as stored. part_bytes, part_rows: what
+    it has in memory at once, besides a row group.
+
+    Each epoch rewrites the leaves it touches, so a small leaf makes small epochs cheap; and a table has a file for
+    each, which makes a large one cheap to read. Databricks gives 32 MB to tables that are merged into.
+    """
+
+    leaf_bytes: int = 32 << 20
+    leaf_rows: int = 1 << 20
+    task_bytes: int = 64 << 20
+    part_bytes: int = 48 << 20
+    part_rows: int = 256 * 1024
+
+
+SIZES: Final = Sizes()
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A file of the table."""
+
+    file: StagedFile
+    ends: Ends
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A file of changes, sorted by key."""
+
+    path: str
+    pieces: tuple[Piece, ...]
+
+    def within(self, low: Key | None, high: Key | None) -> list[Piece]:
+        """Return the row groups that may have changes of keys in `[low, high)`."""
+        return [piece for piece in self.pieces if piece.ends.meets(low, high)]
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Leaves whose ends meet, and their territory `[low, high)`."""
+
+    leaves: tuple[Leaf, ...]
+    low: Key | None = None
+    high: Key | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """One task: these leaves and runs are merged, as far as their keys are in `[low, high)`.
+
+    rows: about how many a file that is written gets.
+    """
+
+    leaves: tuple[str, ...]
+    runs: tuple[str, ...]
+    low: Key | None
+    high: Key | None
+    rows: int
+
+
+@dataclass
+class _Met:
+    """A cluster while it is gathered. high: None for without end."""
+
+    leaves: list[Leaf]
+    high: Key | None
+    low: Key | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.low = self.leaves[0].ends.low
+
+
+def clusters(leaves: Iterable[Leaf]) -> list[Cluster]:
+    """Return the clusters of a table, in the order of their keys."""
+    found: list[_Met] = []
+    for leaf in sorted(leaves, key=lambda one: (one.ends.low is not None, one.ends.low or ())):
+        low, high = leaf.ends.low, leaf.ends.high
+        last = found[-1] if found else None
+        if last is not None and (last.high is None or low is None or low <= last.high):
+            last.leaves.append(leaf)
+            last.high = None if high is None or last.high is None else max(high, last.high)
+        else:
+            found.append(_Met([leaf], high))
+    if not found:
+        return [Cluster(())]
+    begins = [None, *(one.low for one in found[1:])]
+    return [
+        Cluster(tuple(one.leaves), low, high)
+        for one, low, high in zip(found, begins, [*begins[1:], None], strict=True)
+    ]
+
+
+def spread(keys: Iterable[Key], found: Sequence[Cluster]) -> set[int]:
+    """Return the places of the clusters whose territories keys are in."""
+    begins = [one.low for one in found[1:] if one.low is not None]
+    return {bisect_right(begins, key) for key in keys}
+
+
+def planned(cluster: Cluster, runs: Sequence[Run], pieces: Sequence[Piece], sizes: Sizes) -> list[Merge]:
+    """Return the tasks that merge runs into a cluster.
+
+    pieces: the row groups of its leaves, which are only asked for where it is large; see `is_large`.
+    """
+    low, high = cluster.low, cluster.high
+    touching = [run for run in runs if run.within(low, high)]
+    changes = [piece for run in touching for piece in run.within(low, high)]
+    stored = sum(leaf.file.bytes for leaf in cluster.leaves) + sum(piece.stored for piece in changes)
+    rows = sum(leaf.file.rows for leaf in cluster.leaves) + sum(piece.rows for piece in changes)
+    files = max(1, round(stored / sizes.leaf_bytes), round(rows / sizes.leaf_rows))
+    each = -(-rows // files) or 1
+    weights = [(piece.ends.low, piece.stored) for piece in (*changes, *pieces) if piece.ends.low is not None]
+    paths = tuple(leaf.file.path for leaf in cluster.leaves)
+    return [
+        Merge(
+            tuple(leaf.file.path for leaf in cluster.leaves if leaf.ends.meets(*part)) if len(paths) > 1 else paths,
+            tuple(run.path for run in touching if run.within(*part)),
+            *part,
+            each,
+        )
+        for part in parted(weights, low, high, most=sizes.task_bytes)
+    ]
+
+
+def is_large(cluster: Cluster, sizes: Sizes) -> bool:
+    """Whether the leaves of a cluster are more than one task merges."""
+    return sum(leaf.file.bytes for leaf in cluster.leaves) > sizes.task_bytes
+
+
+def parted(weights: Iterable[tuple[Key, int]], low: Key | None, high: Key | None, *, most: int) -> list[Part]:
+    """Return `[low, high)` in parts of about a weight each.
+
+    weights: where keys begin, and how much there is from there on. A part is cut before what would make it too large.
+    """
+    cuts: list[Key] = []
+    sum_up = 0
+    for key, weight in sorted(weights):
+        before = cuts[-1] if cuts else low
+        if sum_up and sum_up + weight > most and (before is None or key > before) and (high is None or key < high):
+            cuts.append(key)
+            sum_up = 0
+        sum_up += weight
+    return list(zip([low, *cuts], [*cuts, high], strict=True))

@@ -1,0 +1,131 @@
+"""Runs: what a task stages of a table by key, as Parquet files of changes that are sorted by their keys.
+
+    <table>/_staged/<job>/part-....parquet
+
+Nothing ever names a run: a commit merges its changes into the table's files, and then it is removed. So runs lie where
+readers and VACUUM do not look, and what drivers leave that died is swept (`sinks.attempt`).
+
+Invariant: memory is bounded by what one run holds, whatever the number of rows; a run's row groups have disjoint key
+ranges, in order, but for a key that two of them share.
+
+>>> import tempfile
+>>> from tidegauge.sinks.location import LocalFiles
+>>> schema = pa.schema([("user", pa.string()), ("_epoch", pa.int64())])
+>>> with tempfile.TemporaryDirectory() as folder:
+...     stager = RunStager(LocalFiles(folder), Keyed(("user",)), schema, table=folder, job="0" * 32, task=7)
+...     stager.write(pa.record_batch({"user": ["eve", "ada"], "_epoch": [3, 4]}))
+...     [run] = stager.close()
+...     pq.read_table(f"{folder}/{run.path}").column("user").to_pylist()
+['ada', 'eve']
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any, Final
+
+import pyarrow as pa
+
+from tidegauge.lazy import library
+from tidegauge.sinks.attempt import STAGED, AttemptFiles, FileContent, Waiting, fitting, stem_of
+from tidegauge.sinks.columns import EPOCH, rows_schema
+from tidegauge.sinks.keyed.folding import folded
+from tidegauge.sinks.keyed.layout import Keyed
+from tidegauge.sinks.location import StagingFiles, writing
+from tidegauge.sinks.protocol import StagedFile
+
+__all__ = ["RUN_BYTES", "RUN_ROWS", "RunStager"]
+
+RUN_ROWS: Final = 512 * 1024
+RUN_BYTES: Final = 64 << 20
+"""A run is written when this many rows, or this many bytes in memory, have come together."""
+GROUP_ROWS: Final = 8 * 1024
+"""A merge reads whole row groups of each run for its part of the keys."""
+
+pc: Final = library("pyarrow.compute")
+pq: Final = library("pyarrow.parquet")
+
+
+class RunStager:
+    """A `Stager` of changes. `schema` is the rows', `_epoch` included.
+
+    least: no row of the table has an epoch before it.
+    """
+
+    def __init__(
+        self,
+        place: StagingFiles,
+        layout: Keyed,
+        schema: pa.Schema,
+        *,
+        table: str,
+        job: str,
+        task: int,
+        least: int = 0,
+    ) -> None:
+        self._place: Final = place
+        self._layout: Final = layout
+        self._table: Final = table
+        self._least: Final = least
+        self._columns: Final = rows_schema(schema)
+        self._ordering: Final = layout.ordering(self._columns)
+        self._waiting: Final = Waiting(layout.staged(self._columns))
+        self._files: Final[AttemptFiles[_RunFile]] = AttemptFiles(
+            place, f"{STAGED}/{job}", stem=stem_of(job, task), suffix=".parquet"
+        )
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add rows. Raises `BatchDoesNotFit`, `MisplacedRows`, `KeyMissing`."""
+        if self._files.closed:
+            raise ValueError("the stager is closed")
+        rows = fitting(batch, self._columns)
+        start = 0
+        while start < rows.num_rows:
+            piece = rows.slice(start, max(1, RUN_ROWS - self._waiting.rows))
+            start += piece.num_rows
+            self._waiting.add(self._layout.changes(piece, table=self._table, least=self._least))
+            if self._waiting.rows >= RUN_ROWS or self._waiting.bytes >= RUN_BYTES:
+                self._flush()
+
+    def close(self) -> list[StagedFile]:
+        """Finish, make the runs durable, and return them; none when no change was written."""
+        if self._waiting.rows:
+            self._flush()
+        return self._files.close()
+
+    def abort(self) -> None:
+        """Remove the written runs."""
+        self._waiting.take()
+        self._files.abort()
+
+    def _flush(self) -> None:
+        """Write the waiting changes as one run."""
+        changes = folded(self._waiting.take(), self._ordering)
+        with writing(self._place.root):
+            self._files.begin(lambda out: _RunFile(out, changes, self._layout.key))
+        self._files.finish()
+
+
+class _RunFile:
+    """One run being written."""
+
+    def __init__(self, out: Any, changes: pa.Table, key: tuple[str, ...]) -> None:
+        self._out = out
+        self._changes = changes
+        self._writer: Any = pq.ParquetWriter(
+            out, changes.schema, compression="zstd", compression_level=1, use_dictionary=False, write_statistics=[*key]
+        )
+
+    def finish(self) -> FileContent:
+        changes = self._changes
+        self._writer.write_table(changes, row_group_size=GROUP_ROWS)
+        self._writer.close()
+        self._out.close()
+        ends = pc.min_max(changes.column(EPOCH)).as_py()
+        return FileContent(changes.num_rows, ends["min"], ends["max"])
+
+    def drop(self) -> None:
+        with suppress(OSError):
+            self._writer.close()
+        with suppress(OSError):
+            self._out.close()
