@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -19,6 +20,8 @@ from tidegauge.flow.board import Board
 from tidegauge.flow.runner import Runner
 from tidegauge.flow.running import threads
 from tidegauge.job.plan import Engine, EpochJob, JobResult, OutputPlan
+from tidegauge.sinks.protocol import StagedFile
+from tidegauge.sinks.working import Work
 from tidegauge.sources.protocol import Source
 
 __all__ = ["TICK", "Driver", "Recording", "Steps", "flow_of", "large", "orders_in", "pages"]
@@ -107,6 +110,9 @@ class Recording:
         future = self._engine.submit(job)
         future.add_done_callback(lambda done: self.results.append(done.result()))
         return future
+
+    def work(self, tasks: Sequence[Work]) -> list[list[StagedFile]]:
+        return self._engine.work(tasks)
 
     def close(self) -> None:
         self._engine.close()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import base64
 import errno
 import json
 import os
-import struct
 import subprocess
 import sys
 import threading
@@ -19,6 +17,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.sinks.altering import alter, delete_first_row
 
 from tidegauge.errors import TidegaugeError
 from tidegauge.errors.sinks import (
@@ -242,7 +241,7 @@ def test_a_table_that_others_have_partitioned_is_refused(delta: Any) -> None:
     """The files of a commit have no partition values, and so would be rows of no partition."""
     table = delta.open()
     delta.commit(table, 0, 2)
-    _alter(delta.path, {}, [], partitioned=["user"])
+    alter(delta.path, {}, [], partitioned=["user"])
     with pytest.raises(UnsupportedTable, match="partitions by user"):
         delta.commit(table, 2, 3)
 
@@ -321,7 +320,7 @@ def test_a_table_with_a_constraint_is_refused_because_files_are_not_checked_agai
 
 def test_a_table_whose_columns_are_mapped_is_refused(delta: Any) -> None:
     delta.commit(delta.open(), 0, 1)
-    _alter(delta.path, {"delta.columnMapping.mode": "name"}, ["columnMapping"])
+    alter(delta.path, {"delta.columnMapping.mode": "name"}, ["columnMapping"])
     with pytest.raises(UnsupportedTable, match="column mapping"):
         delta.commit(delta.open(), 1, 2)
 
@@ -330,49 +329,12 @@ def test_files_with_deletion_vectors_are_not_given_out_as_they_are(delta: Any) -
     table = delta.open()
     delta.commit(table, 0, 3)
     [file] = table.files()
-    _alter(delta.path, {"delta.enableDeletionVectors": "true"}, ["deletionVectors"])
+    alter(delta.path, {"delta.enableDeletionVectors": "true"}, ["deletionVectors"])
     assert table.files() == [file]  # allowed, but not used yet
-    _delete_first_row(delta.path, file)
+    delete_first_row(delta.path, file)
     with pytest.raises(DeletedRows):
         delta.open().files()
     assert delta.open().upper == 3
-
-
-def _append_to_log(path: str, actions: list[dict[str, Any]]) -> None:
-    version = DeltaTable(path).version() + 1
-    lines = "".join(json.dumps(action) + "\n" for action in actions)
-    Path(path, "_delta_log", f"{version:020d}.json").write_text(lines)
-
-
-def _alter(path: str, configuration: dict[str, str], features: list[str], partitioned: Any = ()) -> None:
-    """Switch a feature on as another program would, by an entry of the log."""
-    first = Path(path, "_delta_log", f"{0:020d}.json").read_text().splitlines()
-    [metadata] = [json.loads(line)["metaData"] for line in first if "metaData" in json.loads(line)]
-    metadata |= {"configuration": configuration, "partitionColumns": list(partitioned)}
-    versions = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": features, "writerFeatures": features}
-    if "columnMapping" in features:
-        schema = json.loads(metadata["schemaString"])
-        for number, field in enumerate(schema["fields"], start=1):
-            field["metadata"] = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": field["name"]}
-        metadata["schemaString"] = json.dumps(schema)
-        metadata["configuration"] = configuration | {"delta.columnMapping.maxColumnId": str(len(schema["fields"]))}
-    _append_to_log(path, [{"protocol": versions}, {"metaData": metadata}])
-
-
-def _delete_first_row(path: str, file: Any) -> None:
-    """Put an inline deletion vector of row 0 on a file: a Roaring bitmap, written as the Delta protocol says."""
-    bitmap = struct.pack("<IIHHIH", 12346, 1, 0, 0, 16, 0)  # one array container with the value 0
-    data = struct.pack("<IQI", 1681511377, 1, 0) + bitmap  # one 32-bit bitmap, for the high word 0
-    padded = data + b"\0" * (-len(data) % 4)
-    z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-    b85 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
-    encoded = base64.b85encode(padded).decode().translate(str.maketrans(b85, z85))
-    vector = {"storageType": "i", "pathOrInlineDv": encoded, "sizeInBytes": len(data), "cardinality": 1}
-    base = {"path": file.path, "partitionValues": {}, "size": file.bytes, "dataChange": True}
-    stats = json.dumps({"numRecords": file.rows, "minValues": {"_epoch": 0}, "maxValues": {"_epoch": 2}})
-    add = base | {"modificationTime": 0, "stats": stats, "deletionVector": vector}
-    told = {"commitInfo": {"operation": "DELETE"}}
-    _append_to_log(path, [told, {"remove": base | {"deletionTimestamp": 0}}, {"add": add}])
 
 
 def test_a_checkpoint_is_written_every_hundred_versions(delta: Any) -> None:

@@ -24,7 +24,18 @@ from tidegauge.errors.sinks import BrokenChain, DamagedManifest, FilesChangedByO
 from tidegauge.remap.history import History, Link
 from tidegauge.sinks.protocol import Applying, OutputId, Sink, StagedFile
 
-__all__ = ["REPAIRABLE", "HistoryOf", "Mendable", "Mending", "Ranges", "TableDamage", "apart", "joined", "mendable", "within"]
+__all__ = [
+    "REPAIRABLE",
+    "HistoryOf",
+    "Mendable",
+    "Mending",
+    "Ranges",
+    "TableDamage",
+    "apart",
+    "joined",
+    "mendable",
+    "within",
+]
 
 REPAIRABLE: Final = (TableChangedByOthers, FilesChangedByOthers, BrokenChain, DamagedManifest)
 """How a table is refused that others have damaged."""

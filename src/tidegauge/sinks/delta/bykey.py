@@ -5,14 +5,13 @@
     merge      tasks of the engine write these leaves anew, with the changes in them (`keyed.merging`)
     commit     one entry of the log takes the old leaves out and puts the new ones in, with the output's upper
 
-Invariants. The merge is made of the leaves of one version, in the turn of its epochs; its entry is made only while the
-table holds every leaf that was merged, and has the upper that the merge began from. Otherwise nothing is changed, and
-the merge is planned again (others may have packed leaves together meanwhile). So a crash leaves the old table or the
-new one, and what was staged is litter. Between two entries of ours nobody can have changed a row that is not told in
-the log; what others delete stays deleted until its key is changed again.
+Invariants. The merge is made of the leaves of one version, in the turn of its epochs. Its entry is made only while
+the table holds every leaf that was merged, and has the upper that the merge began from. Otherwise nothing is changed,
+and the merge is planned again: others may have packed leaves together meanwhile. So a crash leaves the old table or
+the new one, and what was staged is litter. A row that others delete stays deleted until its key is changed again.
 
-*Which leaves.* Runs are sorted, so most of their row groups lie within one cluster's territory, and their ends say so.
-Of a row group with keys of several, the keys are read; so a small epoch with keys far apart touches the leaves of
+*Which leaves.* Runs are sorted, so most of their row groups lie within one cluster's territory, and their ends say
+so. Of a row group with keys of several, the keys are read; so a small epoch with keys far apart touches the leaves of
 these keys, not all between them.
 
 *As of an epoch.* Each commit says of which epochs its changes are. Before the first of them the table was as before
@@ -149,7 +148,7 @@ class DeltaByKey:
         for attempt in range(_ATTEMPTS):
             self._inner.check(lower, history)
             runs = [self._run(file) for file in files]
-            merges = [one for one in self._merges(runs)]
+            merges = list(self._merges(runs))
             gone = {path: leaf for _, leaves in merges for path, leaf in leaves.items()}
             job = self._job(write, attempt)
             tasks = [
@@ -236,7 +235,8 @@ class DeltaByKey:
         found = clusters(self._present().values())
         for number in sorted(self._touched(runs, found)):
             cluster = found[number]
-            pieces = [piece for leaf in cluster.leaves for piece in self._pieces(leaf)] if is_large(cluster, SIZES) else []
+            asked = cluster.leaves if is_large(cluster, SIZES) else ()
+            pieces = [piece for leaf in asked for piece in self._pieces(leaf)]
             leaves = {leaf.file.path: leaf for leaf in cluster.leaves}
             yield planned(cluster, runs, pieces, SIZES), leaves
 
@@ -289,7 +289,7 @@ class DeltaByKey:
         return job_mark(self._output.incarnation) + digest
 
     def _clear(self, job: str) -> None:
-        """Remove what the tasks of a job have written, and the log does not name. What cannot be removed is litter."""
+        """Remove what the tasks of a job have written, and the log does not name. What stays is litter."""
         with suppress(OSError, TidegaugeError):
             paths: Collection[Path] = list(Path(self._folder).glob(f"part-{job}-*.parquet"))
             remove_unnamed(self._folder, [StagedFile(path.name, 0, 0, 0, 0) for path in paths])

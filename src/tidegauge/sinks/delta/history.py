@@ -218,19 +218,20 @@ def version_of(log: Path, output: OutputId, life: str, epoch: int, *, newest: in
 
 
 def before_change(
-    log: Path, output: OutputId, life: str, epoch: int, *, newest: int, replaced: int = -1
+    log: Path, output: OutputId, life: str, epoch: int, *, newest: int, replaced: int = -1, by_key: bool = False
 ) -> int | None:
     """Return the last version that has all rows which the table held as of an epoch, None where none is known to.
 
-    It is the one before the first commit after the epoch that took rows out. None where that commit holds the epoch
-    itself, or the log no longer has its entries back to the epoch's. replaced: the version at which all rows were
-    replaced: earlier commits took out other rows. Raises `OSError`.
+    It is the one before the first commit after the epoch that took rows out; -1 where it held none yet. None where
+    that commit holds the epoch itself, or the log no longer has its entries back to the epoch's. replaced: the
+    version at which all rows were replaced: it and earlier commits took out other rows. Raises `OSError`.
 
-    A commit of changes by key says of which epochs they are. It counts as one of these: before the first of them, the
-    table was as before it; from the last one on, as with it; and what it was in between nobody can tell.
+    by_key: whether it has one row for each key. A commit of changes says of which epochs they are, and counts as one
+    of these: before the first of them the table was as before it, from the last one on as with it; and what it was in
+    between nobody can tell.
     """
     found = newest
-    for version in range(newest, replaced, -1):
+    for version in range(newest, max(replaced, 0) - 1 if by_key else replaced, -1):
         path = log / f"{version:020d}.json"
         if not path.exists():
             return None
@@ -242,7 +243,7 @@ def before_change(
         if span.takes_out or span.changes:
             if (span.changes[0] if span.changes else span.lower) <= epoch:
                 return None
-            found = version - 1
+            found = version - 1 if version > max(replaced, 0) else -1
     return found
 
 
@@ -278,4 +279,6 @@ def _span(entry: Path, output: OutputId, life: str) -> _Span | None:
                     last = version
                 case {"remove": _}:
                     takes_out = True
-    return _Span(*span, takes_out, changes) if span is not None and last == span[1] - 1 and span[0] < span[1] else None
+    if span is None or last != span[1] - 1 or span[0] >= span[1]:
+        return None
+    return _Span(*span, takes_out, changes)

@@ -1,9 +1,9 @@
 """The leaves of a Delta table by key: the files that its log names, each with the ends of its keys.
 
-What a commit of changes must know of a table is which of its files can hold a key. The log's statistics say it, where
-they are ends for certain: of whole numbers and texts (cut short, they are ends still). Of other types writers disagree
-(Spark cuts instants to milliseconds, decimals become floating point numbers), and a file with a NaN in any column has
-no ends in the log; then the file's own footer is asked, once.
+What a commit of changes must know of a table is which of its files can hold a key. The log's statistics say it,
+where they are ends for certain: of whole numbers and texts (cut short, they are ends still). Of other types writers
+disagree (Spark cuts instants to milliseconds, decimals become floating point numbers), and a file with a NaN in any
+column has no ends in the log; then the file's own footer is asked, once.
 
 Invariant: `at` gives the files of that version, whatever versions were asked for before. They are listed once, from a
 snapshot; from there on the log is followed entry by entry, so a commit costs what was changed since the last one.
@@ -145,8 +145,10 @@ def leaf_of(add: Mapping[str, Any], key: Sequence[str]) -> Leaf:
 def _leaf(path: str, size: int, stats: Mapping[str, Any], key: Sequence[str]) -> Leaf:
     lows, highs = stats.get("minValues") or {}, stats.get("maxValues") or {}
     rows, first, last = stats.get("numRecords"), lows.get(EPOCH), highs.get(EPOCH)
-    known = type(rows) is int and type(first) is int and type(last) is int
-    file = StagedFile(path, rows, size, first, last) if known else StagedFile(path, -1, size, 0, 0)
+    if isinstance(rows, int) and isinstance(first, int) and isinstance(last, int):
+        file = StagedFile(path, rows, size, first, last)
+    else:
+        file = StagedFile(path, -1, size, 0, 0)
     low, high = tuple(_plain(lows.get(name)) for name in key), tuple(_plain(highs.get(name)) for name in key)
     return Leaf(file, Ends() if not key or None in low or None in high else Ends(low, high))
 

@@ -59,6 +59,7 @@ from tidegauge.sinks.delta.owner import (
     columns_of,
     digest_in,
     edition_in,
+    key_id,
     key_in,
     key_mark,
     life_id,
@@ -304,9 +305,12 @@ class DeltaLog:
             as_of,
             newest=newest,
             replaced=-1 if replaced is None else replaced,
+            by_key=(table.transaction_version(key_id(self._output)) or -1) >= 0,
         )
         if version is None:
             raise EpochReplaced(table=self._folder, epoch=as_of)
+        if version < 0:
+            return None
         return table if version == newest else DeltaTable(self._folder, version=version)
 
     def _read_upper(self) -> int:

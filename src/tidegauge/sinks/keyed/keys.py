@@ -1,7 +1,7 @@
 """Keys as plain values that Python compares as Arrow, Parquet and Delta's readers do: numbers and bytes.
 
-A key is a tuple with a value for each key column. Numbers, dates, instants and decimals are whole numbers, text is its
-bytes. Keys are compared column by column, as tuples are.
+A key is a tuple with a value for each key column. Numbers, dates, instants and decimals are whole numbers, text is
+its bytes. Keys are compared column by column, as tuples are.
 
 Invariant: `plain` keeps the order, and `within` takes the rows whose keys lie between two plain keys. A file's or row
 group's ends may lie outside of its keys, never inside: the ends of several columns, each of its own, are such ends of

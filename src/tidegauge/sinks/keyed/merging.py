@@ -16,6 +16,7 @@ import bisect
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 import pyarrow as pa
@@ -147,8 +148,8 @@ class _Rows:
 
     def _near(self, low: Key | None, high: Key | None) -> list[Piece]:
         """Return the row groups from the first that may meet `[low, high)` on, to the last; they are in order."""
-        first = 0 if low is None else bisect.bisect_left(self._pieces, low, key=lambda one: one.ends.high)
-        last = None if high is None else bisect.bisect_left(self._pieces, high, key=lambda one: one.ends.low)
+        first = 0 if low is None else bisect.bisect_left(self._pieces, low, key=lambda one: one.ends.high or ())
+        last = None if high is None else bisect.bisect_left(self._pieces, high, key=lambda one: one.ends.low or ())
         return self._pieces[first:last]
 
     def _batches(self, groups: list[int], names: list[str]) -> Iterator[pa.RecordBatch]:
@@ -215,9 +216,7 @@ class _Leaves:
 
     def _begin(self) -> ParquetStager:
         task = self._task
-        return ParquetStager(
-            LocalFiles(task.folder), "", task.columns, job=task.job, task=task.task, statistics=True
-        )
+        return ParquetStager(LocalFiles(task.folder), "", task.columns, job=task.job, task=task.task, statistics=True)
 
     def _finish(self) -> None:
         if self._open is not None:
@@ -234,5 +233,4 @@ def _in_order(pieces: Sequence[Piece]) -> bool:
     ends: list[Ends] = [piece.ends for piece in pieces]
     if any(one.low is None or one.high is None for one in ends):
         return False
-    pairs = zip(ends, ends[1:], strict=False)
-    return all(one.high is not None and two.low is not None and one.high <= two.low for one, two in pairs)
+    return all(one.high is not None and two.low is not None and one.high <= two.low for one, two in pairwise(ends))

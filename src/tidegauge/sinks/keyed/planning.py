@@ -48,7 +48,7 @@ class Sizes:
     """
 
     leaf_bytes: int = 32 << 20
-    leaf_rows: int = 1 << 20
+    leaf_rows: int = 1 << 18
     task_bytes: int = 64 << 20
     part_bytes: int = 48 << 20
     part_rows: int = 256 * 1024

@@ -2,8 +2,8 @@
 
     <table>/_staged/<job>/part-....parquet
 
-Nothing ever names a run: a commit merges its changes into the table's files, and then it is removed. So runs lie where
-readers and VACUUM do not look, and what drivers leave that died is swept (`sinks.attempt`).
+Nothing ever names a run: a commit merges its changes into the table's files, and then it is removed. So runs lie
+where readers and VACUUM do not look, and what drivers leave that died is swept (`sinks.attempt`).
 
 Invariant: memory is bounded by what one run holds, whatever the number of rows; a run's row groups have disjoint key
 ranges, in order, but for a key that two of them share.
@@ -112,9 +112,8 @@ class _RunFile:
     def __init__(self, out: Any, changes: pa.Table, key: tuple[str, ...]) -> None:
         self._out = out
         self._changes = changes
-        self._writer: Any = pq.ParquetWriter(
-            out, changes.schema, compression="zstd", compression_level=1, use_dictionary=False, write_statistics=[*key]
-        )
+        how: dict[str, Any] = {"compression": "zstd", "compression_level": 1, "use_dictionary": False}
+        self._writer: Any = pq.ParquetWriter(out, changes.schema, write_statistics=[*key], **how)
 
     def finish(self) -> FileContent:
         changes = self._changes

@@ -1,0 +1,252 @@
+"""A table by key is a dictionary, whatever the order of arrival, the batches, tasks, commits and leaves."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import random
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.depth import deep
+
+from tidegauge.errors.sinks import EpochReplaced
+from tidegauge.sinks import DeltaSink, OutputId, StagedFile, staging
+from tidegauge.sinks.delta import bykey
+from tidegauge.sinks.delta.leaves import DeltaLeaves
+from tidegauge.sinks.keyed import merging, runs
+from tidegauge.sinks.keyed.planning import Sizes, clusters
+from tidegauge.sinks.protocol import Volume, job_mark
+
+OUTPUT = OutputId("shop", "users", "a" * 32)
+KEYS = 12
+SMALL = Sizes(leaf_bytes=1 << 30, leaf_rows=3, task_bytes=1, part_bytes=64, part_rows=2)
+"""So small that leaves split, tasks have parts, and parts have parts."""
+
+
+@dataclass(frozen=True)
+class KeyKind:
+    """A type of key, and its values."""
+
+    types: Sequence[Any]
+    value: Callable[[int], tuple[Any, ...]]
+    apart: bool = True
+    """Whether the log's statistics tell the values apart."""
+
+    @property
+    def names(self) -> list[str]:
+        return [f"k{at}" for at in range(len(self.types))]
+
+
+START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+KEY_KINDS: Mapping[str, KeyKind] = {
+    "long": KeyKind([pa.int64()], lambda n: (n - 5,)),
+    "text": KeyKind([pa.string()], lambda n: ("aéz\x00𝄞\uffff"[n % 6] * (n // 6 + 1),)),
+    "long text": KeyKind([pa.string()], lambda n: ("x" * 40 + str(n),), apart=False),
+    "two": KeyKind([pa.string(), pa.int32()], lambda n: ("ab"[n % 2], n // 2), apart=False),
+    "day": KeyKind([pa.date32()], lambda n: (dt.date(1969, 12, 28) + dt.timedelta(days=n),)),
+    "instant": KeyKind([pa.timestamp("us", tz="UTC")], lambda n: (START + dt.timedelta(microseconds=n),)),
+    "decimal": KeyKind([pa.decimal128(38, 2)], lambda n: (Decimal(n - 5) * 10**30 + Decimal("0.25"),)),
+    "bytes": KeyKind([pa.binary()], lambda n: (bytes([255 - n]) * 2,)),
+    "boolean": KeyKind([pa.bool_(), pa.int8()], lambda n: (n % 2 == 0, n // 2), apart=False),
+}
+
+
+@dataclass(frozen=True)
+class Change:
+    """What becomes of a key."""
+
+    key: int
+    op: str
+    value: int | None
+
+
+@dataclass
+class Bench:
+    """A table by key, and the dictionary that it should be."""
+
+    folder: str
+    kind: KeyKind
+    operating: bool = True
+    random: random.Random = field(default_factory=random.Random)
+    wanted: dict[int, tuple[int | None, int]] = field(default_factory=dict)
+    states: list[dict[int, tuple[int | None, int]]] = field(default_factory=list)
+    readable: list[bool] = field(default_factory=list)
+    upper: int = 0
+
+    def __post_init__(self) -> None:
+        order = "_offset" if self.operating else "n"
+        self.sink = DeltaSink(f"{self.folder}/t", envelope="upsert", key=self.kind.names, order=order)
+        fields = [*zip(self.kind.names, self.kind.types, strict=True), ("value", pa.int64()), ("f", pa.float64())]
+        if self.operating:
+            fields += [("_partition", pa.string()), ("_offset", pa.int64()), ("_op", pa.string())]
+        else:
+            fields += [("n", pa.int32())]
+        self.schema = pa.schema([*fields, ("_epoch", pa.int64())])
+        self.table = self.sink.open(OUTPUT)
+
+    def rows(self, epoch: int, changes: Sequence[Change]) -> list[dict[str, Any]]:
+        """Return the rows of an epoch, in the order in which they happened, as the dictionary takes them in, too."""
+        found = []
+        for at, change in enumerate(changes):
+            op = change.op if self.operating else "update"
+            if op == "delete":
+                self.wanted.pop(change.key, None)
+            elif op != "before":
+                self.wanted[change.key] = change.value, epoch
+            row = dict(zip(self.kind.names, self.kind.value(change.key), strict=True))
+            row |= {"value": change.value, "f": float("nan"), "_epoch": epoch}
+            row |= {"_partition": "p", "_offset": at, "_op": op} if self.operating else {"n": at}
+            found.append(row)
+        self.states.append(dict(self.wanted))
+        return found
+
+    def stage(self, rows: list[dict[str, Any]]) -> list[StagedFile]:
+        """Stage rows in any order, in tasks and batches of any size."""
+        self.random.shuffle(rows)
+        job, files = job_mark(OUTPUT.incarnation) + uuid.uuid4().hex[:16], list[StagedFile]()
+        for number, part in enumerate(_dealt(rows, self.random)):
+            stager = self.sink.stage(self.schema, job=job, task=number)
+            for batch in _dealt(part, self.random):
+                stager.write(pa.RecordBatch.from_pylist(batch, schema=self.schema))
+            files += [StagedFile.decode(file.encode()) for file in stager.close()]
+        return files
+
+    def commit(self, span: Sequence[Sequence[Change]]) -> None:
+        lower, upper = self.upper, self.upper + len(span)
+        rows = [row for at, changes in enumerate(span) for row in self.rows(lower + at, changes)]
+        told = [row["_epoch"] for row in rows if row.get("_op") != "before"]
+        inside = range(min(told), max(told)) if told else range(0)
+        self.readable += [epoch not in inside for epoch in range(lower, upper)]
+        files = self.stage(rows)
+        self.table.commit(lower, upper, self.schema, files, write=uuid.uuid4().hex)
+        self.upper = upper
+
+    def shown(self, *, as_of: int | None = None) -> dict[tuple[Any, ...], tuple[int | None, int]]:
+        files = self.table.uris(self.table.files(as_of=as_of))
+        found: dict[tuple[Any, ...], tuple[int | None, int]] = {}
+        for row in (row for file in files for row in pq.ParquetFile(file).read().to_pylist()):
+            if as_of is not None and row["_epoch"] > as_of:
+                continue
+            key = tuple(row[name] for name in self.kind.names)
+            assert key not in found, f"{key} is there twice"
+            found[key] = row["value"], row["_epoch"]
+        return found
+
+    def named(self, state: dict[int, Any]) -> dict[tuple[Any, ...], Any]:
+        return {self.kind.value(key): said for key, said in state.items()}
+
+    def check(self, *, since: int = 0) -> None:
+        """See that the table is the dictionary, now and as of each epoch from `since` on that can be told."""
+        assert self.shown() == self.named(self.wanted)
+        assert self.table.upper == self.sink.open(OUTPUT).upper == self.upper
+        if self.upper:
+            assert self.table.volume() == Volume.of(self.table.files())
+        for epoch in range(since, self.upper):
+            if self.readable[epoch]:
+                assert self.shown(as_of=epoch) == self.named(self.states[epoch]), f"as of {epoch}"
+            else:
+                with pytest.raises(EpochReplaced):
+                    self.table.files(as_of=epoch)
+
+    def litter(self) -> set[str]:
+        """Return what is in the folder and is not named by the log."""
+        live = {Path(file).name for file in DeltaTable(self.sink.path).file_uris()}
+        history = {name for name in os.listdir(self.sink.path) if name.startswith("part-")}
+        old = {
+            Path(file).name
+            for version in range(DeltaTable(self.sink.path).version())
+            for file in DeltaTable(self.sink.path, version=version).file_uris()
+        }
+        staged = {name for _, _, names in os.walk(f"{self.sink.path}/_staged") for name in names}
+        return (history - live - old) | staged
+
+
+def _dealt(rows: list[Any], chance: random.Random) -> Iterator[list[Any]]:
+    start = 0
+    while start < len(rows):
+        size = chance.randint(1, 6)
+        yield rows[start : start + size]
+        start += size
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small() -> Iterator[None]:
+    """Everything is small: runs, row groups, leaves, tasks, parts."""
+    with (
+        mock.patch.object(bykey, "SIZES", SMALL),
+        mock.patch.object(runs, "RUN_ROWS", 5),
+        mock.patch.object(runs, "GROUP_ROWS", 2),
+        mock.patch.object(staging, "GROUP_ROWS", 2),
+        mock.patch.object(merging, "_EVERY", 2),
+        mock.patch.object(merging, "_BATCH", 3),
+    ):
+        yield
+
+
+CHANGE = st.builds(
+    Change,
+    st.integers(0, KEYS - 1),
+    st.sampled_from(["insert", "update", "update", "delete", "before"]),
+    st.none() | st.integers(0, 9),
+)
+EPOCH = st.lists(CHANGE, max_size=10)
+SPAN = st.lists(EPOCH, min_size=1, max_size=3)
+OTHERS = st.sampled_from(["nothing", "nothing", "compact", "z-order", "checkpoint", "reopen", "vacuum"])
+
+
+@pytest.mark.parametrize("kind", KEY_KINDS)
+@deep(25)
+@given(
+    spans=st.lists(st.tuples(SPAN, OTHERS), min_size=1, max_size=6),
+    operating=st.booleans(),
+    chance=st.randoms(use_true_random=False),
+)
+def test_t57_t59_a_table_is_the_dictionary_of_its_changes(
+    kind: str, spans: list[tuple[list[list[Change]], str]], operating: bool, chance: random.Random
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(folder, KEY_KINDS[kind], operating=operating, random=chance)
+        since, alone = 0, bench.kind.apart
+        for span, others in spans:
+            bench.commit(span)
+            assert bench.litter() == set()
+            if alone:  # every leaf is a cluster
+                version = DeltaTable(bench.sink.path).version()
+                found = DeltaLeaves(bench.sink.path, bench.kind.names).at(version)
+                assert all(len(one.leaves) <= 1 for one in clusters(found.values()))
+                assert all(leaf.file.rows <= 2 * SMALL.leaf_rows for leaf in found.values())
+            alone = alone and others not in ("compact", "z-order")
+            since = bench.upper - 1 if others == "vacuum" else since
+            _others(bench, others)
+            bench.check(since=since)
+
+
+def _others(bench: Bench, what: str) -> None:
+    table = DeltaTable(bench.sink.path)
+    match what:
+        case "compact":
+            table.optimize.compact()
+        case "z-order":
+            if table.file_uris():
+                table.optimize.z_order(["value"])
+        case "checkpoint":
+            table.create_checkpoint()
+        case "vacuum":
+            table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+        case "reopen":
+            bench.table = bench.sink.open(OUTPUT)
+        case _:
+            pass
