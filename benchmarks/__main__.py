@@ -29,6 +29,7 @@ BENCHMARKS: Final = (
     "resume",
     "skipping",
     "commits",
+    "upserts",
     "epoch",
     "wide",
     "throughput",

@@ -39,6 +39,7 @@ def check(found: Rows, local: Rows) -> None:
         (row["id"], row["amount"] * 1.2, len(row["tags"]), row["_epoch"]) for row in orders if row["amount"] > 20
     )
     assert found["all"] == local["orders"]
+    assert found["users_sql"] == local["users"], "the last order of each user, by way of DataFrames as well"
     assert found["late"] == local["taxed"], "its past is from a table, and its types are those of the source"
     assert found["late_sql"] == found["large"]
     assert sum(json.loads(row)["orders"] for row in found["days"]) == len(orders)
@@ -52,6 +53,7 @@ def test_the_local_engine_reads_every_record_once(local: Rows) -> None:
         "taxed": 380,
         "notes": 120,
         "ticks": 900,
+        "users": 7,
     }
 
 

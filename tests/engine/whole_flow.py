@@ -42,7 +42,7 @@ def fill(root: Path) -> None:
 
 
 def arrow_flow(root: Path) -> tg.Dataflow:
-    """Three sources, four outputs; every step runs wherever the batch is."""
+    """Three sources, five outputs; every step runs wherever the batch is."""
     flow = tg.Dataflow("whole", store=f"sqlite:///{root}/flow.db", tick=0.05)
     files = tg.FileSource(f"{root}/in/*.jsonl", format=tg.Json(ORDERS), max_bytes_per_epoch=9000, split_bytes=4000)
     orders = flow.source("orders", files)
@@ -53,6 +53,7 @@ def arrow_flow(root: Path) -> tg.Dataflow:
     flow.sink("taxed", orders.map_batches(taxed), tg.ParquetSink(f"{root}/lake/taxed"))
     flow.sink("notes", notes, tg.DeltaSink(f"{root}/lake/notes"))
     flow.sink("ticks", flow.source("ticks", ticks), tg.ParquetSink(f"{root}/lake/ticks"))
+    flow.sink("users", orders, tg.DeltaSink(f"{root}/lake/users", envelope="upsert", key="user", order="id"))
     return flow
 
 
@@ -65,6 +66,8 @@ def spark_flow(root: Path, *, rate: float = 1.2) -> tg.Dataflow:
     flow.sink("all", orders, tg.DeltaSink(f"{root}/sql/all"))
     flow.sink("large", large, tg.DeltaSink(f"{root}/sql/large"))
     flow.sink("days", orders.transform(days), tg.ParquetSink(f"{root}/sql/days"))
+    best = tg.DeltaSink(f"{root}/sql/users", envelope="upsert", key="user", order="id")
+    flow.sink("users_sql", orders.transform(lambda frame: frame.where("size(tags) >= 0")), best)
     return flow
 
 

@@ -83,17 +83,29 @@ ODD: Mapping[str, tuple[Any, Files]] = {
 """Floating point numbers of which readers differ in what is equal and what is greater."""
 
 
-def write(path: str, columns: Mapping[str, tuple[Any, Files]]) -> None:
-    """Write the files, each as an epoch of its own; `id` counts the rows."""
+def write(path: str, columns: Mapping[str, tuple[Any, Files]], *, by_key: bool = False) -> None:
+    """Write the files, each as an epoch of its own; `id` counts the rows.
+
+    by_key: to a table with one row for each `id`, and all of them once more, which changes the order of the epochs.
+    """
+    epochs = range(len(next(iter(columns.values()))[1]))
+    sink = DeltaSink(path, envelope="upsert", key="id") if by_key else DeltaSink(path)
+    _write(sink, columns, epochs, first=0)
+    if by_key:
+        _write(sink, columns, epochs, first=len(epochs))
+
+
+def _write(sink: DeltaSink, columns: Mapping[str, tuple[Any, Files]], files_of: range, *, first: int) -> None:
     kinds = [(name, kind) for name, (kind, _) in columns.items()]
     schema = pa.schema([("id", pa.int64()), *kinds, ("_epoch", pa.int64())])
-    sink, row = DeltaSink(path), 0
+    row = 0
     table = sink.open(OutputId("shop", "orders", "a" * 32))
-    for epoch in range(len(next(iter(columns.values()))[1])):
-        length = max(len(files[epoch]) for _, files in columns.values())
+    for number in files_of:
+        epoch = first + number
+        length = max(len(files[number]) for _, files in columns.values())
         arrays = [pa.array(range(row, row + length), pa.int64())]
         for kind, files in columns.values():
-            arrays.append(_array([files[epoch][n % len(files[epoch])] for n in range(length)], kind))
+            arrays.append(_array([files[number][n % len(files[number])] for n in range(length)], kind))
         arrays.append(pa.array([epoch] * length, pa.int64()))
         stager = sink.stage(schema, job=uuid.uuid4().hex, task=0)
         stager.write(pa.RecordBatch.from_arrays(arrays, schema=schema))

@@ -15,7 +15,7 @@ so. Of a row group with keys of several, the keys are read; so a small epoch wit
 these keys, not all between them.
 
 *As of an epoch.* Each commit says of which epochs its changes are. Before the first of them the table was as before
-the commit, from the last one on it is as with it; in between nobody can tell (`history.before_change`).
+the commit, from the last one on it is as with it; in between nobody can tell (`delta.asof`).
 """
 
 from __future__ import annotations

@@ -39,13 +39,14 @@ from tidegauge.sinks.protocol import OutputId
 
 __all__ = [
     "FOLDER",
-    "before_change",
+    "CommitSpan",
     "carried",
     "digest_id",
     "incarnation_in",
     "kept_links",
     "move_links",
     "number",
+    "span_of",
     "text_of",
     "version_of",
 ]
@@ -206,7 +207,7 @@ def version_of(log: Path, output: OutputId, life: str, epoch: int, *, newest: in
     while low < high:
         middle = (low + high) // 2
         place, span = middle, None
-        while place >= low and (span := _span(log / f"{versions[place]:020d}.json", output, life)) is None:
+        while place >= low and (span := span_of(log / f"{versions[place]:020d}.json", output, life)) is None:
             place -= 1
         if span is None or epoch >= span[1]:
             low = middle + 1
@@ -217,37 +218,7 @@ def version_of(log: Path, output: OutputId, life: str, epoch: int, *, newest: in
     return None
 
 
-def before_change(
-    log: Path, output: OutputId, life: str, epoch: int, *, newest: int, replaced: int = -1, by_key: bool = False
-) -> int | None:
-    """Return the last version that has all rows which the table held as of an epoch, None where none is known to.
-
-    It is the one before the first commit after the epoch that took rows out; -1 where it held none yet. None where
-    that commit holds the epoch itself, or the log no longer has its entries back to the epoch's. replaced: the
-    version at which all rows were replaced: it and earlier commits took out other rows. Raises `OSError`.
-
-    by_key: whether it has one row for each key. A commit of changes says of which epochs they are, and counts as one
-    of these: before the first of them the table was as before it, from the last one on as with it; and what it was in
-    between nobody can tell.
-    """
-    found = newest
-    for version in range(newest, max(replaced, 0) - 1 if by_key else replaced, -1):
-        path = log / f"{version:020d}.json"
-        if not path.exists():
-            return None
-        span = _span(path, output, life)
-        if span is None:
-            continue
-        if (span.changes[1] if span.changes else span.upper - 1) <= epoch:
-            break
-        if span.takes_out or span.changes:
-            if (span.changes[0] if span.changes else span.lower) <= epoch:
-                return None
-            found = version - 1 if version > max(replaced, 0) else -1
-    return found
-
-
-class _Span(NamedTuple):
+class CommitSpan(NamedTuple):
     """What an entry of the output says: its epochs `[lower, upper)`, whether it took files out, and the first and the
     last epoch of its changes by key, where it has any."""
 
@@ -257,7 +228,7 @@ class _Span(NamedTuple):
     changes: tuple[int, int] | None
 
 
-def _span(entry: Path, output: OutputId, life: str) -> _Span | None:
+def span_of(entry: Path, output: OutputId, life: str) -> CommitSpan | None:
     """Return what an entry says; None when it is not the output's own, or only replaces files."""
     span: tuple[int, int] | None = None
     changes: tuple[int, int] | None = None
@@ -281,4 +252,4 @@ def _span(entry: Path, output: OutputId, life: str) -> _Span | None:
                     takes_out = True
     if span is None or last != span[1] - 1 or span[0] >= span[1]:
         return None
-    return _Span(*span, takes_out, changes)
+    return CommitSpan(*span, takes_out, changes)

@@ -33,7 +33,6 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from tidegauge.errors.sinks import (
-    EpochReplaced,
     FileNotHeld,
     ForeignTable,
     KeptOtherwise,
@@ -45,21 +44,20 @@ from tidegauge.errors.sinks import (
 from tidegauge.remap.history import NO_HISTORY, History, Link
 from tidegauge.sinks.columns import EPOCH, rows_schema
 from tidegauge.sinks.commits import all_staged, check_span, expect, still_to_do
+from tidegauge.sinks.delta.asof import version_as_of
 from tidegauge.sinks.delta.checkpoints import Checkpoints
 from tidegauge.sinks.delta.creating import create
 from tidegauge.sinks.delta.entry import changing, described, made, was_written_by
 from tidegauge.sinks.delta.files import files_of, named, paths_of, remove_unnamed
 from tidegauge.sinks.delta.head import DeltaHead, entry, log_read
-from tidegauge.sinks.delta.history import before_change, carried, kept_links, number, text_of, version_of
+from tidegauge.sinks.delta.history import carried, kept_links, number, text_of, version_of
 from tidegauge.sinks.delta.owner import (
     Mine,
-    changed_id,
     check_columns,
     check_taking,
     columns_of,
     digest_in,
     edition_in,
-    key_id,
     key_in,
     key_mark,
     life_id,
@@ -293,22 +291,9 @@ class DeltaLog:
             table = DeltaTable(self._folder)
         except TableNotFoundError:
             return None
-        changed = table.transaction_version(changed_id(self._output))
-        if as_of is None or changed is None or as_of >= changed:
-            return table
-        newest = table.version()
-        replaced = table.transaction_version(replaced_id(self._output))
-        version = before_change(
-            self._log,
-            self._output,
-            life_id(self._output),
-            as_of,
-            newest=newest,
-            replaced=-1 if replaced is None else replaced,
-            by_key=(table.transaction_version(key_id(self._output)) or -1) >= 0,
-        )
-        if version is None:
-            raise EpochReplaced(table=self._folder, epoch=as_of)
+        version = newest = table.version()
+        if as_of is not None:
+            version = version_as_of(self._log, table, self._output, as_of)
         if version < 0:
             return None
         return table if version == newest else DeltaTable(self._folder, version=version)

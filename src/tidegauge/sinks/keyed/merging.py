@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -59,12 +59,11 @@ class MergeTask:
         """Merge, and return the new leaves. Raises `LeafUnreadable`, `StagedFileMissing`, `LastUndecided`."""
         out = _Leaves(self)
         try:
-            with ExitStack() as opened:
-                leaves = [_Rows(self, path, opened, changes=False) for path in self.merge.leaves]
-                runs = [_Rows(self, path, opened, changes=True) for path in self.merge.runs]
-                for low, high in self._short_parts([*leaves, *runs]):
-                    for rows in self._merged(leaves, runs, low, high):
-                        out.write(rows)
+            leaves = [_Rows(self, path, changes=False) for path in self.merge.leaves]
+            runs = [_Rows(self, path, changes=True) for path in self.merge.runs]
+            for low, high in self._short_parts([*leaves, *runs]):
+                for rows in self._merged(leaves, runs, low, high):
+                    out.write(rows)
             return out.close()
         except BaseException:
             out.abort()
@@ -105,9 +104,12 @@ def _as_change(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 class _Rows:
-    """A leaf or a run that is read. sorted: whether its row groups are small, and in the order of their keys."""
+    """A leaf or a run that is read. sorted: whether its row groups are small, and in the order of their keys.
 
-    def __init__(self, task: MergeTask, path: str, opened: ExitStack, *, changes: bool) -> None:
+    It is only open while it is read: there may be many.
+    """
+
+    def __init__(self, task: MergeTask, path: str, *, changes: bool) -> None:
         self._task: Final = task
         self._path: Final = path
         self._changes: Final = changes
@@ -115,9 +117,9 @@ class _Rows:
         if changes:
             columns = pa.schema([*columns, pa.field(AT, pa.int64()), pa.field(GONE, pa.bool_())])
         self._columns: Final = columns
-        self._file: Any = self._guarded(lambda: opened.enter_context(_opened(task.folder, path)))
         self._key: Final = task.ordering.key
-        self._pieces: Final[list[Piece]] = self._guarded(lambda: pieces_of(self._file, self._key))
+        with self._guarded(), self._opened() as file:
+            self._pieces: Final[list[Piece]] = pieces_of(file, self._key)
         sizes = task.sizes
         small = all(one.rows <= sizes.part_rows and one.loaded <= sizes.part_bytes for one in self._pieces)
         self.sorted: Final = small and _in_order(self._pieces)
@@ -129,54 +131,57 @@ class _Rows:
         rows = max(1, sum(piece.rows for piece in self._pieces))
         size = sum(piece.loaded for piece in self._pieces)
         found = list[tuple[Key, int, int]]()
-        for batch in self._batches([piece.number for piece in self._pieces], list(self._key)):
-            every = batch.take(pa.array(range(0, batch.num_rows, _EVERY)))
-            found += [(key, _EVERY, size * _EVERY // rows) for key in plain(every, self._key)]
+        with self._guarded(), self._opened() as file:
+            for batch in _batches(file, [piece.number for piece in self._pieces], list(self._key)):
+                every = batch.take(pa.array(range(0, batch.num_rows, _EVERY)))
+                found += [(key, _EVERY, size * _EVERY // rows) for key in plain(every, self._key)]
         return found
 
-    def read(self, low: Key | None, high: Key | None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows with keys in `[low, high)`."""
-        for piece in self._pieces if not self.sorted else self._near(low, high):
-            if not piece.ends.meets(low, high):
-                continue
-            whole = piece.ends.inside(low, high)
-            for batch in self._batches([piece.number], self._columns.names):
-                mask = None if whole else within(batch, self._key, low, high)
-                rows = batch if mask is None else batch.filter(mask)
-                if rows.num_rows:
-                    yield self._guarded(lambda: fit(rows, self._columns))  # noqa: B023 - called at once
+    def read(self, low: Key | None, high: Key | None) -> list[pa.RecordBatch]:
+        """Return the rows with keys in `[low, high)`."""
+        pieces = [piece for piece in self._near(low, high) if piece.ends.meets(low, high)]
+        found = list[pa.RecordBatch]()
+        if not pieces:
+            return found
+        with self._guarded(), self._opened() as file:
+            for piece in pieces:
+                whole = piece.ends.inside(low, high)
+                for batch in _batches(file, [piece.number], self._columns.names):
+                    mask = None if whole else within(batch, self._key, low, high)
+                    rows = batch if mask is None else batch.filter(mask)
+                    if rows.num_rows:
+                        found.append(fit(rows, self._columns))
+        return found
 
     def _near(self, low: Key | None, high: Key | None) -> list[Piece]:
-        """Return the row groups from the first that may meet `[low, high)` on, to the last; they are in order."""
+        """Return the row groups that may meet `[low, high)`: where they are in order, no others."""
+        if not self.sorted:
+            return self._pieces
         first = 0 if low is None else bisect.bisect_left(self._pieces, low, key=lambda one: one.ends.high or ())
         last = None if high is None else bisect.bisect_left(self._pieces, high, key=lambda one: one.ends.low or ())
         return self._pieces[first:last]
 
-    def _batches(self, groups: list[int], names: list[str]) -> Iterator[pa.RecordBatch]:
-        batches = self._guarded(
-            lambda: self._file.iter_batches(
-                batch_size=_BATCH, row_groups=groups, columns=names, use_threads=False, use_pandas_metadata=False
-            )
-        )
-        while (batch := self._guarded(lambda: next(batches, None))) is not None:
-            yield batch
+    def _opened(self) -> Any:
+        return pq.ParquetFile(inside(self._task.folder, self._path), pre_buffer=False)
 
-    def _guarded(self, read: Any) -> Any:
-        """Return what reading gives. Raises what it means that it cannot be read."""
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """Raise what it means that the file cannot be read."""
         table = self._task.folder
         try:
-            return read()
-        except FileNotFoundError as error:
-            if self._changes:
-                raise StagedFileMissing(path=self._path, table=table, problem="is not there") from error
-            raise LeafUnreadable(path=self._path, table=table, detail="it is not there") from error
+            yield
         except (pa.ArrowException, TidegaugeError, OSError) as error:
-            if isinstance(error, OSError) and error.errno:
+            gone = isinstance(error, FileNotFoundError)
+            if isinstance(error, OSError) and error.errno and not gone:
                 raise  # the disk, which may be back; Arrow says what is wrong with a file without a number
-            detail = " ".join(str(error).split())
+            detail = "is not there" if gone else f"is damaged: {' '.join(str(error).split())}"
             if self._changes:
-                raise StagedFileMissing(path=self._path, table=table, problem=f"is damaged: {detail}") from error
-            raise LeafUnreadable(path=self._path, table=table, detail=detail) from error
+                raise StagedFileMissing(path=self._path, table=table, problem=detail) from error
+            raise LeafUnreadable(path=self._path, table=table, detail=f"it {detail}") from error
+
+
+def _batches(file: Any, groups: list[int], names: list[str]) -> Iterator[pa.RecordBatch]:
+    return file.iter_batches(batch_size=_BATCH, row_groups=groups, columns=names, use_threads=False)  # type: ignore[no-any-return]
 
 
 class _Leaves:
@@ -222,10 +227,6 @@ class _Leaves:
         if self._open is not None:
             self._staged += self._open.close()
             self._open = None
-
-
-def _opened(folder: str, path: str) -> Any:
-    return pq.ParquetFile(inside(folder, path), pre_buffer=False, memory_map=False)
 
 
 def _in_order(pieces: Sequence[Piece]) -> bool:
