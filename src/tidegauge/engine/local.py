@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Sequence
-from concurrent.futures import FIRST_EXCEPTION, CancelledError, Future, ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from functools import partial
 from typing import Final
 
@@ -132,7 +132,6 @@ class LocalEngine:
             self._pools.add(pool)
             futures = [pool.submit(task) for task in tasks]
         try:
-            wait(futures, return_when=FIRST_EXCEPTION)
             return [future.result() for future in futures]
         except CancelledError as error:
             raise MergeFailed(tasks=len(tasks), detail="the engine was closed") from error

@@ -37,7 +37,7 @@ class Dating(Applying, Protocol):
     """A `Sink` that applies changes by their own epochs, and itself sees to it that rows have later ones."""
 
     def stage_from(self, least: int, schema: pa.Schema, *, job: str, task: int) -> Stager:
-        """Return a writer, as `Sink.stage` does, of changes none of which makes a row of an epoch before `least`."""
+        """Return a writer, as `Sink.stage` does. No row gets an epoch before `least` from its changes."""
         ...
 
 
@@ -71,7 +71,7 @@ class StampedSink:
         return self.sink.open(output)
 
     def stage(self, schema: pa.Schema, *, job: str, task: int) -> Stager:
-        """Return a writer for one task of one job. A table by key has to know the epochs as they are, too."""
+        """Return a writer for one task of one job. A table by key has to know the true epochs, too."""
         if isinstance(self.sink, Dating) and self.sink.applies:
             return self.sink.stage_from(self.epoch, schema, job=job, task=task)
         return _StampedStager(self.sink.stage(schema, job=job, task=task), self.epoch)

@@ -8,14 +8,14 @@
 Invariants. The merge is made of the leaves of one version, in the turn of its epochs. Its entry is made only while
 the table holds every leaf that was merged, and has the upper that the merge began from. Otherwise nothing is changed,
 and the merge is planned again: others may have packed leaves together meanwhile. So a crash leaves the old table or
-the new one, and what was staged is litter. A row that others delete stays deleted until its key is changed again.
+the new one, and staged files are litter. A row that others delete stays deleted until its key is changed again.
 
 *Which leaves.* Runs are sorted, so most of their row groups lie within one cluster's territory, and their ends say
 so. Of a row group with keys of several, the keys are read; so a small epoch with keys far apart touches the leaves of
 these keys, not all between them.
 
-*As of an epoch.* Each commit says of which epochs its changes are. Before the first of them the table was as before
-the commit, from the last one on it is as with it; in between nobody can tell (`delta.asof`).
+*As of an epoch.* Each commit tells the first and the last epoch of its changes. Before the first the table was as
+before the commit, from the last one on as with it; in between nobody can tell (`delta.asof`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,17 @@ from tidegauge.sinks.delta.replacement import DeltaReplacement
 from tidegauge.sinks.keyed.keys import Key, pieces_of, plain, within
 from tidegauge.sinks.keyed.layout import Keyed
 from tidegauge.sinks.keyed.merging import MergeTask
-from tidegauge.sinks.keyed.planning import SIZES, Cluster, Leaf, Merge, Run, clusters, is_large, planned, spread
+from tidegauge.sinks.keyed.planning import (
+    SIZES,
+    LeafCluster,
+    TableLeaf,
+    Merge,
+    Run,
+    clusters,
+    is_large,
+    planned,
+    spread,
+)
 from tidegauge.sinks.location import LocalFiles, inside
 from tidegauge.sinks.protocol import OutputId, StagedFile, Volume, job_mark
 from tidegauge.sinks.working import Workers, alone
@@ -230,7 +240,7 @@ class DeltaByKey:
             problem = f"is damaged: {' '.join(str(error).split())}"
             raise StagedFileMissing(path=file.path, table=self._folder, problem=problem) from error
 
-    def _merges(self, runs: Sequence[Run]) -> Iterator[tuple[list[Merge], dict[str, Leaf]]]:
+    def _merges(self, runs: Sequence[Run]) -> Iterator[tuple[list[Merge], dict[str, TableLeaf]]]:
         """Yield the tasks for each cluster that has changes, with its leaves."""
         found = clusters(self._present().values())
         for number in sorted(self._touched(runs, found)):
@@ -240,15 +250,15 @@ class DeltaByKey:
             leaves = {leaf.file.path: leaf for leaf in cluster.leaves}
             yield planned(cluster, runs, pieces, SIZES), leaves
 
-    def _present(self) -> dict[str, Leaf]:
+    def _present(self) -> dict[str, TableLeaf]:
         return dict(self._leaves.at(self._inner.version)) if self._inner.upper else {}
 
-    def _pieces(self, leaf: Leaf) -> list[Any]:
+    def _pieces(self, leaf: TableLeaf) -> list[Any]:
         with suppress(OSError, pa.ArrowException), pq.ParquetFile(inside(self._folder, leaf.file.path)) as opened:
             return pieces_of(opened, self._layout.key)
         return []  # whoever merges it will tell
 
-    def _touched(self, runs: Sequence[Run], found: Sequence[Cluster]) -> set[int]:
+    def _touched(self, runs: Sequence[Run], found: Sequence[LeafCluster]) -> set[int]:
         """Return the places of the clusters that runs have changes of."""
         touched = set[int]()
         for run in runs:
@@ -264,7 +274,7 @@ class DeltaByKey:
                 touched |= self._places(run, doubtful, found)
         return touched
 
-    def _places(self, run: Run, groups: Sequence[int], found: Sequence[Cluster]) -> set[int]:
+    def _places(self, run: Run, groups: Sequence[int], found: Sequence[LeafCluster]) -> set[int]:
         """Return the places of the clusters that row groups of a run have changes of, by their keys."""
         places, key = set[int](), self._layout.key
         with pq.ParquetFile(inside(self._folder, run.path)) as opened:

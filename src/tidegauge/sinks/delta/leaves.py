@@ -6,7 +6,7 @@ disagree (Spark cuts instants to milliseconds, decimals become floating point nu
 column has no ends in the log; then the file's own footer is asked, once.
 
 Invariant: `at` gives the files of that version, whatever versions were asked for before. They are listed once, from a
-snapshot; from there on the log is followed entry by entry, so a commit costs what was changed since the last one.
+snapshot; from there on the log is followed entry by entry, so a commit costs no more than the changes since the last one.
 
 >>> said = '{"numRecords":2,"minValues":{"n":1,"_epoch":0},"maxValues":{"n":7,"_epoch":3}}'
 >>> leaf_of({"path": "a", "size": 9, "stats": said}, ("n",)).ends
@@ -31,7 +31,7 @@ from tidegauge.sinks.delta.files import epochs_of, has_deletion_vectors
 from tidegauge.sinks.delta.head import actions_of, entry, log_read
 from tidegauge.sinks.delta.owner import columns_of
 from tidegauge.sinks.keyed.keys import Ends, ends_of
-from tidegauge.sinks.keyed.planning import Leaf
+from tidegauge.sinks.keyed.planning import TableLeaf
 from tidegauge.sinks.location import inside
 from tidegauge.sinks.protocol import StagedFile
 
@@ -50,9 +50,9 @@ class DeltaLeaves:
         self._version = -1
         self._sure = False
         """Whether the log's statistics of the key are ends for certain."""
-        self._leaves: dict[str, Leaf] = {}
+        self._leaves: dict[str, TableLeaf] = {}
 
-    def at(self, version: int) -> Mapping[str, Leaf]:
+    def at(self, version: int) -> Mapping[str, TableLeaf]:
         """Return the leaves of a version by their paths.
 
         Raises `TableUnavailable`, `UnsupportedTable` for deletion vectors, `LeafUnreadable`.
@@ -96,7 +96,7 @@ class DeltaLeaves:
         rows = pa.table(table.get_add_actions(flatten=True))
         names = [f"{end}.{name}" for name in (*self._asked, EPOCH) for end in ("min", "max")]
         wanted = [name for name in ("path", "size_bytes", "num_records", *names) if name in rows.schema.names]
-        found: dict[str, Leaf] = {}
+        found: dict[str, TableLeaf] = {}
         for row in rows.select(wanted).to_pylist():
             stats = {
                 "numRecords": row.get("num_records"),
@@ -107,7 +107,7 @@ class DeltaLeaves:
             found[path] = self._known(_leaf(path, int(row["size_bytes"]), stats, self._asked), None)
         self._version, self._leaves = version, found
 
-    def _known(self, leaf: Leaf, vector: object) -> Leaf:
+    def _known(self, leaf: TableLeaf, vector: object) -> TableLeaf:
         """Return a leaf, with what its file says where the log does not say it."""
         if vector is not None:
             raise UnsupportedTable(table=self._folder, feature="deletion vectors")
@@ -127,10 +127,10 @@ class DeltaLeaves:
                 raise  # the disk, which may be back
             detail = " ".join(str(error).split())
             raise LeafUnreadable(path=file.path, table=self._folder, detail=detail) from error
-        return Leaf(StagedFile(file.path, rows, file.bytes, first, last), ends)
+        return TableLeaf(StagedFile(file.path, rows, file.bytes, first, last), ends)
 
 
-def leaf_of(add: Mapping[str, Any], key: Sequence[str]) -> Leaf:
+def leaf_of(add: Mapping[str, Any], key: Sequence[str]) -> TableLeaf:
     """Return a leaf by what an entry says that adds it. Its ends are unknown, or its rows -1, if it does not say.
 
     key: none, where statistics of the key are not to be believed.
@@ -142,7 +142,7 @@ def leaf_of(add: Mapping[str, Any], key: Sequence[str]) -> Leaf:
     return _leaf(str(add["path"]), int(add["size"]), stats if isinstance(stats, dict) else {}, key)
 
 
-def _leaf(path: str, size: int, stats: Mapping[str, Any], key: Sequence[str]) -> Leaf:
+def _leaf(path: str, size: int, stats: Mapping[str, Any], key: Sequence[str]) -> TableLeaf:
     lows, highs = stats.get("minValues") or {}, stats.get("maxValues") or {}
     rows, first, last = stats.get("numRecords"), lows.get(EPOCH), highs.get(EPOCH)
     if isinstance(rows, int) and isinstance(first, int) and isinstance(last, int):
@@ -150,7 +150,7 @@ def _leaf(path: str, size: int, stats: Mapping[str, Any], key: Sequence[str]) ->
     else:
         file = StagedFile(path, -1, size, 0, 0)
     low, high = tuple(_plain(lows.get(name)) for name in key), tuple(_plain(highs.get(name)) for name in key)
-    return Leaf(file, Ends() if not key or None in low or None in high else Ends(low, high))
+    return TableLeaf(file, Ends() if not key or None in low or None in high else Ends(low, high))
 
 
 def _plain(value: Any) -> Any:

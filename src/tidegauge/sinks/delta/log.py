@@ -158,7 +158,7 @@ class DeltaLog:
         """Append `files` as the epochs `[lower, upper)`, or raise `TableUpperMismatch` and change nothing.
 
         remove: files that the same entry takes out. Which files the table holds is asked of a snapshot then. changes:
-        of which epochs, from the first to the last, rows were changed by key, if any were.
+        the first and the last epoch of changes by key that the files have, if there are any.
 
         Also raises `HistoriesDiffer`, `TableOfAnotherIncarnation`, `TableSchemaChanged`, `ForeignTable`,
         `UnsupportedTable`, `StagedFileMissing`, `MisplacedRows`, `FileNotHeld`, `DeletedRows`, `KeptOtherwise`;
@@ -197,7 +197,7 @@ class DeltaLog:
         raise TableBusy(table=self._folder, attempts=_ATTEMPTS)
 
     def check(self, lower: int, history: History) -> None:
-        """Raise unless the table, as it is now, can be given an epoch from `lower` on, with this history."""
+        """Raise unless the present table can be given an epoch from `lower` on, with this history."""
         self._refresh()
         self._expect(lower)
         expect(self, self._output, history)

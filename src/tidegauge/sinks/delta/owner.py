@@ -233,7 +233,7 @@ def edition_in(head: DeltaHead | None, output: OutputId) -> str:
 
 
 def key_id(output: OutputId) -> str:
-    """Return the application id that tells by which key the table has one row."""
+    """Return the application id that tells the key, where the table has one row for each."""
     return f"{output}#key"
 
 
@@ -247,7 +247,7 @@ def key_mark(key: Sequence[str]) -> int:
 
 
 def key_in(head: DeltaHead | None, output: OutputId) -> int:
-    """Return the mark of the key by which a table has one row, -1 where it has all rows."""
+    """Return the mark of the key, where a table has one row for each; -1 where it has all rows."""
     return -1 if head is None else head.transactions.get(key_id(output), -1)
 
 

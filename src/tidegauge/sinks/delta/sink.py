@@ -177,7 +177,7 @@ class DeltaSink:
         return ParquetStager(LocalFiles(self.path), "", schema, job=job, task=task, statistics=True)
 
     def stage_from(self, least: int, schema: pa.Schema, *, job: str, task: int) -> RunStager:
-        """Return a writer of changes by key, none of which makes a row of an epoch before `least`."""
+        """Return a writer of changes by key. No row of the table gets an epoch before `least` from them."""
         from tidegauge.sinks.keyed.runs import RunStager
 
         if (layout := self._layout) is None:

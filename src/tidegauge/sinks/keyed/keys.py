@@ -26,7 +26,7 @@ import pyarrow.types as pt
 
 from tidegauge.lazy import library
 
-__all__ = ["Ends", "Key", "Piece", "ends_of", "pieces_of", "plain", "within"]
+__all__ = ["Ends", "Key", "RowGroup", "ends_of", "pieces_of", "plain", "within"]
 
 pc: Final[Any] = library("pyarrow.compute")
 
@@ -57,7 +57,7 @@ class Ends:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class RowGroup:
     """A row group of a file: its ends, its rows, and its size, stored and in memory at least."""
 
     number: int
@@ -90,7 +90,7 @@ def ends_of(file: Any, names: Sequence[str]) -> Ends:
     return Ends(low, high)
 
 
-def pieces_of(file: Any, names: Sequence[str]) -> list[Piece]:
+def pieces_of(file: Any, names: Sequence[str]) -> list[RowGroup]:
     """Return the row groups of an open Parquet file."""
     about, schema = file.metadata, file.schema_arrow
     places = {about.schema.column(number).path: number for number in range(about.num_columns)}
@@ -103,7 +103,7 @@ def pieces_of(file: Any, names: Sequence[str]) -> list[Piece]:
         low, high = tuple(one[0] for one in said), tuple(one[1] for one in said)
         ends = Ends() if None in low or None in high else Ends(low, high)
         stored = sum(group.column(at).total_compressed_size for at in range(group.num_columns))
-        found.append(Piece(number, ends, group.num_rows, stored, group.total_byte_size))
+        found.append(RowGroup(number, ends, group.num_rows, stored, group.total_byte_size))
     return found
 
 

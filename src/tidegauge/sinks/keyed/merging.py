@@ -5,8 +5,8 @@
     merge   the last change of each key takes the place of its row, or takes it away (`folding.merged`)
     write   rows go out sorted by key, into files with disjoint key ranges
 
-Invariant: what is in memory at once is the rows of one short part and one row group, whatever the sizes of the table,
-its leaves and the changes. A file whose row groups are large, or not in the order of their keys, as others
+Invariant: no more is in memory at once than the rows of one short part and one row group, whatever the sizes of the
+table, its leaves and the changes. A file whose row groups are large, or not in the order of their keys, as others
 write them, is looked through once for where its keys lie, and is then read once for each short part.
 """
 
@@ -26,7 +26,7 @@ from tidegauge.errors.sinks import LeafUnreadable, StagedFileMissing
 from tidegauge.lazy import library
 from tidegauge.sinks.columns import fit
 from tidegauge.sinks.keyed.folding import merged, sort
-from tidegauge.sinks.keyed.keys import Ends, Key, Piece, pieces_of, plain, within
+from tidegauge.sinks.keyed.keys import Ends, Key, RowGroup, pieces_of, plain, within
 from tidegauge.sinks.keyed.layout import AT, GONE, Ordering
 from tidegauge.sinks.keyed.planning import Merge, Sizes, parted
 from tidegauge.sinks.location import LocalFiles, inside
@@ -59,8 +59,8 @@ class MergeTask:
         """Merge, and return the new leaves. Raises `LeafUnreadable`, `StagedFileMissing`, `LastUndecided`."""
         out = _Leaves(self)
         try:
-            leaves = [_Rows(self, path, changes=False) for path in self.merge.leaves]
-            runs = [_Rows(self, path, changes=True) for path in self.merge.runs]
+            leaves = [_Reading(self, path, changes=False) for path in self.merge.leaves]
+            runs = [_Reading(self, path, changes=True) for path in self.merge.runs]
             for low, high in self._short_parts([*leaves, *runs]):
                 for rows in self._merged(leaves, runs, low, high):
                     out.write(rows)
@@ -69,7 +69,7 @@ class MergeTask:
             out.abort()
             raise
 
-    def _short_parts(self, files: Sequence[_Rows]) -> list[tuple[Key | None, Key | None]]:
+    def _short_parts(self, files: Sequence[_Reading]) -> list[tuple[Key | None, Key | None]]:
         """Return the part of the keys in parts that are merged at once."""
         low, high = self.merge.low, self.merge.high
         share = self.sizes.part_bytes / max(1, self.sizes.part_rows)
@@ -82,7 +82,7 @@ class MergeTask:
         return parted(weights, low, high, most=self.sizes.part_bytes)
 
     def _merged(
-        self, leaves: Sequence[_Rows], runs: Sequence[_Rows], low: Key | None, high: Key | None
+        self, leaves: Sequence[_Reading], runs: Sequence[_Reading], low: Key | None, high: Key | None
     ) -> Iterator[pa.Table]:
         """Yield the rows that are left with keys in `[low, high)`, sorted."""
         changes = [batch for run in runs for batch in run.read(low, high)]
@@ -103,7 +103,7 @@ def _as_change(batch: pa.RecordBatch) -> pa.RecordBatch:
     )
 
 
-class _Rows:
+class _Reading:
     """A leaf or a run that is read. sorted: whether its row groups are small, and in the order of their keys.
 
     It is only open while it is read: there may be many.
@@ -119,13 +119,13 @@ class _Rows:
         self._columns: Final = columns
         self._key: Final = task.ordering.key
         with self._guarded(), self._opened() as file:
-            self._pieces: Final[list[Piece]] = pieces_of(file, self._key)
+            self._pieces: Final[list[RowGroup]] = pieces_of(file, self._key)
         sizes = task.sizes
         small = all(one.rows <= sizes.part_rows and one.loaded <= sizes.part_bytes for one in self._pieces)
         self.sorted: Final = small and _in_order(self._pieces)
 
     def spread(self) -> list[tuple[Key, int, int]]:
-        """Return where keys lie: from a key on, so many rows and so many bytes in memory."""
+        """Return where keys lie: from a key on, the number of rows and their bytes in memory."""
         if self.sorted:
             return [(p.ends.low, p.rows, p.loaded) for p in self._pieces if p.ends.low is not None]
         rows = max(1, sum(piece.rows for piece in self._pieces))
@@ -153,7 +153,7 @@ class _Rows:
                         found.append(fit(rows, self._columns))
         return found
 
-    def _near(self, low: Key | None, high: Key | None) -> list[Piece]:
+    def _near(self, low: Key | None, high: Key | None) -> list[RowGroup]:
         """Return the row groups that may meet `[low, high)`: where they are in order, no others."""
         if not self.sorted:
             return self._pieces
@@ -229,7 +229,7 @@ class _Leaves:
             self._open = None
 
 
-def _in_order(pieces: Sequence[Piece]) -> bool:
+def _in_order(pieces: Sequence[RowGroup]) -> bool:
     """Whether the ends of row groups are known, and none begins before another one has ended."""
     ends: list[Ends] = [piece.ends for piece in pieces]
     if any(one.low is None or one.high is None for one in ends):

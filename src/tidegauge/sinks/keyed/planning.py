@@ -1,4 +1,4 @@
-"""Which files of a table changes are merged into, and by which tasks: a pure decision about ends of keys.
+"""The files of a table that changes are merged into, and the tasks that do it: a pure decision about ends of keys.
 
 Definitions. A *leaf* is a file of the table, with its ends. Leaves whose ends meet are one *cluster*; so clusters lie
 apart, in order. A cluster's *territory* goes from its first key to that of the next one; the first begins without
@@ -6,14 +6,14 @@ end, and a table without leaves is one cluster. So the territories part all keys
 of a key, it holds in the cluster of the territory that the key is in.
 
 Law: **merging the changes of each territory into the leaves of its cluster, and nothing else, merges all changes into
-the table.** A leaf of a cluster without changes stays as it is. As long as nobody else rewrites files, every cluster
-is one leaf, because what is written for a territory is sorted and parted by key; where somebody has (OPTIMIZE packs
-files together as they come), leaves meet, are merged as one cluster, and lie apart from then on.
+the table.** A leaf of a cluster without changes stays. As long as nobody else rewrites files, every cluster is one
+leaf, because the files written for a territory are sorted and parted by key; where somebody has (OPTIMIZE packs files
+together as they come), leaves meet, are merged as one cluster, and lie apart from then on.
 
 A large cluster is parted by key among several tasks: each takes the rows of all its leaves in its part of the keys.
 
 >>> leaf = StagedFile("part-0", rows=10, bytes=100, first_epoch=0, last_epoch=0)
->>> found = clusters([Leaf(leaf, Ends((5,), (9,))), Leaf(leaf, Ends((1,), (4,))), Leaf(leaf, Ends((8,), (20,)))])
+>>> found = clusters([TableLeaf(leaf, Ends((5,), (9,))), TableLeaf(leaf, Ends((1,), (4,))), TableLeaf(leaf, Ends((8,), (20,)))])
 >>> [(one.low, one.high, len(one.leaves)) for one in found]
 [(None, (5,), 1), ((5,), None, 2)]
 >>> parted([((1,), 60), ((2,), 60), ((3,), 60)], None, None, most=100)
@@ -27,12 +27,24 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from tidegauge.sinks.keyed.keys import Ends, Key, Piece
+from tidegauge.sinks.keyed.keys import Ends, Key, RowGroup
 from tidegauge.sinks.protocol import StagedFile
 
-__all__ = ["SIZES", "Cluster", "Leaf", "Merge", "Part", "Run", "Sizes", "clusters", "parted", "planned", "spread"]
+__all__ = [
+    "SIZES",
+    "LeafCluster",
+    "TableLeaf",
+    "Merge",
+    "KeyRange",
+    "Run",
+    "Sizes",
+    "clusters",
+    "parted",
+    "planned",
+    "spread",
+]
 
-Part: TypeAlias = tuple[Key | None, Key | None]
+KeyRange: TypeAlias = tuple[Key | None, Key | None]
 """The keys from the first on, before the second; None for without end."""
 
 
@@ -58,7 +70,7 @@ SIZES: Final = Sizes()
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class TableLeaf:
     """A file of the table."""
 
     file: StagedFile
@@ -70,18 +82,18 @@ class Run:
     """A file of changes, sorted by key."""
 
     path: str
-    pieces: tuple[Piece, ...]
+    pieces: tuple[RowGroup, ...]
 
-    def within(self, low: Key | None, high: Key | None) -> list[Piece]:
+    def within(self, low: Key | None, high: Key | None) -> list[RowGroup]:
         """Return the row groups that may have changes of keys in `[low, high)`."""
         return [piece for piece in self.pieces if piece.ends.meets(low, high)]
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class LeafCluster:
     """Leaves whose ends meet, and their territory `[low, high)`."""
 
-    leaves: tuple[Leaf, ...]
+    leaves: tuple[TableLeaf, ...]
     low: Key | None = None
     high: Key | None = None
 
@@ -104,7 +116,7 @@ class Merge:
 class _Met:
     """A cluster while it is gathered. high: None for without end."""
 
-    leaves: list[Leaf]
+    leaves: list[TableLeaf]
     high: Key | None
     low: Key | None = field(init=False)
 
@@ -112,7 +124,7 @@ class _Met:
         self.low = self.leaves[0].ends.low
 
 
-def clusters(leaves: Iterable[Leaf]) -> list[Cluster]:
+def clusters(leaves: Iterable[TableLeaf]) -> list[LeafCluster]:
     """Return the clusters of a table, in the order of their keys."""
     found: list[_Met] = []
     for leaf in sorted(leaves, key=lambda one: (one.ends.low is not None, one.ends.low or ())):
@@ -124,21 +136,21 @@ def clusters(leaves: Iterable[Leaf]) -> list[Cluster]:
         else:
             found.append(_Met([leaf], high))
     if not found:
-        return [Cluster(())]
+        return [LeafCluster(())]
     begins = [None, *(one.low for one in found[1:])]
     return [
-        Cluster(tuple(one.leaves), low, high)
+        LeafCluster(tuple(one.leaves), low, high)
         for one, low, high in zip(found, begins, [*begins[1:], None], strict=True)
     ]
 
 
-def spread(keys: Iterable[Key], found: Sequence[Cluster]) -> set[int]:
+def spread(keys: Iterable[Key], found: Sequence[LeafCluster]) -> set[int]:
     """Return the places of the clusters whose territories keys are in."""
     begins = [one.low for one in found[1:] if one.low is not None]
     return {bisect_right(begins, key) for key in keys}
 
 
-def planned(cluster: Cluster, runs: Sequence[Run], pieces: Sequence[Piece], sizes: Sizes) -> list[Merge]:
+def planned(cluster: LeafCluster, runs: Sequence[Run], pieces: Sequence[RowGroup], sizes: Sizes) -> list[Merge]:
     """Return the tasks that merge runs into a cluster.
 
     pieces: the row groups of its leaves, which are only asked for where it is large; see `is_large`.
@@ -163,12 +175,12 @@ def planned(cluster: Cluster, runs: Sequence[Run], pieces: Sequence[Piece], size
     ]
 
 
-def is_large(cluster: Cluster, sizes: Sizes) -> bool:
+def is_large(cluster: LeafCluster, sizes: Sizes) -> bool:
     """Whether the leaves of a cluster are more than one task merges."""
     return sum(leaf.file.bytes for leaf in cluster.leaves) > sizes.task_bytes
 
 
-def parted(weights: Iterable[tuple[Key, int]], low: Key | None, high: Key | None, *, most: int) -> list[Part]:
+def parted(weights: Iterable[tuple[Key, int]], low: Key | None, high: Key | None, *, most: int) -> list[KeyRange]:
     """Return `[low, high)` in parts of about a weight each.
 
     weights: where keys begin, and how much there is from there on. A part is cut before what would make it too large.
