@@ -29,6 +29,7 @@ LOCAL = [
     HOW_TO / "drop-an-output.md",
     HOW_TO / "go-on-with-a-recreated-source.md",
     HOW_TO / "ingest-growing-and-rotated-files.md",
+    HOW_TO / "keep-a-table-by-key.md",
     HOW_TO / "limit-late-outputs.md",
     HOW_TO / "pause-an-output.md",
     HOW_TO / "read-back.md",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import uuid
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +19,11 @@ from tidegauge.sinks import DeltaSink, OutputId, ParquetSink
 
 SCHEMA = pa.schema([("user", pa.string()), ("_epoch", pa.int64())])
 OUTPUT = OutputId("shop", "orders", "a" * 32)
-SINKS: dict[str, Any] = {"delta": DeltaSink, "parquet": ParquetSink}
+SINKS: dict[str, Any] = {
+    "delta": DeltaSink,
+    "delta by key": partial(DeltaSink, envelope="upsert", key="user"),
+    "parquet": ParquetSink,
+}
 
 ACTION = st.one_of(
     st.tuples(st.just("stage"), st.integers(0, 1), st.integers(0, 3)),

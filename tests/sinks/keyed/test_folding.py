@@ -84,7 +84,8 @@ def test_folding_parts_of_the_changes_first_changes_no_answer(
 ) -> None:
     wanted = by_hand(rows, ordering)
     assert answer(table_of(rows), ordering) == wanted
-    parts = [table_of([]), *(table_of([row]) for row in chance.sample(rows, len(rows)))]
+    shuffled: list[dict[str, Any]] = chance.sample(rows, len(rows))
+    parts = [table_of([]), *(table_of([row]) for row in shuffled)]
     while len(parts) > 1:
         one, other = (parts.pop(chance.randrange(len(parts))) for _ in range(2))
         parts.append(folded(pa.concat_tables([one, other]), ordering))

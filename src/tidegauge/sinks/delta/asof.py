@@ -52,8 +52,8 @@ def _before_change(
     that commit holds the epoch itself, or the log no longer has its entries back to the epoch's. replaced: the
     version at which all rows were replaced: it and earlier commits took out other rows. Raises `OSError`.
 
-    by_key: whether it has one row for each key. A commit of changes tells their first and their last epoch. Before the
-    first the table was as before the commit, from the last one on as with it; and in between nobody can tell.
+    by_key: whether it has one row for each key. A commit of changes tells their first and their last epoch. Before
+    the first the table was as before the commit, from the last one on as with it; and in between nobody can tell.
     """
     found = newest
     for version in range(newest, max(replaced, 0) - 1 if by_key else replaced, -1):

@@ -45,9 +45,9 @@ from tidegauge.sinks.keyed.merging import MergeTask
 from tidegauge.sinks.keyed.planning import (
     SIZES,
     LeafCluster,
-    TableLeaf,
     Merge,
     Run,
+    TableLeaf,
     clusters,
     is_large,
     planned,

@@ -6,7 +6,7 @@ disagree (Spark cuts instants to milliseconds, decimals become floating point nu
 column has no ends in the log; then the file's own footer is asked, once.
 
 Invariant: `at` gives the files of that version, whatever versions were asked for before. They are listed once, from a
-snapshot; from there on the log is followed entry by entry, so a commit costs no more than the changes since the last one.
+snapshot; from there on the log is followed entry by entry, so a commit costs the changes since the last one.
 
 >>> said = '{"numRecords":2,"minValues":{"n":1,"_epoch":0},"maxValues":{"n":7,"_epoch":3}}'
 >>> leaf_of({"path": "a", "size": 9, "stats": said}, ("n",)).ends

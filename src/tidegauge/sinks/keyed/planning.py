@@ -12,8 +12,8 @@ together as they come), leaves meet, are merged as one cluster, and lie apart fr
 
 A large cluster is parted by key among several tasks: each takes the rows of all its leaves in its part of the keys.
 
->>> leaf = StagedFile("part-0", rows=10, bytes=100, first_epoch=0, last_epoch=0)
->>> found = clusters([TableLeaf(leaf, Ends((5,), (9,))), TableLeaf(leaf, Ends((1,), (4,))), TableLeaf(leaf, Ends((8,), (20,)))])
+>>> file = StagedFile("part-0", rows=10, bytes=100, first_epoch=0, last_epoch=0)
+>>> found = clusters(TableLeaf(file, Ends((low,), (high,))) for low, high in [(5, 9), (1, 4), (8, 20)])
 >>> [(one.low, one.high, len(one.leaves)) for one in found]
 [(None, (5,), 1), ((5,), None, 2)]
 >>> parted([((1,), 60), ((2,), 60), ((3,), 60)], None, None, most=100)
@@ -32,12 +32,12 @@ from tidegauge.sinks.protocol import StagedFile
 
 __all__ = [
     "SIZES",
-    "LeafCluster",
-    "TableLeaf",
-    "Merge",
     "KeyRange",
+    "LeafCluster",
+    "Merge",
     "Run",
     "Sizes",
+    "TableLeaf",
     "clusters",
     "parted",
     "planned",
