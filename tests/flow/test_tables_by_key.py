@@ -148,6 +148,17 @@ def test_a_late_table_is_one_that_was_there_from_the_start(tmp_path: Path, stamp
     assert not list(Path(late.path, "_staged").glob("*"))
 
 
+def test_a_late_table_whose_past_has_one_epoch_knows_the_epochs_apart_without_an_order(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    early, late = shop.sink(), shop.sink("late")
+    shop.sinks = {"users": early}
+    for name in ("ada", "bob", "eve"):
+        shop.run(user(1, name))
+    shop.sinks, shop.how = {"users": early, "late": late}, {"late": {"timestamps": "collapse"}}
+    shop.run(user(2, "zoe"))
+    assert {key: name for key, (name, _) in shop.read("late").items()} == {1: "eve", 2: "zoe"}
+
+
 def test_within_epochs_that_came_by_one_commit_no_epoch_can_be_told(shop: Shop) -> None:
     shop.run(*THREE[0])
     for rows in THREE[1:]:

@@ -21,7 +21,7 @@ from tidegauge.sinks.keyed.planning import Sizes, TableLeaf, clusters, parted, s
 
 OUTPUT = OutputId("shop", "users", "a" * 32)
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string()), ("_epoch", pa.int64())])
-KEY = st.integers(0, 20).map(lambda n: (n,))
+KEY = st.integers(0, 7).map(lambda n: (n,))
 LEAF = st.tuples(st.none() | KEY, st.none() | KEY)
 
 

@@ -8,7 +8,7 @@ import random
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, WriterProperties
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.depth import deep
@@ -32,8 +32,11 @@ from tidegauge.sinks.protocol import Volume, job_mark
 
 OUTPUT = OutputId("shop", "users", "a" * 32)
 KEYS = 12
-SMALL = Sizes(leaf_bytes=1 << 30, leaf_rows=3, task_bytes=1, part_bytes=64, part_rows=2)
+SMALL = Sizes(leaf_bytes=1 << 30, leaf_rows=3, task_bytes=1, part_bytes=1 << 20, part_rows=2)
 """So small that leaves split, tasks have parts, and parts have parts."""
+GROUPS = WriterProperties(max_row_group_size=2)
+TINY = replace(SMALL, part_bytes=64)
+"""And every row group is a large one."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,8 @@ class Bench:
     folder: str
     kind: KeyKind
     operating: bool = True
+    nan: bool = False
+    """Whether a column has a NaN, so that the log has no statistics."""
     random: random.Random = field(default_factory=random.Random)
     wanted: dict[int, tuple[int | None, int]] = field(default_factory=dict)
     states: list[dict[int, tuple[int | None, int]]] = field(default_factory=list)
@@ -107,7 +112,7 @@ class Bench:
             elif op != "before":
                 self.wanted[change.key] = change.value, epoch
             row = dict(zip(self.kind.names, self.kind.value(change.key), strict=True))
-            row |= {"value": change.value, "f": float("nan"), "_epoch": epoch}
+            row |= {"value": change.value, "f": float("nan") if self.nan else 0.5, "_epoch": epoch}
             row |= {"_partition": "p", "_offset": at, "_op": op} if self.operating else {"n": at}
             found.append(row)
         self.states.append(dict(self.wanted))
@@ -186,7 +191,6 @@ def _dealt(rows: list[Any], chance: random.Random) -> Iterator[list[Any]]:
 def small() -> Iterator[None]:
     """Everything is small: runs, row groups, leaves, tasks, parts."""
     with (
-        mock.patch.object(bykey, "SIZES", SMALL),
         mock.patch.object(runs, "RUN_ROWS", 5),
         mock.patch.object(runs, "GROUP_ROWS", 2),
         mock.patch.object(staging, "GROUP_ROWS", 2),
@@ -212,13 +216,20 @@ OTHERS = st.sampled_from(["nothing", "nothing", "compact", "z-order", "checkpoin
 @given(
     spans=st.lists(st.tuples(SPAN, OTHERS), min_size=1, max_size=6),
     operating=st.booleans(),
+    nan=st.booleans(),
+    sizes=st.sampled_from([SMALL, TINY]),
     chance=st.randoms(use_true_random=False),
 )
 def test_t57_t59_a_table_is_the_dictionary_of_its_changes(
-    kind: str, spans: list[tuple[list[list[Change]], str]], operating: bool, chance: random.Random
+    kind: str,
+    spans: list[tuple[list[list[Change]], str]],
+    operating: bool,
+    nan: bool,
+    sizes: Sizes,
+    chance: random.Random,
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(folder, KEY_KINDS[kind], operating=operating, random=chance)
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(bykey, "SIZES", sizes):
+        bench = Bench(folder, KEY_KINDS[kind], operating=operating, nan=nan, random=chance)
         since, alone = 0, bench.kind.apart
         for span, others in spans:
             bench.commit(span)
@@ -238,10 +249,10 @@ def _others(bench: Bench, what: str) -> None:
     table = DeltaTable(bench.sink.path)
     match what:
         case "compact":
-            table.optimize.compact()
+            table.optimize.compact(writer_properties=GROUPS)
         case "z-order":
             if table.file_uris():
-                table.optimize.z_order(["value"])
+                table.optimize.z_order(["value"], writer_properties=GROUPS)
         case "checkpoint":
             table.create_checkpoint()
         case "vacuum":

@@ -68,11 +68,18 @@ _ATTEMPTS: Final = 20
 class DeltaByKey:
     """A `Table`: the Delta table in `folder`, which has the last row of each key.
 
-    inner: its log, or the replacement of what it has.
+    inner: the replacement of the rows that it has, None for these. kept: the jobs whose runs are not swept, which a
+    table and its replacement have together.
     """
 
     def __init__(
-        self, folder: str, output: OutputId, layout: Keyed, *, inner: DeltaReplacement | None = None
+        self,
+        folder: str,
+        output: OutputId,
+        layout: Keyed,
+        *,
+        inner: DeltaReplacement | None = None,
+        kept: set[str] | None = None,
     ) -> None:
         self._folder: Final = folder
         self._output: Final = output
@@ -80,7 +87,7 @@ class DeltaByKey:
         self._place: Final = LocalFiles(folder)
         self._leaves: Final = DeltaLeaves(folder, layout.key)
         self._workers: Workers = alone
-        self._kept: frozenset[str] = frozenset()
+        self._kept: Final[set[str]] = set() if kept is None else kept
         self._inner: DeltaLog | DeltaReplacement = inner or self._opened()
 
     def _opened(self) -> DeltaLog:
@@ -125,7 +132,7 @@ class DeltaByKey:
             key=self._layout.key,
             after=lambda: found[0]._opened(),  # noqa: SLF001 - of this class
         )
-        found.append(DeltaByKey(self._folder, self._output, self._layout, inner=inner))
+        found.append(DeltaByKey(self._folder, self._output, self._layout, inner=inner, kept=self._kept))
         found[0].work_by(self._workers)
         return found[0]
 
@@ -183,7 +190,8 @@ class DeltaByKey:
                 self._clear(job)
                 raise
             else:
-                self.discard(files)
+                with suppress(OSError, TidegaugeError):  # they are litter by now, and swept another time
+                    self.discard(files)
                 return
         raise TableBusy(table=self._folder, attempts=_ATTEMPTS)
 
@@ -193,7 +201,7 @@ class DeltaByKey:
 
     def keep(self, files: Sequence[StagedFile]) -> bool:
         """Keep runs from the sweep; say whether all are as they were staged."""
-        self._kept = frozenset(file.path.split("/")[1] for file in files)
+        self._kept.update(file.path.split("/")[1] for file in files)
         return all_staged(self._folder, files)
 
     def sweep(self, confirm: Callable[[], None]) -> None:

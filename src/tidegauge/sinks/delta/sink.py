@@ -153,7 +153,9 @@ class DeltaSink:
         Of a table without a commit those are the files staged for it: others write files of such names, too.
         """
         known = (
-            _FILE if self.open(output).upper else re.compile(rf"part-{job_mark(output.incarnation)}[^/]*\.parquet")
+            _FILE
+            if self.open(output).upper
+            else re.compile(rf"(_staged/[^/]+/)?part-{job_mark(output.incarnation)}[^/]*\.parquet")
         )
         check_folder(self.path, lambda path: known.fullmatch(path) is not None)
 

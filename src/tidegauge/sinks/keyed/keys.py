@@ -109,7 +109,9 @@ def pieces_of(file: Any, names: Sequence[str]) -> list[RowGroup]:
 
 def _ends(column: Any, kind: Any) -> tuple[Any, Any]:
     """Return the ends of one column of a row group, None twice where they are not known."""
-    said = None if column is None or kind is None else column.statistics
+    if column is None or kind is None:
+        return None, None
+    said = column.statistics
     if said is None or not said.has_min_max or said.null_count:
         return None, None
     if pt.is_decimal(kind) and isinstance(said.min_raw, bytes):
