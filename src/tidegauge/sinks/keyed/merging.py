@@ -21,10 +21,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.sinks import LeafUnreadable, StagedFileMissing
 from tidegauge.lazy import library
-from tidegauge.sinks.columns import fit
 from tidegauge.sinks.keyed.folding import merged, sort
 from tidegauge.sinks.keyed.keys import Ends, Key, RowGroup, pieces_of, plain, within
 from tidegauge.sinks.keyed.layout import AT, GONE, Ordering
@@ -146,11 +144,12 @@ class _Reading:
         with self._guarded(), self._opened() as file:
             for piece in pieces:
                 whole = piece.ends.inside(low, high)
-                for batch in _batches(file, [piece.number], self._columns.names):
+                for stored in _batches(file, [piece.number], self._columns.names):
+                    batch = _cast(stored, self._columns)
                     mask = None if whole else within(batch, self._key, low, high)
                     rows = batch if mask is None else batch.filter(mask)
                     if rows.num_rows:
-                        found.append(fit(rows, self._columns))
+                        found.append(rows)
         return found
 
     def _near(self, low: Key | None, high: Key | None) -> list[RowGroup]:
@@ -162,7 +161,8 @@ class _Reading:
         return self._pieces[first:last]
 
     def _opened(self) -> Any:
-        return pq.ParquetFile(inside(self._task.folder, self._path), pre_buffer=False)
+        path = inside(self._task.folder, self._path)
+        return pq.ParquetFile(path, pre_buffer=False, coerce_int96_timestamp_unit="us")  # Spark writes such instants
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
@@ -170,7 +170,7 @@ class _Reading:
         table = self._task.folder
         try:
             yield
-        except (pa.ArrowException, TidegaugeError, OSError) as error:
+        except (pa.ArrowException, KeyError, OSError) as error:
             gone = isinstance(error, FileNotFoundError)
             if isinstance(error, OSError) and error.errno and not gone:
                 raise  # the disk, which may be back; Arrow says what is wrong with a file without a number
@@ -227,6 +227,14 @@ class _Leaves:
         if self._open is not None:
             self._staged += self._open.close()
             self._open = None
+
+
+def _cast(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
+    """Return rows as others may have stored them with these columns, in this order. Raises `KeyError`."""
+    if batch.schema.equals(columns):
+        return batch
+    arrays = [batch.column(field.name).cast(field.type) for field in columns]
+    return pa.RecordBatch.from_arrays(arrays, schema=columns)
 
 
 def _in_order(pieces: Sequence[RowGroup]) -> bool:
