@@ -45,6 +45,7 @@ from tidegauge.remap.history import History, agree
 from tidegauge.sinks.backlog import Backlog, StagedSpan, merged
 from tidegauge.sinks.pausing import Pausing
 from tidegauge.sinks.protocol import Table
+from tidegauge.sinks.working import Working
 
 __all__ = [
     "ATTEMPTS",
@@ -60,6 +61,9 @@ ATTEMPTS = 8
 
 SILENCE = 30.0
 """Seconds after which a commit under way is reported as silent. It may be on a mount that does not answer."""
+
+WORK = 600.0
+"""The same where a commit has work to be done first, as a merge into a large table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +156,7 @@ class _Persist:
         """What the table was last asked to take."""
         self.quiet_until = float("-inf")
         self.silent_from = float("-inf")
+        self.silence = WORK if isinstance(setup.table, Working) else SILENCE
         self.said = False
         """Whether the commit under way was reported as silent."""
         self.over = False
@@ -185,7 +190,7 @@ class _Persist:
         elif not self.said:
             self.said = True
             self.setup.stalled(
-                self.setup.output, CommitSilent(output=self.setup.output, seconds=SILENCE), self.attempt + 1
+                self.setup.output, CommitSilent(output=self.setup.output, seconds=self.silence), self.attempt + 1
             )
 
     def begin(self, outputs: list[OperatorOutput]) -> None:
@@ -200,7 +205,7 @@ class _Persist:
             self.together, whole = merged([waiting for _, waiting in self.waiting], at_most=limit)
             self.under_way = self.setup.spawn(partial(self.commit, whole, schema))
             self.under_way.add_done_callback(lambda _future: self.wake.activate())
-            self.silent_from, self.said = self.setup.env.monotonic() + SILENCE, False
+            self.silent_from, self.said = self.setup.env.monotonic() + self.silence, False
         elif verdict == "held":
             self.settle(partial(table.discard, span.files), outputs)
         else:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from tidegauge.errors.sinks import NothingTakenOut, StagedFileMissing, TableNotRemovable
+from tidegauge.errors.sinks import NothingTakenOut, StagedFileMissing, TableNotRemovable, TableSchemaChanged
 from tidegauge.sinks import DeltaSink, OutputId, StagedFile
 from tidegauge.sinks.protocol import job_mark
 
@@ -89,6 +89,18 @@ def test_it_takes_no_files_out_by_name(sink: DeltaSink) -> None:
     commit(table, sink, 0, ada=1)
     with pytest.raises(NothingTakenOut):
         table.commit(1, 1, SCHEMA, [], remove=table.files(), write="b" * 32)
+
+
+def test_changes_with_other_columns_are_refused_before_anything_is_merged(sink: DeltaSink) -> None:
+    table: Any = sink.open(OUTPUT)
+    commit(table, sink, 0, ada=1)
+    table.work_by(lambda tasks: pytest.fail("it merged"))
+    other = pa.schema([*SCHEMA, ("city", pa.string())])
+    stager = sink.stage(other, job=job_mark(OUTPUT.incarnation) + uuid.uuid4().hex[:16], task=0)
+    stager.write(pa.RecordBatch.from_pylist([{"user": "ada", "n": 2, "_epoch": 1, "city": "Turin"}], other))
+    with pytest.raises(TableSchemaChanged, match="city"):
+        table.commit(1, 2, other, stager.close(), write="b" * 32)
+    assert rows(sink) == {"ada": 1}
 
 
 def test_a_run_that_is_damaged_is_not_merged(sink: DeltaSink) -> None:

@@ -85,7 +85,7 @@ def test_folding_parts_of_the_changes_first_changes_no_answer(
     wanted = by_hand(rows, ordering)
     assert answer(table_of(rows), ordering) == wanted
     shuffled: list[dict[str, Any]] = chance.sample(rows, len(rows))
-    parts = [table_of([]), *(table_of([row]) for row in shuffled)]
+    parts = [table_of([]), *map(table_of, ([row] for row in shuffled))]
     while len(parts) > 1:
         one, other = (parts.pop(chance.randrange(len(parts))) for _ in range(2))
         parts.append(folded(pa.concat_tables([one, other]), ordering))
@@ -93,7 +93,7 @@ def test_folding_parts_of_the_changes_first_changes_no_answer(
 
 
 def test_a_row_of_the_table_is_before_all_changes_and_no_change_itself() -> None:
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"k": "a", "n": 9, "p": "x", "v": 0, AT: -1, GONE: False},
         {"k": "a", "n": 1, "p": "y", "v": 1, AT: 0, GONE: False},
         {"k": "b", "n": None, "p": None, "v": 2, AT: -1, GONE: False},

@@ -57,7 +57,7 @@ START = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 KEY_KINDS: Mapping[str, KeyKind] = {
     "long": KeyKind([pa.int64()], lambda n: (n - 5,)),
     "text": KeyKind([pa.string()], lambda n: ("aéz\x00𝄞\uffff"[n % 6] * (n // 6 + 1),)),
-    "long text": KeyKind([pa.string()], lambda n: ("x" * 40 + str(n),), apart=False),
+    "long text": KeyKind([pa.string()], lambda n: ("x" * 80 + str(n),), apart=False),
     "two": KeyKind([pa.string(), pa.int32()], lambda n: ("ab"[n % 2], n // 2), apart=False),
     "day": KeyKind([pa.date32()], lambda n: (dt.date(1969, 12, 28) + dt.timedelta(days=n),)),
     "instant": KeyKind([pa.timestamp("us", tz="UTC")], lambda n: (START + dt.timedelta(microseconds=n),)),

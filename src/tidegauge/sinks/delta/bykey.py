@@ -29,11 +29,11 @@ from typing import Any, Final
 import pyarrow as pa
 
 from tidegauge.errors.base import TidegaugeError
-from tidegauge.errors.sinks import FileNotHeld, NothingTakenOut, StagedFileMissing, TableBusy
+from tidegauge.errors.sinks import FileNotHeld, NothingTakenOut, StagedFileMissing, TableBusy, TableSchemaChanged
 from tidegauge.lazy import library
 from tidegauge.remap.history import NO_HISTORY, History, Link
 from tidegauge.sinks.attempt import STAGED, discard, sweep
-from tidegauge.sinks.columns import rows_schema
+from tidegauge.sinks.columns import differences, rows_schema
 from tidegauge.sinks.commits import all_staged, check_span, staged_status
 from tidegauge.sinks.delta.files import remove_unnamed
 from tidegauge.sinks.delta.leaves import DeltaLeaves
@@ -164,6 +164,7 @@ class DeltaByKey:
         changes = (min(f.first_epoch for f in files), max(f.last_epoch for f in files)) if files else None
         for attempt in range(_ATTEMPTS):
             self._inner.check(lower, history)
+            self._check_columns(columns)
             runs = [self._run(file) for file in files]
             merges = list(self._merges(runs))
             gone = {path: leaf for _, leaves in merges for path, leaf in leaves.items()}
@@ -237,6 +238,12 @@ class DeltaByKey:
         return self._inner.links()
 
     # -- the plan
+
+    def _check_columns(self, columns: pa.Schema) -> None:
+        """Raise `TableSchemaChanged` before rows of the table are read as rows of these columns."""
+        present = self._inner.schema
+        if present is not None and (detail := differences(present, columns)):
+            raise TableSchemaChanged(table=self._folder, output=str(self._output), detail=detail)
 
     def _run(self, file: StagedFile) -> Run:
         """Return what a run says of its keys. Raises `StagedFileMissing`."""
