@@ -20,7 +20,9 @@ from tidegauge.cli.run import LiveBoard
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.flow import UnknownName
 from tidegauge.errors.outputs import CodeChanged
+from tidegauge.errors.sinks import TableUpperMismatch
 from tidegauge.errors.store import FlowAlreadyRunning
+from tidegauge.flow.belonging import table_of
 from tidegauge.job.code import RUNTIME
 from tidegauge.remap.store import EXPIRY, CodeRecord, Store
 
@@ -131,6 +133,23 @@ def test_from_here_the_new_code_makes_the_rows_and_the_epoch_is_kept_and_shown(w
         begin(world, flow_of())
     assert tg.from_here(flow_of()(world), "some", env=world.env()).epoch == 6
     assert coded(world) == [0, 3, 6]
+
+
+@pytest.mark.parametrize("sink", SINKS)
+def test_after_from_here_a_driver_that_slept_adds_no_row_of_the_old_code(
+    tmp_path: Path, sink: Callable[[str], Any]
+) -> None:
+    old, new = flow_of(sink=sink), flow_of(4, sink=sink)
+    world = World(tmp_path, old)
+    add(world, 0)
+    live(world, old, 1)
+    asleep = table_of(old(world).spec, "some", world.loaded())  # right before it commits epoch 2
+    assert asleep.schema is not None
+    tg.from_here(new(world), "some", env=world.env())
+    with pytest.raises(TableUpperMismatch):
+        asleep.commit(2, 3, asleep.schema, [], write="f" * 32)
+    assert live(world, new, 3, 4) == ()
+    assert numbers(new(world), "some") == [0, 1, 4]
 
 
 def test_from_here_of_unchanged_code_changes_nothing(world: World) -> None:

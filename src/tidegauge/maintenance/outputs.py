@@ -240,8 +240,13 @@ def from_here(flow: Flow, output: str, *, env: Env | None = None) -> AcceptedCod
         check(store, spec, output, table, bound=bound_at(store, spec.name, [table]))
         upper, now = known.reached(table.upper), code_of(plan)
         found = accepted(known.codes, now, upper=upper, at=env.now())
-        if (replacement := loaded.decisions.replacements.get(output)) is not None:
-            withdrawn(table, replacement)  # before the store forgets it
+        replacement = loaded.decisions.replacements.get(output)
+        # Before the store knows of it: a driver that has slept may be about to commit rows of the old code.
+        if found.changes and isinstance(table, Replaceable) and table.upper:
+            table.withdraw(_edition(env))
+        elif replacement is not None:
+            withdrawn(table, replacement)
+        if replacement is not None:
             store.end_replacement(lease, replacement, found.records if found.changes else None)
         elif found.changes:
             store.record_codes(lease, {output: found.records})
