@@ -29,4 +29,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleTyp
 def test_it_holds_every_law(bench: ModuleType) -> None:
     report = check_source(bench.JournalBench, deadline=120)
     report.require()
-    assert [finding.name for finding in report.findings if finding.untried] == ["it is cut between records", "the end is the end"]
+    assert [finding.name for finding in report.findings if finding.untried] == [
+        "it is cut between records",
+        "the end is the end",
+    ]
