@@ -15,7 +15,7 @@ import pyarrow.dataset as ds
 from tidegauge.errors.sinks import TableUpperMismatch
 from tidegauge.remap.history import NO_HISTORY
 from tidegauge.sinks import DeltaSink, OutputId, ParquetSink
-from tidegauge.sinks.delta import log as deltalog
+from tidegauge.sinks.delta import creating
 
 SCHEMA = pa.schema([("user", pa.string()), ("amount", pa.float64()), ("_epoch", pa.int64())])
 OUTPUT = OutputId("shop", "orders", "a" * 32)
@@ -63,7 +63,7 @@ def commit(kind: str, path: str, instant: str) -> None:
             at_commit(side)
 
     if kind == "delta":
-        around(deltalog, "create_table_with_add_actions", at_commit)
+        around(creating, "create_table_with_add_actions", at_commit)
         around(os, "link", at_commit)
     else:
         around(Path, "rename", at_rename)

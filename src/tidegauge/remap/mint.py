@@ -171,7 +171,8 @@ def check_advance(source: str, before: Frontier, after: Frontier) -> None:
         behind = {p: (n, after[p]) for p, n in before.items() if after[p] < n}
         first = dict(sorted(behind.items())[:3])
         more = f" and {len(behind) - 3} more partitions" if len(behind) > 3 else ""
-        detail = f"it is sealed at {before}" if before.sealed else f"{first}{more}"
+        sealed = Frontier(dict(sorted(before.items())), sealed=True)  # in one order, whatever the database's
+        detail = f"it is sealed at {sealed}" if before.sealed else f"{first}{more}"
         raise FrontierRegressed(source=source, detail=detail)
 
 

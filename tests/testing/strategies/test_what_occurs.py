@@ -123,7 +123,7 @@ OCCURS: dict[str, tuple[st.SearchStrategy[Any], Callable[[Any], Any], int]] = {
     "column_names: another script": (column_names(), lambda name: not name.isascii(), 5),
     "schemas: a column that is never null": (schemas(types=PLAIN), lambda s: not s.field(0).nullable, 60),
     "plans: nothing": (plans(make_flow), lambda p: not (p.acts or p.faults), 65),
-    "plans: two kinds": (plans(make_flow), lambda p: len({fault.kind for fault in p.faults}) > 1, 200),
+    "plans: two kinds": (plans(make_flow), lambda p: len({fault.kind for fault in p.faults}) > 1, 220),
     "plans: two crashes and a write": (plans(make_flow, faults=["crash"]), lambda p: p.faults[1:] and p.acts, 255),
     "rows: none": (rows("s string"), lambda b: not b.num_rows, 70),
     "rows: a null": (rows("s string"), lambda b: b.column(0).null_count, 80),
