@@ -83,9 +83,15 @@ def test_only_the_thread_that_gives_way_has_a_low_priority_and_only_in_a_late_jo
 COLUMNS = pa.schema([("nice", pa.int64()), ("pid", pa.int64())])
 
 
-def observed(rows: pa.RecordBatch) -> pa.RecordBatch:
-    here = [os.getpriority(os.PRIO_PROCESS, threading.get_native_id()), os.getpid()]
-    return pa.RecordBatch.from_arrays([pa.array([one] * rows.num_rows) for one in here], schema=COLUMNS)
+def observing() -> MapBatches:
+    """A step that tells where it runs. Its function is sent by value: workers may not know this module."""
+    columns = COLUMNS
+
+    def observed(rows: pa.RecordBatch) -> pa.RecordBatch:
+        here = [os.getpriority(os.PRIO_PROCESS, threading.get_native_id()), os.getpid()]
+        return pa.RecordBatch.from_arrays([pa.array([one] * rows.num_rows) for one in here], schema=columns)
+
+    return MapBatches(observed, columns)
 
 
 @linux
@@ -93,8 +99,8 @@ def observed(rows: pa.RecordBatch) -> pa.RecordBatch:
 @pytest.mark.parametrize(
     "steps",
     [
-        pytest.param((MapBatches(observed, COLUMNS),), id="one hop"),
-        pytest.param((Filter("length(name) > 0"), MapBatches(observed, COLUMNS)), id="two hops"),
+        pytest.param((observing(),), id="one hop"),
+        pytest.param((Filter("length(name) > 0"), observing()), id="two hops"),
     ],
 )
 def test_a_late_job_gives_way_and_its_worker_serves_the_next_job_as_before(
