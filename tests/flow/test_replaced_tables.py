@@ -59,6 +59,18 @@ def flow_of(least: int = 0, *, also: int = 0, more: tuple[str, ...] = (), shape:
     return make
 
 
+def alone(least: int) -> Callable[[World], tg.Dataflow]:
+    """A source with no other table than `some`."""
+
+    def make(world: World) -> tg.Dataflow:
+        flow = tg.Dataflow("shop", store=world.store)
+        some = source(world, flow, "orders").map_batches(partial(at_least, least))
+        flow.sink("some", some, world.table(str(world.root / "lake" / "some")))
+        return flow
+
+    return make
+
+
 def add(world: World, *found: int) -> None:
     for n in found:
         write(world.root / "orders" / "1.jsonl", lines(n))
@@ -335,15 +347,6 @@ def test_a_driver_that_runs_hears_of_it_and_one_of_other_code_does_not_heed_it(w
 def test_the_only_output_of_a_flow_is_replaced_at_once_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: Any
 ) -> None:
-    def alone(least: int) -> Callable[[World], tg.Dataflow]:
-        def make(world: World) -> tg.Dataflow:
-            flow = tg.Dataflow("shop", store=world.store)
-            some = source(world, flow, "orders").map_batches(partial(at_least, least))
-            flow.sink("some", some, world.table(str(world.root / "lake" / "some")))
-            return flow
-
-        return make
-
     monkeypatch.setitem(portion.JOB_LIMITS, "bytes", 1)
     world = World(tmp_path, alone(0), table=table)
     add(world, 0)
@@ -405,6 +408,26 @@ def test_where_upstream_has_lost_the_past_it_fails_with_the_numbers_and_the_old_
     assert tg.from_here(flow_of(3)(world), "some", env=world.env()).epoch == PAST
     live(world, flow_of(3))
     assert numbers(flow_of(3)(world), "some") == list(range(PAST + 1))
+
+
+def test_so_it_is_where_no_other_table_has_the_past(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: Any
+) -> None:
+    monkeypatch.setitem(portion.JOB_LIMITS, "bytes", 1)
+    world = World(tmp_path, alone(0), table=table)
+    add(world, 0)
+    live(world, alone(0), 1, 2)
+    tg.replace(alone(1)(world), "some", env=world.env())
+    (world.root / "orders" / "1.jsonl").rename(world.root / "away")
+    run = begin(world, alone(1))
+    write(world.root / "orders" / "2.jsonl", lines(3))
+    run.catch_up()
+    assert states(run.runner.board.outputs.values()) == {"some": "failed"}
+    run.abandon()
+    assert numbers(alone(0)(world), "some") == [0, 1, 2]
+    tg.from_here(alone(1)(world), "some", env=world.env())
+    live(world, alone(1))
+    assert numbers(alone(1)(world), "some") == [0, 1, 2, 3]
 
 
 def half_way(world: World) -> Run:

@@ -62,10 +62,11 @@ class Opened:
     that show nothing yet. taking: the late ones that get what they lack from another output's table, with the first
     epoch that this lacks. filling: the outputs with a plan in the store, open or not. starts: where the open outputs
     begin that do not begin with their source. replacing: the outputs whose rows are to change places with others; of
-    those that are open the table here holds nothing yet. held: how far tables were seen to be in earlier runs.
-    since: the epochs before it count as one. resume: the epoch to read the flow again from. lossless: `Store.noted`
-    from before the store was found to know of no loss; -1 where it knows some. decisions: what people decided about
-    outputs. news: in words, which outputs are new, changed or gone since the last run.
+    those that are open the table here holds nothing yet. old: how far those rows reach. held: how far tables were
+    seen to be in earlier runs. since: the epochs before it count as one. resume: the epoch to read the flow again
+    from. lossless: `Store.noted` from before the store was found to know of no loss; -1 where it knows some.
+    decisions: what people decided about outputs. news: in words, which outputs are new, changed or gone since the
+    last run.
     """
 
     spec: FlowSpec
@@ -79,6 +80,7 @@ class Opened:
     filling: frozenset[str]
     starts: Mapping[str, StartRecord]
     replacing: Mapping[str, Replacement]
+    old: Mapping[str, int]
     held: Mapping[str, int]
     since: int
     resume: int
@@ -175,6 +177,7 @@ def opened(
         taking=taking,
         starts=starts,
         replacing=replacing,
+        old={name: there[name] for name in replacing.keys() & tables.keys()},
         filling=frozenset(fills.keys() | (away.keys() & loaded.backfills.keys())),
         held={name: loaded.outputs[name].held for name in flow.outputs},
         since=loaded.flow.since,

@@ -205,6 +205,7 @@ def render(
                 uppers=uppers,
                 late=flow.late,
                 fills=flow.fills,
+                old=flow.old,
                 rowwise=rowwise,
                 record=lambda output, unit: flow.store.add_unit(flow.lease, output, unit_of(unit)),
                 limits=limits,

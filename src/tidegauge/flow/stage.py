@@ -75,17 +75,17 @@ class StageSetup:
     """What the operator works with.
 
     units: the unit of each source's positions. uppers: the first epoch that each output lacks. late: outputs that
-    lack epochs which are published. fills: the staged past of those who show nothing before all of it is in.
-    rowwise: those each of whose rows is made of one record. record: makes one more unit of a fill durable. limits:
-    outputs of sources that had failed before, with the epoch at which they end. record_failure: makes that of a
-    source durable. failures: where those of outputs go, and which outputs have ended by one. losses: where losses
-    go. discard: forgets files staged in vain. backlog: which outputs have too much to commit for more to be staged
-    for them; the others go on. pausing: for which outputs nothing is staged, by choice. held: the epochs that each
-    open output's table holds, by its last commit. taking: the late outputs that get what they lack from another's
-    table, with the first epoch that this lacked. pacing: when late jobs may begin. service: whether the run goes on
-    when all is read, so that jobs of the others are to be expected. late_limit: how many positions a late job
-    takes, by their unit. going: whether to begin another job. pieces: of the sources that push; their outputs are
-    staged as far as what came is whole.
+    lack epochs which are published. fills: the staged past of those who show nothing before all of it is in. old: the
+    upper of those rows that fills are to change places with, by output. rowwise: those each of whose rows is made of
+    one record. record: makes one more unit of a fill durable. limits: outputs of sources that had failed before, with
+    the epoch at which they end. record_failure: makes that of a source durable. failures: where those of outputs go,
+    and which outputs have ended by one. losses: where losses go. discard: forgets files staged in vain. backlog:
+    which outputs have too much to commit for more to be staged for them; the others go on. pausing: for which outputs
+    nothing is staged, by choice. held: the epochs that each open output's table holds, by its last commit. taking:
+    the late outputs that get what they lack from another's table, with the first epoch that this lacked. pacing: when
+    late jobs may begin. service: whether the run goes on when all is read, so that jobs of the others are to be
+    expected. late_limit: how many positions a late job takes, by their unit. going: whether to begin another job.
+    pieces: of the sources that push; their outputs are staged as far as what came is whole.
     """
 
     timeline: Timeline
@@ -94,6 +94,7 @@ class StageSetup:
     uppers: Mapping[str, int]
     late: frozenset[str]
     fills: Mapping[str, Fill]
+    old: Mapping[str, int]
     rowwise: frozenset[str]
     record: Callable[[str, StagedUnit], None]
     limits: Mapping[str, int]
@@ -314,9 +315,12 @@ class _Stage:
 
     def take(self, group: Group, need: Need, performed: Performed, outputs: list[OperatorOutput]) -> None:
         """Turn what a job did into staged spans, failures, and other attempts."""
-        if late := self.is_late(need):
+        late = self.is_late(need)
+        if late or not self.setup.old.keys().isdisjoint(need.outputs):
             going_on = {name: self.uppers[name] for name in self.capabilities}
-            performed = replace(performed, result=own(need.outputs, performed.result, self.readers, going_on))
+            performed = replace(
+                performed, result=own(need.outputs, performed.result, self.readers, going_on, self.setup.old)
+            )
         verdict = judge(need.outputs, performed.result, self.readers)
         kept = [name for name in verdict.kept if name in self.capabilities]  # a table may have refused meanwhile
         for name, staged in performed.result.staged.items():

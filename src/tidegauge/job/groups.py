@@ -85,6 +85,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
@@ -312,19 +313,24 @@ class Verdict:
 
 
 def own(
-    outputs: Collection[str], result: JobResult, readers: Mapping[str, str], uppers: Mapping[str, int]
+    outputs: Collection[str],
+    result: JobResult,
+    readers: Mapping[str, str],
+    uppers: Mapping[str, int],
+    old: Mapping[str, int],
 ) -> JobResult:
-    """Return the result of a job for late outputs. A failure of a source that others have got past is theirs alone.
+    """Return the result of a job for late outputs. A failure of a source that a table has got past is theirs alone.
 
-    uppers: of all outputs that go on.
+    uppers: of all outputs that go on. old: of the tables whose rows are to change places with what is staged.
     """
     failures = list[Failure]()
     for failure in result.failures:
-        ahead = (u for o, u in uppers.items() if o not in outputs and readers[o] == failure.source)
+        others = {name: upper for name, upper in uppers.items() if name not in outputs}
+        past = [upper for name, upper in chain(others.items(), old.items()) if readers[name] == failure.source]
         if (
             failure.output is not None
             or isinstance(failure.error, Transient)
-            or max(ahead, default=0) <= failure.epoch
+            or max(past, default=0) <= failure.epoch
         ):
             failures.append(failure)
         else:

@@ -6,7 +6,7 @@ again, so the drivers that start from then on have it. A running one has the cod
 
     a table that holds nothing   begins with the code of the driver that commits first
     one that goes on             gets rows of the code that it has, or of the one that somebody accepted (`from-here`)
-    one that is made again       has rows of the decided code alone, from its first epoch on
+    one that is made again       has rows of the decided code alone, from its first epoch on, as far as the old ones
 
 Invariant: all that is known here of a table comes from its commits and from the commands given, not from the store.
 
@@ -112,6 +112,9 @@ class Codes:
         if changed:
             if made not in self._of:
                 raise Broken("rows change places with others where somebody said so", f"{name}: {made}")
+            if last.upper < (reached := self._lake.tables[name].earlier[-1].upper):
+                said = f"{name}: those that went reached to {reached}, those that came reach to {last.upper}"
+                raise Broken("new rows reach as far as those whose place they take", said)
             self._made[name] = made
             self._pieces[name] = [(0, self._of[made])]
             self.remade += 1

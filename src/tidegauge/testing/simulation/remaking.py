@@ -10,8 +10,8 @@ What the number of an act stands for:
 
 A driver that has other code than its table's rows were made by, and finds no decision about it, says so and ends. It
 may have begun before the flow was changed. Or the store has gone back and forgotten the decision; or the past cannot
-be read again by now, as upstream was recreated or history compacted. Then somebody says it again, or accepts the code
-from where the table is.
+be read again by now, as upstream was recreated, records expired or history was compacted. Then somebody says it
+again, or accepts the code from where the table is.
 
 Invariant: at any time one person says something about the code of a flow's outputs.
 """
@@ -157,6 +157,6 @@ def _accepted(flow: SimulatedFlow, output: str, *, env: Env, world: World) -> No
 
 
 def _lost(world: World, name: str) -> bool:
-    """Whether the past of an output may be of an upstream that is gone, or compacted."""
+    """Whether the past of an output may be of an upstream that is gone, compacted, or expired before it was read."""
     source = world.ground.spec.outputs[name].source
-    return world.ledger.began(source) > 0 or world.ledger.since > 0
+    return world.ledger.began(source) > 0 or world.ledger.since > 0 or name in world.ledger.failed_outputs()
