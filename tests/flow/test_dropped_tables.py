@@ -181,3 +181,25 @@ def test_a_topic_is_never_deleted(world: World) -> None:
     begin(world, alone).abandon()
     with pytest.raises(TableNotRemovable, match="KafkaSink keeps what it was given"):
         tg.drop(make(world), "late", table=True, env=world.env())
+
+
+def test_a_driver_that_cannot_remove_a_table_at_first_tries_again(world: World) -> None:
+    make = of(tg.ParquetSink)
+    grown(world, tg.ParquetSink)
+    place = world.root / "lake" / "late"
+    run = begin(world, make)
+    run.catch_up()
+    tg.drop(make(world), "late", table=True, env=world.env())
+    place.rename(world.root / "elsewhere")
+    place.symlink_to(world.root / "elsewhere")
+    run.runner.lease.renew()
+    run.catch_up()
+    assert run.runner.board.outputs["late"].paused == ("drop table",)
+    place.unlink()
+    (world.root / "elsewhere").rename(place)
+    add(world, 3)
+    run.catch_up()
+    assert set(run.runner.board.outputs) == {"a"}
+    run.abandon()
+    assert lake(world) == ["a"]
+    assert not world.loaded().decisions.paused

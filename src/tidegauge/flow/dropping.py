@@ -10,7 +10,7 @@ pause, waits for the job and the commit of the output, and goes on without it.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -33,19 +33,21 @@ def removable(flow: FlowSpec, output: str) -> Removable:
     return sink
 
 
-def drop_decided(flow: FlowSpec, store: Store, lease: Lease) -> frozenset[str]:
-    """Carry out the drops that are decided, and return the outputs that are gone.
+def drop_decided(flow: FlowSpec, store: Store, lease: Lease) -> Mapping[str, Exception | None]:
+    """Carry out the drops that are decided. Return what hindered each; None where the output is gone.
 
     One whose table cannot be removed at present, or that is of other code, stays paused until somebody can.
     """
-    gone = set[str]()
+    found = dict[str, Exception | None]()
     for name, table in store.decisions(flow.name).drops.items():
         if table and name not in flow.outputs:
             continue
-        with suppress(OSError, TableNotRemovable):
+        try:
             finish_drop(flow, store, lease, name, table=table)
-            gone.add(name)
-    return frozenset(gone)
+            found[name] = None
+        except (OSError, TableNotRemovable) as error:
+            found[name] = error
+    return found
 
 
 def finish_drop(flow: FlowSpec, store: Store, lease: Lease, output: str, *, table: bool) -> None:

@@ -22,7 +22,7 @@ from tidegauge.errors.flow import EmptyFlow
 from tidegauge.errors.running import SpanConflict
 from tidegauge.errors.sinks import TableUpperMismatch, TableWentBack
 from tidegauge.flow.adding import successor
-from tidegauge.flow.away import WAITED_FOR, Absent, Outage
+from tidegauge.flow.away import WAITED_FOR, Absent, Away, Outage
 from tidegauge.flow.belonging import present
 from tidegauge.flow.beside import renewing
 from tidegauge.flow.board import Board
@@ -109,8 +109,8 @@ class Runner:
         self._watch = watch
         self._late_limit = late_limit
         self._overtaken: set[str] = set()
-        self._undropped: frozenset[str] = frozenset()
-        """Outputs that could not be dropped: somebody has to look at their tables."""
+        self._undropped: dict[str, Away] = {}
+        """Outputs that could not be dropped, and when that is tried again."""
         self._going = Event()
         """Set while the present worker may begin anything new."""
         self._weighed: object = None
@@ -292,18 +292,27 @@ class Runner:
                 self._go_over()
             # Once the commits under way are over:
             self._anew = not self.stopping and (self._left or self._to_drop() or self._to_replace())
+            if not self.stopping and any(away.due(self.env.monotonic()) for away in self._undropped.values()):
+                self._anew |= self._drop()  # nothing is under way for it since it was tried first
             if self._outage.away is not None and not self._outage.lasts(at=self._reached):
                 self._show_outage()
 
-    def _drop(self) -> None:
-        """Carry out the decided drops, and go on without these outputs. Raises `EmptyFlow` for the last."""
-        gone = drop_decided(self.flow, self._store, self.lease)
-        self._undropped = self._deciding.dropping - gone
+    def _drop(self) -> bool:
+        """Carry out the decided drops; whether any output is gone for it. Raises `EmptyFlow` for the last."""
+        now, tried = self.env.monotonic(), drop_decided(self.flow, self._store, self.lease)
+        gone = frozenset(name for name, error in tried.items() if error is None)
+        for name in gone:
+            self._undropped.pop(name, None)
+        for name, error in tried.items():
+            if error is not None:
+                before = self._undropped.get(name)
+                self._undropped[name] = before.again(error, now=now) if before else Away.first(error, now=now)
         self._absent.forget(gone)
         self._tables = {name: table for name, table in self._tables.items() if name not in gone}
         self.flow = without(self.flow, gone)
         if not self.flow.outputs:
             raise EmptyFlow(flow=self.flow.name)
+        return bool(gone)
 
     def _go_over(self) -> None:
         """Look, once for each decision, whether there is a newer flow that has the outputs which this one lacks."""
@@ -326,7 +335,7 @@ class Runner:
 
     def _to_drop(self) -> bool:
         """Whether an output is to be dropped for which no job is under way."""
-        wanted = (self._deciding.dropping - self._undropped) & self.flow.outputs.keys()
+        wanted = (self._deciding.dropping - self._undropped.keys()) & self.flow.outputs.keys()
         return bool(wanted) and not wanted <= {name for need in self.board.jobs for name in need.outputs}
 
     def _to_replace(self) -> bool:
