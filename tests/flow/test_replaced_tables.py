@@ -528,6 +528,18 @@ def test_what_cannot_be_replaced_is_refused_with_the_reason(refused: Callable[..
     assert "it has not run yet" in refused(flow_of(more=("fresh",)), "fresh")
 
 
+def test_one_that_is_about_to_be_dropped_is_refused_also_where_its_table_is_gone_by_then(
+    world: World, refused: Callable[..., str]
+) -> None:
+    run = begin(world, flow_of())
+    tg.drop(flow_of()(world), "some", table=True, env=world.env())
+    assert "is to be dropped" in refused(flow_of(1), "some")
+    run.abandon()
+    world.clock.seconds += EXPIRY + 1
+    shutil.rmtree(folder_of(world))
+    assert "is to be dropped" in refused(flow_of(1), "some")
+
+
 def kept(world: World) -> Any:
     """Return what brings the table back to what it is now, as somebody does who knows nothing of its editions."""
     if world.table is tg.DeltaSink:

@@ -301,6 +301,8 @@ def _replaceable(spec: FlowSpec, store: Store, output: str) -> LoadedOutput:
     loaded = store.load(spec.name)
     if output not in loaded.outputs:
         raise CannotReplace(output=output, why="it has not run yet, so there are no rows to replace")
+    if output in loaded.decisions.drops:
+        raise CannotReplace(output=output, why="it is to be dropped, and begins anew once that is done")
     table = table_of(spec, output, loaded)
     check(store, spec, output, table, bound=bound_at(store, spec.name, [table]))
     if not isinstance(table, Replaceable):
