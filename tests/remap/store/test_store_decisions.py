@@ -99,3 +99,11 @@ def test_a_rate_that_gives_way_is_kept_like_any_other(store: Store, lease: Lease
     number = store.decisions("shop").number
     assert store.decide("shop", SetRate("auto")).number == number
     assert store.decide("shop", SetRate(None)).rate is None
+
+
+def test_a_drop_whose_answer_was_lost_is_told_once_more(store: Store, lease: Lease) -> None:
+    """By then nothing is known of the output, neither as one of the flow nor as one that is paused."""
+    store.decide("shop", PauseOutput("late", "drop"))
+    store.drop_output(lease, "late")
+    store.drop_output(lease, "late")
+    assert store.decisions("shop").paused == {}

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, delete
 
-from tidegauge.errors.flow import UnknownName
 from tidegauge.remap.store.backfills import forget_backfills
 from tidegauge.remap.store.codes import forget_codes
-from tidegauge.remap.store.decisions import read_decisions
 from tidegauge.remap.store.lease import Lease, guard
 from tidegauge.remap.store.register import find
 from tidegauge.remap.store.replacements import forget_replacements
@@ -23,11 +21,9 @@ __all__ = ["drop_output"]
 
 
 def drop_output(connection: Connection, lease: Lease, output: str) -> None:
-    """Forget an output; see `Store.drop_output`."""
+    """Forget an output; see `Store.drop_output`. One that is forgotten already may be: its answer was lost, say."""
     guard(connection, lease)
     known = find(connection, outputs, lease, output)
-    if known is None and output not in read_decisions(connection, lease.flow_id).paused:
-        raise UnknownName(kind="output", name=output, known=[])
     forget_backfills(connection, lease.flow_id, output)
     forget_starts(connection, lease.flow_id, output)
     forget_codes(connection, lease.flow_id, output)

@@ -495,7 +495,7 @@ class Store:
         self._write("end backfill", backfills.end_backfill, lease, output)
 
     def drop_output(self, lease: Lease, output: str) -> None:
-        """Forget all that the store has of an output. By hand, and no effect of a run. Raises `UnknownName`."""
+        """Forget all that the store has of an output, if anything. By hand, and no effect of a run."""
         self._database.write(partial(drop_output, lease=lease, output=output))
 
     def end_replacement(self, lease: Lease, found: Replacement, codes: Sequence[CodeRecord] | None = None) -> None:
