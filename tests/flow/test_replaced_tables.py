@@ -498,6 +498,26 @@ def test_units_that_others_clear_away_are_staged_again(world: World) -> None:
     finished(world, begin(world, flow_of(3)))
 
 
+def test_if_some_are_cleared_away_the_others_go_as_well(world: World) -> None:
+    if world.table is not tg.ParquetSink:
+        pytest.skip("what was staged for a Delta table is left to VACUUM")
+    replace(world, flow_of(1))
+    world.lag = 10
+    run = begin(world, flow_of(1))
+    while len(world.loaded().backfills["some"].units) < 3:
+        run.step()
+    run.abandon()
+    died(world)
+    world.lag = 0
+    staged = folder_of(world) / "_staged"
+    first, *others = staged.rglob("part-*.parquet")
+    assert others
+    first.unlink()
+    live(world, flow_of(1))
+    assert numbers(flow_of(1)(world), "some") == list(range(1, PAST))
+    assert not [*staged.rglob("part-*.parquet")]
+
+
 def test_of_two_drivers_the_one_that_slept_changes_nothing(world: World) -> None:
     replace(world, flow_of(3))
     [found] = world.loaded().decisions.replacements.values()

@@ -244,7 +244,9 @@ class Keeping(Protocol):
     """A `Table` whose staged files outlive their driver: a later one may commit them, with others, in one commit."""
 
     def keep(self, files: Sequence[StagedFile]) -> bool:
-        """Keep files that earlier drivers staged from this object's sweep; say whether all are as they were staged.
+        """Keep files that earlier drivers staged from this object's sweep, if all are as they were staged.
+
+        Return whether they are. If not, the sweep removes them, for all are staged again.
 
         Call it with the lease, before `sweep`.
         """

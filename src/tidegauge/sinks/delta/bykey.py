@@ -201,9 +201,10 @@ class DeltaByKey:
         discard(self._place, [file for file in files if file.path.startswith(f"{STAGED}/")])
 
     def keep(self, files: Sequence[StagedFile]) -> bool:
-        """Keep runs from the sweep; say whether all are as they were staged."""
-        self._kept.update(file.path.split("/")[1] for file in files)
-        return all_staged(self._folder, files)
+        """Keep runs from the sweep if all are as they were staged; say whether they are."""
+        there = all_staged(self._folder, files)
+        self._kept.update(file.path.split("/")[1] for file in files if there)
+        return there
 
     def sweep(self, confirm: Callable[[], None]) -> None:
         """Remove the runs that earlier drivers of this flow staged and did not commit; `attempt` has the argument."""

@@ -214,10 +214,11 @@ class ParquetChain:
             raise TableUpperMismatch(table=self._folder, output=str(self._output), expected=upper, actual=0)
 
     def keep(self, files: Sequence[StagedFile]) -> bool:
-        """Keep files from the sweep, also those that a commit had gathered; say whether all are there."""
+        """Keep files from the sweep, also what a commit had gathered, if all are there; say whether they are."""
         ungathered(self._folder, files, job_mark(self._output.incarnation))
-        self._kept = frozenset(file.path.split("/")[1] for file in files)
-        return all_staged(self._folder, files)
+        there = all_staged(self._folder, files)
+        self._kept = frozenset(file.path.split("/")[1] for file in files if there)
+        return there
 
     def sweep(self, confirm: Callable[[], None]) -> None:
         """Remove what earlier drivers of this flow staged and did not commit; `attempt` has the argument.

@@ -305,10 +305,11 @@ class SimulatedTable:
             raise self._mismatch(self._upper, 0)
 
     def keep(self, files: Sequence[StagedFile]) -> bool:
-        """Keep files from the sweep; say whether all are there."""
-        self._kept = frozenset(file.path for file in files)
-        there = self._present().staged
-        return all((found := there.get(file.path)) is not None and found.file == file for file in files)
+        """Keep files from the sweep if all are there; say whether they are."""
+        staged = self._present().staged
+        there = all((found := staged.get(file.path)) is not None and found.file == file for file in files)
+        self._kept = frozenset(file.path for file in files if there)
+        return there
 
     def sweep(self, confirm: Callable[[], None]) -> None:
         """Remove what earlier drivers of this flow staged and did not commit; `sinks.attempt` has the argument."""
