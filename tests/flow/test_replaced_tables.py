@@ -59,12 +59,12 @@ def flow_of(least: int = 0, *, also: int = 0, more: tuple[str, ...] = (), shape:
     return make
 
 
-def alone(least: int) -> Callable[[World], tg.Dataflow]:
+def alone(least: int, **how: Any) -> Callable[[World], tg.Dataflow]:
     """A source with no other table than `some`."""
 
     def make(world: World) -> tg.Dataflow:
         flow = tg.Dataflow("shop", store=world.store)
-        some = source(world, flow, "orders").map_batches(partial(at_least, least))
+        some = source(world, flow, "orders", **how).map_batches(partial(at_least, least))
         flow.sink("some", some, world.table(str(world.root / "lake" / "some")))
         return flow
 
@@ -428,6 +428,31 @@ def test_so_it_is_where_no_other_table_has_the_past(
     tg.from_here(alone(1)(world), "some", env=world.env())
     live(world, alone(1))
     assert numbers(alone(1)(world), "some") == [0, 1, 2, 3]
+
+
+def test_a_source_that_goes_on_without_what_is_lost_does_not_take_rows_from_a_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: Any
+) -> None:
+    def going_on(least: int) -> Callable[[World], tg.Dataflow]:
+        return alone(least, on_data_loss="gap")
+
+    monkeypatch.setitem(portion.JOB_LIMITS, "bytes", 1)
+    world = World(tmp_path, going_on(0), table=table)
+    add(world, 0)
+    live(world, going_on(0), 1, 2)
+    tg.replace(going_on(1)(world), "some", env=world.env())
+    (world.root / "orders" / "1.jsonl").unlink()
+    run = begin(world, going_on(1))
+    write(world.root / "orders" / "2.jsonl", lines(3))
+    run.catch_up()
+    [some] = run.runner.board.outputs.values()
+    assert (some.state, getattr(some.error, "code", "")) == ("failed", "TG-0237")
+    run.abandon()
+    assert not world.loaded().gaps
+    assert numbers(going_on(0)(world), "some") == [0, 1, 2]
+    tg.from_here(going_on(1)(world), "some", env=world.env())
+    live(world, going_on(1))
+    assert numbers(going_on(1)(world), "some") == [0, 1, 2, 3]
 
 
 def half_way(world: World) -> Run:

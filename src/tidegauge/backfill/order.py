@@ -28,6 +28,6 @@ def waiting(
     found: dict[str, tuple[str, ...]] = {}
     for name, first in after.items():
         missing = tuple(one for one in first if states[one] != "live")
-        if missing and name in late and states[name] != "failed":
+        if missing and name in late:
             found[name] = missing
     return found

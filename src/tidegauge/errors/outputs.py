@@ -14,6 +14,7 @@ __all__ = [
     "OutputBelowIncarnation",
     "OutputBelowSince",
     "OutputMoved",
+    "PastGone",
     "PastNotThere",
     "PastUnreadable",
     "StartChanged",
@@ -159,6 +160,24 @@ class PastNotThere(TidegaugeError):
     remedy = (
         "name such an output, go on from the stream that it is written from, or leave start= out: the past is then "
         "read from the source. Nothing was begun"
+    )
+
+
+class PastGone(Definite):
+    """A table that is to be replaced, though nobody can make some of its rows again."""
+
+    code = "TG-0237"
+    what = (
+        "the table of output {output!r} is not replaced: source {source!r} no longer has {partition!r} from {lower} "
+        "to {upper}, which the table holds in epoch {epoch}"
+    )
+    cause = (
+        "upstream deleted records since the table got them; a new table would lack them, whatever on_data_loss= says"
+    )
+    remedy = (
+        "keep the rows: 'tidegauge outputs from-here' takes the replacement back. To do without those that cannot be "
+        "made again, drop the output with its table: the next run fills it with all that there still is. "
+        "The old rows are unchanged"
     )
 
 

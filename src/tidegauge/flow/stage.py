@@ -39,7 +39,7 @@ from tidegauge.flow.board import Board
 from tidegauge.flow.filling import Filling
 from tidegauge.flow.pinning import Pinning
 from tidegauge.job.durable import Losses, OutputFailures
-from tidegauge.job.groups import Apart, Group, Groups, Need, judge, needs, own
+from tidegauge.job.groups import Apart, Group, Groups, Need, judge, keeping, needs, own
 from tidegauge.job.perform import Performed, Performer
 from tidegauge.job.plan import OutputPlan
 from tidegauge.reclock.parts import START
@@ -315,12 +315,12 @@ class _Stage:
 
     def take(self, group: Group, need: Need, performed: Performed, outputs: list[OperatorOutput]) -> None:
         """Turn what a job did into staged spans, failures, and other attempts."""
-        late = self.is_late(need)
+        late, spared = self.is_late(need), tuple[Failure, ...]()
         if late or not self.setup.old.keys().isdisjoint(need.outputs):
             going_on = {name: self.uppers[name] for name in self.capabilities}
-            performed = replace(
-                performed, result=own(need.outputs, performed.result, self.readers, going_on, self.setup.old)
-            )
+            result = own(need.outputs, performed.result, self.readers, going_on, self.setup.old)
+            spared = keeping(need.outputs, performed.lost, self.readers, self.setup.old)
+            performed = replace(performed, result=replace(result, failures=(*result.failures, *spared)))
         verdict = judge(need.outputs, performed.result, self.readers)
         kept = [name for name in verdict.kept if name in self.capabilities]  # a table may have refused meanwhile
         for name, staged in performed.result.staged.items():
@@ -335,11 +335,12 @@ class _Stage:
             self.again(group if late else Apart(source), need, read, error, source=None if late else source)
         for apart, error in stuck.items():
             self.again(apart, need, [name for name in need.outputs if name == apart.output], error)
-        lost = [hole for hole in performed.lost if hole.source not in verdict.away]
+        losing = {name: self.readers[name] for name in need.outputs if name not in {one.output for one in spared}}
+        lost = [hole for hole in performed.lost if hole.source in losing.values() and hole.source not in verdict.away]
         # Losses and failures are durable before any span leaves: no output gets past one that the store lacks.
         if lost:
             losers = {hole.source for hole in lost}
-            self.setup.losses.note(lost, [name for name in need.outputs if self.readers[name] in losers])
+            self.setup.losses.note(lost, [name for name, source in losing.items() if source in losers])
         self.report(verdict.failures, outputs)
         for name in need.outputs:
             if name in verdict.ends:

@@ -90,8 +90,10 @@ from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from tidegauge.errors.base import TidegaugeError, Transient, waited_out
+from tidegauge.errors.outputs import PastGone
 from tidegauge.job.plan import JobResult
 from tidegauge.reclock.parts import START, Cursor
+from tidegauge.remap.binding import Slice
 from tidegauge.remap.round import Failure
 from tidegauge.sources.sweep import backoff
 
@@ -105,6 +107,7 @@ __all__ = [
     "Verdict",
     "endings",
     "judge",
+    "keeping",
     "needs",
     "next_need",
     "own",
@@ -321,7 +324,7 @@ def own(
 ) -> JobResult:
     """Return the result of a job for late outputs. A failure of a source that a table has got past is theirs alone.
 
-    uppers: of all outputs that go on. old: of the tables whose rows are to change places with what is staged.
+    uppers: of all outputs that go on. old: of the tables whose rows are to change places with new ones.
     """
     failures = list[Failure]()
     for failure in result.failures:
@@ -336,6 +339,36 @@ def own(
         else:
             failures += [replace(failure, output=name) for name in outputs if readers[name] == failure.source]
     return replace(result, failures=tuple(failures))
+
+
+def keeping(
+    outputs: Collection[str], lost: Iterable[Slice], readers: Mapping[str, str], old: Mapping[str, int]
+) -> tuple[Failure, ...]:
+    """Return the failures of outputs that would give up rows of their tables, though some cannot be made again.
+
+    lost: what their sources go on without. old: the upper of the tables whose rows are to change places with others.
+    """
+    first: dict[str, Slice] = {}
+    for hole in sorted(lost, key=lambda hole: hole.epoch):
+        for name in outputs:
+            if readers[name] == hole.source and hole.epoch < old.get(name, 0):
+                first.setdefault(name, hole)
+    return tuple(
+        Failure(
+            hole.source,
+            name,
+            hole.epoch,
+            PastGone(
+                output=name,
+                source=hole.source,
+                partition=hole.partition,
+                lower=hole.lower,
+                upper=hole.upper,
+                epoch=hole.epoch,
+            ),
+        )
+        for name, hole in first.items()
+    )
 
 
 def endings(failures: Iterable[Failure], readers: Mapping[str, str]) -> dict[str, int]:

@@ -112,7 +112,8 @@ class Codes:
         if changed:
             if made not in self._of:
                 raise Broken("rows change places with others where somebody said so", f"{name}: {made}")
-            if last.upper < (reached := self._lake.tables[name].earlier[-1].upper):
+            reached = max((commit.upper for commit in self._lake.tables[name].earlier[-1:]), default=0)
+            if last.upper < reached:
                 said = f"{name}: those that went reached to {reached}, those that came reach to {last.upper}"
                 raise Broken("new rows reach as far as those whose place they take", said)
             self._made[name] = made
