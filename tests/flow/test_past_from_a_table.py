@@ -556,6 +556,7 @@ def test_on_spark_whatever_steps_are_left(tmp_path: Path) -> None:
     assert {row["text"] for row in rows(make(world), "sql")} == {f"T{n}" for n in range(0, PAST + 1, 3)}
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_on_spark_a_row_that_an_expression_cannot_take_fails_the_output_alone(tmp_path: Path) -> None:
     world = lived(tmp_path)

@@ -150,7 +150,13 @@ def test_a_flow_that_was_stopped_past_its_lease_and_taken_over_from_writes_nothi
     assert len(tg.read_arrow(flow, "initials")) == 40
 
 
-@pytest.mark.parametrize("point", ["after record unit", "before commit output", "after commit output"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        "after commit output",
+        *(pytest.param(one, marks=pytest.mark.long) for one in ("after record unit", "before commit output")),
+    ],
+)
 def test_a_table_is_replaced_also_by_a_driver_that_is_killed_meanwhile(shop: Path, point: str) -> None:
     text = FLOW.replace('tg.ParquetSink(f"{HERE}/lake/initials")', 'tg.DeltaSink(f"{HERE}/lake/initials")')
     shop.write_text(text)

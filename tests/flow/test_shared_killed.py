@@ -92,6 +92,7 @@ def test_two_killed_drivers_on_one_file_agree(tmp_path: Path) -> None:
     side_by_side(tmp_path, f"sqlite:///{tmp_path}/flow.db", kills=8, seed=1)
 
 
+@pytest.mark.long
 def test_two_killed_drivers_on_one_server_agree(tmp_path: Path, postgres: Server) -> None:
     side_by_side(tmp_path, postgres.place(), kills=8, seed=2)
 

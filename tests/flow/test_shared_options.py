@@ -369,6 +369,7 @@ def test_the_owner_may_be_older_than_digests(place: Place) -> None:
     assert tg.status(billing).since == 2
 
 
+@pytest.mark.long
 def test_a_follower_is_simulated_like_any_flow(place: Place) -> None:
     def make() -> tg.Dataflow:
         _, orders = place.owner()

@@ -48,7 +48,7 @@ def test_a_table_from_now_on_lacks_the_epochs_that_were_bound_before_it() -> Non
 
 def test_worlds_of_many_kinds_of_faults_hold() -> None:
     """The last two break laws that know nothing of `start=`, and nothing of `timestamps=`."""
-    assert simulate(make_flow, seeds=(707, 708, 712, 711, 400008), faults=FAULTS).seeds == 5
+    assert simulate(make_flow, seeds=(712, 711, 400008), faults=FAULTS).seeds == 3
 
 
 def test_rows_of_the_past_with_epochs_of_their_own_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,7 +53,7 @@ def test_every_law_holds_in_worlds_of_fresh_seeds_and_the_error_names_one_that_f
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_law_holds_when_one_kind_of_fault_comes_alone(kind: str) -> None:
     make = pushed.make_flow if kind in AT_FEEDS else make_files if kind in AT_FILES else make_flow
-    assert simulate(make, seeds=[1000 + KINDS.index(kind)], faults=[kind], epochs=12).seeds == 1
+    assert simulate(make, seeds=[1000 + KINDS.index(kind)], faults=[kind], epochs=8).seeds == 1
 
 
 def make_files() -> tg.Dataflow:
