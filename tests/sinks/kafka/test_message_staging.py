@@ -13,12 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.depth import deep
 
-import tidegauge.sinks.kafka.staging as staging
+import tidegauge.sinks.ordered as ordered
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.sinks import BatchDoesNotFit, MisplacedRows
 from tidegauge.sinks.kafka.messages import MessageLayout
-from tidegauge.sinks.kafka.staging import MessageStager, merged
+from tidegauge.sinks.kafka.staging import MessageStager
 from tidegauge.sinks.location import LocalFiles
+from tidegauge.sinks.ordered import merged
 
 COLUMNS = pa.schema([("id", pa.int64()), ("_epoch", pa.int64())])
 LAYOUT = MessageLayout("t", key="id", value=("id",))
@@ -41,8 +42,8 @@ def test_what_tasks_stage_comes_out_once_and_in_the_order_of_epochs(tasks: list[
     job, first = uuid.uuid4().hex, 0
     expected: dict[int, int] = {}
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(staging, "_GROUP_ROWS", 6)  # so that files are cut and batches are small
-        patch.setattr(staging, "_BATCH_ROWS", 2)
+        patch.setattr(ordered, "GROUP_ROWS", 6)  # so that files are cut and batches are small
+        patch.setattr(ordered, "BATCH_ROWS", 2)
         files = []
         for number, batches in enumerate(tasks):
             one = stager(folder, job=job, task=number)
@@ -82,7 +83,7 @@ def test_two_attempts_of_a_task_never_write_one_file(tmp_path: Path) -> None:
 
 
 def test_an_aborted_stager_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staging, "_GROUP_ROWS", 2)
+    monkeypatch.setattr(ordered, "GROUP_ROWS", 2)
     one = stager(tmp_path)
     one.write(batch([1, 1, 0, 0, 0]))
     one.abort()
@@ -92,7 +93,7 @@ def test_an_aborted_stager_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_batch_of_large_rows_is_cut_by_its_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staging, "_BATCH_BYTES", 10_000)
+    monkeypatch.setattr(ordered, "BATCH_BYTES", 10_000)
     columns = pa.schema([("body", pa.binary()), ("_epoch", pa.int64())])
     one = MessageStager(LocalFiles(str(tmp_path)), MessageLayout("t", value="body"), columns, job="1" * 32, task=0)
     one.write(pa.record_batch({"body": [b"x" * 1000] * 100, "_epoch": [0] * 100}, schema=columns))
