@@ -57,7 +57,10 @@ if TYPE_CHECKING:
     from tidegauge.remap.policy import Every as Every
     from tidegauge.remap.policy import Manual as Manual
     from tidegauge.sinks.delta.sink import DeltaSink as DeltaSink
+    from tidegauge.sinks.foreach.sink import EpochAttempt as EpochAttempt
+    from tidegauge.sinks.foreach.sink import ForeachEpochSink as ForeachEpochSink
     from tidegauge.sinks.kafka.sink import KafkaSink as KafkaSink
+    from tidegauge.sinks.memory import MemorySink as MemorySink
     from tidegauge.sinks.parquet.sink import ParquetSink as ParquetSink
     from tidegauge.sources.file.source import FileSource as FileSource
     from tidegauge.sources.formats.avro import Avro as Avro
@@ -99,7 +102,9 @@ else:
             "looking.waiting": "wait_until",
             "remap.policy": "Every Manual",
             "sinks.delta.sink": "DeltaSink",
+            "sinks.foreach.sink": "EpochAttempt ForeachEpochSink",
             "sinks.kafka.sink": "KafkaSink",
+            "sinks.memory": "MemorySink",
             "sinks.parquet.sink": "ParquetSink",
             "sources.file.source": "FileSource",
             "sources.formats.avro": "Avro",

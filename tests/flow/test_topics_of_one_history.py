@@ -54,7 +54,7 @@ def test_a_store_older_than_a_topic_is_refused_and_comes_back_from_it(
         run(3)
     assert (caught.value.evidence["store"], caught.value.evidence["table"]) == (1, 3)
     assert isinstance(tg.status(flow()).outputs[0].error, StoreBehindTable)
-    assert "give topic another topic" in caught.value.next_step
+    assert "give topic another place" in caught.value.next_step
     assert "repair" not in caught.value.next_step
     flow(f"{topic_name}-2").run("caught-up", engine=tg.LocalEngine(threads=0))
     assert ids(f"{topic_name}-2") == [0, 1, 2, 3]

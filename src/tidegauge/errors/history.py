@@ -42,11 +42,11 @@ __all__ = [
 def other_way(output: str, parted: object, *, mendable: bool) -> str:
     """Return how an output gets the store's history, where its own is not to be had back.
 
-    mendable: whether anything can be taken out of it; of a topic nothing can.
+    mendable: whether anything can be taken out of it; of a topic nothing can, nor of what a function was given.
     """
     if mendable:
         return f"tidegauge repair FLOW {output} --from {parted} writes the table anew from where the two part"
-    return f"give {output} another topic, to which all epochs of the store are written"
+    return f"give {output} another place (a topic, a path), to which all epochs of the store are written"
 
 
 class StoreBehindTable(TidegaugeError):
@@ -248,7 +248,8 @@ class OnlyAppended(TidegaugeError):
     code = "TG-0623"
     what = "output {output!r} cannot be repaired: nothing of it can be taken out or replaced"
     cause = (
-        "it is a topic, to which messages can only be appended; a table by key, whose rows are not of single epochs; "
+        "it is a topic, to which messages can only be appended; a function; in memory; a table by key, whose rows "
+        "are not of single epochs; "
         "or a custom sink without `mend`"
     )
     remedy = (

@@ -297,7 +297,10 @@ class NothingTakenOut(Definite):
 
     code = "TG-0438"
     what = "a commit would take {files} files out of {table}, which takes rows in and gives none back"
-    cause = "messages in a topic cannot be replaced, and the files of a table by key are its own"
+    cause = (
+        "messages in a topic cannot be replaced, nor rows that a function was given, or that are in memory; and the "
+        "files of a table by key are its own"
+    )
     remedy = "write the output to a table, or send the change as a message: KafkaSink(..., envelope='upsert')"
 
 

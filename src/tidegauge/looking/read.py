@@ -50,6 +50,7 @@ from tidegauge.operations import OP
 from tidegauge.remap.fromtime.protocol import excerpt
 from tidegauge.remap.store import Loaded, Store
 from tidegauge.sinks.columns import EPOCH
+from tidegauge.sinks.protocol import Resident
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -84,16 +85,22 @@ pc: Final[Any] = pyarrow.compute  # its functions are made at run time, which ty
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Files that hold every row of the epochs up to `epoch`, perhaps among later ones. `schema` is the table's."""
+    """Files that hold every row of the epochs up to `epoch`, perhaps among later ones. `schema` is the table's.
+
+    held: the rows themselves, where they are in memory; then there are no files.
+    """
 
     epoch: int
     uris: list[str]
     schema: pa.Schema
+    held: pa.Table | None = None
 
     def dataset(self) -> Any:
-        """Return the files as a dataset."""
+        """Return the rows as a dataset."""
         import pyarrow.dataset as ds  # here, for it loads pandas, which takes longer than all the rest
 
+        if self.held is not None:
+            return ds.dataset(self.held)
         return ds.dataset(self.uris, format="parquet", schema=self.schema, partitioning=None)
 
 
@@ -188,6 +195,8 @@ def view_of(flow: FlowSpec, output: str, as_of: AsOf, *, env: Env | None = None)
         schema = table.schema or _columns(flow, output, loaded)
         with reading(output):  # a file that another program has rewritten is asked for its epochs
             files = [file for file in table.files(as_of=epoch) if file.first_epoch <= epoch]
+        if isinstance(table, Resident):
+            return View(epoch, [], schema, table.rows(files))
         uris = table.uris(files)
         if table.schema in (None, schema):  # else all of its rows were replaced between the two looks
             return View(epoch, uris, schema)
@@ -202,7 +211,7 @@ def read_arrow(flow: Flow, output: str, *, as_of: AsOf = None) -> pa.Table:
     """
 
     def rows(view: View) -> pa.Table:
-        if not view.uris:
+        if not view.uris and not view.held:
             return view.schema.empty_table()
         return view.dataset().to_table(filter=pc.field("_epoch") <= view.epoch)
 
@@ -233,6 +242,9 @@ def read(spark: Any, flow: Flow, output: str, *, as_of: AsOf = None) -> DataFram
 
     view = view_of(flow.spec, output, as_of)
     schema = from_arrow_schema(view.schema, prefer_timestamp_ntz=True)
+    if view.held:
+        rows = view.held.filter(pc.field("_epoch") <= view.epoch)
+        return spark.createDataFrame(rows, schema)  # type: ignore[no-any-return]
     if not view.uris:
         return spark.createDataFrame([], schema)  # type: ignore[no-any-return]
     frame = spark.read.options(**_AS_WRITTEN).schema(schema).parquet(*view.uris)

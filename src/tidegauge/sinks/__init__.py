@@ -6,7 +6,10 @@ from tidegauge.lazy import names
 
 if TYPE_CHECKING:
     from tidegauge.sinks.delta.sink import DeltaSink as DeltaSink
+    from tidegauge.sinks.foreach.sink import EpochAttempt as EpochAttempt
+    from tidegauge.sinks.foreach.sink import ForeachEpochSink as ForeachEpochSink
     from tidegauge.sinks.kafka.sink import KafkaSink as KafkaSink
+    from tidegauge.sinks.memory import MemorySink as MemorySink
     from tidegauge.sinks.parquet.sink import ParquetSink as ParquetSink
     from tidegauge.sinks.protocol import OutputId as OutputId
     from tidegauge.sinks.protocol import Sink as Sink
@@ -18,7 +21,9 @@ else:
         __name__,
         {
             "delta.sink": "DeltaSink",
+            "foreach.sink": "EpochAttempt ForeachEpochSink",
             "kafka.sink": "KafkaSink",
+            "memory": "MemorySink",
             "parquet.sink": "ParquetSink",
             "protocol": "OutputId Sink StagedFile Stager Table",
         },

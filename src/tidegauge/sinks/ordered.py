@@ -48,7 +48,7 @@ BATCH_BYTES: Final = 4 << 20
 
 
 class OrderedStager:
-    """A `Stager` into the jobs' folders of a place. `schema` is the form in which rows are staged, with `_epoch`."""
+    """A `Stager` into the jobs' folders of a place. `schema` is that of the staged rows, with `_epoch`."""
 
     def __init__(self, place: StagingFiles, schema: pa.Schema, *, job: str, task: int) -> None:
         self._place: Final = place

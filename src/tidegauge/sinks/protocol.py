@@ -29,6 +29,7 @@ __all__ = [
     "Recoverable",
     "Replaceable",
     "Rereadable",
+    "Resident",
     "Sink",
     "StagedFile",
     "Stager",
@@ -289,6 +290,15 @@ class Rereadable(Protocol):
 
         It raises FileNotFoundError for a file that is gone.
         """
+        ...
+
+
+@runtime_checkable
+class Resident(Protocol):
+    """A `Table` whose rows are in the memory of this process: no reader gets at them by `uris`."""
+
+    def rows(self, files: Sequence[StagedFile]) -> pa.Table:
+        """Return the rows of some of its committed files, with `_epoch`."""
         ...
 
 

@@ -53,10 +53,10 @@ from tidegauge.sinks.columns import rows_schema
 from tidegauge.sinks.commits import check_span, expect, staged_status
 from tidegauge.sinks.kafka.messages import MESSAGES, ORDER, MessageLayout, lasts
 from tidegauge.sinks.kafka.progress import ProgressRecord, key_of, resumed
-from tidegauge.sinks.ordered import merged
 from tidegauge.sinks.kafka.topics import check_progress_topic, made, scan
 from tidegauge.sinks.kafka.writer import TransactionalProducer
 from tidegauge.sinks.location import LocalFiles
+from tidegauge.sinks.ordered import merged
 from tidegauge.sinks.protocol import OutputId, StagedFile, Volume, job_mark
 
 __all__ = ["TopicOutput", "transactional_id"]

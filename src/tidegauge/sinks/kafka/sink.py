@@ -13,13 +13,10 @@ progress record in the same transaction is the output's upper; there is no other
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -39,6 +36,7 @@ from tidegauge.sinks.kafka.staging import MessageStager
 from tidegauge.sinks.kafka.topics import scan
 from tidegauge.sinks.location import LocalFiles, local_folder
 from tidegauge.sinks.protocol import OutputId
+from tidegauge.sinks.temporary import make_own_folder, own_folder
 
 __all__ = ["KafkaSink"]
 
@@ -150,7 +148,7 @@ class KafkaSink:
         names = [name for name in _SHOWN if getattr(self, name) != usual[name]]
         settings = {"settings": dict(self.settings)} if self.settings else {}
         said = {name: list(v) if isinstance(v := getattr(self, name), tuple) else v for name in names}
-        where = {} if self.staging == _own_folder() else {"staging": self.staging}
+        where = {} if self.staging == own_folder() else {"staging": self.staging}
         return {"kind": "kafka", "servers": self.servers, "topic": self.topic, **said, **settings, **where}
 
     @property
@@ -190,8 +188,8 @@ class KafkaSink:
 
     def stage(self, schema: pa.Schema, *, job: str, task: int) -> MessageStager:
         """Return a writer for one task of one job. `job` is 32 hex digits, `task` counts from 0."""
-        if self.staging == _own_folder():
-            _make_own_folder()
+        if self.staging == own_folder():
+            make_own_folder(sink="KafkaSink")
         return MessageStager(LocalFiles(self._folder), self._layout, schema, job=job, task=task)
 
     @property
@@ -214,19 +212,7 @@ def _check_topic(name: str, topic: Any) -> None:
 
 
 def _staging(folder: str | None) -> str:
-    return _own_folder() if folder is None else local_folder(folder, sink="KafkaSink(staging=...)")
-
-
-def _own_folder() -> str:
-    return str(Path(tempfile.gettempdir()).absolute() / f"tidegauge-{os.getuid()}")
-
-
-def _make_own_folder() -> None:
-    """Make the folder for those who name none, for this user alone. Raises when somebody else has it."""
-    folder = Path(_own_folder())
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-        raise _invalid("staging", str(folder), "a folder of the user's own: this one belongs to somebody else")
+    return own_folder() if folder is None else local_folder(folder, sink="KafkaSink(staging=...)")
 
 
 def _invalid(name: str, value: Any, expected: str) -> InvalidArgument:
