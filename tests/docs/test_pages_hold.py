@@ -22,6 +22,7 @@ SOON = [
 LOCAL = [
     HOW_TO / "add-a-table.md",
     HOW_TO / "back-up-and-recover.md",
+    HOW_TO / "call-a-function-for-each-epoch.md",
     HOW_TO / "change-an-outputs-code.md",
     HOW_TO / "choose-when-epochs-are-minted.md",
     HOW_TO / "compact-history.md",
