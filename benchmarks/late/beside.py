@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import tidegauge as tg
 from benchmarks.data import land, lines, write_files
@@ -31,7 +31,10 @@ from tidegauge.job.plan import Engine
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Beside", "measure", "ours"]
+__all__ = ["Beside", "in_turns", "measure", "ours"]
+
+_SETTLE: Final = 3
+"""Epochs after a turn's begin that do not count: a late job that was under way ends meanwhile."""
 
 
 @dataclass(slots=True)
@@ -96,6 +99,43 @@ def ours(
         return not found.whole or count < 2
 
     found.beside = _timed(once, filling)
+    driver.stop()
+    room.clear(target)
+    return found
+
+
+def in_turns(
+    room: Room, engine: Engine, made: Callable[..., tg.Dataflow], bring: Callable[[int], None], *, block: int
+) -> Beside:
+    """Add a late output to a flow that has read the past, and pause it for every other `block` of live epochs.
+
+    So both are of one driver, equally warm, over equally many files: a folder with a thousand files more takes longer
+    to look at, whoever else reads them. made, bring: as `ours` has them. `whole` counts the turns in which it is read.
+    """
+    target, numbers = room.fresh("turns"), iter(range(1 << 30))
+    target.mkdir()
+    found = Beside()
+    made(target, late=0).run("caught-up", engine=engine)
+    flow = made(target, late=1, tick=TICK)
+    driver = Driver(flow, engine)
+
+    def once() -> None:
+        upper = driver.published + 1
+        bring(next(numbers))
+        driver.wait_published(upper)
+
+    once()
+    while driver.state("late-0") != "live":
+        tg.pause(flow, "late-0")
+        _timed(once, lambda n: n < _SETTLE or driver.state("late-0") not in ("paused", "live"))
+        if driver.state("late-0") == "live":
+            break
+        found.alone += _timed(once, lambda n: n < block)
+        begun = time.perf_counter()
+        tg.unpause(flow, "late-0")
+        _timed(once, lambda n: n < _SETTLE or driver.state("late-0") == "paused")
+        found.beside += _timed(once, lambda n: n < block and driver.state("late-0") != "live")
+        found.whole += time.perf_counter() - begun
     driver.stop()
     room.clear(target)
     return found
