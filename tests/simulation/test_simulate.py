@@ -86,6 +86,17 @@ def test_what_files_lose_is_told_and_everything_else_arrives_once(make: Callable
     assert held.rows > 100
 
 
+@pytest.mark.parametrize(("make", "seed"), [(rotated.make_flow, 10015), (unseen.make_flow, 10002)])
+def test_a_world_does_not_end_before_somebody_could_do_what_a_law_demands(
+    make: Callable[[], tg.Dataflow], seed: int
+) -> None:
+    """In the first the last driver stopped before it had tried again to replace a table whose past is lost.
+
+    In the second it stopped before it had looked at a file that was cut off while its source had failed.
+    """
+    assert simulate(make, seeds=[seed]).seeds == 1
+
+
 def test_every_law_holds_with_a_source_that_pushes_and_forgets_what_is_acknowledged() -> None:
     held = simulate(pushed.make_flow, seeds=range(3), epochs=12)
     assert held.rows > 100

@@ -71,7 +71,8 @@ def _has_arrived(world: World, *, but: Collection[str] = ()) -> bool:
         or world.left_behind
         or world.codes.waiting(but=held_back(world.ground.spec, world.ledger, but))
     )
-    settled = not (waits or any(life.binding for life in world.living()))
+    looking = any(life.binding for life in world.living()) or any(world.file_laws.untold())
+    settled = not (waits or looking)
     return settled and world.checks.caught_up(but=but) and _is_driven(world)
 
 

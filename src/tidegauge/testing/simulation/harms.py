@@ -16,7 +16,7 @@ own memory. A driver may know more, and then tell more.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from tidegauge.errors.command import PassedOver
@@ -116,8 +116,8 @@ class FileLaws:
         if not any(_may_fail(harm) for harm in self.files[source].harms):
             raise Broken("no source fails without need", f"{source} has failed with {code}")
 
-    def at_the_end(self) -> None:
-        """Look at what the store knew of and is lost. Raises `Broken` where nothing says so."""
+    def untold(self) -> Iterator[str]:
+        """Yield, in words, what the store knew of and is lost, and nothing says so yet."""
         for source, files in self.files.items():
             for harm in files.harms:
                 if harm.how not in ("cut", "gone") or not harm.file.gone or harm.partition is None:
@@ -125,8 +125,12 @@ class FileLaws:
                 reached = [self._ledger.frontiers[source].get(harm.partition, 0)]
                 reached += [row[4] for row in self._told if (row[0], row[2]) == (source, harm.partition)]
                 if max(reached) < harm.seen:
-                    said = f"{source}: {harm.partition} was seen to {harm.seen}, and is told to {max(reached)}"
-                    raise Broken("what was seen and is lost is told", said)
+                    yield f"{source}: {harm.partition} was seen to {harm.seen}, and is told to {max(reached)}"
+
+    def at_the_end(self) -> None:
+        """Look at what the store knew of and is lost. Raises `Broken` where nothing says so."""
+        for said in self.untold():
+            raise Broken("what was seen and is lost is told", said)
 
 
 def _explains(harm: Harm, partition: str, lower: int, upper: int) -> bool:

@@ -1,6 +1,7 @@
 """What a driver leaves behind when it has stopped as it was told: nothing that somebody would have to clear away.
 
-    holds                  nobody holds epochs back: the readers of a simulated world are done
+    holds                  nobody holds epochs back: the readers of a simulated world are done. Only the plan of an
+                           output that has failed stands, with its hold
     staged files           neither its own, nor those of drivers that were gone before it began
     capabilities           each operator holds the next epoch, and none holds one that is over
     threads                as many as before the world
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["nothing_leaked", "threads"]
 
 _OURS: Final = "tidegauge"
+_PLANS: Final = "SELECT output FROM backfills"
 _SHOWN: Final = 3
 
 
@@ -39,9 +41,9 @@ def threads() -> frozenset[str]:
 def nothing_leaked(world: World, last: Life) -> None:
     """Look at all that the last driver may have left. Raises `Broken`."""
     leaks: Mapping[str, Iterable[object]] = {
-        "nothing holds epochs back without an owner": world.ledger.ask("SELECT owner, epoch FROM holds"),
+        "nothing holds epochs back without an owner": _holds(world),
         "no staged file is left over": _staged(world.lake.tables, last, world),
-        "no operator holds an epoch that is over": _held(last),
+        "no operator holds an epoch that is over": _held(world, last),
         "a driver leaves no thread behind": sorted(threads() - world.threads),
     }
     for law, found in leaks.items():
@@ -49,10 +51,20 @@ def nothing_leaked(world: World, last: Life) -> None:
             raise Broken(law, f"{len(left)}: {'; '.join(left[:_SHOWN])}")
 
 
-def _held(last: Life) -> Iterator[Holder]:
-    """Yield the capabilities of the past, and those held more than once. A failure leaves operators unmoved."""
+def _holds(world: World) -> Iterator[tuple[object, ...]]:
+    """Yield the holds, but for those of plans that stand: their outputs have failed, and the next run tries again."""
+    failed = world.ledger.failed_outputs()
+    planned = {f"backfill of {name}" for (name,) in world.ledger.ask(_PLANS) if name in failed}
+    yield from (hold for hold in world.ledger.ask("SELECT owner, epoch FROM holds") if hold[0] not in planned)
+
+
+def _held(world: World, last: Life) -> Iterator[Holder]:
+    """Yield the capabilities of the past, and those held more than once. A failure leaves operators unmoved.
+
+    So does one of an earlier run, if the last driver was told to stop before it had tried that output again.
+    """
     runner = last.runner
-    if runner is None or runner.board.errors or last.late:
+    if runner is None or runner.board.errors or last.late or world.ledger.failed_outputs():
         return
     for holder in runner.explain_stuck():
         over = isinstance(holder.time, int) and holder.time != runner.board.upper
