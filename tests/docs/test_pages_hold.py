@@ -22,7 +22,6 @@ SOON = [
 LOCAL = [
     HOW_TO / "add-a-table.md",
     HOW_TO / "back-up-and-recover.md",
-    HOW_TO / "call-a-function-for-each-epoch.md",
     HOW_TO / "change-an-outputs-code.md",
     HOW_TO / "choose-when-epochs-are-minted.md",
     HOW_TO / "compact-history.md",
@@ -50,6 +49,7 @@ LOCAL = [
     HOW_TO / "write-a-push-source.md",
     HOW_TO / "write-a-sink.md",
     HOW_TO / "write-a-source.md",
+    HOW_TO / "write-to-a-function.md",
     ROOT / "docs" / "reference" / "formats.md",
     ROOT / "docs" / "reference" / "strategies.md",
     ROOT / "docs" / "tutorial" / "add-a-table-to-a-running-flow.md",
