@@ -245,7 +245,7 @@ class World:
         if error is not None and (error is self._unmade or not excused(self, life)):
             raise error
         done = error is not None and self.ledger.failed().keys() == self.upstreams.keys()
-        if done and not resumable(self) and not self.codes.waiting():
+        if done and not (self.down or self.checks.older or resumable(self) or self.codes.waiting()):
             self.closing = True  # nothing is left to do: whoever restarts the flow finds the same
 
     def note(self, what: str, more: str = "") -> None:
