@@ -86,6 +86,7 @@ def test_what_files_lose_is_told_and_everything_else_arrives_once(make: Callable
     assert held.rows > 100
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("make", "seed"), [(rotated.make_flow, 10015), (unseen.make_flow, 10002), (pushed.make_flow, 1091)]
 )
