@@ -159,10 +159,11 @@ def sound(clean: Path, mutants: Sequence[Mutant]) -> None:
     for mutant in mutants:
         apply(mutant, clean.parent, "--check")
     asked = told(sorted(set(chain.from_iterable(mutant.found_by for mutant in mutants))))
-    tests = asked.pop(PROPERTIES, [])
+    tests, flows = (asked.get(finder, []) for finder in (PROPERTIES, SIMULATION))
     parts = [(PROPERTIES, part) for part in (tests[first::AT_ONCE] for first in range(AT_ONCE)) if part]
+    parts += [(SIMULATION, [flow]) for flow in flows]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        looks = [(name, pool.submit(FINDERS[name], clean, part)) for name, part in [*parts, *asked.items()]]
+        looks = [(name, pool.submit(FINDERS[name], clean, part)) for name, part in parts]
     for name, done in looks:
         if (found := done.result()) is not None:
             raise Unusable(f"{name} find something where nothing is planted: {found}")
