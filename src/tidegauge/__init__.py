@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from tidegauge.sinks.kafka.sink import KafkaSink as KafkaSink
     from tidegauge.sinks.memory import MemorySink as MemorySink
     from tidegauge.sinks.parquet.sink import ParquetSink as ParquetSink
+    from tidegauge.sinks.postgres.sink import PostgresSink as PostgresSink
     from tidegauge.sources.file.source import FileSource as FileSource
     from tidegauge.sources.formats.avro import Avro as Avro
     from tidegauge.sources.formats.csv import Csv as Csv
@@ -106,6 +107,7 @@ else:
             "sinks.kafka.sink": "KafkaSink",
             "sinks.memory": "MemorySink",
             "sinks.parquet.sink": "ParquetSink",
+            "sinks.postgres.sink": "PostgresSink",
             "sources.file.source": "FileSource",
             "sources.formats.avro": "Avro",
             "sources.formats.csv": "Csv",

@@ -346,7 +346,7 @@ class KeyedColumnUnfit(TidegaugeError):
     """A column for a part of a table by key that the rows do not have, or that does not fit that part."""
 
     code = "TG-0450"
-    what = "{parameter}={column!r} of DeltaSink with envelope='upsert': {problem}"
+    what = "{parameter}={column!r} of a sink with envelope='upsert': {problem}"
     cause = "the columns of the stream are {known}"
     remedy = "name another column, or make one with select: a cast to decimal, long or string, for example"
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from tidegauge.sinks.kafka.sink import KafkaSink as KafkaSink
     from tidegauge.sinks.memory import MemorySink as MemorySink
     from tidegauge.sinks.parquet.sink import ParquetSink as ParquetSink
+    from tidegauge.sinks.postgres.sink import PostgresSink as PostgresSink
     from tidegauge.sinks.protocol import OutputId as OutputId
     from tidegauge.sinks.protocol import Sink as Sink
     from tidegauge.sinks.protocol import StagedFile as StagedFile
@@ -25,6 +26,7 @@ else:
             "kafka.sink": "KafkaSink",
             "memory": "MemorySink",
             "parquet.sink": "ParquetSink",
+            "postgres.sink": "PostgresSink",
             "protocol": "OutputId Sink StagedFile Stager Table",
         },
     )

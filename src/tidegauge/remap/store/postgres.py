@@ -35,7 +35,7 @@ from tidegauge.errors.store import (
 from tidegauge.remap.store.address import Server
 from tidegauge.remap.store.sending import Parcel
 
-__all__ = ["PATIENCE", "SILENCE", "Postgres"]
+__all__ = ["CLIENT", "PATIENCE", "SILENCE", "Postgres"]
 
 PATIENCE: Final = 10
 """Seconds to wait for a lock, and for a server to answer."""
@@ -43,7 +43,7 @@ PATIENCE: Final = 10
 SILENCE: Final = 15
 """Seconds after which the server ends a transaction whose driver says nothing."""
 
-_SETTINGS: Final[Mapping[str, str]] = {
+CLIENT: Final[Mapping[str, str]] = {
     "client_encoding": "utf8",
     "connect_timeout": str(PATIENCE),
     "fallback_application_name": "tidegauge",
@@ -52,6 +52,7 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "keepalives_count": "3",
     "tcp_user_timeout": str(1000 * PATIENCE),
 }
+"""Settings of a client that does not wait for ever for a server whose line is cut."""
 _SESSION: Final = """
     SELECT set_config(name, value, %s)
     FROM (VALUES ('lock_timeout', '0', %s),
@@ -86,7 +87,7 @@ class Postgres:
         """Return a pool of connections; none is made yet."""
         engine = create_engine(
             "postgresql+psycopg://",
-            connect_args={**_SETTINGS, **self.address.settings},
+            connect_args={**CLIENT, **self.address.settings},
             hide_parameters=True,
             isolation_level="READ COMMITTED",
             pool_pre_ping=True,

@@ -34,7 +34,7 @@ from tidegauge.errors.kafkasink import LastUndecided
 from tidegauge.lazy import library
 from tidegauge.sinks.keyed.layout import AT, GONE, Ordering
 
-__all__ = ["folded", "merged", "sort"]
+__all__ = ["folded", "lasts", "merged", "sort"]
 
 pc: Final[Any] = library("pyarrow.compute")
 
@@ -59,6 +59,13 @@ def merged(changes: pa.Table, ordering: Ordering, *, table: str) -> pa.Table:
 
     changes: with a row of the table as a change of an epoch before 0.
     """
+    rows = lasts(changes, ordering, table=table)
+    gone = rows.column(GONE).combine_chunks().to_numpy(zero_copy_only=False)
+    return rows.filter(pa.array(~gone)) if gone.any() else rows
+
+
+def lasts(changes: pa.Table, ordering: Ordering, *, table: str) -> pa.Table:
+    """Return the last change of each key, deletions too, by their key. Raises `LastUndecided`."""
     rows = _sorted(changes, ordering)
     key = _same(rows, ordering.key)
     at = rows.column(AT).to_numpy()
@@ -70,8 +77,7 @@ def merged(changes: pa.Table, ordering: Ordering, *, table: str) -> pa.Table:
         found = tuple(rows.column(name)[first].as_py() for name in ordering.key)
         said = repr(found[0] if len(found) == 1 else found)[:_SHOWN]
         raise LastUndecided(epoch=int(at[first]), key=said, topic=table)
-    gone = rows.column(GONE).combine_chunks().to_numpy(zero_copy_only=False)
-    kept = np.append(~key, True)[: rows.num_rows] & ~gone
+    kept = np.append(~key, True)[: rows.num_rows]
     return rows if kept.all() else rows.filter(pa.array(kept))
 
 

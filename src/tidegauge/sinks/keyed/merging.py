@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from tidegauge.errors.sinks import LeafUnreadable, StagedFileMissing
 from tidegauge.lazy import library
-from tidegauge.sinks.keyed.folding import merged, sort
+from tidegauge.sinks.keyed.folding import lasts, merged, sort
 from tidegauge.sinks.keyed.keys import Ends, Key, RowGroup, pieces_of, plain, within
 from tidegauge.sinks.keyed.layout import AT, GONE, Ordering
 from tidegauge.sinks.keyed.planning import Merge, Sizes, parted
@@ -66,6 +66,16 @@ class MergeTask:
         except BaseException:
             out.abort()
             raise
+
+    def lasts(self, table: str) -> Iterator[pa.Table]:
+        """Yield the last change of each key, deletions too, in the order of the keys, for tables that merge them.
+
+        table: its name in errors. Raises `StagedFileMissing`, `LastUndecided`.
+        """
+        runs = [_Reading(self, path, changes=True) for path in self.merge.runs]
+        for low, high in self._short_parts(runs):
+            if found := [batch for run in runs for batch in run.read(low, high)]:
+                yield lasts(pa.Table.from_batches(found), self.ordering, table=table)
 
     def _short_parts(self, files: Sequence[_Reading]) -> list[tuple[Key | None, Key | None]]:
         """Return the part of the keys in parts that are merged at once."""

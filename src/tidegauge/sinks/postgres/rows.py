@@ -1,0 +1,122 @@
+"""Staged files into a table, within the transaction of their commit: rows are added, or merged by their keys.
+
+    append    COPY of all rows into the table
+    upsert    COPY of the last change of each key into a table of the transaction's own; then DELETE and INSERT of it
+
+Invariant: nothing is seen of it before the transaction ends. Memory is bounded by a batch, or by one part of the keys
+(`keyed.merging`). Which change is the last does not depend on how epochs are gathered in commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from psycopg import Cursor, sql
+
+from tidegauge.errors.sinks import StagedFileMissing
+from tidegauge.lazy import library
+from tidegauge.sinks.keyed.layout import GONE, Keyed
+from tidegauge.sinks.keyed.merging import MergeTask
+from tidegauge.sinks.keyed.planning import SIZES, Merge
+from tidegauge.sinks.location import inside
+from tidegauge.sinks.postgres.catalog import definitions
+from tidegauge.sinks.postgres.connection import quoted_name
+from tidegauge.sinks.postgres.place import TableName
+from tidegauge.sinks.postgres.text import lines
+from tidegauge.sinks.protocol import StagedFile
+
+__all__ = ["append", "upsert"]
+
+pq: Final[Any] = library("pyarrow.parquet")
+pc: Final[Any] = library("pyarrow.compute")
+
+_BATCH: Final = 16 * 1024
+_CHANGES: Final = sql.Identifier("pg_temp", "tidegauge_changes")
+
+
+def append(cursor: Cursor[Any], name: TableName, columns: pa.Schema, folder: str, files: Sequence[StagedFile]) -> int:
+    """Add the rows of the files to a table, and return how many there are. Raises `StagedFileMissing`."""
+    _copy(cursor, quoted_name(name), columns, (batch for file in files for batch in _batches(folder, file, columns)))
+    return sum(file.rows for file in files)
+
+
+def upsert(
+    cursor: Cursor[Any],
+    name: TableName,
+    rows: pa.Schema,
+    layout: Keyed,
+    folder: str,
+    files: Sequence[StagedFile],
+) -> int:
+    """Merge the changes of the files into a table, and return how many rows it has more.
+
+    rows: the columns of the rows that the changes were made of. Raises `StagedFileMissing`, `LastUndecided`.
+    """
+    columns = layout.columns(rows)
+    staged = pa.schema([*columns, pa.field(GONE, pa.bool_())])
+    paths = tuple(file.path for file in files)
+    task = MergeTask(folder, columns, layout.ordering(rows), Merge((), paths, None, None, 0), SIZES, "", 0)
+    cursor.execute(
+        sql.SQL("CREATE TEMPORARY TABLE {} ({}) ON COMMIT DROP").format(
+            _CHANGES, sql.SQL(", ").join(definitions(staged))
+        )
+    )
+    gone = 0
+
+    def changes() -> Iterator[pa.RecordBatch]:
+        nonlocal gone
+        for table in task.lasts(str(name)):
+            gone += pc.sum(table.column(GONE)).as_py() or 0
+            yield from table.select(staged.names).to_batches(max_chunksize=_BATCH)
+
+    _copy(cursor, _CHANGES, staged, changes())
+    removed = _delete(cursor, name, layout.key) if gone else 0
+    return _insert(cursor, name, columns.names, layout.key) - removed
+
+
+def _delete(cursor: Cursor[Any], name: TableName, key: Sequence[str]) -> int:
+    same = sql.SQL(" AND ").join(sql.SQL("held.{0} = new.{0}").format(sql.Identifier(one)) for one in key)
+    statement = sql.SQL("DELETE FROM {} AS held USING {} AS new WHERE new.{} AND {}")
+    return cursor.execute(statement.format(quoted_name(name), _CHANGES, sql.Identifier(GONE), same)).rowcount
+
+
+def _insert(cursor: Cursor[Any], name: TableName, columns: Sequence[str], key: Sequence[str]) -> int:
+    """Insert the rows that are not deletions, or update those of their keys; return how many keys are new."""
+    listed = sql.SQL(", ").join(map(sql.Identifier, columns))
+    anew = [sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(one)) for one in columns if one not in key]
+    statement = sql.SQL(
+        "WITH done AS (INSERT INTO {table} ({columns}) SELECT {columns} FROM {changes} WHERE NOT {gone} "
+        "ON CONFLICT ({key}) DO UPDATE SET {anew} RETURNING (xmax = 0) AS fresh) "
+        "SELECT count(*) FROM done WHERE fresh"
+    ).format(
+        table=quoted_name(name),
+        columns=listed,
+        changes=_CHANGES,
+        gone=sql.Identifier(GONE),
+        key=sql.SQL(", ").join(map(sql.Identifier, key)),
+        anew=sql.SQL(", ").join(anew),
+    )
+    row = cursor.execute(statement).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _copy(cursor: Cursor[Any], into: sql.Identifier, columns: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+    listed = sql.SQL(", ").join(map(sql.Identifier, columns.names))
+    statement = sql.SQL("COPY {} ({}) FROM STDIN (FORMAT text, ENCODING 'UTF8')").format(into, listed)
+    with cursor.copy(statement) as copy:
+        for batch in batches:
+            if batch.num_rows:
+                copy.write(lines(batch))
+
+
+def _batches(folder: str, file: StagedFile, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+    try:
+        with pq.ParquetFile(inside(folder, file.path)) as opened:
+            yield from opened.iter_batches(batch_size=_BATCH, columns=columns.names, use_threads=False)
+    except FileNotFoundError as error:
+        raise StagedFileMissing(path=file.path, table=folder, problem="is not there") from error
+    except pa.ArrowException as error:
+        problem = f"is damaged: {' '.join(str(error).split())}"
+        raise StagedFileMissing(path=file.path, table=folder, problem=problem) from error
