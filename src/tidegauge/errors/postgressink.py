@@ -87,7 +87,7 @@ class PostgresForbidden(Transient):
     what = "the role of the sink may not write to the table {table}: {detail}"
     cause = "it lacks a privilege on the table, on the schema 'tidegauge', or on the database"
     remedy = (
-        "GRANT what is missing, or let an administrator make the schema: CREATE SCHEMA tidegauge AUTHORIZATION role; "
+        "GRANT the missing privilege, or let an administrator make the schema: CREATE SCHEMA tidegauge AUTHORIZATION role; "
         "the flow tries again by itself"
     )
 

@@ -1,4 +1,4 @@
-"""The folder in which sinks stage that have no place of their own for files: one of the user's, unless they name one.
+"""Where a sink stages that has no place of its own for files: in a folder of the user's, or in the one it names.
 
 Invariant: nobody else can read or change what lies there.
 

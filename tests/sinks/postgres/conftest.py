@@ -1,4 +1,4 @@
-"""What the tests of tables in PostgreSQL share: a database of their own for each, and a reader that knows only SQL."""
+"""What the tests of tables in PostgreSQL share: a database for each of them, and a reader that knows only SQL."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Invariant: a look changes nothing. What it finds under the table's lock is so until the transaction ends.
 
->>> look = Look(17, {"id": "bigint", "_epoch": "bigint"}, frozenset({frozenset({"id"})}), fixed=())
+>>> look = Relation(17, {"id": "bigint", "_epoch": "bigint"}, frozenset({frozenset({"id"})}), fixed=())
 >>> look.keeps_unique(("id",)), look.keeps_unique(("id", "_epoch"))
 (True, False)
 """
@@ -19,7 +19,7 @@ from tidegauge.sinks.postgres.connection import quoted_name
 from tidegauge.sinks.postgres.place import TableName
 from tidegauge.sinks.postgres.types import type_of
 
-__all__ = ["Look", "any_row", "create", "definitions", "found", "schema_is_there"]
+__all__ = ["Relation", "any_row", "create", "definitions", "found", "schema_is_there"]
 
 _RELATION = """
     SELECT c.oid::bigint, c.relkind IN ('r', 'p')
@@ -42,7 +42,7 @@ _UNIQUE = """
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Relation:
     """A table: its number, its columns with their types, the sets of columns that are unique.
 
     fixed: columns that the server fills itself. Nothing can be written to them.
@@ -59,7 +59,7 @@ class Look:
         return frozenset(key) in self.unique
 
 
-def found(cursor: Cursor[Any], name: TableName) -> Look | None:
+def found(cursor: Cursor[Any], name: TableName) -> Relation | None:
     """Return the table of a name, None where there is none."""
     relation = cursor.execute(_RELATION, (name.schema, name.name)).fetchone()
     if relation is None:
@@ -67,7 +67,7 @@ def found(cursor: Cursor[Any], name: TableName) -> Look | None:
     oid, is_table = relation
     columns = cursor.execute(_COLUMNS, (oid,)).fetchall()
     unique = cursor.execute(_UNIQUE, (oid,)).fetchall()
-    return Look(
+    return Relation(
         oid,
         {column: kind for column, kind, _ in columns},
         frozenset(frozenset(names) for (names,) in unique),
@@ -81,11 +81,10 @@ def any_row(cursor: Cursor[Any], name: TableName, *, since: int | None = None) -
 
     since: of rows with this epoch or a later one. Without an index that reads the table.
     """
-    if since is not None:
-        query = sql.SQL("SELECT _epoch FROM {} WHERE _epoch >= %s LIMIT 1").format(quoted_name(name))
-        row = cursor.execute(query, (since,)).fetchone()
-    else:
-        row = cursor.execute(sql.SQL("SELECT -1 FROM {} LIMIT 1").format(quoted_name(name))).fetchone()
+    query = sql.SQL("SELECT -1 FROM {} LIMIT 1").format(quoted_name(name))
+    if since is not None:  # a literal: where parameters are, a name may have no "%"
+        query = sql.SQL("SELECT _epoch FROM {} WHERE _epoch >= {} LIMIT 1").format(quoted_name(name), sql.Literal(since))
+    row = cursor.execute(query).fetchone()
     return None if row is None else int(row[0])
 
 

@@ -135,6 +135,6 @@ def quoted_name(name: TableName) -> sql.Identifier:
 
 
 def lock_number(name: TableName) -> int:
-    """Return the number of the advisory lock of a table, of which PostgreSQL has 2**64 in each database."""
+    """Return the number of the advisory lock of a table: one of 2**64 in each database."""
     digest = hashlib.blake2b(f"tidegauge {name}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)

@@ -1,7 +1,7 @@
 """Where a table in PostgreSQL is: its name, and the address of its database without secrets.
 
 Invariant: an address that is kept has no password in it. It gives way to a reference (`tidegauge.secrets`), or to the
-places that psql takes it from. Two addresses of one database are one `database_identity`, whoever connects.
+places that psql takes it from. Two addresses of one database are one `database_identity`, as any user.
 
 This module is for tasks too, so psycopg is loaded where an address is looked at, in the driver.
 

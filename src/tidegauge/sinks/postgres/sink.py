@@ -101,7 +101,7 @@ class PostgresSink:
 
     @property
     def identity(self) -> str:
-        """The table in its database, whoever connects. A host of several names is several to it."""
+        """The table in its database, as any user. A host of several names is several to it."""
         return f"{database_identity(self.dsn)}/{TableName.parse(self.table)}"
 
     @property

@@ -8,14 +8,14 @@
     COMMIT
 
 Invariant: the table holds exactly the epochs before the upper in its row of `tidegauge.progress`, each once, or after
-a crash, an error or a refusal all is as it was. Where the answer to COMMIT is lost, the row says whose attempt it
+a crash, an error or a refusal nothing has changed. Where the answer to COMMIT is lost, the row says whose attempt it
 was; the next one reads it, and does nothing if it was its own.
 
 Rows that others delete stay deleted, and those that others add are theirs: nothing tells them from ours. A table that
 is dropped holds nothing; so does one that is recreated, as long as it is empty.
 
 *Why a sweep ends transactions.* A driver that was stopped in the middle of its COPY keeps the table's lock as long as
-it lives. The next driver has the lease, so that commit is nobody's; it ends whoever has the lock, and reads the upper
+it lives. The next driver has the lease, so that commit is nobody's; it ends the transaction that has the lock, and reads the upper
 only then.
 """
 
@@ -64,10 +64,10 @@ _END: Final = """
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _Standing:
     """A table and its progress: without a look there is no table, without a row it holds nothing."""
 
-    look: catalog.Look | None = None
+    look: catalog.Relation | None = None
     row: ProgressRow | None = None
 
 
@@ -194,18 +194,18 @@ class ServerTable:
     def _lock(self, cursor: Cursor[Any]) -> None:
         cursor.execute("SELECT pg_catalog.pg_advisory_xact_lock(%s)", (lock_number(self._name),))
 
-    def _read(self, cursor: Cursor[Any], *, lock: bool) -> _Held:
-        """Return what is there. Raises `ForeignTable`, `TableOfAnotherIncarnation`, `ProgressApart`."""
+    def _read(self, cursor: Cursor[Any], *, lock: bool) -> _Standing:
+        """Return the table and its progress. Raises `ForeignTable`, `TableOfAnotherIncarnation`, `ProgressApart`."""
         look, number = catalog.found(cursor, self._name), progress.progress_number(cursor)
         row = progress.read(cursor, self._name, lock=lock) if number else None
         if look is None:
-            return _Held()
+            return _Standing()
         if not look.is_table:
             self._foreign("it is no table, but another relation of this name")
         if row is None or not row.tells_of(look.oid, of=number):
             if catalog.any_row(cursor, self._name) is not None:
                 self._foreign("it has rows, and no commit of an output brought them")
-            return _Held(look)
+            return _Standing(look)
         if not row.is_of(self._output):
             self._foreign(f"it belongs to the output '{row.flow}:{row.output}'")
         if row.incarnation != self._output.incarnation:
@@ -216,7 +216,7 @@ class ServerTable:
             late = catalog.any_row(cursor, self._name, since=row.upper) if "_epoch" in look.columns else None
             if late is not None:
                 raise ProgressApart(table=str(self._name), epoch=late, upper=row.upper)
-        return _Held(look, row)
+        return _Standing(look, row)
 
     def _foreign(self, detail: str) -> None:
         raise ForeignTable(table=str(self._name), output=str(self._output), detail=detail)
@@ -234,7 +234,7 @@ class ServerTable:
     def _key(self) -> tuple[str, ...]:
         return () if self._layout is None else self._layout.key
 
-    def _check(self, held: _Held, columns: pa.Schema) -> None:
+    def _check(self, held: _Standing, columns: pa.Schema) -> None:
         """Raise unless a table that is there can take rows of these columns, kept as this output keeps them."""
         look, row, key = held.look, held.row, self._key()
         if look is None:
@@ -255,15 +255,15 @@ class ServerTable:
     def _write(
         self,
         cursor: Cursor[Any],
-        held: _Held,
+        held: _Standing,
         given: pa.Schema,
         files: Sequence[StagedFile],
         *,
         upper: int,
         write: str,
         history: History,
-    ) -> _Held:
-        """Put the rows and the upper into the table, and return what it holds once the transaction is committed."""
+    ) -> _Standing:
+        """Put the rows and the upper into the table; return its state once the transaction is committed."""
         name, columns, layout = self._name, self._columns(given), self._layout
         number = progress.set_up(cursor)
         look = held.look
@@ -287,4 +287,4 @@ class ServerTable:
         after = row.after(upper, history, write=write, rows=more, size=size, key=self._key())
         after = replace(after, table_oid=look.oid, progress_oid=number)
         progress.record(cursor, name, after, history)
-        return _Held(look, after)
+        return _Standing(look, after)

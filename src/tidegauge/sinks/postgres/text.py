@@ -54,7 +54,7 @@ def check_values(rows: pa.RecordBatch) -> None:
 
 
 def _faults(rows: pa.RecordBatch) -> Iterator[tuple[str, Any, str]]:
-    """Yield of columns which rows have a bad value, and what is bad about it."""
+    """Yield of columns which rows have a bad value, and why."""
     for field, column in zip(rows.schema, rows.columns, strict=True):
         if pt.is_string(field.type):
             yield field.name, pc.match_substring(column, "\0"), "a text with a zero byte"

@@ -1,7 +1,7 @@
 """The columns of a table in PostgreSQL: the type that each Arrow type is written to, and names that it can have.
 
 Invariant: every value of a column that passes `check` is held exactly, or `text.check_values` refuses it. Columns are
-in stored form (`sinks.columns`), in which there are few types.
+in stored form (`sinks.columns`), which has few types.
 
 >>> columns = pa.schema([("user", pa.string()), ("amount", pa.decimal128(10, 2)), ("_epoch", pa.int64())])
 >>> [type_of(field.type) for field in columns]
