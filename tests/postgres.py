@@ -17,6 +17,7 @@ import socket
 import subprocess
 import tempfile
 import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -190,6 +191,13 @@ class Server:
     def _settings(self) -> dict[str, Any]:
         marks = {name: value for name, value in os.environ.items() if name.startswith("TIDEGAUGE_TEST")}
         return {**self._user, "cwd": self.folder, "env": {"PATH": os.environ["PATH"], "LC_ALL": "C", **marks}}
+
+
+def new_database(server: Server) -> str:
+    """Make an empty database, and return its name."""
+    name = f"db_{uuid.uuid4().hex[:12]}"
+    server.query(f"CREATE DATABASE {name}")
+    return name
 
 
 def query(address: str, sql: str) -> list[tuple[Any, ...]]:

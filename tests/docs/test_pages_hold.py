@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.docs.pages import ROOT, Play, agrees, blocks, commands
+from tests.postgres import Server, new_database
 from tests.warm import Warm
 
 from tidegauge.testing import Endpoint
@@ -60,6 +61,7 @@ ON_KAFKA = [
     HOW_TO / "rows-with-operations.md",
     HOW_TO / "write-to-kafka.md",
 ]
+ON_POSTGRES = [HOW_TO / "write-to-postgresql.md"]
 NOT_PLAYED = {HOW_TO / "run-on-a-cluster.md", HOW_TO / "postgres-store.md"}
 
 
@@ -89,6 +91,18 @@ def test_what_the_page_shows_of_kafka_happens(
     assert Play(page, folder, warm, {"KAFKA": kafka_broker.servers}).play() >= 3
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("page", ON_POSTGRES, ids=lambda page: page.stem)
+def test_what_the_page_shows_of_postgresql_happens(
+    page: Path, tmp_path: Path, warm: Warm, postgres: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = postgres.address(new_database(postgres))
+    monkeypatch.setenv("DATABASE", database)
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    assert Play(page, folder, warm, {"DATABASE": database}).play() >= 3
+
+
 def test_every_tutorial_is_played() -> None:
     pages = set((ROOT / "docs" / "tutorial").glob("*.md"))
     assert pages == {page for page in [*SOON, *LOCAL] if page.parent.name == "tutorial"}
@@ -97,7 +111,8 @@ def test_every_tutorial_is_played() -> None:
 def test_every_page_of_the_how_to_guides_is_played() -> None:
     assert (
         set(HOW_TO.glob("*.md"))
-        == {page for page in [*SOON, *ON_SPARK, *LOCAL, *ON_KAFKA] if page.parent == HOW_TO} | NOT_PLAYED
+        == {page for page in [*SOON, *ON_SPARK, *LOCAL, *ON_KAFKA, *ON_POSTGRES] if page.parent == HOW_TO}
+        | NOT_PLAYED
     )
 
 

@@ -188,7 +188,7 @@ class OperationsNotTaken(TidegaugeError):
     cause = "it would append an update or a delete as one more row"
     remedy = (
         "keep the operations as plain data with stream.changelog('op'), which makes an ordinary column of them; or "
-        "use a sink that applies them: DeltaSink or KafkaSink with envelope='upsert' and a key"
+        "use a sink that applies them: DeltaSink, PostgresSink or KafkaSink with envelope='upsert' and a key"
     )
 
 

@@ -87,8 +87,8 @@ class PostgresForbidden(Transient):
     what = "the role of the sink may not write to the table {table}: {detail}"
     cause = "it lacks a privilege on the table, on the schema 'tidegauge', or on the database"
     remedy = (
-        "GRANT the missing privilege, or let an administrator make the schema: CREATE SCHEMA tidegauge AUTHORIZATION role; "
-        "the flow tries again by itself"
+        "GRANT the missing privilege, or let an administrator make the schema: CREATE SCHEMA tidegauge "
+        "AUTHORIZATION role; the flow tries again by itself"
     )
 
 
@@ -139,11 +139,12 @@ class TableKeptOtherwise(Definite):
 
 
 class ProgressApart(Definite):
-    """A progress table that was restored without the table whose progress it tells."""
+    """A table with rows of epochs that it does not hold, as its progress says."""
 
     code = "TG-0481"
     what = "the table {table} has rows of epoch {epoch}, and 'tidegauge.progress' says that it ends before {upper}"
-    cause = "one of the two was restored from a backup, and the other was not"
+    cause = "the progress was set back, or restored without the table; or somebody else has added rows"
     remedy = (
-        "restore both from one backup; or DELETE the rows with _epoch >= {upper}, and the next run writes them again"
+        "restore both from one backup; or DELETE the rows with _epoch >= {upper}, and the flow writes its own "
+        "ones again"
     )

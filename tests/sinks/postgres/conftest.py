@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,7 +13,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 from psycopg import sql
-from tests.postgres import Server, query
+from tests.postgres import Server, new_database, query
 
 from tidegauge.sinks import OutputId, PostgresSink, Sink, StagedFile
 from tidegauge.sinks.protocol import job_mark
@@ -21,11 +22,17 @@ SCHEMA = pa.schema([("user", pa.string()), ("amount", pa.float64()), ("_epoch", 
 OUTPUT = OutputId("shop", "orders", "a" * 32)
 
 
-def new_database(server: Server) -> str:
-    """Make an empty database, and return its name."""
-    name = f"db_{uuid.uuid4().hex[:12]}"
-    server.query(f"CREATE DATABASE {name}")
-    return name
+def dumped(server: Server, database: str, *options: str) -> Callable[[str], None]:
+    """Dump a database, and return what restores it into another one."""
+    place = server.folder / f"{database}.dump"
+    dump = [str(server.programs / "pg_dump"), *options, "-d", server.address(database)]
+    place.write_bytes(subprocess.run(dump, check=True, capture_output=True).stdout)
+
+    def restore(into: str) -> None:
+        psql = [str(server.programs / "psql"), "-q", "-v", "ON_ERROR_STOP=1", "-f", str(place), server.address(into)]
+        subprocess.run(psql, check=True, capture_output=True)
+
+    return restore
 
 
 def seen(address: str, table: str, columns: str = "*", where: str = "true") -> list[dict[str, Any]]:
@@ -73,6 +80,18 @@ class ServerBench:
 
     def query(self, text: str) -> list[tuple[Any, ...]]:
         return query(self.address, text)
+
+    def restored(self, *options: str) -> Callable[[], None]:
+        """Dump rows of the schema `tidegauge`, and return what puts them in the place of those there."""
+        restore = dumped(self.server, self.database, *options)
+
+        def put_back() -> None:
+            self.query("TRUNCATE tidegauge.progress")
+            if "--schema=tidegauge" in options:
+                self.query("TRUNCATE tidegauge.links")
+            restore(self.database)
+
+        return put_back
 
     def open(self, output: OutputId = OUTPUT) -> Any:
         return self.sink.open(output)

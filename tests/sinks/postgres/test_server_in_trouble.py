@@ -1,8 +1,10 @@
-"""A server that dies, forgets to answer, is full or refuses: the commit is in once or not at all, and is tried again."""
+"""A server that dies, forgets to answer, is full or refuses: a commit is in once or not at all, and tried again."""
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import datetime as dt
 import os
 import shutil
 import signal
@@ -10,11 +12,14 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 from unittest import mock
 
 import psycopg
+import pyarrow as pa
 import pytest
+from tests.disks import fill, make_room, small_disk
 from tests.forked import end_of
 from tests.postgres import Server, binaries, missing
 from tests.remap.store.test_store_behind_pgbouncer import bouncing
@@ -24,7 +29,7 @@ from tests.waiting import eventually
 from tidegauge.errors.base import Definite, TidegaugeError, Transient, waited_out
 from tidegauge.errors.postgressink import PostgresAway, PostgresBusy, PostgresForbidden, PostgresFull
 from tidegauge.errors.sinks import TableUpperMismatch
-from tidegauge.sinks.postgres import progress, rows, table
+from tidegauge.sinks.postgres import progress, rows
 
 Made = Callable[..., ServerBench]
 
@@ -60,7 +65,10 @@ def test_a_backend_that_is_ended_in_the_middle_leaves_nothing_and_the_commit_is_
     bench.commit(opened, 0, 1)
     files, write = bench.stage([{"user": "ada", "_epoch": 1}]), write_id()
     end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tidegauge' AND datname = "
-    with after(*step, lambda: bench.server.query(f"{end}'{bench.database}'") and None), pytest.raises(PostgresAway) as e:
+    with (
+        after(*step, lambda: bench.server.query(f"{end}'{bench.database}'") and None),
+        pytest.raises(PostgresAway) as e,
+    ):
         opened.commit(1, 2, SCHEMA, files, write=write)
     assert waited_out(e.value)
     assert (opened.upper, bench.epochs()) == (1, [0])
@@ -87,7 +95,9 @@ def test_the_answer_to_a_commit_that_is_lost_is_asked_for_and_nothing_is_written
 
 
 @pytest.mark.parametrize("stopped", [True, pytest.param(False, marks=pytest.mark.long)])
-def test_a_server_that_is_restarted_or_killed_is_waited_for(own_server: Server, tmp_path: Path, stopped: bool) -> None:
+def test_a_server_that_is_restarted_or_killed_is_waited_for(
+    own_server: Server, tmp_path: Path, stopped: bool
+) -> None:
     bench = ServerBench(tmp_path, own_server)
     opened = bench.open()
     bench.commit(opened, 0, 2)
@@ -140,18 +150,26 @@ def test_the_next_driver_ends_the_transaction_of_one_that_sleeps(bench: ServerBe
     assert [(row["user"], row["_epoch"]) for row in bench.rows()] == [("ada", 0), ("next", 1)]
 
 
-def killed(bench: ServerBench, point: Any) -> None:
-    with after(*point, lambda: os.kill(os.getpid(), signal.SIGKILL)):
-        bench.commit(bench.open(), 1, 2, "killed")
+def killed(bench: ServerBench, place: str, name: str) -> None:
+    opened = bench.open()
+    with after(resolve_name(place), name, lambda: os.kill(os.getpid(), signal.SIGKILL)):
+        bench.commit(opened, 1, 2, "killed")
 
 
 @pytest.mark.parametrize(
-    ("point", "held"),
-    [((rows, "append"), 1), ((progress, "record"), 1), ((psycopg.Connection, "commit"), 2)],
+    ("place", "name", "held"),
+    [
+        ("tidegauge.sinks.postgres.rows", "lines", 1),
+        ("tidegauge.sinks.postgres.rows", "append", 1),
+        ("tidegauge.sinks.postgres.progress", "record", 1),
+        ("psycopg:Connection", "commit", 2),
+    ],
 )
-def test_a_driver_that_is_killed_leaves_all_or_nothing(bench: ServerBench, point: Any, held: int) -> None:
+def test_a_driver_that_is_killed_leaves_all_or_nothing(bench: ServerBench, place: str, name: str, held: int) -> None:
     bench.commit(bench.open(), 0, 1)
-    assert end_of(killed, bench, point) == -signal.SIGKILL
+    there = copy.copy(bench)
+    there.server = None  # type: ignore[assignment] - a process has no other's server
+    assert end_of(killed, there, place, name) == -signal.SIGKILL
     following = bench.open()
     following.sweep(lambda: None)
     assert (following.upper, bench.epochs()) == (held, list(range(held)))
@@ -233,8 +251,76 @@ def test_privileges_that_lack_and_a_server_that_takes_no_writes_are_said(bench: 
     assert other.open(OUTPUT).upper == 1, "it can be looked at all the same"
 
 
+STRANGE = {
+    "search_path": "elsewhere",
+    "datestyle": "'SQL, DMY'",
+    "timezone": "'Asia/Kathmandu'",
+    "intervalstyle": "sql_standard",
+    "standard_conforming_strings": "off",
+    "client_encoding": "LATIN1",
+    "bytea_output": "escape",
+    "extra_float_digits": "-15",
+    "default_transaction_isolation": "serializable",
+    "default_transaction_deferrable": "on",
+    "synchronous_commit": "off",
+    "idle_in_transaction_session_timeout": "'2s'",
+    "lock_timeout": "'1ms'",
+}
+
+
+@pytest.mark.parametrize("options", [{}, {"envelope": "upsert", "key": "user"}])
+def test_what_is_set_for_a_role_decides_nothing(made: Made, options: dict[str, Any]) -> None:
+    kinds = {"user": pa.string(), "day": pa.date32(), "at": pa.timestamp("us", tz="UTC"), "raw": pa.binary()}
+    schema = pa.schema([*kinds.items(), ("share", pa.float64()), ("_epoch", pa.int64())])
+    bench = made(schema=schema, **options)
+    bench.query(
+        "CREATE SCHEMA elsewhere; CREATE TABLE elsewhere.orders (n int); CREATE TABLE elsewhere.progress (n int)"
+    )
+    for name, value in STRANGE.items():
+        bench.query(f"ALTER DATABASE {bench.database} SET {name} = {value}")
+    at = dt.datetime(2026, 2, 3, 23, 59, 59, 999999, tzinfo=dt.UTC)
+    more = {"day": dt.date(2026, 2, 3), "at": at, "raw": b"\\\0", "share": 0.1 + 0.2}
+    wanted = [{"user": f"Zoë\\{n}'", **more, "_epoch": n} for n in range(2)]
+    for n, row in enumerate(wanted):
+        bench.open().commit(n, n + 1, schema, bench.stage([row]), write=write_id())
+    for name in STRANGE:
+        bench.query(f"ALTER DATABASE {bench.database} RESET {name}")
+    assert sorted(bench.rows(), key=lambda row: row["_epoch"]) == wanted
+    assert bench.query("SELECT count(*) FROM elsewhere.orders") == [(0,)]
+
+
+@pytest.mark.long
+def test_a_disk_that_is_full_is_waited_for(own_server: Server, tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", size="8m") as disk:
+        (disk / "space").mkdir()
+        if os.geteuid() == 0:
+            tmp_path.chmod(0o755)
+            for folder in (*tmp_path.parents, tmp_path, disk):
+                if folder.stat().st_mode & 0o777 == 0o700:
+                    folder.chmod(0o711)
+            shutil.chown(disk / "space", own_server.data.owner())
+        bench = ServerBench(tmp_path, own_server)
+        own_server.query(f"CREATE TABLESPACE small LOCATION '{disk / 'space'}'")
+        bench.query(f"ALTER DATABASE {bench.database} SET default_tablespace = small")
+        opened = bench.open()
+        bench.commit(opened, 0, 1)
+        fill(disk)
+        files = bench.stage({"user": "x" * 100, "amount": n * 0.1, "_epoch": 1} for n in range(5000))
+        for _ in range(2):
+            with pytest.raises(PostgresFull) as caught:
+                opened.commit(1, 2, SCHEMA, files, write=write_id())
+            assert waited_out(caught.value)
+            assert (bench.open().upper, bench.epochs()) == (1, [0])
+        make_room(disk)
+        opened.commit(1, 2, SCHEMA, files, write=write_id())
+        assert len(bench.rows()) == 5001
+        bench.query("DROP TABLE orders; DROP SCHEMA tidegauge CASCADE")
+
+
 def test_every_error_of_a_server_is_one_that_passes_or_one_of_the_output(bench: ServerBench) -> None:
-    raised = "CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE '%' USING ERRCODE = '{}'; END $$"
+    raised = (
+        "CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE '%' USING ERRCODE = '{}'; END $$"
+    )
     opened = bench.open()
     bench.commit(opened, 0, 1)
     found = {}
@@ -276,4 +362,3 @@ def test_behind_a_pooler_that_keeps_no_session(bench: ServerBench) -> None:
             assert through.epochs() == (list(range(10)) if key is None else [9])
         settings = "SELECT setting FROM pg_settings WHERE name = 'lock_timeout'"
         assert psycopg.connect(bouncer.address(bench.database)).execute(settings).fetchone() == ("0",)
-    assert table.ServerTable is not None

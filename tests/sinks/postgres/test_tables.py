@@ -6,13 +6,15 @@ import dataclasses
 import json
 import pickle
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.postgres import Server
-from tests.sinks.postgres.conftest import OUTPUT, SCHEMA, ServerBench, new_database, write_id
+from tests.postgres import Server, new_database
+from tests.sinks.postgres.conftest import OUTPUT, SCHEMA, ServerBench, dumped, write_id
+from tests.sinks.postgres.test_values import VALUES
 
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.history import DamagedHistory, HistoriesDiffer
@@ -57,6 +59,30 @@ def test_a_partitioned_table_is_used_too(bench: ServerBench) -> None:
     assert (bench.epochs(), bench.query("SELECT count(*) FROM low")) == ([0, 1, 2], [(1,)])
 
 
+def test_changes_are_merged_into_a_partitioned_table_too(made: Made) -> None:
+    bench = made(envelope="upsert", key="user")
+    columns = '_epoch bigint, amount float8, "user" text'
+    bench.query(f'CREATE TABLE orders ({columns}, PRIMARY KEY ("user")) PARTITION BY LIST ("user")')
+    bench.query("CREATE TABLE ada PARTITION OF orders FOR VALUES IN ('ada')")
+    bench.query("CREATE TABLE rest PARTITION OF orders DEFAULT")
+    table = bench.open()
+    for epoch, users in enumerate((["ada", "bob"], ["bob", "eve"], ["ada"])):
+        rows = [{"user": user, "amount": 1.5, "_epoch": epoch} for user in users]
+        table.commit(epoch, epoch + 1, SCHEMA, bench.stage(rows), write=write_id())
+    assert sorted((row["user"], row["_epoch"]) for row in bench.rows()) == [("ada", 2), ("bob", 1), ("eve", 1)]
+    assert (table.volume().rows, bench.query("SELECT _epoch FROM ada")) == (3, [(2,)])
+
+
+def test_a_key_that_a_partitioned_table_does_not_keep_unique_is_refused(made: Made) -> None:
+    bench = made(envelope="upsert", key="user")
+    columns = '_epoch bigint, amount float8, "user" text'
+    bench.query(f'CREATE TABLE orders ({columns}, UNIQUE ("user", _epoch)) PARTITION BY RANGE (_epoch)')
+    bench.query("CREATE TABLE rest PARTITION OF orders DEFAULT")
+    with pytest.raises(ServerTableUnfit, match="no primary key or unique index of exactly user"):
+        bench.commit(bench.open(), 0, 1)
+    assert bench.rows() == []
+
+
 @pytest.mark.parametrize(
     ("columns", "error", "said"),
     [
@@ -82,7 +108,7 @@ def test_a_table_with_other_columns_is_refused_and_nothing_is_made(
 
 
 def test_a_table_with_rows_of_others_a_view_and_a_schema_that_is_not_there_are_refused(bench: ServerBench) -> None:
-    bench.query('CREATE TABLE orders AS SELECT 1::bigint AS _epoch, 1.5::float8 AS amount, text \'x\' AS "user"')
+    bench.query("CREATE TABLE orders AS SELECT 1::bigint AS _epoch, 1.5::float8 AS amount, text 'x' AS \"user\"")
     with pytest.raises(ForeignTable, match="no commit of an output"):
         bench.open()
     bench.query("ALTER TABLE orders RENAME TO others; CREATE VIEW orders AS SELECT * FROM others")
@@ -100,7 +126,7 @@ def test_what_the_table_does_not_let_in_fails_the_output_and_changes_nothing(ben
     bench.query('CREATE TABLE orders (_epoch bigint CHECK (_epoch <> 2), amount float8, "user" text)')
     table = bench.open()
     bench.commit(table, 0, 2)
-    with pytest.raises(PostgresRefused, match="epochs 2 to 3.*violates check constraint") as caught:
+    with pytest.raises(PostgresRefused, match=r"epochs 2 to 3.*violates check constraint") as caught:
         bench.commit(table, 2, 4)
     assert caught.value.evidence["output"] == "shop:orders"
     assert (bench.epochs(), bench.open().upper) == ([0, 1], 2)
@@ -135,21 +161,6 @@ def test_a_table_that_is_dropped_or_made_anew_holds_nothing(bench: ServerBench) 
     assert bench.epochs() == [0]
 
 
-def dumped(server: Server, database: str, *options: str) -> Callable[[str], None]:
-    """Dump a database, and return what restores it into another one."""
-    import subprocess
-
-    place = server.folder / f"{database}.dump"
-    dump = [str(server.programs / "pg_dump"), *options, "-d", server.address(database)]
-    place.write_bytes(subprocess.run(dump, check=True, capture_output=True).stdout)
-
-    def restore(into: str) -> None:
-        psql = [str(server.programs / "psql"), "-q", "-v", "ON_ERROR_STOP=1", "-f", str(place), server.address(into)]
-        subprocess.run(psql, check=True, capture_output=True)
-
-    return restore
-
-
 def test_a_database_that_is_restored_from_a_dump_goes_on_from_there(bench: ServerBench) -> None:
     table = bench.open()
     table.commit(0, 2, SCHEMA, bench.stage([{"user": "ada", "_epoch": 1}]), write=write_id(), history=history(0, 2))
@@ -168,6 +179,75 @@ def test_a_database_that_is_restored_from_a_dump_goes_on_from_there(bench: Serve
     assert (again.epochs(), again.open().upper) == ([1, 2, 3], 4)
     again.query("DROP TABLE orders; CREATE TABLE orders (_epoch bigint)")
     assert again.open().upper == 0, "its number is known again"
+
+
+MADE = 'CREATE TABLE orders (_epoch bigint, amount float8, "user" text PRIMARY KEY)'
+WAYS = {
+    "set": lambda bench: lambda: bench.query("UPDATE tidegauge.progress SET upper = 2"),
+    "restored": lambda bench: bench.restored("--data-only", "--table=tidegauge.progress"),
+    "whole schema": lambda bench: bench.restored("--data-only", "--schema=tidegauge"),
+}
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+@pytest.mark.parametrize("envelope", ["append", "upsert"])
+@pytest.mark.parametrize("way", WAYS)
+def test_progress_that_goes_back_is_refused_before_a_row_is_written_twice(
+    made: Made, way: str, envelope: str, indexed: bool
+) -> None:
+    bench = made(**({"envelope": envelope, "key": "user"} if envelope == "upsert" else {}))
+    if not indexed:
+        bench.query(MADE if envelope == "upsert" else MADE.replace("PRIMARY KEY", ""))
+    table = bench.open()
+    for epoch in range(4):
+        if epoch == 2:
+            goes_back = WAYS[way](bench)
+        bench.commit(table, epoch, epoch + 1, f"user {epoch}")
+    before = bench.rows()
+    goes_back()
+    for attempt in (bench.open, lambda: bench.commit(table, 2, 3), lambda: bench.commit(table, 4, 5), bench.open):
+        with pytest.raises(ProgressApart, match=r"epoch 3, .*ends before 2"):
+            attempt()
+    assert bench.rows() == before
+    bench.query("DELETE FROM orders WHERE _epoch >= 2")
+    table = bench.open()
+    assert table.upper == 2
+    for epoch in (2, 3):
+        bench.commit(table, epoch, epoch + 1, f"user {epoch}")
+    assert sorted(map(str, bench.rows())) == sorted(map(str, before))
+
+
+def test_rows_that_others_add_to_epochs_to_come_are_refused(bench: ServerBench) -> None:
+    table = bench.open()
+    bench.commit(table, 0, 2)
+    bench.query('INSERT INTO orders SELECT "user", amount, 2 FROM orders WHERE _epoch = 0')
+    for attempt in (bench.open, lambda: bench.commit(table, 2, 3)):
+        with pytest.raises(ProgressApart, match=r"epoch 2, .*ends before 2"):
+            attempt()
+    bench.query("DELETE FROM orders WHERE _epoch = 2")
+    bench.commit(table, 2, 3)
+    assert bench.epochs() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_no_commit_reads_the_table(bench: ServerBench, indexed: bool) -> None:
+    if not indexed:
+        bench.query('CREATE TABLE orders (_epoch bigint, amount float8, "user" text)')
+    bench.commit(bench.open(), 0, 1)
+    scans = "SELECT seq_scan FROM pg_stat_user_tables WHERE relname = 'orders'"
+    before = bench.query(scans)
+    for epoch in range(1, 4):
+        bench.commit(bench.open(), epoch, epoch + 1)
+    assert bench.query(scans) == before
+
+
+def test_an_upper_ahead_of_the_rows_is_believed(bench: ServerBench) -> None:
+    table = bench.open()
+    bench.commit(table, 0, 2)
+    bench.query("UPDATE tidegauge.progress SET upper = 5")
+    table = bench.open()
+    bench.commit(table, 5, 6)
+    assert bench.epochs() == [0, 1, 5], "epochs without rows look alike"
 
 
 def test_a_progress_table_that_is_restored_alone_is_refused(bench: ServerBench) -> None:
@@ -197,11 +277,20 @@ def test_a_table_that_is_restored_alone_is_refused(bench: ServerBench) -> None:
     assert bench.epochs() == [0, 1]
 
 
+def test_the_first_commits_of_several_outputs_may_come_at_once(bench: ServerBench) -> None:
+    outputs = [dataclasses.replace(OUTPUT, output=f"o{at}") for at in range(6)]
+    sinks = [dataclasses.replace(bench.sink, table=output.output) for output in outputs]
+    tables = [sink.open(output) for sink, output in zip(sinks, outputs, strict=True)]
+    with ThreadPoolExecutor(len(tables)) as pool:
+        list(pool.map(lambda table: table.commit(0, 1, SCHEMA, [], write=write_id()), tables))
+    assert bench.query("SELECT upper FROM tidegauge.progress") == [(1,)] * len(tables)
+
+
 def test_another_key_or_envelope_than_the_table_was_written_with_is_refused(made: Made) -> None:
     bench = made()
     bench.commit(bench.open(), 0, 1)
     bench.sink = dataclasses.replace(bench.sink, envelope="upsert", key="user")
-    with pytest.raises(TableKeptOtherwise, match="keeps all rows, .* keep one row for each user there"):
+    with pytest.raises(TableKeptOtherwise, match=r"keeps all rows, .* keep one row for each user there"):
         bench.commit(bench.open(), 1, 2)
     assert bench.epochs() == [0]
 
@@ -222,7 +311,7 @@ def test_what_it_tells_of_a_table(bench: ServerBench) -> None:
     bench.commit(table, 2, 3)
     [file] = table.files()
     assert (file.path, file.rows, file.first_epoch, file.last_epoch) == ("public.orders", 3, 0, 2)
-    with pytest.raises(OutputIsNoTable, match="the PostgreSQL table public.orders"):
+    with pytest.raises(OutputIsNoTable, match=r"the PostgreSQL table public.orders"):
         table.uris([file])
     bench.query("UPDATE tidegauge.links SET lines = '{}'")
     bench.query("INSERT INTO tidegauge.links VALUES ('public', 'orders', 9, '{}')")
@@ -286,11 +375,17 @@ def test_what_cannot_be_a_sink_is_refused(dsn: str, table: str, options: Any, er
         PostgresSink(dsn, table, **options)
 
 
-def test_the_columns_of_a_table_come_back(made: Made) -> None:
-    schema = pa.schema([("n", pa.decimal128(9, 2)), ("at", pa.timestamp("us", tz="UTC")), ("_epoch", pa.int64())])
+def test_the_columns_of_a_table_come_back_and_are_no_change_for_the_next_commit(made: Made) -> None:
+    kinds = [*VALUES, pa.decimal128(9, 2)]
+    schema = pa.schema([*((f"c{at}", kind) for at, kind in enumerate(kinds)), ("_epoch", pa.int64())])
     bench = made(schema=schema)
-    bench.open().commit(0, 1, schema, [], write=write_id())
-    assert bench.open().schema == schema
+    for epoch in range(3):
+        bench.open().commit(epoch, epoch + 1, schema, bench.stage([{"_epoch": epoch}]), write=write_id())
+    told = bench.open().schema
+    wider = pa.schema([field.with_type(pa.int16()) if field.type == pa.int8() else field for field in schema])
+    assert told == wider, "there is no smaller integer than smallint"
+    bench.open().commit(3, 4, told, bench.stage([{"_epoch": 3}]), write=write_id())
+    assert bench.epochs() == [0, 1, 2, 3]
 
 
 def test_a_server_that_is_not_there_is_waited_for() -> None:

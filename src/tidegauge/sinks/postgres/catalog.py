@@ -1,10 +1,10 @@
-"""What the server's catalog says of a table: its columns, and the keys that it keeps unique.
+"""What the server's catalog says of a table: its columns, its indexes, and the keys that they keep unique.
 
 Invariant: a look changes nothing. What it finds under the table's lock is so until the transaction ends.
 
->>> look = Relation(17, {"id": "bigint", "_epoch": "bigint"}, frozenset({frozenset({"id"})}), fixed=())
->>> look.keeps_unique(("id",)), look.keeps_unique(("id", "_epoch"))
-(True, False)
+>>> look = Relation(17, {"id": "bigint", "_epoch": "bigint"}, (TableIndex(("id",), unique=True),))
+>>> look.keeps_unique(("id",)), look.keeps_unique(("id", "_epoch")), look.by_epoch
+(True, False, False)
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from typing import Any
 
 from psycopg import Cursor, sql
 
+from tidegauge.sinks.columns import EPOCH
 from tidegauge.sinks.postgres.connection import quoted_name
 from tidegauge.sinks.postgres.place import TableName
 from tidegauge.sinks.postgres.types import type_of
 
-__all__ = ["Relation", "any_row", "create", "definitions", "found", "schema_is_there"]
+__all__ = ["Relation", "TableIndex", "any_row", "create", "definitions", "found", "last_epoch", "schema_is_there"]
 
 _RELATION = """
     SELECT c.oid::bigint, c.relkind IN ('r', 'p')
@@ -30,33 +31,46 @@ _COLUMNS = """
     SELECT attname, pg_catalog.format_type(atttypid, atttypmod), attgenerated <> '' OR attidentity = 'a'
     FROM pg_catalog.pg_attribute WHERE attrelid = %s::oid AND attnum > 0 AND NOT attisdropped ORDER BY attnum
 """
-_UNIQUE = """
-    SELECT array_agg(a.attname::text)
+_INDEXES = """
+    SELECT array_agg(a.attname::text ORDER BY k.place), i.indisunique AND i.indimmediate
     FROM pg_catalog.pg_index i
-    CROSS JOIN LATERAL unnest((i.indkey::int2[])[0:i.indnkeyatts - 1]) AS k (attnum)
+    JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid JOIN pg_catalog.pg_am m ON m.oid = c.relam
+    CROSS JOIN LATERAL unnest((i.indkey::int2[])[0:i.indnkeyatts - 1]) WITH ORDINALITY AS k (attnum, place)
     JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
-    WHERE i.indrelid = %s::oid AND i.indisunique AND i.indisvalid AND i.indimmediate
-      AND i.indpred IS NULL AND i.indexprs IS NULL
-    GROUP BY i.indexrelid
+    WHERE i.indrelid = %s::oid AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL AND m.amname = 'btree'
+    GROUP BY i.indexrelid, i.indisunique, i.indimmediate
 """
 
 
 @dataclass(frozen=True, slots=True)
+class TableIndex:
+    """The columns of an index, in order; unique: whether no two rows have the same values there."""
+
+    columns: tuple[str, ...]
+    unique: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Relation:
-    """A table: its number, its columns with their types, the sets of columns that are unique.
+    """A table: its number, its columns with their types, its indexes of whole columns.
 
     fixed: columns that the server fills itself. Nothing can be written to them.
     """
 
     oid: int
     columns: Mapping[str, str]
-    unique: frozenset[frozenset[str]]
+    indexes: Sequence[TableIndex] = ()
     fixed: Sequence[str] = ()
     is_table: bool = True
 
     def keeps_unique(self, key: Sequence[str]) -> bool:
         """Whether the server sees to it that no two rows have one key."""
-        return frozenset(key) in self.unique
+        return any(index.unique and set(index.columns) == set(key) for index in self.indexes)
+
+    @property
+    def by_epoch(self) -> bool:
+        """Whether an index tells the greatest epoch at once."""
+        return any(index.columns[0] == EPOCH for index in self.indexes)
 
 
 def found(cursor: Cursor[Any], name: TableName) -> Relation | None:
@@ -66,26 +80,25 @@ def found(cursor: Cursor[Any], name: TableName) -> Relation | None:
         return None
     oid, is_table = relation
     columns = cursor.execute(_COLUMNS, (oid,)).fetchall()
-    unique = cursor.execute(_UNIQUE, (oid,)).fetchall()
+    indexes = cursor.execute(_INDEXES, (oid,)).fetchall()
     return Relation(
         oid,
         {column: kind for column, kind, _ in columns},
-        frozenset(frozenset(names) for (names,) in unique),
+        [TableIndex(tuple(names), unique) for names, unique in indexes],
         [column for column, _, fixed in columns if fixed],
         is_table,
     )
 
 
-def any_row(cursor: Cursor[Any], name: TableName, *, since: int | None = None) -> int | None:
-    """Return the epoch of a row, or -1 where it has none; None where there is no such row.
+def any_row(cursor: Cursor[Any], name: TableName) -> bool:
+    """Whether a table has a row."""
+    return cursor.execute(sql.SQL("SELECT 1 FROM {} LIMIT 1").format(quoted_name(name))).fetchone() is not None
 
-    since: of rows with this epoch or a later one. Without an index that reads the table.
-    """
-    query = sql.SQL("SELECT -1 FROM {} LIMIT 1").format(quoted_name(name))
-    if since is not None:  # a literal: where parameters are, a name may have no "%"
-        query = sql.SQL("SELECT _epoch FROM {} WHERE _epoch >= {} LIMIT 1").format(quoted_name(name), sql.Literal(since))
-    row = cursor.execute(query).fetchone()
-    return None if row is None else int(row[0])
+
+def last_epoch(cursor: Cursor[Any], name: TableName) -> int | None:
+    """Return the greatest epoch of a row, None without one. Reads the table where no index begins with `_epoch`."""
+    row = cursor.execute(sql.SQL("SELECT max(_epoch) FROM {}").format(quoted_name(name))).fetchone()
+    return None if row is None or row[0] is None else int(row[0])
 
 
 def schema_is_there(cursor: Cursor[Any], schema: str) -> bool:
@@ -95,11 +108,15 @@ def schema_is_there(cursor: Cursor[Any], schema: str) -> bool:
 
 
 def create(cursor: Cursor[Any], name: TableName, columns: Any, key: Sequence[str]) -> None:
-    """Make a table of columns in stored form; key: those of its primary key, none for a table of all rows."""
+    """Make a table of columns in stored form, with an index of its epochs.
+
+    key: the columns of its primary key, none for a table of all rows.
+    """
     parts = list(definitions(columns))
     if key:
         parts.append(sql.SQL("PRIMARY KEY ({})").format(sql.SQL(", ").join(map(sql.Identifier, key))))
     cursor.execute(sql.SQL("CREATE TABLE {} ({})").format(quoted_name(name), sql.SQL(", ").join(parts)))
+    cursor.execute(sql.SQL("CREATE INDEX ON {} (_epoch)").format(quoted_name(name)))
 
 
 def definitions(columns: Any) -> list[sql.Composable]:

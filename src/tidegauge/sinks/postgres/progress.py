@@ -10,6 +10,10 @@ restored gives all tables new numbers: then the progress table has another one t
 believed, unless the table has rows of epochs that the row does not know (`ProgressApart`). Where only the table has
 another number it was recreated, and its row tells nothing of it.
 
+*Whose word is it?* A row also names the transaction that wrote it, and the server keeps with each row which one that
+was. If they differ, somebody else has set the row, or restored it, and it is `unsure`: the table is asked for its
+greatest epoch before anything is believed.
+
 >>> mine = OutputId("shop", "orders", "a" * 32)
 >>> row = ProgressRow("shop", "orders", "a" * 32, upper=7, table_oid=17, progress_oid=5)
 >>> [row.tells_of(oid, of=progress) for oid, progress in ((17, 5), (18, 5), (18, 6))]
@@ -21,12 +25,13 @@ another number it was recreated, and its row tells nothing of it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final
 
 from psycopg import Cursor
 
 from tidegauge.remap.history import History
+from tidegauge.sinks.postgres.catalog import schema_is_there
 from tidegauge.sinks.postgres.place import TableName
 from tidegauge.sinks.protocol import OutputId
 
@@ -35,7 +40,11 @@ __all__ = ["ProgressRow", "forget_links", "kept_links", "progress_number", "read
 _SETTING_UP: Final = int.from_bytes(b"tidegaug")
 """The advisory lock of those who make the schema: the store's, which makes tables too."""
 
-_NUMBER: Final = "SELECT pg_catalog.to_regclass('tidegauge.progress')::oid::bigint"
+_NUMBER: Final = """
+    SELECT c.oid::bigint FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'tidegauge' AND c.relname = 'progress'
+"""
+"""Not `to_regclass`: it may not know yet what others have committed since the transaction began."""
 _MADE: Final = (
     """
     CREATE TABLE tidegauge.progress (
@@ -52,6 +61,7 @@ _MADE: Final = (
         size bigint NOT NULL,
         table_oid bigint NOT NULL,
         progress_oid bigint NOT NULL,
+        xid bigint NOT NULL,
         PRIMARY KEY (table_schema, table_name)
     )
     """,
@@ -72,6 +82,7 @@ class ProgressRow:
     """How far a table is. key: the columns that it has one row for, none where it has all rows.
 
     rows, size: how many rows the commits have left there, and how many bytes were staged for them.
+    unsure: whether others have written the row since.
     """
 
     flow: str
@@ -85,6 +96,7 @@ class ProgressRow:
     size: int = 0
     table_oid: int = 0
     progress_oid: int = 0
+    unsure: bool = False
 
     def tells_of(self, table: int, *, of: int) -> bool:
         """Whether it is of the table with a number, given the present number of the progress table."""
@@ -109,15 +121,19 @@ class ProgressRow:
         )
 
 
-_NAMES: Final = [one.name for one in fields(ProgressRow)]
+_NAMES: Final = [one.name for one in fields(ProgressRow) if one.name != "unsure"]
 _READ: Final = (
-    f"SELECT {', '.join(_NAMES)} FROM tidegauge.progress WHERE table_schema = %s AND table_name = %s"  # noqa: S608
+    f"""
+    SELECT {", ".join(_NAMES)}, xmin::text::bigint <> (xid & 4294967295) OR progress_oid <> tableoid::bigint
+    FROM tidegauge.progress WHERE table_schema = %s AND table_name = %s
+"""  # noqa: S608 - names of our own; xmin has the last 32 bits
 ).encode()
 _WRITE: Final = (
     f"""
-    INSERT INTO tidegauge.progress AS held (table_schema, table_name, {", ".join(_NAMES)})
-    VALUES ({", ".join(["%s"] * (2 + len(_NAMES)))})
-    ON CONFLICT (table_schema, table_name) DO UPDATE SET {", ".join(f"{name} = EXCLUDED.{name}" for name in _NAMES)}
+    INSERT INTO tidegauge.progress AS held (table_schema, table_name, {", ".join(_NAMES)}, xid)
+    VALUES ({", ".join(["%s"] * (2 + len(_NAMES)))}, pg_catalog.pg_current_xact_id()::text::bigint)
+    ON CONFLICT (table_schema, table_name)
+    DO UPDATE SET {", ".join(f"{name} = EXCLUDED.{name}" for name in [*_NAMES, "xid"])}
 """  # noqa: S608 - names of our own
 ).encode()
 
@@ -125,7 +141,7 @@ _WRITE: Final = (
 def progress_number(cursor: Cursor[Any]) -> int:
     """Return the number of the progress table, 0 where there is none yet."""
     row = cursor.execute(_NUMBER).fetchone()
-    return int(row[0]) if row and row[0] is not None else 0
+    return int(row[0]) if row else 0
 
 
 def read(cursor: Cursor[Any], name: TableName, *, lock: bool) -> ProgressRow | None:
@@ -133,7 +149,7 @@ def read(cursor: Cursor[Any], name: TableName, *, lock: bool) -> ProgressRow | N
     found = cursor.execute(_READ + b" FOR UPDATE" if lock else _READ, (name.schema, name.name)).fetchone()
     if found is None:
         return None
-    values = dict(zip(_NAMES, found, strict=True))
+    values = dict(zip([*_NAMES, "unsure"], found, strict=True))
     return ProgressRow(**{**values, "key": tuple(values["key"])})
 
 
@@ -142,7 +158,7 @@ def set_up(cursor: Cursor[Any]) -> int:
     if not progress_number(cursor):
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", (_SETTING_UP,))
         if not progress_number(cursor):  # a privilege is asked for even where IF NOT EXISTS has nothing to do
-            if cursor.execute("SELECT pg_catalog.to_regnamespace('tidegauge')").fetchone() == (None,):
+            if not schema_is_there(cursor, "tidegauge"):
                 cursor.execute("CREATE SCHEMA tidegauge")
             for statement in _MADE:
                 cursor.execute(statement)
@@ -151,7 +167,8 @@ def set_up(cursor: Cursor[Any]) -> int:
 
 def record(cursor: Cursor[Any], name: TableName, row: ProgressRow, history: History) -> None:
     """Write the row of a table, and the links of the commit."""
-    cursor.execute(_WRITE, (name.schema, name.name, *map(_sent, astuple(row))))
+    values = {**asdict(row), "key": list(row.key)}
+    cursor.execute(_WRITE, (name.schema, name.name, *(values[one] for one in _NAMES)))
     if history.links:
         cursor.execute(
             "INSERT INTO tidegauge.links VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING",
@@ -170,7 +187,3 @@ def kept_links(cursor: Cursor[Any], name: TableName) -> Iterable[str]:
     """Return the lines of links, a text for each commit."""
     query = "SELECT lines FROM tidegauge.links WHERE (table_schema, table_name) = (%s, %s) ORDER BY upper"
     return [str(lines) for (lines,) in cursor.execute(query, (name.schema, name.name)).fetchall()]
-
-
-def _sent(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value

@@ -77,29 +77,39 @@ def upsert(
 
 
 def _delete(cursor: Cursor[Any], name: TableName, key: Sequence[str]) -> int:
-    same = sql.SQL(" AND ").join(sql.SQL("held.{0} = new.{0}").format(sql.Identifier(one)) for one in key)
     statement = sql.SQL("DELETE FROM {} AS held USING {} AS new WHERE new.{} AND {}")
-    return cursor.execute(statement.format(quoted_name(name), _CHANGES, sql.Identifier(GONE), same)).rowcount
+    return cursor.execute(statement.format(quoted_name(name), _CHANGES, sql.Identifier(GONE), _same(key))).rowcount
 
 
 def _insert(cursor: Cursor[Any], name: TableName, columns: Sequence[str], key: Sequence[str]) -> int:
     """Insert the rows that are not deletions, or update those of their keys; return how many keys are new."""
-    listed = sql.SQL(", ").join(map(sql.Identifier, columns))
-    anew = [sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(one)) for one in columns if one not in key]
-    statement = sql.SQL(
-        "WITH done AS (INSERT INTO {table} ({columns}) SELECT {columns} FROM {changes} WHERE NOT {gone} "
-        "ON CONFLICT ({key}) DO UPDATE SET {anew} RETURNING (xmax = 0) AS fresh) "
-        "SELECT count(*) FROM done WHERE fresh"
-    ).format(
-        table=quoted_name(name),
-        columns=listed,
-        changes=_CHANGES,
-        gone=sql.Identifier(GONE),
-        key=sql.SQL(", ").join(map(sql.Identifier, key)),
-        anew=sql.SQL(", ").join(anew),
-    )
-    row = cursor.execute(statement).fetchone()
-    return int(row[0]) if row else 0
+    parts = {
+        "table": quoted_name(name),
+        "columns": sql.SQL(", ").join(map(sql.Identifier, columns)),
+        "changes": _CHANGES,
+        "gone": sql.Identifier(GONE),
+        "key": sql.SQL(", ").join(map(sql.Identifier, key)),
+        "anew": sql.SQL(", ").join(
+            sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(one)) for one in columns if one not in key
+        ),
+        "same": _same(key),
+    }
+    held = cursor.execute(  # asked for: of a partitioned table, no RETURNING tells new rows from updated ones
+        sql.SQL("SELECT count(*) FROM {changes} AS new JOIN {table} AS held ON {same} WHERE NOT new.{gone}").format(
+            **parts
+        )
+    ).fetchone()
+    done = cursor.execute(
+        sql.SQL(
+            "INSERT INTO {table} ({columns}) SELECT {columns} FROM {changes} WHERE NOT {gone} "
+            "ON CONFLICT ({key}) DO UPDATE SET {anew}"
+        ).format(**parts)
+    ).rowcount
+    return done - (held[0] if held else 0)
+
+
+def _same(key: Sequence[str]) -> sql.Composed:
+    return sql.SQL(" AND ").join(sql.SQL("held.{0} = new.{0}").format(sql.Identifier(one)) for one in key)
 
 
 def _copy(cursor: Cursor[Any], into: sql.Identifier, columns: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:

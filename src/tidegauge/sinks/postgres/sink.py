@@ -25,12 +25,12 @@ from tidegauge.errors.flow import InvalidArgument
 from tidegauge.sinks.attempt import STAGED
 from tidegauge.sinks.columns import rows_schema
 from tidegauge.sinks.keyed.layout import Keyed
-from tidegauge.sinks.location import LocalFiles
+from tidegauge.sinks.location import LocalFiles, local_folder
 from tidegauge.sinks.postgres.place import TableName, checked_address, database_identity, reached
 from tidegauge.sinks.postgres.staging import CheckedStager
 from tidegauge.sinks.postgres.types import check
 from tidegauge.sinks.protocol import OutputId
-from tidegauge.sinks.scratch import make_own_folder, own_folder, scratch_folder
+from tidegauge.sinks.temporary import make_own_folder, own_folder
 
 if TYPE_CHECKING:
     from tidegauge.sinks.postgres.connection import PostgresServer
@@ -85,7 +85,7 @@ class PostgresSink:
         for name in ("key", "order", "deleted"):
             if self.envelope == "append" and getattr(self, name) is not None:
                 raise _invalid(name, getattr(self, name), "it together with envelope='upsert'")
-        object.__setattr__(self, "staging", scratch_folder(self.staging, sink="PostgresSink"))
+        object.__setattr__(self, "staging", _staging(self.staging))
 
     @property
     def applies(self) -> bool:
@@ -188,6 +188,10 @@ def _columns(given: Any) -> str | tuple[str, ...] | None:
     if not columns or len(set(columns)) < len(columns) or not all(isinstance(one, str) and one for one in columns):
         raise _invalid("key", given, "a column, or several, each once")
     return columns
+
+
+def _staging(folder: str | None) -> str:
+    return own_folder() if folder is None else local_folder(folder, sink="PostgresSink(staging=...)")
 
 
 def _invalid(name: str, value: Any, expected: str) -> InvalidArgument:

@@ -11,12 +11,15 @@ Invariant: the table holds exactly the epochs before the upper in its row of `ti
 a crash, an error or a refusal nothing has changed. Where the answer to COMMIT is lost, the row says whose attempt it
 was; the next one reads it, and does nothing if it was its own.
 
-Rows that others delete stay deleted, and those that others add are theirs: nothing tells them from ours. A table that
-is dropped holds nothing; so does one that is recreated, as long as it is empty.
+A row of an epoch that the table does not hold yet is not ours: `ProgressApart`, before anything is written beside it.
+It is looked for where an index tells the greatest epoch at once, as in each table that we make; elsewhere only where
+somebody else has written the progress (`progress`). Rows that others delete stay deleted, and those that others add
+to earlier epochs are theirs: nothing tells them from ours. A table that is dropped holds nothing; so does one that is
+recreated, while it is empty.
 
 *Why a sweep ends transactions.* A driver that was stopped in the middle of its COPY keeps the table's lock as long as
-it lives. The next driver has the lease, so that commit is nobody's; it ends the transaction that has the lock, and reads the upper
-only then.
+it lives. The next driver has the lease, so that commit is nobody's; it ends the transaction that has the lock, and
+reads the upper only then.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ from tidegauge.errors.sinks import (
 )
 from tidegauge.remap.history import NO_HISTORY, History, Link
 from tidegauge.sinks.attempt import discard, sweep
-from tidegauge.sinks.columns import rows_schema
+from tidegauge.sinks.columns import EPOCH, rows_schema
 from tidegauge.sinks.commits import all_staged, check_span, expect, staged_status
 from tidegauge.sinks.keyed.layout import Keyed
 from tidegauge.sinks.location import LocalFiles
@@ -127,8 +130,6 @@ class ServerTable:
         given = rows_schema(schema)
         columns = self._columns(given)
         check(columns)
-        for file in files:
-            staged_status(self._folder, file)
         refusal = refused(str(self._name), str(self._output), lower, upper)
         with self._server.writing(refusal) as cursor:
             self._lock(cursor)
@@ -138,6 +139,8 @@ class ServerTable:
                     raise self._mismatch(lower)
                 expect(self, self._output, history, mendable=False)
                 self._check(held, columns)
+                for file in files:
+                    staged_status(self._folder, file)
                 held = self._write(cursor, held, given, files, upper=upper, write=write, history=history)
         self._held = held
         with suppress(OSError, TidegaugeError):  # they are litter by now, and swept another time
@@ -203,7 +206,7 @@ class ServerTable:
         if not look.is_table:
             self._foreign("it is no table, but another relation of this name")
         if row is None or not row.tells_of(look.oid, of=number):
-            if catalog.any_row(cursor, self._name) is not None:
+            if catalog.any_row(cursor, self._name):
                 self._foreign("it has rows, and no commit of an output brought them")
             return _Standing(look)
         if not row.is_of(self._output):
@@ -212,10 +215,10 @@ class ServerTable:
             raise TableOfAnotherIncarnation(
                 table=str(self._name), output=str(self._output), incarnation=self._output.incarnation
             )
-        if row.progress_oid != number:
-            late = catalog.any_row(cursor, self._name, since=row.upper) if "_epoch" in look.columns else None
-            if late is not None:
-                raise ProgressApart(table=str(self._name), epoch=late, upper=row.upper)
+        if EPOCH in look.columns and (row.unsure or look.by_epoch):
+            last = catalog.last_epoch(cursor, self._name)
+            if last is not None and last >= row.upper:
+                raise ProgressApart(table=str(self._name), epoch=last, upper=row.upper)
         return _Standing(look, row)
 
     def _foreign(self, detail: str) -> None:
@@ -285,6 +288,6 @@ class ServerTable:
             more = rows.upsert(cursor, name, given, layout, self._folder, files)
         size = sum(file.bytes for file in files)
         after = row.after(upper, history, write=write, rows=more, size=size, key=self._key())
-        after = replace(after, table_oid=look.oid, progress_oid=number)
+        after = replace(after, table_oid=look.oid, progress_oid=number, unsure=False)
         progress.record(cursor, name, after, history)
         return _Standing(look, after)
