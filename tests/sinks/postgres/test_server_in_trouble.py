@@ -35,7 +35,7 @@ Made = Callable[..., ServerBench]
 
 
 @contextmanager
-def after(module: Any, name: str, then: Callable[[], None]) -> Iterator[None]:
+def after(module: Any, name: str, then: Callable[[], object]) -> Iterator[None]:
     """Do something right after a step of the next commit."""
     step = getattr(module, name)
 
@@ -57,9 +57,9 @@ def own_server() -> Iterator[Server]:
         server.stop()
 
 
-@pytest.mark.parametrize("step", [(rows, "append"), (progress, "record")])
+@pytest.mark.parametrize("step", [(rows, "append"), pytest.param((progress, "record"), marks=pytest.mark.long)])
 def test_a_backend_that_is_ended_in_the_middle_leaves_nothing_and_the_commit_is_tried_again(
-    bench: ServerBench, step: Any
+    bench: ServerBench, step: tuple[Any, str]
 ) -> None:
     opened = bench.open()
     bench.commit(opened, 0, 1)
@@ -94,7 +94,8 @@ def test_the_answer_to_a_commit_that_is_lost_is_asked_for_and_nothing_is_written
         opened.commit(0, 1, SCHEMA, [], write=write_id())
 
 
-@pytest.mark.parametrize("stopped", [True, pytest.param(False, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("stopped", [True, False])
 def test_a_server_that_is_restarted_or_killed_is_waited_for(
     own_server: Server, tmp_path: Path, stopped: bool
 ) -> None:
@@ -115,13 +116,13 @@ def test_a_server_that_is_restarted_or_killed_is_waited_for(
     assert bench.epochs() == [0, 1, 2]
 
 
-def stands_still(bench: ServerBench, point: Any) -> None:
+def stands_still(bench: ServerBench) -> None:
     """Commit in a process that stops in the middle of its transaction, as a machine that sleeps."""
 
     def sleep() -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
 
-    with after(*point, sleep):
+    with after(rows, "append", sleep):
         bench.commit(bench.open(), 1, 2, "asleep")
 
 
@@ -130,7 +131,7 @@ def test_the_next_driver_ends_the_transaction_of_one_that_sleeps(bench: ServerBe
     pid = os.fork()
     if pid == 0:
         try:
-            stands_still(bench, (rows, "append"))
+            stands_still(bench)
         except TidegaugeError:
             os._exit(3)
         finally:
@@ -159,16 +160,17 @@ def killed(bench: ServerBench, place: str, name: str) -> None:
 @pytest.mark.parametrize(
     ("place", "name", "held"),
     [
-        ("tidegauge.sinks.postgres.rows", "lines", 1),
-        ("tidegauge.sinks.postgres.rows", "append", 1),
-        ("tidegauge.sinks.postgres.progress", "record", 1),
+        *(
+            pytest.param(f"tidegauge.sinks.postgres.{place}", name, 1, marks=pytest.mark.long)
+            for place, name in (("rows", "lines"), ("rows", "append"), ("progress", "record"))
+        ),
         ("psycopg:Connection", "commit", 2),
     ],
 )
 def test_a_driver_that_is_killed_leaves_all_or_nothing(bench: ServerBench, place: str, name: str, held: int) -> None:
     bench.commit(bench.open(), 0, 1)
-    there = copy.copy(bench)
-    there.server = None  # type: ignore[assignment] - a process has no other's server
+    there: Any = copy.copy(bench)
+    there.server = None  # a process has no other's server
     assert end_of(killed, there, place, name) == -signal.SIGKILL
     following = bench.open()
     following.sweep(lambda: None)
@@ -182,7 +184,8 @@ def test_a_driver_that_is_killed_leaves_all_or_nothing(bench: ServerBench, place
 def locked(bench: ServerBench, statement: str) -> Iterator[psycopg.Connection[Any]]:
     """Somebody has done something to the database, and does not end the transaction."""
     with psycopg.connect(bench.address) as connection:
-        connection.execute(statement)  # type: ignore[call-overload]
+        text: Any = statement
+        connection.execute(text)
         yield connection
 
 
@@ -268,7 +271,7 @@ STRANGE = {
 }
 
 
-@pytest.mark.parametrize("options", [{}, {"envelope": "upsert", "key": "user"}])
+@pytest.mark.parametrize("options", [{}, pytest.param({"envelope": "upsert", "key": "user"}, marks=pytest.mark.long)])
 def test_what_is_set_for_a_role_decides_nothing(made: Made, options: dict[str, Any]) -> None:
     kinds = {"user": pa.string(), "day": pa.date32(), "at": pa.timestamp("us", tz="UTC"), "raw": pa.binary()}
     schema = pa.schema([*kinds.items(), ("share", pa.float64()), ("_epoch", pa.int64())])
@@ -348,10 +351,9 @@ def test_behind_a_pooler_that_keeps_no_session(bench: ServerBench) -> None:
     if program is None:
         pytest.skip("there is no PgBouncer")
     with bouncing(program, bench.server) as bouncer:
-        for envelope, key in (("append", None), ("upsert", "user")):
-            sink = dataclasses.replace(
-                bench.sink, dsn=bouncer.address(bench.database), envelope=envelope, key=key, table=envelope
-            )
+        ways: list[dict[str, Any]] = [{"envelope": "append"}, {"envelope": "upsert", "key": "user"}]
+        for how in ways:
+            sink = dataclasses.replace(bench.sink, dsn=bouncer.address(bench.database), table=how["envelope"], **how)
             through = ServerBench(bench.folder, bench.server, database=bench.database)
             through.sink = sink
             opened = through.open()
@@ -359,6 +361,6 @@ def test_behind_a_pooler_that_keeps_no_session(bench: ServerBench) -> None:
                 through.commit(opened, epoch, epoch + 1)
             opened.sweep(lambda: None)
             assert opened.upper == 10
-            assert through.epochs() == (list(range(10)) if key is None else [9])
+            assert through.epochs() == ([9] if "key" in how else list(range(10)))
         settings = "SELECT setting FROM pg_settings WHERE name = 'lock_timeout'"
         assert psycopg.connect(bouncer.address(bench.database)).execute(settings).fetchone() == ("0",)
