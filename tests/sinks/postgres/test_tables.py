@@ -249,6 +249,23 @@ def test_no_commit_reads_the_table(bench: ServerBench, indexed: bool) -> None:
     assert bench.query(scans) == before
 
 
+def test_a_look_beside_commits_sees_the_upper_and_the_rows_of_one_instant(bench: ServerBench) -> None:
+    table = bench.open()
+    bench.commit(table, 0, 1)
+    last = 25
+
+    def commit() -> None:
+        for epoch in range(1, last):
+            bench.commit(table, epoch, epoch + 1)
+
+    with ThreadPoolExecutor(1) as pool:
+        under_way = pool.submit(commit)
+        while not under_way.done():
+            bench.open()
+        under_way.result()
+    assert bench.open().upper == last
+
+
 def test_an_upper_ahead_of_the_rows_is_believed(bench: ServerBench) -> None:
     table = bench.open()
     bench.commit(table, 0, 2)

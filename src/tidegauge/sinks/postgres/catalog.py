@@ -23,7 +23,7 @@ from tidegauge.sinks.postgres.types import type_of
 __all__ = ["Relation", "TableIndex", "any_row", "create", "definitions", "found", "last_epoch", "schema_is_there"]
 
 _RELATION = """
-    SELECT c.oid::bigint, c.relkind IN ('r', 'p')
+    SELECT c.oid::bigint, c.relkind::text
     FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = %s AND c.relname = %s
 """
@@ -54,14 +54,24 @@ class TableIndex:
 class Relation:
     """A table: its number, its columns with their types, its indexes of whole columns.
 
-    fixed: columns that the server fills itself. Nothing can be written to them.
+    fixed: columns that the server fills itself. Nothing can be written to them. kind: as the catalog says it.
     """
 
     oid: int
     columns: Mapping[str, str]
     indexes: Sequence[TableIndex] = ()
     fixed: Sequence[str] = ()
-    is_table: bool = True
+    kind: str = "r"
+
+    @property
+    def is_table(self) -> bool:
+        """Whether rows can be written to it for sure: it is no view and no table of another server."""
+        return self.kind in ("r", "p")
+
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether its rows are in other tables."""
+        return self.kind == "p"
 
     def keeps_unique(self, key: Sequence[str]) -> bool:
         """Whether the server sees to it that no two rows have one key."""
@@ -78,15 +88,15 @@ def found(cursor: Cursor[Any], name: TableName) -> Relation | None:
     relation = cursor.execute(_RELATION, (name.schema, name.name)).fetchone()
     if relation is None:
         return None
-    oid, is_table = relation
+    oid, kind = relation
     columns = cursor.execute(_COLUMNS, (oid,)).fetchall()
     indexes = cursor.execute(_INDEXES, (oid,)).fetchall()
     return Relation(
         oid,
-        {column: kind for column, kind, _ in columns},
+        {column: type_ for column, type_, _ in columns},
         [TableIndex(tuple(names), unique) for names, unique in indexes],
         [column for column, _, fixed in columns if fixed],
-        is_table,
+        kind,
     )
 
 

@@ -33,11 +33,12 @@ from tidegauge.errors.postgressink import (
     PostgresTrouble,
 )
 from tidegauge.errors.redaction import Redaction
+from tidegauge.remap.store import silence
 from tidegauge.remap.store.postgres import CLIENT, PATIENCE, SILENCE
-from tidegauge.remap.store.silence import Listener, heard
+from tidegauge.remap.store.silence import heard
 from tidegauge.sinks.postgres.place import TableName
 
-__all__ = ["PostgresServer", "Refusal", "lock_number", "quoted_name"]
+__all__ = ["PostgresServer", "Refusal", "be_patient", "lock_number", "quoted_name", "refused"]
 
 Refusal = Callable[[str], TidegaugeError]
 """Makes the error for what the server refuses for good, of its words."""
@@ -65,12 +66,20 @@ _REFUSED: Final = ("0A", "21", "22", "23", "2F", "38", "39", "3F", "42", "44", "
 _SHOWN: Final = 500
 
 
-class _Working(psycopg.Connection[Any]):
-    """A connection whose server may be silent while it works."""
+class _Patient(psycopg.Connection[Any]):
+    """A connection that closes itself when the server falls silent. patience: how many seconds; see `be_patient`."""
+
+    patience: float = silence.PATIENCE
 
     def wait(self, gen: Any, *args: Any, **settings: Any) -> Any:
         """Wait as psycopg does, but not for ever."""
-        return super().wait(heard(gen, patience=_WORK, give_up=self.close), *args, **settings)
+        return super().wait(heard(gen, patience=self.patience, give_up=self.close), *args, **settings)
+
+
+def be_patient(cursor: psycopg.Cursor[Any]) -> None:
+    """Let the server be silent for long, because it works."""
+    connection: Any = cursor.connection
+    connection.patience = _WORK
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,23 +92,25 @@ class PostgresServer:
 
     @contextmanager
     def looking(self) -> Iterator[psycopg.Cursor[Any]]:
-        """One transaction that changes nothing."""
-        with self._transaction(Listener, self._unexpected) as cursor:
+        """One transaction that changes nothing, and sees one instant of the database."""
+        with self._transaction(self._unexpected) as cursor:
+            cursor.connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             cursor.connection.read_only = True
             yield cursor
 
     @contextmanager
     def writing(self, refusal: Refusal | None = None) -> Iterator[psycopg.Cursor[Any]]:
         """One transaction: durable when the block has ended; when it raises `PostgresAway` perhaps, too; else not."""
-        with self._transaction(_Working, refusal or self._unexpected) as cursor:
+        with self._transaction(refusal or self._unexpected) as cursor:
+            be_patient(cursor)
             cursor.execute(_SET, [part for pair in _SETTINGS.items() for part in pair])
             cursor.execute(_DURABLE)
             yield cursor
 
     @contextmanager
-    def _transaction(self, kind: type[psycopg.Connection[Any]], refusal: Refusal) -> Iterator[psycopg.Cursor[Any]]:
+    def _transaction(self, refusal: Refusal) -> Iterator[psycopg.Cursor[Any]]:
         try:
-            with kind.connect(**{**CLIENT, **self.settings}, prepare_threshold=None) as connection:  # type: ignore[arg-type]
+            with _Patient.connect(**{**CLIENT, **self.settings}, prepare_threshold=None) as connection:  # type: ignore[arg-type]
                 connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED  # reads after a lock see it all
                 yield connection.cursor()
         except psycopg.Error as error:

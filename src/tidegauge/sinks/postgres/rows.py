@@ -49,6 +49,8 @@ def upsert(
     layout: Keyed,
     folder: str,
     files: Sequence[StagedFile],
+    *,
+    partitioned: bool = False,
 ) -> int:
     """Merge the changes of the files into a table, and return how many rows it has more.
 
@@ -73,7 +75,7 @@ def upsert(
 
     _copy(cursor, _CHANGES, staged, changes())
     removed = _delete(cursor, name, layout.key) if gone else 0
-    return _insert(cursor, name, columns.names, layout.key) - removed
+    return _insert(cursor, name, columns.names, layout.key, partitioned=partitioned) - removed
 
 
 def _delete(cursor: Cursor[Any], name: TableName, key: Sequence[str]) -> int:
@@ -81,8 +83,14 @@ def _delete(cursor: Cursor[Any], name: TableName, key: Sequence[str]) -> int:
     return cursor.execute(statement.format(quoted_name(name), _CHANGES, sql.Identifier(GONE), _same(key))).rowcount
 
 
-def _insert(cursor: Cursor[Any], name: TableName, columns: Sequence[str], key: Sequence[str]) -> int:
+def _insert(
+    cursor: Cursor[Any], name: TableName, columns: Sequence[str], key: Sequence[str], *, partitioned: bool
+) -> int:
     """Insert the rows that are not deletions, or update those of their keys; return how many keys are new."""
+    statement = sql.SQL(
+        "WITH done AS (INSERT INTO {table} ({columns}) SELECT {columns} FROM {changes} WHERE NOT {gone} "
+        "ON CONFLICT ({key}) DO UPDATE SET {anew} RETURNING {new} AS new) SELECT {count} FROM done"
+    )
     parts = {
         "table": quoted_name(name),
         "columns": sql.SQL(", ").join(map(sql.Identifier, columns)),
@@ -92,20 +100,15 @@ def _insert(cursor: Cursor[Any], name: TableName, columns: Sequence[str], key: S
         "anew": sql.SQL(", ").join(
             sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(one)) for one in columns if one not in key
         ),
-        "same": _same(key),
     }
-    held = cursor.execute(  # asked for: of a partitioned table, no RETURNING tells new rows from updated ones
-        sql.SQL("SELECT count(*) FROM {changes} AS new JOIN {table} AS held ON {same} WHERE NOT new.{gone}").format(
-            **parts
-        )
-    ).fetchone()
-    done = cursor.execute(
-        sql.SQL(
-            "INSERT INTO {table} ({columns}) SELECT {columns} FROM {changes} WHERE NOT {gone} "
-            "ON CONFLICT ({key}) DO UPDATE SET {anew}"
-        ).format(**parts)
-    ).rowcount
-    return done - (held[0] if held else 0)
+    held = sql.SQL("SELECT count(*) FROM {} AS new JOIN {} AS held ON {} WHERE NOT new.{}")
+    if partitioned:  # whose rows tell nobody whether they were updated
+        counted = held.format(_CHANGES, parts["table"], _same(key), parts["gone"])
+        how = {"new": sql.SQL("true"), "count": sql.SQL("count(*) - ({})").format(counted)}
+    else:
+        how = {"new": sql.SQL("xmax = 0"), "count": sql.SQL("count(*) FILTER (WHERE new)")}
+    row = cursor.execute(statement.format(**parts, **how)).fetchone()
+    return int(row[0]) if row else 0
 
 
 def _same(key: Sequence[str]) -> sql.Composed:

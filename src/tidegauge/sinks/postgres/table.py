@@ -50,7 +50,7 @@ from tidegauge.sinks.commits import all_staged, check_span, expect, staged_statu
 from tidegauge.sinks.keyed.layout import Keyed
 from tidegauge.sinks.location import LocalFiles
 from tidegauge.sinks.postgres import catalog, progress, rows
-from tidegauge.sinks.postgres.connection import PostgresServer, lock_number, refused
+from tidegauge.sinks.postgres.connection import PostgresServer, be_patient, lock_number, refused
 from tidegauge.sinks.postgres.place import TableName
 from tidegauge.sinks.postgres.progress import ProgressRow
 from tidegauge.sinks.postgres.types import arrow_of, check, mismatch
@@ -216,6 +216,8 @@ class ServerTable:
                 table=str(self._name), output=str(self._output), incarnation=self._output.incarnation
             )
         if EPOCH in look.columns and (row.unsure or look.by_epoch):
+            if not look.by_epoch:  # the table is read, once
+                be_patient(cursor)
             last = catalog.last_epoch(cursor, self._name)
             if last is not None and last >= row.upper:
                 raise ProgressApart(table=str(self._name), epoch=last, upper=row.upper)
@@ -285,7 +287,8 @@ class ServerTable:
         if files and layout is None:
             more = rows.append(cursor, name, columns, self._folder, files)
         elif files and layout is not None:
-            more = rows.upsert(cursor, name, given, layout, self._folder, files)
+            parted = look.is_partitioned
+            more = rows.upsert(cursor, name, given, layout, self._folder, files, partitioned=parted)
         size = sum(file.bytes for file in files)
         after = row.after(upper, history, write=write, rows=more, size=size, key=self._key())
         after = replace(after, table_oid=look.oid, progress_oid=number, unsure=False)
