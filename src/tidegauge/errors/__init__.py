@@ -9,6 +9,7 @@ True
 """
 
 from tidegauge.errors import (
+    changes,
     command,
     dataflow,
     engine,
@@ -42,6 +43,7 @@ __all__ = [
     "TidegaugeError",
     "Transient",
     "UnknownError",
+    "changes",
     "command",
     "dataflow",
     "engine",

@@ -271,6 +271,8 @@ class _BadRecords:
         return len(self.rows) >= _BAD_ROWS or self.size >= _BAD_BYTES
 
     def add(self, record: BadRecord) -> None:
+        if record.withdraws and not self.read.collect:
+            return
         self.count += 1
         if self.read.collect:
             self.rows.append(record)

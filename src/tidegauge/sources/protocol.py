@@ -91,7 +91,8 @@ __all__ = [
 class BadRecord:
     """A record that could not be decoded, with where it stands and its raw bytes.
 
-    key, and timestamp (with a time zone): of a message that has them.
+    key, and timestamp (with a time zone): of a message that has them. withdraws: nothing is wrong with it, it takes
+    back the bad records of its key; so it is kept where those are collected, and stops nothing.
     """
 
     partition: str
@@ -101,6 +102,7 @@ class BadRecord:
     message: str
     key: bytes | None = None
     timestamp: datetime | None = None
+    withdraws: bool = False
 
 
 OnBadRecord = Callable[[BadRecord], None]

@@ -6,14 +6,15 @@ declaration is compared with the bound columns, since an edited part would give 
 one edit does not show: a key that is declared to have the value's first column, too, by name and type.)
 
 Each part is decoded by its own format, a whole batch at once. A message is a row when both parts are good; otherwise
-it is one bad record, with its raw key and value.
+it is one bad record, with its raw key and value. Where messages have an envelope, it says what rows they are
+(`enveloping`).
 
 Kafka's own facts about a message can be bad, too, where they are asked for: a header whose name is no text, and a
 time that no calendar has. Kafka keeps any 64 bits as the time of a message, and -1 says that it has none; instants go
 from 1970 to the end of the year 9999.
 
-Invariant: the rows of a partition come in the order of their offsets, and every message is either a row or a bad
-record. A column of a row is the key's, the value's or Kafka's, the same in every run, and no two have one name.
+Invariant: the rows of a partition come in the order of their offsets, and without an envelope every message is either
+a row or a bad record. A column of a row is the key's, the value's or Kafka's, the same in every run, and no two have one name.
 
 >>> key, value = pa.schema([("k", pa.int64())]), pa.schema([("n", pa.int64())])
 >>> joined(key, value, metadata=False, topics="orders").names
@@ -27,7 +28,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import accumulate
@@ -42,11 +43,12 @@ from tidegauge.errors.store import SchemaChanged
 from tidegauge.operations import OP, carries, said_of, unknown
 from tidegauge.remap.store.columns import differences
 from tidegauge.sources.formats.messages import MessageFormat, MessageRows, Problems
+from tidegauge.sources.kafka.enveloping import ERROR, Envelope, EnvelopeReader, enveloped
 from tidegauge.sources.kafka.reading import Bulk
 from tidegauge.sources.metadata import MESSAGE, TIMESTAMP, with_metadata, without_metadata
 from tidegauge.sources.protocol import BadRecord, OnBadRecord
 
-__all__ = ["MessageDecoder", "joined", "key_and_value"]
+__all__ = ["MessageDecoder", "facts_of", "joined", "key_and_value"]
 
 _ZERO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NONE: Final = -1
@@ -58,30 +60,51 @@ _KNOWN: Final = 1024
 """Of how many sources it is remembered which columns are the key's: bound columns do not change."""
 
 
-def joined(key: pa.Schema, value: pa.Schema, *, metadata: bool, topics: object) -> pa.Schema:
+def joined(
+    key: pa.Schema, value: pa.Schema, *, metadata: bool, topics: object, envelope: Envelope = "none"
+) -> pa.Schema:
     """Return the columns of rows. Raises `KeyAndValueClash`, `ReservedColumn`."""
     taken = {name.lower() for name in key.names}
     if both := [name for name in value.names if name.lower() in taken]:
         raise KeyAndValueClash(topics=str(topics), columns=both)
     where = f"the source of {topics}"
-    return with_metadata(pa.schema([*key, *value]), metadata=metadata, where=where, columns=MESSAGE)
+    columns = enveloped(pa.schema([*key, *value]), envelope, keys=len(key), where=where)
+    return with_metadata(columns, metadata=metadata, where=where, columns=facts_of(envelope))
+
+
+def facts_of(envelope: Envelope) -> pa.Schema:
+    """Return the columns of what is known of a message beside its key and value."""
+    return MESSAGE.append(pa.field(ERROR, pa.string())) if envelope in ("upsert", "debezium") else MESSAGE
 
 
 @lru_cache(maxsize=_KNOWN)
 def key_and_value(
-    bound: pa.Schema, key: pa.Schema | None, value: pa.Schema | None, *, metadata: bool, source: str
+    bound: pa.Schema,
+    key: pa.Schema | None,
+    value: pa.Schema | None,
+    *,
+    metadata: bool,
+    source: str,
+    envelope: Envelope = "none",
 ) -> tuple[pa.Schema, pa.Schema]:
     """Return which of the bound columns are the key's and which the value's, given those that are declared.
 
     Raises `SchemaChanged` when the declaration differs from the bound columns.
     """
-    facts = pa.schema(list(bound)[-len(MESSAGE) :]).equals(MESSAGE)
+    known = facts_of(envelope)
+    facts = pa.schema(list(bound)[-len(known) :]).equals(known)
     if facts != metadata:
         change = f"metadata: {facts} -> {metadata}"
         raise SchemaChanged(source=source, differences=[change])
-    columns = list(without_metadata(bound, metadata=metadata, columns=MESSAGE))
+    columns = list(without_metadata(bound, metadata=metadata, columns=known))
+    ends = enveloped(pa.schema([]), envelope, keys=0, where=source)
+    if ends and not pa.schema(columns[-len(ends) :]).equals(ends):
+        raise SchemaChanged(source=source, differences=[f"{ends.names[0]}: new, as of envelope={envelope!r}"])
+    columns = columns[: len(columns) - len(ends)]
     count = len(key) if key is not None else max(0, len(columns) - len(value or ()))
     mine, others = pa.schema(columns[:count]), pa.schema(columns[count:])
+    if value is not None:
+        value = pa.schema(list(enveloped(value, envelope, keys=0, where=source))[: len(value)])
     for was, declared in ((mine, key), (others, value)):
         if declared is not None and (changed := differences(was, declared)):
             raise SchemaChanged(source=source, differences=changed)
@@ -98,9 +121,26 @@ class MessageDecoder:
     schema: pa.Schema
     keys: pa.Schema
     values: pa.Schema
+    envelope: Envelope = "none"
 
     def decode(self, bulk: Bulk, on_bad_record: OnBadRecord) -> pa.RecordBatch:
         """Return the rows of messages."""
+        return self._plain(bulk, on_bad_record) if self.envelope == "none" else self._changes(bulk, on_bad_record)
+
+    def _changes(self, bulk: Bulk, on_bad_record: OnBadRecord) -> pa.RecordBatch:
+        values = self.values if self.format.schema is None else self.format.schema
+        reader = EnvelopeReader(self.envelope, self.format, self.key, self.keys, values)
+        found = reader.read(bulk.keys, bulk.values, _untold(bulk) if self.metadata else {})
+        for index in sorted(found.faults):
+            bad = _bad(bulk, index, *found.faults[index])
+            on_bad_record(replace(bad, withdraws=True) if index in found.withdrawn else bad)
+        facts = []
+        if self.metadata:
+            facts = [fact.take(pa.array(found.places)) for fact in _facts(bulk)]
+            facts += [found.errors()] if ERROR in self.schema.names else []
+        return pa.RecordBatch.from_arrays([*found.columns, *facts], schema=self.schema)
+
+    def _plain(self, bulk: Bulk, on_bad_record: OnBadRecord) -> pa.RecordBatch:
         wrong: dict[int, tuple[str, str]] = {}
         found = [self._part(self.format, bulk.values, self.values, wrong, "")]
         if self.key is not None:
@@ -135,16 +175,21 @@ class MessageDecoder:
         columns = [column for part in rows for column in part.columns]
         if not self.metadata:
             return pa.RecordBatch.from_arrays(columns, schema=self.schema)
-        names, counts = zip(*bulk.runs, strict=True)
-        facts = [
-            pa.array(np.repeat(np.array(names, object), counts), pa.string()),
-            pa.array(bulk.offsets, pa.int64()),
-            _timestamps(bulk),
-            pa.array(bulk.keys, pa.binary()),
-            pa.array(map(_headers, bulk.headers), _HEADERS),
-        ]
+        facts = _facts(bulk)
         chosen = facts if kept is None else [fact.take(pa.array(kept)) for fact in facts]
         return pa.RecordBatch.from_arrays([*columns, *chosen], schema=self.schema)
+
+
+def _facts(bulk: Bulk) -> list[Any]:
+    """Return what Kafka knows of each message, by columns."""
+    names, counts = zip(*bulk.runs, strict=True)
+    return [
+        pa.array(np.repeat(np.array(names, object), counts), pa.string()),
+        pa.array(bulk.offsets, pa.int64()),
+        _timestamps(bulk),
+        pa.array(bulk.keys, pa.binary()),
+        pa.array(map(_headers, bulk.headers), _HEADERS),
+    ]
 
 
 def _unoperated(found: Sequence[MessageRows], wrong: dict[int, tuple[str, str]]) -> None:

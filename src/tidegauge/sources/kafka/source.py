@@ -39,6 +39,7 @@ from tidegauge.remap.frontier import Frontier
 from tidegauge.sources.formats.messages import MessageFormat
 from tidegauge.sources.kafka.acknowledging import commit, lacking
 from tidegauge.sources.kafka.decoding import MessageDecoder, joined, key_and_value
+from tidegauge.sources.kafka.enveloping import Envelope, check_envelope
 from tidegauge.sources.kafka.framing import Piece, beyond, bulk_of, frame, missing, received
 from tidegauge.sources.kafka.inquiry import Given, Inquiry, Start, Topics, named
 from tidegauge.sources.kafka.planning import KafkaSplit, Outrun, Range, begun, overtaken, planned, seen
@@ -64,6 +65,8 @@ class KafkaSource:
         format: the format of the values. Columns that it does not declare are inferred from the first messages, once.
         key: the format of the keys, whose columns come first. None, because most rows need no key. Either `format` or
             `key` has to declare its columns, or nothing would tell which inferred column belongs to which.
+        envelope: what messages are: `"none"`, rows; `"upsert"`, the newest value of each key, or a tombstone;
+            `"debezium"`, Debezium's changes; `"cdc"`, the same, all kept. `"none"`, because most messages are rows.
         start: where to begin in the partitions that exist when the source is first bound: `"earliest"`, `"latest"`, a
             datetime with its zone, a timedelta back from now, or offsets like `{"orders-0": 5}`. `"earliest"`, so
             that nothing is left out. It is resolved once; a restart never asks again.
@@ -90,6 +93,7 @@ class KafkaSource:
     topic: str | Sequence[str] | Topics
     format: MessageFormat
     key: MessageFormat | None = None
+    envelope: Envelope = "none"
     start: Given = "earliest"
     settings: Mapping[str, Value] = field(default_factory=dict)
     group: str | None = None
@@ -107,6 +111,7 @@ class KafkaSource:
         if self.key is not None and self.key.schema is None and self.format.schema is None:
             expected = "a format that declares its columns, as that of the values does not: it tells which are whose"
             raise InvalidArgument(parameter="key", value=self.key, expected=expected)
+        check_envelope(self.envelope, self.format, self.key)
         for parameter in ("max_records_per_epoch", "split_records"):
             count = getattr(self, parameter)
             if not isinstance(count, int) or isinstance(count, bool) or count < 1:
@@ -155,11 +160,12 @@ class KafkaSource:
     def _joined(self, keys: pa.Schema | None, values: pa.Schema | None) -> pa.Schema | None:
         if keys is None or values is None:
             return None
-        return joined(keys, values, metadata=self.metadata, topics=self.topics)
+        return joined(keys, values, metadata=self.metadata, topics=self.topics, envelope=self.envelope)
 
     def _parts(self, bound: pa.Schema) -> tuple[pa.Schema, pa.Schema]:
         """Return the bound columns of keys and of values. Raises `SchemaChanged`."""
-        return key_and_value(bound, self._keys, self.format.schema, metadata=self.metadata, source=self.name)
+        how = {"metadata": self.metadata, "source": self.name, "envelope": self.envelope}
+        return key_and_value(bound, self._keys, self.format.schema, **how)
 
     def placed(self, flow: str, name: str) -> KafkaSource:
         """Return the source as the one of this name in this flow, after which its group is named.
@@ -178,6 +184,7 @@ class KafkaSource:
             "topic": {"pattern": topics.pattern} if topics.pattern else list(topics.names),
             "format": dict(self.format.describe()),
             "key": None if self.key is None else dict(self.key.describe()),
+            **({} if self.envelope == "none" else {"envelope": self.envelope}),
             "start": self.begin.describe(),
             "group": self._group,
             "metadata": self.metadata,
@@ -273,7 +280,8 @@ class KafkaSource:
 
     def read(self, split: KafkaSplit | Piece, on_bad_record: OnBadRecord) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a split. Raises `RecordsLost`, `RangeOvertaken`, and what `tidegauge.kafka` raises."""
-        decoder = MessageDecoder(self.format, self.key, self.metadata, split.schema, *self._parts(split.schema))
+        parts = self._parts(split.schema)
+        decoder = MessageDecoder(self.format, self.key, self.metadata, split.schema, *parts, self.envelope)
         if isinstance(split, Piece):
             yield decoder.decode(bulk_of(split), on_bad_record)
             return

@@ -1,0 +1,168 @@
+"""Laws of topics of changes: the tables are the dictionary, however messages are cut, read again, and interleaved."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.depth import deep
+from tests.enveloped import HAPPENINGS, PARTITIONS, Changes, Happening, Meaning
+
+import tidegauge as tg
+from tidegauge.errors.engine import RecordUnparsable
+from tidegauge.sources.kafka.enveloping import Envelope
+
+UNPLACED = ("TG-0454", "TG-0455", "TG-0456")
+
+
+def by_key(root: Path, name: str, **more: Any) -> tg.DeltaSink:
+    return tg.DeltaSink(str(root / name), envelope="upsert", key="id", order="_offset", **more)
+
+
+def flow_of(root: Path, source: Any, *, late: bool = False, collected: bool = True) -> tg.Dataflow:
+    """Users by key, the keys that have a bad value, and the bad records; perhaps users once more, added late."""
+    flow = tg.Dataflow("shop", store=f"sqlite:///{root}/shop.db", tick=0.02)
+    users = flow.source("users", source)
+    broken = users.changelog("op").select("id", "_error", "_error IS NULL AS right", "_partition", "_offset")
+    flow.sink("users", users, by_key(root, "users"))
+    flow.sink("broken", broken, by_key(root, "broken", deleted="right"))
+    if collected:
+        flow.sink("bad", users.errors, tg.ParquetSink(str(root / "bad")))
+    if late:
+        flow.sink("late", users.select("id", "name", "n", "_partition", "_offset"), by_key(root, "late"))
+    return flow
+
+
+def unplaced(flow: tg.Dataflow) -> set[bytes | None]:
+    """The bytes that are a bad key, by the last that was said of each in its partition."""
+    last: dict[bytes | None, tuple[int, str]] = {}
+    for row in tg.read_arrow(flow, "bad").to_pylist():
+        if row["code"] in UNPLACED:
+            last[row["key"]] = max(last.get(row["key"], (-1, "")), (row["position"], row["code"]))
+    return {key for key, (_, code) in last.items() if code != "TG-0456"}
+
+
+def check(flow: tg.Dataflow, meaning: Meaning, *tables: str) -> None:
+    for table in tables:
+        found = tg.read_arrow(flow, table).to_pylist()
+        assert {row["id"]: (row["name"], row["n"]) for row in found} == meaning.rows
+        assert len(found) == len(meaning.rows)
+    broken = tg.read_arrow(flow, "broken").to_pylist()
+    assert sorted(row["id"] for row in broken) == sorted(meaning.broken)
+    assert all(row["_error"].startswith("TG-0") for row in broken)
+    assert unplaced(flow) == meaning.unplaced
+
+
+def partition_of(one: Happening) -> int:
+    return one.partition if one.placed else one.id % 2  # its bytes decide
+
+
+def written(source: Changes, epoch: Sequence[Happening], chance: random.Random) -> None:
+    """Write what happens in an epoch: the partitions in any order, each in its own."""
+    waiting = {number: [one for one in epoch if partition_of(one) == number] for number in range(PARTITIONS)}
+    while left := [number for number, those in waiting.items() if those]:
+        number = chance.choice(left)
+        source.write(number, waiting[number].pop(0).messages(source.envelope))
+
+
+@pytest.mark.parametrize("envelope", ["upsert", "debezium"])
+@deep(24)
+@given(
+    epochs=st.lists(st.lists(HAPPENINGS, min_size=1, max_size=8), min_size=1, max_size=4),
+    batch=st.integers(1, 5),
+    stumbles=st.integers(0, 2),
+    chance=st.randoms(use_true_random=False),
+)
+def test_t60_tables_by_key_are_the_dictionary_however_messages_come(
+    envelope: Envelope, epochs: list[list[Happening]], batch: int, stumbles: int, chance: random.Random
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        root, meaning = Path(folder), Meaning()
+        source = Changes(root, envelope, batch, stumbles)
+        flow = flow_of(root, source)
+        for epoch in epochs:
+            written(source, epoch, chance)
+            for one in epoch:
+                meaning.take(one)
+            flow = flow_of(root, source)
+            flow.run("caught-up", engine=tg.LocalEngine(threads=0))
+            check(flow, meaning, "users")
+        flow = flow_of(root, source, late=True)
+        flow.run("caught-up", engine=tg.LocalEngine(threads=0))
+        check(flow, meaning, "users", "late")
+
+
+def happening(what: str, id: int = 2, n: int = 0) -> Happening:
+    return Happening(what, id, n, wrapped=False, op="c", told=False)
+
+
+@pytest.mark.parametrize("ends", ["put", "gone"])
+def test_t60_an_error_is_there_from_the_bad_value_to_the_next_good_one_or_tombstone(
+    tmp_path: Path, ends: str
+) -> None:
+    source, meaning = Changes(tmp_path, "upsert"), Meaning()
+    steps = [happening("put"), happening("bad value"), happening(ends, n=3)]
+    seen = []
+    for one in steps:
+        source.write(0, one.messages("upsert"))
+        meaning.take(one)
+        flow = flow_of(tmp_path, source)
+        flow.run("caught-up", engine=tg.LocalEngine(threads=0))
+        check(flow, meaning, "users")
+        seen.append((len(meaning.rows), len(meaning.broken)))
+    assert seen == [(1, 0), (0, 1), (1 if ends == "put" else 0, 0)]
+    assert tg.read_arrow(flow, "users", as_of=0).num_rows == 1
+    assert tg.read_arrow(flow, "users", as_of=1).num_rows == 0
+    assert tg.read_arrow(flow, "broken", as_of=1).num_rows == 1
+
+
+def test_t60_where_bad_records_are_not_collected_no_epoch_shows_the_old_row_as_if_it_were_right(
+    tmp_path: Path,
+) -> None:
+    source, meaning = Changes(tmp_path, "debezium"), Meaning()
+    flow = flow_of(tmp_path, source, collected=False)
+    for one in (happening("withdrawn"), happening("put")):  # nobody collects what is taken back: no harm
+        source.write(0, one.messages("debezium"))
+    flow.run("caught-up", engine=tg.LocalEngine(threads=0))
+    source.write(0, happening("bad value", n=2).messages("debezium"))
+    with pytest.raises(RecordUnparsable, match="its op is 't'"):
+        flow_of(tmp_path, source, collected=False).run("caught-up", engine=tg.LocalEngine(threads=0))
+    assert tg.status(flow).published == 1
+    for one in (happening("withdrawn"), happening("put"), happening("bad value")):
+        meaning.take(one)
+    flow = flow_of(tmp_path, source)
+    flow.run("caught-up", engine=tg.LocalEngine(threads=0))
+    check(flow, meaning, "users")
+
+
+def test_a_table_of_all_changes_has_each_once_whatever_is_read_again(tmp_path: Path) -> None:
+    source = Changes(tmp_path, "cdc", batch=2, stumbles=2)
+    every = [Happening("put", 2, n, wrapped=n % 2 == 0, op="cur"[n % 3], told=n % 4 == 1) for n in range(9)]
+    every += [Happening("gone", 2, 9, wrapped=True, op="c", told=True), happening("bad value", n=1)]
+    for at in range(0, len(every), 4):
+        source.write(0, [message for one in every[at : at + 4] for message in one.messages("cdc")])
+        flow = tg.Dataflow("shop", store=f"sqlite:///{tmp_path}/shop.db", tick=0.02)
+        users = flow.source("users", source)
+        flow.sink("changes", users, tg.DeltaSink(str(tmp_path / "changes")))
+        flow.sink("large", users.filter("n > 4 AND op <> 'before'"), tg.DeltaSink(str(tmp_path / "large")))
+        flow.sink("bad", users.errors, tg.ParquetSink(str(tmp_path / "bad")))
+        flow.run("caught-up", engine=tg.LocalEngine(threads=0))
+    found = tg.read_arrow(flow, "changes").to_pylist()
+    in_order = sorted(found, key=lambda row: (row["_offset"], row["op"]))
+    wanted = []
+    for one in every[:-1]:
+        word = {"c": "insert", "u": "update", "r": "read"}[one.op]
+        if one.what == "put":
+            wanted += [("before", one.n)] if one.told and one.op == "u" else []
+            wanted += [(word, one.n)]
+        else:
+            wanted += [("delete", one.n)]
+    assert [(row["op"], row["n"]) for row in in_order] == wanted
+    assert sorted(row["n"] for row in tg.read_arrow(flow, "large").to_pylist()) == [5, 6, 7, 8, 9]
+    assert tg.read_arrow(flow, "bad").num_rows == 1

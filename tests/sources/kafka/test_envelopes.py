@@ -1,0 +1,251 @@
+"""Messages with an envelope become changes: what each means follows from it alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.depth import deep
+from tests.enveloped import HAPPENINGS, KEY, VALUE, Happening, Pair, bulk_of, decoder
+
+import tidegauge as tg
+from tidegauge.errors.flow import InvalidArgument, ReservedColumn
+from tidegauge.errors.store import SchemaChanged
+from tidegauge.sources import BadRecord
+from tidegauge.sources.kafka.decoding import MessageDecoder, joined, key_and_value
+from tidegauge.sources.kafka.enveloping import Envelope
+
+ENVELOPES: Sequence[Envelope] = ("upsert", "debezium", "cdc")
+HERE = "localhost:9092"
+
+
+def tried(found: MessageDecoder, messages: Sequence[Pair], *, first: int = 0) -> tuple[list[Any], list[Any]]:
+    """Return the rows of messages, and their bad records."""
+    bad: list[BadRecord] = []
+    rows = found.decode(bulk_of(messages, first=first), bad.append).to_pylist()
+    return rows, [(one.position, one.code, one.key, one.withdraws) for one in bad]
+
+
+def short(rows: Sequence[dict[str, Any]], *names: str) -> list[tuple[Any, ...]]:
+    return [tuple(row[name] for name in names) for row in rows]
+
+
+def change(op: str, after: Any = None, before: Any = None) -> bytes:
+    return json.dumps({"before": before, "after": after, "op": op, "source": {}, "ts_ms": 1}).encode()
+
+
+ONE, TWO = b'{"id": 1}', b'{"id": 2}'
+ADA, BOB = {"id": 1, "name": "ada", "n": 1}, {"id": 2, "name": "bob", "n": 2}
+
+
+def test_an_upsert_is_a_row_and_a_tombstone_takes_it_away() -> None:
+    rows, bad = tried(decoder("upsert"), [(ONE, b'{"name": "ada", "n": 1}'), (TWO, b"{}"), (ONE, None)])
+    assert short(rows, "id", "name", "n", "_op", "_offset") == [
+        (1, "ada", 1, "update", 0),
+        (2, None, None, "update", 1),
+        (1, None, None, "delete", 2),
+    ]
+    assert bad == []
+
+
+def test_t60_a_bad_value_takes_the_row_of_its_key_away_and_says_why() -> None:
+    rows, bad = tried(decoder("upsert"), [(ONE, b"{}"), (ONE, b"?"), (TWO, b'{"n": "x"}')])
+    assert short(rows, "id", "_op") == [(1, "update"), (1, "delete"), (2, "delete")]
+    assert [row["_error"] for row in rows] == [
+        None,
+        "TG-0323: not one JSON object",
+        "TG-0323: column n: expected a number, found a string",
+    ]
+    assert bad == [(1, "TG-0323", ONE, False), (2, "TG-0323", TWO, False)]
+
+
+def test_t60_a_message_without_a_good_key_is_no_row_and_a_tombstone_takes_it_back() -> None:
+    keys = [None, b"?", b"{}", b'{"id": "x"}']
+    rows, bad = tried(decoder("upsert"), [(key, value) for value in (b"{}", None) for key in keys])
+    assert rows == []
+    codes = ["TG-0454", "TG-0455", "TG-0454", "TG-0455"]
+    assert bad == [
+        *((at, code, key, False) for at, (code, key) in enumerate(zip(codes, keys, strict=True))),
+        *((at, "TG-0456", key, True) for at, key in enumerate(keys, 4)),
+    ]
+
+
+def test_what_is_wrong_beside_the_value_takes_the_row_away_too() -> None:
+    bulk = bulk_of([(ONE, b"{}"), (TWO, None)])
+    bulk.times, bulk.headers = [1 << 60, 0], [None, "a name that is no text"]
+    bad: list[BadRecord] = []
+    rows = decoder("upsert").decode(bulk, bad.append).to_pylist()
+    assert short(rows, "id", "_op", "_timestamp", "_headers") == [
+        (1, "delete", None, None),
+        (2, "delete", rows[1]["_timestamp"], None),
+    ]
+    assert [one.code for one in bad] == ["TG-0820", "TG-0821"]
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_debezium_puts_what_is_after_and_deletes_by_the_key(wrapped: bool) -> None:
+    def sent(key: bytes, value: bytes | None) -> Pair:
+        parts = [None if one is None else b'{"schema": {}, "payload": %s}' % one for one in (key, value)]
+        return (parts[0], parts[1]) if wrapped else (key, value)
+
+    messages = [
+        sent(ONE, change("r", ADA)),
+        sent(TWO, change("c", BOB)),
+        sent(ONE, change("u", {**ADA, "name": "eve"}, ADA)),
+        sent(TWO, change("d", None, BOB)),
+        sent(TWO, None),
+        sent(ONE, change("d")),
+    ]
+    rows, bad = tried(decoder("debezium"), messages)
+    assert short(rows, "id", "name", "_op") == [
+        (1, "ada", "update"),
+        (2, "bob", "update"),
+        (1, "eve", "update"),
+        (2, "bob", "delete"),
+        (2, None, "delete"),
+        (1, None, "delete"),
+    ]
+    assert bad == []
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (change("t"), "its op is 't', none of c, r, u and d"),
+        (b'{"id": 1, "name": "flat"}', "its op is None, none of c, r, u and d"),
+        (b'{"schema": null, "payload": null}', "its op is None, none of c, r, u and d"),
+        (change("u", None, ADA), "its op is 'u', and it has no row after it"),
+        (change("c", {"id": 1}), "column after.name: null, and NOT NULL"),
+    ],
+)
+def test_t60_a_record_that_is_no_change_takes_the_row_away_and_says_why(value: bytes, why: str) -> None:
+    format = tg.Json("name string NOT NULL, n int")
+    rows, bad = tried(decoder("debezium", value=format), [(ONE, value)])
+    assert short(rows, "id", "name", "_op", "_error") == [(1, None, "delete", f"TG-0457: {why}")]
+    assert bad == [(0, "TG-0457", ONE, False)]
+    rows, bad = tried(decoder("cdc", value=format), [(ONE, value)])
+    assert (rows, bad) == ([], [(0, "TG-0457", ONE, False)])
+
+
+@pytest.mark.parametrize("key", [KEY, None])
+def test_cdc_keeps_all_as_rows(key: Any) -> None:
+    format = VALUE if key else tg.Json("id long, name string, n int")
+    messages = [
+        (ONE, change("r", ADA)),
+        (TWO, change("c", BOB)),
+        (ONE, change("u", {**ADA, "n": 7}, ADA)),
+        (TWO, change("u", {**BOB, "n": 8})),
+        (TWO, change("d", None, {**BOB, "n": 8})),
+        (TWO, None),
+    ]
+    rows, bad = tried(decoder("cdc", key=key, value=format), messages)
+    assert short(rows, "id", "n", "op", "_offset") == [
+        (1, 1, "read", 0),
+        (2, 2, "insert", 1),
+        (1, 1, "before", 2),
+        (1, 7, "update", 2),
+        (2, 8, "update", 3),
+        (2, 8, "delete", 4),
+    ]
+    assert bad == []
+    assert "_error" not in rows[0]
+
+
+def said(one: Happening, envelope: Envelope, at: int) -> tuple[list[Any], list[Any]]:
+    """The rows and bad records of what happens, by the definition."""
+    keyed = one.messages(envelope)
+    place = {"id": one.id}
+    rows: list[Any] = []
+    bad: list[Any] = []
+    raw = keyed[0][0]
+    if one.what == "put" and envelope != "cdc":
+        rows = [{**one.row, "_op": "update"}]
+    elif one.what == "put":
+        word = {"c": "insert", "r": "read", "u": "update"}[one.op]
+        older = [{**one.row, "name": "before", "op": "before"}] if one.told and one.op == "u" else []
+        rows = [*older, {**one.row, "op": word}]
+    elif one.what == "gone":
+        old = {**one.row, "name": "before"} if one.told and envelope != "upsert" else {**place, "name": None, "n": None}
+        gone = {**place, "name": None, "n": None, "_op": "delete"}
+        rows = [{**old, "op": "delete"}] if envelope == "cdc" else [{**old, "_op": "delete"}, gone][: len(keyed)]
+    elif one.what == "bad value":
+        rows = [] if envelope == "cdc" else [{**place, "name": None, "n": None, "_op": "delete"}]
+        bad = [(at, raw)]
+    else:
+        bad = [(at, raw)]
+    return rows, bad
+
+
+@pytest.mark.parametrize("envelope", ENVELOPES)
+@deep(200)
+@given(happenings=st.lists(HAPPENINGS, max_size=12), cuts=st.lists(st.integers(0, 24), max_size=4))
+def test_each_message_means_what_it_says_however_messages_are_batched(
+    envelope: Envelope, happenings: list[Happening], cuts: list[int]
+) -> None:
+    found = decoder(envelope)
+    messages: list[Pair] = []
+    wanted: tuple[list[Any], list[Any]] = [], []
+    for one in happenings:
+        rows, bad = said(one, envelope, len(messages))
+        messages += one.messages(envelope)
+        wanted[0].extend(rows)
+        wanted[1].extend(bad)
+    ends = sorted({0, len(messages), *(cut for cut in cuts if cut < len(messages))})
+    whole = tried(found, messages) if messages else ([], [])
+    parts = [tried(found, messages[a:b], first=a) for a, b in zip(ends, ends[1:], strict=False)]
+    assert ([row for rows, _ in parts for row in rows], [one for _, bad in parts for one in bad]) == whole
+    kept = ("id", "name", "n", "op" if envelope == "cdc" else "_op")
+    assert short(whole[0], *kept) == short(wanted[0], *kept)
+    assert [(at, raw) for at, _, raw, _ in whole[1]] == wanted[1]
+    bare = tried(decoder(envelope, metadata=False), messages) if messages else ([], [])
+    assert bare == ([{name: row[name] for name in kept} for row in whole[0]], whole[1])
+
+
+@pytest.mark.parametrize(
+    ("how", "named"),
+    [
+        ({"envelope": "merge", "key": KEY}, "envelope"),
+        ({"envelope": "upsert"}, "key"),
+        ({"envelope": "debezium"}, "key"),
+        ({"envelope": "debezium", "key": KEY, "format": tg.Json()}, "format"),
+        ({"envelope": "cdc", "format": tg.Text()}, "format"),
+        ({"envelope": "debezium", "key": tg.Json("payload long")}, "key"),
+        ({"envelope": "debezium", "key": tg.Json()}, "key"),
+    ],
+)
+def test_an_envelope_that_cannot_be_is_refused(how: dict[str, Any], named: str) -> None:
+    with pytest.raises(InvalidArgument, match=named):
+        tg.KafkaSource(HERE, topic="t", **{"format": VALUE, **how})
+
+
+@pytest.mark.parametrize(("envelope", "columns"), [("upsert", "_op string"), ("cdc", "OP string"), ("cdc", "_op string")])
+def test_a_column_of_the_operations_name_is_refused(envelope: Any, columns: str) -> None:
+    with pytest.raises(ReservedColumn):
+        tg.KafkaSource(HERE, topic="t", format=tg.Json(columns), key=KEY, envelope=envelope)
+
+
+def test_a_source_says_its_envelope_and_knows_its_columns_again() -> None:
+    value = tg.Json("name string NOT NULL")
+    for envelope in ENVELOPES:
+        source = tg.KafkaSource(HERE, topic="t", format=value, key=KEY, envelope=envelope)
+        assert source.describe()["envelope"] == envelope
+        assert source.schema is not None
+        assert source.schema.names == ["id", "name", "op" if envelope == "cdc" else "_op"]
+        assert source.schema.field("name").nullable
+        found = key_and_value(source.schema, KEY.schema, value.schema, metadata=False, source="t", envelope=envelope)
+        assert [part.names for part in found] == [["id"], ["name"]]
+    assert "envelope" not in tg.KafkaSource(HERE, topic="t", format=value).describe()
+
+
+@pytest.mark.parametrize("metadata", [False, True])
+@pytest.mark.parametrize(("was", "now"), [("none", "upsert"), ("upsert", "none"), ("cdc", "debezium")])
+def test_an_envelope_that_is_put_on_or_taken_off_later_is_refused(was: Any, now: Any, metadata: bool) -> None:
+    how: dict[str, Any] = {"metadata": metadata}
+    bound = joined(KEY.schema or pa.schema([]), VALUE.schema or pa.schema([]), topics="t", envelope=was, **how)
+    with pytest.raises(SchemaChanged):
+        key_and_value(bound, KEY.schema, VALUE.schema, source="t", envelope=now, **how)
