@@ -1,4 +1,4 @@
-"""Topics of changes, and what they mean: each thing that happens is written as a message, and told to a dictionary."""
+"""Topics of changes, and what they mean: all that happens is written as messages, and told to a dictionary."""
 
 from __future__ import annotations
 
@@ -184,8 +184,8 @@ class Changes:
         for at in range(0, len(messages), self.batch):
             bulk = bulk_of(messages[at : at + self.batch], partition=split.partition, first=split.lower + at)
             yield decoder(self.envelope).decode(bulk, on_bad_record)
-            if len(list(self.folder.glob("stumble-*"))) < self.stumbles:
-                (self.folder / f"stumble-{split.partition}-{split.lower}-{at}").touch()
+            if (count := len(list(self.folder.glob("stumble-*")))) < self.stumbles:
+                (self.folder / f"stumble-{count}").touch()
                 raise OSError(5, "the disk stumbles")
 
     def acknowledge(self, frontier: Frontier) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -124,17 +125,17 @@ def test_debezium_puts_what_is_after_and_deletes_by_the_key(wrapped: bool) -> No
     ],
 )
 def test_t60_a_record_that_is_no_change_takes_the_row_away_and_says_why(value: bytes, why: str) -> None:
-    format = tg.Json("name string NOT NULL, n int")
-    rows, bad = tried(decoder("debezium", value=format), [(ONE, value)])
+    whole = tg.Json("name string NOT NULL, n int")
+    rows, bad = tried(decoder("debezium", value=whole), [(ONE, value)])
     assert short(rows, "id", "name", "_op", "_error") == [(1, None, "delete", f"TG-0457: {why}")]
     assert bad == [(0, "TG-0457", ONE, False)]
-    rows, bad = tried(decoder("cdc", value=format), [(ONE, value)])
+    rows, bad = tried(decoder("cdc", value=whole), [(ONE, value)])
     assert (rows, bad) == ([], [(0, "TG-0457", ONE, False)])
 
 
 @pytest.mark.parametrize("key", [KEY, None])
 def test_cdc_keeps_all_as_rows(key: Any) -> None:
-    format = VALUE if key else tg.Json("id long, name string, n int")
+    columns = VALUE if key else tg.Json("id long, name string, n int")
     messages = [
         (ONE, change("r", ADA)),
         (TWO, change("c", BOB)),
@@ -143,7 +144,7 @@ def test_cdc_keeps_all_as_rows(key: Any) -> None:
         (TWO, change("d", None, {**BOB, "n": 8})),
         (TWO, None),
     ]
-    rows, bad = tried(decoder("cdc", key=key, value=format), messages)
+    rows, bad = tried(decoder("cdc", key=key, value=columns), messages)
     assert short(rows, "id", "n", "op", "_offset") == [
         (1, 1, "read", 0),
         (2, 2, "insert", 1),
@@ -170,7 +171,9 @@ def said(one: Happening, envelope: Envelope, at: int) -> tuple[list[Any], list[A
         older = [{**one.row, "name": "before", "op": "before"}] if one.told and one.op == "u" else []
         rows = [*older, {**one.row, "op": word}]
     elif one.what == "gone":
-        old = {**one.row, "name": "before"} if one.told and envelope != "upsert" else {**place, "name": None, "n": None}
+        old = (
+            {**one.row, "name": "before"} if one.told and envelope != "upsert" else {**place, "name": None, "n": None}
+        )
         gone = {**place, "name": None, "n": None, "_op": "delete"}
         rows = [{**old, "op": "delete"}] if envelope == "cdc" else [{**old, "_op": "delete"}, gone][: len(keyed)]
     elif one.what == "bad value":
@@ -197,7 +200,7 @@ def test_each_message_means_what_it_says_however_messages_are_batched(
         wanted[1].extend(bad)
     ends = sorted({0, len(messages), *(cut for cut in cuts if cut < len(messages))})
     whole = tried(found, messages) if messages else ([], [])
-    parts = [tried(found, messages[a:b], first=a) for a, b in zip(ends, ends[1:], strict=False)]
+    parts = [tried(found, messages[a:b], first=a) for a, b in pairwise(ends)]
     assert ([row for rows, _ in parts for row in rows], [one for _, bad in parts for one in bad]) == whole
     kept = ("id", "name", "n", "op" if envelope == "cdc" else "_op")
     assert short(whole[0], *kept) == short(wanted[0], *kept)
@@ -223,7 +226,9 @@ def test_an_envelope_that_cannot_be_is_refused(how: dict[str, Any], named: str) 
         tg.KafkaSource(HERE, topic="t", **{"format": VALUE, **how})
 
 
-@pytest.mark.parametrize(("envelope", "columns"), [("upsert", "_op string"), ("cdc", "OP string"), ("cdc", "_op string")])
+@pytest.mark.parametrize(
+    ("envelope", "columns"), [("upsert", "_op string"), ("cdc", "OP string"), ("cdc", "_op string")]
+)
 def test_a_column_of_the_operations_name_is_refused(envelope: Any, columns: str) -> None:
     with pytest.raises(ReservedColumn):
         tg.KafkaSource(HERE, topic="t", format=tg.Json(columns), key=KEY, envelope=envelope)

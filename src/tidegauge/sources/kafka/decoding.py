@@ -14,7 +14,8 @@ time that no calendar has. Kafka keeps any 64 bits as the time of a message, and
 from 1970 to the end of the year 9999.
 
 Invariant: the rows of a partition come in the order of their offsets, and without an envelope every message is either
-a row or a bad record. A column of a row is the key's, the value's or Kafka's, the same in every run, and no two have one name.
+a row or a bad record. A column of a row is the key's, the value's or Kafka's, the same in every run, and no two have
+one name.
 
 >>> key, value = pa.schema([("k", pa.int64())]), pa.schema([("n", pa.int64())])
 >>> joined(key, value, metadata=False, topics="orders").names

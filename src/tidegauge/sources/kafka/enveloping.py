@@ -1,6 +1,6 @@
 """Messages that are changes: what became of the row of their key, as the envelope of a topic says it.
 
-    upsert     a value is the row of its key now (`update`); a message without one, a tombstone, takes it away (`delete`)
+    upsert     a value is the row of its key now (`update`); a tombstone, which has none, takes it away (`delete`)
     debezium   a record has an operation: with `c`, `r` and `u` the row is `after` (`update`), with `d` it is gone
     cdc        the same records as plain rows, all kept, with a word in the column `op`
 
@@ -60,9 +60,13 @@ _SHOWN: Final = 40
 def check_envelope(envelope: Envelope, format: MessageFormat, key: MessageFormat | None) -> None:
     """Raise `InvalidArgument` unless messages in these formats can have the envelope."""
     if envelope not in get_args(Envelope):
-        raise InvalidArgument(parameter="envelope", value=envelope, expected=f"one of {', '.join(get_args(Envelope))}")
+        raise InvalidArgument(
+            parameter="envelope", value=envelope, expected=f"one of {', '.join(get_args(Envelope))}"
+        )
     if envelope in ("upsert", "debezium") and key is None:
-        raise InvalidArgument(parameter="key", value=None, expected=f"the format of keys: envelope={envelope!r} needs it")
+        raise InvalidArgument(
+            parameter="key", value=None, expected=f"the format of keys: envelope={envelope!r} needs it"
+        )
     if envelope in ("debezium", "cdc"):
         if not isinstance(format, Json) or format.schema is None:
             expected = "tg.Json with the columns of the rows, in which Debezium's records are read"
@@ -138,7 +142,7 @@ class EnvelopeReader:
         for at in withdrawn:
             faults[at] = (BadKeyWithdrawn.code, "a tombstone: what was bad under this key is taken back")
         faults |= {at: unfit[at] for at in good.tolist() if at in unfit}
-        there = np.array([at for at in good.tolist() if values[at] is not None and at not in unfit], np.int64)
+        there = np.array([at for at in good.tolist() if values[at] is not None], np.int64)
         found = self._upserts if self.envelope == "upsert" else self._records
         read = found([values[at] for at in there.tolist()], there, faults)
         made = self._all(good, columns, read) if self.envelope == "cdc" else self._last(good, columns, read)
@@ -199,7 +203,8 @@ class EnvelopeReader:
         fine = np.setdiff1d(np.arange(len(places)), np.fromiter(wrong, np.int64, len(wrong)))
         both = np.concatenate([fine, fine + len(places)])
         images = [
-            pa.concat_arrays([old, new]).take(pa.array(both)) for old, new in zip(before.flatten(), afters, strict=True)
+            pa.concat_arrays([old, new]).take(pa.array(both))
+            for old, new in zip(before.flatten(), afters, strict=True)
         ]
         return _Values(places[fine], words[fine], images, len(fine), told[fine])
 
@@ -245,7 +250,8 @@ def _in_payload(columns: Sequence[Any]) -> pa.Schema:
 
 def _taken_out(rows: pa.RecordBatch) -> list[Any]:
     """Return the columns of records, each from where it stands."""
-    *bare, payload = rows.columns
+    bare: list[Any] = list(rows.columns)
+    payload = bare.pop()
     inside = payload.is_valid().to_numpy(zero_copy_only=False)
     if not inside.any():
         return bare
