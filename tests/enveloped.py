@@ -73,7 +73,7 @@ class Happening:
         if self.what in ("bad key", "no key"):
             return [(other, value)]
         if self.what == "bad value":
-            return [(key, [b"?", b'{"n": "x"}', b'{"before": null, "op": "t"}'][self.n % (2 if bare else 3)])]
+            return [(key, [b"?", b'{"n": "x"}', b'{"before": null, "op": "m"}'][self.n % (2 if bare else 3)])]
         if self.what == "gone":
             return [(key, None)] if bare else [(key, value), *([(key, None)] if self.told else [])]
         return [(key, value)]

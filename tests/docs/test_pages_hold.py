@@ -57,6 +57,7 @@ LOCAL = [
 ]
 ON_KAFKA = [
     HOW_TO / "move-from-a-spark-checkpoint.md",
+    HOW_TO / "read-changes-from-kafka.md",
     HOW_TO / "read-from-kafka.md",
     HOW_TO / "rows-with-operations.md",
     HOW_TO / "write-to-kafka.md",

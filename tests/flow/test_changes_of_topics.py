@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute
@@ -17,12 +19,15 @@ from tests.depth import deep
 from tests.enveloped import HAPPENINGS, PARTITIONS, Changes, Happening, Meaning
 
 import tidegauge as tg
+from tidegauge.errors.changes import TableTruncated, ValueUnavailable
 from tidegauge.errors.command import OutputHasFailed
 from tidegauge.errors.engine import RecordUnparsable
+from tidegauge.errors.store import SchemaChanged
 from tidegauge.sources.kafka.enveloping import Envelope
 
 pc: Any = pyarrow.compute
 
+NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 UNPLACED = ("TG-0454", "TG-0455", "TG-0456")
 
 
@@ -36,8 +41,13 @@ def errors(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.set_column(batch.schema.get_field_index("_op"), "_op", words)
 
 
-def flow_of(root: Path, source: Any, *, late: bool = False, collected: bool = True) -> tg.Dataflow:
-    """Users by key, the keys that have a bad value, and the bad records; perhaps users once more, added late."""
+def flow_of(
+    root: Path, source: Any, *, late: bool = False, collected: bool = True, also: Mapping[str, Any] = NONE
+) -> tg.Dataflow:
+    """Users by key, the keys that have a bad value, and the bad records; perhaps users once more, added late.
+
+    also: sinks for users besides.
+    """
     flow = tg.Dataflow("shop", store=f"sqlite:///{root}/shop.db", tick=0.02)
     users = flow.source("users", source)
     flow.sink("users", users, by_key(root, "users"))
@@ -45,7 +55,9 @@ def flow_of(root: Path, source: Any, *, late: bool = False, collected: bool = Tr
     if collected:
         flow.sink("bad", users.errors, tg.ParquetSink(str(root / "bad")))
     if late:
-        flow.sink("late", users.select("id", "name", "n", "_partition", "_offset"), by_key(root, "late"))
+        also = {**also, "late": by_key(root, "late")}
+    for name, sink in also.items():
+        flow.sink(name, users.select("id", "name", "n", "_partition", "_offset"), sink)
     return flow
 
 
@@ -89,7 +101,7 @@ def written(source: Changes, epoch: Sequence[Happening], chance: random.Random) 
     stumbles=st.integers(0, 2),
     chance=st.randoms(use_true_random=False),
 )
-def test_t60_tables_by_key_are_the_dictionary_however_messages_come(
+def test_t59_t60_tables_by_key_are_the_dictionary_however_messages_come(
     envelope: Envelope, epochs: list[list[Happening]], batch: int, stumbles: int, chance: random.Random
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -141,7 +153,7 @@ def test_t60_where_bad_records_are_not_collected_no_epoch_shows_the_old_row_as_i
         source.write(0, one.messages("debezium"))
     flow.run("caught-up", engine=tg.LocalEngine(threads=0))
     source.write(0, happening("bad value", n=2).messages("debezium"))
-    with pytest.raises(RecordUnparsable, match="its op is 't'"):
+    with pytest.raises(RecordUnparsable, match="its op is 'm'"):
         flow_of(tmp_path, source, collected=False).run("caught-up", engine=tg.LocalEngine(threads=0))
     assert tg.read_arrow(flow, "users", as_of=0).num_rows == 1
     with pytest.raises(OutputHasFailed, match="TG-0607"):
@@ -151,6 +163,102 @@ def test_t60_where_bad_records_are_not_collected_no_epoch_shows_the_old_row_as_i
     flow = flow_of(tmp_path, source)
     flow.run("caught-up", engine=tg.LocalEngine(threads=0))
     check(flow, meaning, "users")
+
+
+UNSENT = b'{"op": "u", "after": {"name": "__debezium_unavailable_value", "n": 7}}'
+
+
+@pytest.mark.parametrize(
+    ("pair", "code"),
+    [
+        ((b'{"id": 2}', UNSENT), "TG-0458"),
+        pytest.param((None, b'{"op": "t"}'), "TG-0459", marks=pytest.mark.long),
+    ],
+)
+def test_what_no_table_by_key_can_take_stops_the_source_and_the_row_stays_until_somebody_decides(
+    tmp_path: Path, pair: tuple[bytes | None, bytes], code: str
+) -> None:
+    source, meaning = Changes(tmp_path, "debezium"), Meaning()
+    put, later = happening("put"), happening("put", n=3)
+    source.write(0, put.messages("debezium"))
+    meaning.take(put)
+    flow = flow_of(tmp_path, source)
+    flow.run("caught-up", engine=tg.LocalEngine(threads=0))
+    source.write(0, [pair, *happening("bad value", id=4).messages("debezium")])
+    for _again in range(2):
+        with pytest.raises((ValueUnavailable, TableTruncated), match="at position 1 of 't-0'") as raised:
+            flow_of(tmp_path, source).run("caught-up", engine=tg.LocalEngine(threads=0))
+        assert raised.value.code == code
+    assert [row["n"] for row in tg.read_arrow(flow, "users").to_pylist()] == [0]
+    assert tg.skip(flow_of(tmp_path, source), "users", "t-0", 1, 2).lifted
+    meaning.take(happening("bad value", id=4))
+    flow = flow_of(tmp_path, source)
+    flow.run("caught-up", engine=tg.LocalEngine(threads=0))
+    check(flow, meaning, "users")
+    source.write(0, later.messages("debezium"))
+    meaning.take(later)
+    flow = flow_of(tmp_path, source, late=True)
+    flow.run("caught-up", engine=tg.LocalEngine(threads=0))
+    check(flow, meaning, "users", "late")
+
+
+def test_another_envelope_is_refused_though_its_columns_are_the_same(tmp_path: Path) -> None:
+    def run(source: Changes) -> tg.Dataflow:
+        flow = flow_of(tmp_path, source)
+        flow.run("caught-up", engine=tg.LocalEngine(threads=0))
+        return flow
+
+    source = Changes(tmp_path, "upsert")
+    source.write(0, happening("put").messages("upsert"))
+    run(source)
+    source.write(0, happening("put", n=3).messages("upsert"))
+    with pytest.raises(SchemaChanged, match="envelope: upsert -> debezium"):
+        run(replace(source, envelope="debezium"))
+    assert [row["n"] for row in tg.read_arrow(run(source), "users").to_pylist()] == [3]
+
+
+def replayed(changes: list[dict[str, Any]]) -> dict[int, tuple[str, int]]:
+    """Return the rows by key that all changes make, in order."""
+    rows: dict[int, tuple[str, int]] = {}
+    for one in sorted(changes, key=lambda one: (one["_partition"], one["_offset"])):
+        if one["op"] == "delete":
+            rows.pop(one["id"], None)
+        elif one["op"] != "before":
+            rows[one["id"]] = one["name"], one["n"]
+    return rows
+
+
+@deep(4)
+@given(
+    epochs=st.lists(st.lists(HAPPENINGS, min_size=1, max_size=8), min_size=1, max_size=3),
+    batch=st.integers(1, 5),
+    stumbles=st.integers(0, 2),
+    chance=st.randoms(use_true_random=False),
+)
+def test_all_changes_are_kept_each_once_and_make_the_dictionary(
+    epochs: list[list[Happening]], batch: int, stumbles: int, chance: random.Random
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        root, meaning, count = Path(folder), Meaning(), 0
+        source = Changes(root, "cdc", batch, stumbles)
+        for number in range(len(epochs) + 1):
+            flow = tg.Dataflow("shop", store=f"sqlite:///{root}/shop.db", tick=0.02)
+            users = flow.source("users", source)
+            flow.sink("bad", users.errors, tg.ParquetSink(str(root / "bad")))
+            tables = ["changes", "late"] if number == len(epochs) else ["changes"]
+            for table in tables:
+                flow.sink(table, users, tg.DeltaSink(str(root / table)))
+            for one in epochs[number] if number < len(epochs) else []:
+                source.write(partition_of(one), one.messages("cdc"))
+                if one.what != "bad value":  # it says nothing, and what was before stays
+                    meaning.take(one)
+                count += one.what in ("put", "gone")
+                count += one.what == "put" and one.op == "u" and one.told
+            flow.run("caught-up", engine=tg.LocalEngine(threads=0))
+            for table in tables:
+                changes = tg.read_arrow(flow, table).to_pylist()
+                assert (replayed(changes), len(changes)) == (meaning.rows, count)
+            assert unplaced(flow) == meaning.unplaced
 
 
 def test_a_table_of_all_changes_has_each_once_whatever_is_read_again(tmp_path: Path) -> None:

@@ -1,10 +1,17 @@
-"""TG-0454 to TG-0457: messages that are changes of rows by key."""
+"""TG-0454 to TG-0459: messages that are changes of rows by key."""
 
 from __future__ import annotations
 
 from tidegauge.errors.base import Definite
 
-__all__ = ["BadKeyWithdrawn", "ChangeUnreadable", "KeyUnreadable", "MessageWithoutKey"]
+__all__ = [
+    "BadKeyWithdrawn",
+    "ChangeUnreadable",
+    "KeyUnreadable",
+    "MessageWithoutKey",
+    "TableTruncated",
+    "ValueUnavailable",
+]
 
 _COLLECTED = (
     "correct the producer, and write the source's errors stream to an output of its own, which collects such messages"
@@ -50,4 +57,35 @@ class ChangeUnreadable(Definite):
     remedy = (
         "read flattened records with envelope='upsert'; or write the source's errors stream to an output of its own, "
         "which collects such messages"
+    )
+
+
+class ValueUnavailable(Definite):
+    """A row in which Debezium puts a placeholder for a value that the database did not send."""
+
+    code = "TG-0458"
+    what = (
+        "the message at position {position} of {partition!r} lacks the value of column {column}: it has Debezium's "
+        "placeholder in its place"
+    )
+    cause = (
+        "PostgreSQL does not log a large value (TOAST) that an UPDATE leaves as it is, unless the table has REPLICA "
+        "IDENTITY FULL"
+    )
+    remedy = (
+        "set REPLICA IDENTITY FULL, or use Debezium's ReselectColumnsPostProcessor, and read a topic whose snapshot "
+        "was made since, as a source of another name; or leave the column out of the format; or keep the changes as "
+        "rows, with envelope='cdc'. tidegauge skip passes over this message alone: its key keeps the row that it has"
+    )
+
+
+class TableTruncated(Definite):
+    """A TRUNCATE, which takes all rows of a table away, and names no key."""
+
+    code = "TG-0459"
+    what = "the message at position {position} of {partition!r} says that all rows of the table are gone (TRUNCATE)"
+    cause = "somebody truncated the table upstream, and the connector's skipped.operations does not leave out t"
+    remedy = (
+        "pass it over with tidegauge skip FLOW SOURCE PARTITION POSITION, and delete the rows from the tables by key "
+        "that they are to be gone from; what comes after it is right again"
     )

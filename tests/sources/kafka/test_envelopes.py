@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Sequence
 from itertools import pairwise
@@ -15,6 +16,7 @@ from tests.depth import deep
 from tests.enveloped import HAPPENINGS, KEY, VALUE, Happening, Pair, bulk_of, decoder
 
 import tidegauge as tg
+from tidegauge.errors.changes import TableTruncated, ValueUnavailable
 from tidegauge.errors.flow import InvalidArgument, ReservedColumn
 from tidegauge.errors.store import SchemaChanged
 from tidegauge.sources import BadRecord
@@ -117,7 +119,7 @@ def test_debezium_puts_what_is_after_and_deletes_by_the_key(wrapped: bool) -> No
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        (change("t"), "its op is 't', none of c, r, u and d"),
+        (change("m"), "its op is 'm', none of c, r, u and d"),
         (b'{"id": 1, "name": "flat"}', "its op is None, none of c, r, u and d"),
         (b'{"schema": null, "payload": null}', "its op is None, none of c, r, u and d"),
         (change("u", None, ADA), "its op is 'u', and it has no row after it"),
@@ -131,6 +133,57 @@ def test_t60_a_record_that_is_no_change_takes_the_row_away_and_says_why(value: b
     assert bad == [(0, "TG-0457", ONE, False)]
     rows, bad = tried(decoder("cdc", value=whole), [(ONE, value)])
     assert (rows, bad) == ([], [(0, "TG-0457", ONE, False)])
+
+
+GONE = "__debezium_unavailable_value"
+NOTES = tg.Json("name string, tags array<string>, photo binary, codes array<int>")
+
+
+@pytest.mark.parametrize(
+    ("said", "column"),
+    [
+        ({"name": GONE}, "name"),
+        ({"tags": [GONE]}, "tags"),
+        ({"name": "ada", "photo": base64.b64encode(GONE.encode()).decode()}, "photo"),
+    ],
+)
+@pytest.mark.parametrize("envelope", ["upsert", "debezium"])
+def test_a_value_that_the_database_did_not_send_is_refused_and_no_value(
+    envelope: Envelope, said: dict[str, Any], column: str
+) -> None:
+    found = decoder(envelope, value=NOTES)
+    value = json.dumps(said).encode() if envelope == "upsert" else change("u", said)
+    good = json.dumps({"name": "eve"}).encode() if envelope == "upsert" else change("d", None, said)
+    bad: list[BadRecord] = []
+    with pytest.raises(ValueUnavailable, match=rf"position 12 of 't-0' lacks the value of column \S*{column}:"):
+        found.decode(bulk_of([(b"?", value), (TWO, good), (ONE, value), (b"?", None)], first=10), bad.append)
+    assert [one.position for one in bad] == [10], "what is before it was told; a bad key is a bad key"
+
+
+def test_what_only_looks_like_a_missing_value_is_one() -> None:
+    values = [{"name": f"{GONE}."}, {"tags": ["a", None], "codes": [1]}, {"tags": []}, {"photo": "", "codes": None}]
+    rows, bad = tried(decoder("debezium", value=NOTES), [(ONE, change("u", one)) for one in values])
+    assert [{name: row[name] for name in one} for row, one in zip(rows, values, strict=True)] == [
+        *values[:3],
+        {"photo": b"", "codes": None},
+    ]
+    assert bad == []
+
+
+@pytest.mark.parametrize("key", [None, ONE])
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_truncation_is_refused(key: bytes | None, wrapped: bool) -> None:
+    value = b'{"payload": %s}' % change("t") if wrapped else change("t")
+    with pytest.raises(TableTruncated, match="position 1 of 't-0'"):
+        tried(decoder("debezium"), [(TWO, change("c", BOB)), (key, value), (None, None)])
+    rows, bad = tried(decoder("cdc"), [(key, value)])
+    assert (rows, bad) == ([], [(0, "TG-0457" if key else "TG-0454", key, False)])
+
+
+def test_what_could_not_be_sent_stays_as_it_is_among_all_changes() -> None:
+    rows, bad = tried(decoder("cdc", value=NOTES), [(ONE, change("u", {"name": GONE}))])
+    assert short(rows, "name", "op") == [(GONE, "update")]
+    assert bad == []
 
 
 @pytest.mark.parametrize("key", [KEY, None])
@@ -185,7 +238,7 @@ def said(one: Happening, envelope: Envelope, at: int) -> tuple[list[Any], list[A
 
 
 @pytest.mark.parametrize("envelope", ENVELOPES)
-@deep(200)
+@deep(100)
 @given(happenings=st.lists(HAPPENINGS, max_size=12), cuts=st.lists(st.integers(0, 24), max_size=4))
 def test_each_message_means_what_it_says_however_messages_are_batched(
     envelope: Envelope, happenings: list[Happening], cuts: list[int]
@@ -248,7 +301,7 @@ def test_a_source_says_its_envelope_and_knows_its_columns_again() -> None:
 
 
 @pytest.mark.parametrize("metadata", [False, True])
-@pytest.mark.parametrize(("was", "now"), [("none", "upsert"), ("upsert", "none"), ("cdc", "debezium")])
+@pytest.mark.parametrize(("was", "now"), [("append", "upsert"), ("upsert", "append"), ("cdc", "debezium")])
 def test_an_envelope_that_is_put_on_or_taken_off_later_is_refused(was: Any, now: Any, metadata: bool) -> None:
     how: dict[str, Any] = {"metadata": metadata}
     bound = joined(KEY.schema or pa.schema([]), VALUE.schema or pa.schema([]), topics="t", envelope=was, **how)

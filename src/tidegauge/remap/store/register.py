@@ -52,6 +52,10 @@ __all__ = [
 LONGEST: Final = 1000
 """Characters of a text that are kept."""
 
+_ENVELOPE: Final = "envelope"
+"""What a source says in its configuration of how records become rows. It counts as one of its columns: with another
+one, the same columns would mean something else."""
+
 
 def register(
     connection: Connection, lease: Lease, described: Mapping[str, SourceSpec], planned: Mapping[str, OutputSpec]
@@ -69,6 +73,8 @@ def register(
             continue
         if known.clock not in (None, spec.clock):
             raise ClockChanged(source=name, stored=known.clock, declared=spec.clock)
+        if (was := from_json(known.config).get(_ENVELOPE)) != (now := spec.config.get(_ENVELOPE)):
+            raise SchemaChanged(source=name, differences=[f"{_ENVELOPE}: {was or 'append'} -> {now or 'append'}"])
         if spec.schema is not None and _settle(known, spec.schema):
             values["schema"] = str(text)
         _make_so(connection, sources, known, values)

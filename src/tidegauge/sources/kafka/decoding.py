@@ -62,7 +62,7 @@ _KNOWN: Final = 1024
 
 
 def joined(
-    key: pa.Schema, value: pa.Schema, *, metadata: bool, topics: object, envelope: Envelope = "none"
+    key: pa.Schema, value: pa.Schema, *, metadata: bool, topics: object, envelope: Envelope = "append"
 ) -> pa.Schema:
     """Return the columns of rows. Raises `KeyAndValueClash`, `ReservedColumn`."""
     taken = {name.lower() for name in key.names}
@@ -86,7 +86,7 @@ def key_and_value(
     *,
     metadata: bool,
     source: str,
-    envelope: Envelope = "none",
+    envelope: Envelope = "append",
 ) -> tuple[pa.Schema, pa.Schema]:
     """Return which of the bound columns are the key's and which the value's, given those that are declared.
 
@@ -122,24 +122,27 @@ class MessageDecoder:
     schema: pa.Schema
     keys: pa.Schema
     values: pa.Schema
-    envelope: Envelope = "none"
+    envelope: Envelope = "append"
 
     def decode(self, bulk: Bulk, on_bad_record: OnBadRecord) -> pa.RecordBatch:
         """Return the rows of messages."""
-        return self._plain(bulk, on_bad_record) if self.envelope == "none" else self._changes(bulk, on_bad_record)
+        return self._plain(bulk, on_bad_record) if self.envelope == "append" else self._changes(bulk, on_bad_record)
 
     def _changes(self, bulk: Bulk, on_bad_record: OnBadRecord) -> pa.RecordBatch:
         values = self.values if self.format.schema is None else self.format.schema
         reader = EnvelopeReader(self.envelope, self.format, self.key, self.keys, values)
         found = reader.read(bulk.keys, bulk.values, _untold(bulk) if self.metadata else {})
-        for index in sorted(found.faults):
+        for index in sorted({*found.faults, *found.refused}):
+            if index in found.refused:
+                kind, facts = found.refused[index]
+                raise kind(partition=_partition(bulk, index), position=bulk.offsets[index], **facts)
             bad = _bad(bulk, index, *found.faults[index])
             on_bad_record(replace(bad, withdraws=True) if index in found.withdrawn else bad)
-        facts = []
+        told = []
         if self.metadata:
-            facts = [fact.take(pa.array(found.places)) for fact in _facts(bulk)]
-            facts += [found.errors()] if ERROR in self.schema.names else []
-        return pa.RecordBatch.from_arrays([*found.columns, *facts], schema=self.schema)
+            told = [fact.take(pa.array(found.places)) for fact in _facts(bulk)]
+            told += [found.errors()] if ERROR in self.schema.names else []
+        return pa.RecordBatch.from_arrays([*found.columns, *told], schema=self.schema)
 
     def _plain(self, bulk: Bulk, on_bad_record: OnBadRecord) -> pa.RecordBatch:
         wrong: dict[int, tuple[str, str]] = {}
@@ -241,9 +244,8 @@ def _headers(headers: Sequence[tuple[str, bytes | None]] | str | None) -> list[d
 
 def _bad(bulk: Bulk, index: int, code: str, problem: str) -> BadRecord:
     since = bulk.times[index]
-    ends = list(accumulate(count for _, count in bulk.runs))
     return BadRecord(
-        bulk.runs[bisect_right(ends, index)][0],
+        _partition(bulk, index),
         bulk.offsets[index],
         bulk.values[index] or b"",
         code,
@@ -251,3 +253,8 @@ def _bad(bulk: Bulk, index: int, code: str, problem: str) -> BadRecord:
         key=bulk.keys[index],
         timestamp=_ZERO + timedelta(milliseconds=since) if 0 <= since <= _LAST else None,
     )
+
+
+def _partition(bulk: Bulk, index: int) -> str:
+    ends = list(accumulate(count for _, count in bulk.runs))
+    return bulk.runs[bisect_right(ends, index)][0]

@@ -65,8 +65,8 @@ class KafkaSource:
         format: the format of the values. Columns that it does not declare are inferred from the first messages, once.
         key: the format of the keys, whose columns come first. None, because most rows need no key. Either `format` or
             `key` has to declare its columns, or nothing would tell which inferred column belongs to which.
-        envelope: what messages are: `"none"`, rows; `"upsert"`, the newest value of each key, or a tombstone;
-            `"debezium"`, Debezium's changes; `"cdc"`, the same, all kept. `"none"`, because most messages are rows.
+        envelope: what messages are: `"append"`, rows; `"upsert"`, the newest value of each key, or a tombstone;
+            `"debezium"`, Debezium's changes; `"cdc"`, the same, all kept. `"append"`, because most messages are rows.
         start: where to begin in the partitions that exist when the source is first bound: `"earliest"`, `"latest"`, a
             datetime with its zone, a timedelta back from now, or offsets like `{"orders-0": 5}`. `"earliest"`, so
             that nothing is left out. It is resolved once; a restart never asks again.
@@ -93,7 +93,7 @@ class KafkaSource:
     topic: str | Sequence[str] | Topics
     format: MessageFormat
     key: MessageFormat | None = None
-    envelope: Envelope = "none"
+    envelope: Envelope = "append"
     start: Given = "earliest"
     settings: Mapping[str, Value] = field(default_factory=dict)
     group: str | None = None
@@ -184,7 +184,7 @@ class KafkaSource:
             "topic": {"pattern": topics.pattern} if topics.pattern else list(topics.names),
             "format": dict(self.format.describe()),
             "key": None if self.key is None else dict(self.key.describe()),
-            **({} if self.envelope == "none" else {"envelope": self.envelope}),
+            **({} if self.envelope == "append" else {"envelope": self.envelope}),
             "start": self.begin.describe(),
             "group": self._group,
             "metadata": self.metadata,
