@@ -22,6 +22,8 @@ from tidegauge.errors.store import SchemaChanged
 from tidegauge.sources import BadRecord
 from tidegauge.sources.kafka.decoding import MessageDecoder, joined, key_and_value
 from tidegauge.sources.kafka.enveloping import Envelope
+from tidegauge.sources.kafka.framing import Piece
+from tidegauge.sources.kafka.framing import bulk_of as framed
 
 ENVELOPES: Sequence[Envelope] = ("upsert", "debezium", "cdc")
 HERE = "localhost:9092"
@@ -161,7 +163,12 @@ def test_a_value_that_the_database_did_not_send_is_refused_and_no_value(
 
 
 def test_what_only_looks_like_a_missing_value_is_one() -> None:
-    values = [{"name": f"{GONE}."}, {"tags": ["a", None], "codes": [1]}, {"tags": []}, {"photo": "", "codes": None}]
+    values: list[dict[str, Any]] = [
+        {"name": f"{GONE}."},
+        {"tags": ["a", None], "codes": [1]},
+        {"tags": []},
+        {"photo": "", "codes": None},
+    ]
     rows, bad = tried(decoder("debezium", value=NOTES), [(ONE, change("u", one)) for one in values])
     assert [{name: row[name] for name in one} for row, one in zip(rows, values, strict=True)] == [
         *values[:3],
@@ -260,6 +267,25 @@ def test_each_message_means_what_it_says_however_messages_are_batched(
     assert [(at, raw) for at, _, raw, _ in whole[1]] == wanted[1]
     bare = tried(decoder(envelope, metadata=False), messages) if messages else ([], [])
     assert bare == ([{name: row[name] for name in kept} for row in whole[0]], whole[1])
+
+
+@pytest.mark.parametrize("envelope", ENVELOPES)
+def test_what_comes_of_messages_through_spark_s_connector_is_the_same(envelope: Envelope) -> None:
+    value = b'{"name": "ada", "n": 1}' if envelope == "upsert" else change("u", ADA, BOB)
+    messages: list[Pair] = [(ONE, value), (ONE, None), (None, value), (b"", b""), (TWO, b"?")]
+    keys, values = [key for key, _ in messages], [value for _, value in messages]
+    told = {
+        "timestamp": pa.array([0] * 5, pa.timestamp("us", tz="UTC")),
+        "offset": pa.array(range(5), pa.int64()),
+        "key": pa.array(keys, pa.binary()),
+        "value": pa.array(values, pa.binary()),
+        "headers": pa.nulls(5, pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+    }
+    found, bad = decoder(envelope), list[BadRecord]()
+    piece = Piece(0, "t-0", 0, 5, found.schema, pa.record_batch(told))
+    rows = found.decode(framed(piece), bad.append).to_pylist()
+    assert (rows, [(one.position, one.code, one.key, one.withdraws) for one in bad]) == tried(found, messages)
+    assert len(bad) == 3
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,21 @@ def test_a_source_of_ones_own_says_what_stands_in_for_it_or_is_refused() -> None
     assert "simulated(self)" in refused.value.next_step
 
 
+def test_rows_of_any_values_stand_in_for_changes_that_are_kept_and_for_no_others() -> None:
+    how: dict[str, Any] = {
+        "topic": "t",
+        "format": tg.Json("name string"),
+        "key": tg.Json("id long"),
+        "metadata": True,
+    }
+    kept = counterpart(KafkaSource("broker:9092", envelope="cdc", **how), name="users").met(print)
+    assert kept.schema is not None
+    assert kept.schema.names[:4] == ["id", "name", "op", "_partition"]
+    for envelope in ("upsert", "debezium"):
+        with pytest.raises(NoCounterpart, match=f"a KafkaSource with envelope='{envelope}'"):
+            counterpart(KafkaSource("broker:9092", envelope=envelope, **how), name="users")
+
+
 def test_a_source_that_meets_the_world_keeps_the_protocols_of_the_one_it_wraps() -> None:
     met: list[str] = []
     inner = SimulatedLog(PartitionedLog({"orders": 1}), columns="id long", on_data_loss="gap")
