@@ -181,7 +181,7 @@ def test_what_debezium_sends_on_its_way_from_a_snapshot_to_a_new_topic(
     assert users_of(run()) == {1: 10, 4: 4, 30: 3}
     unsent = {"id": 4, "name": "__debezium_unavailable_value", "n": 40}
     write(kafka_broker, topic, debezium(4, "u", unsent), debezium(1, "u", row(1, 11)))
-    with pytest.raises(ValueUnavailable, match=r"column after\.name") as lacks:
+    with pytest.raises(ValueUnavailable, match="column after/name") as lacks:
         run()
     assert users_of(flow_of(tmp_path, source)) == {1: 10, 4: 4, 30: 3}
     at = lacks.value.evidence["position"]

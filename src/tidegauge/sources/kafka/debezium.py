@@ -82,7 +82,7 @@ def records_of(
     refused: dict[int, Refusal] = {int(places[at]): (TableTruncated, {}) for at in truncated}
     for at, column in unavailable(columns.names, afters).items():
         if puts[at]:
-            refused[int(places[at])] = (ValueUnavailable, {"column": f"after.{column}"})
+            refused[int(places[at])] = (ValueUnavailable, {"column": f"after/{column}"})
     wrong: dict[int, str] = {}
     for at in np.flatnonzero(~puts & (words != "d")).tolist():
         wrong[at] = f"its op is {repr(words[at])[:_SHOWN]}, none of c, r, u and d"
@@ -91,7 +91,7 @@ def records_of(
     for one, array in zip(columns, afters, strict=True):
         if not one.nullable:
             for at in np.flatnonzero(puts & array.is_null().to_numpy(zero_copy_only=False)).tolist():
-                wrong.setdefault(at, f"column after.{one.name}: null, and NOT NULL")
+                wrong.setdefault(at, f"column after/{one.name}: null, and NOT NULL")
     bad = np.fromiter(wrong, np.int64, len(wrong))
     fine = np.setdiff1d(np.arange(len(places)), bad)
     both = pa.array(np.concatenate([fine, fine + len(places)]))
