@@ -203,6 +203,7 @@ def test_cdc_keeps_all_as_rows(key: Any) -> None:
         (TWO, change("u", {**BOB, "n": 8})),
         (TWO, change("d", None, {**BOB, "n": 8})),
         (TWO, None),
+        (ONE, change("u", {**ADA, "n": 9}, {**ADA, "n": 7})),
     ]
     rows, bad = tried(decoder("cdc", key=key, value=columns), messages)
     assert short(rows, "id", "n", "op", "_offset") == [
@@ -212,6 +213,8 @@ def test_cdc_keeps_all_as_rows(key: Any) -> None:
         (1, 7, "update", 2),
         (2, 8, "update", 3),
         (2, 8, "delete", 4),
+        (1, 7, "before", 6),
+        (1, 9, "update", 6),
     ]
     assert bad == []
     assert "_error" not in rows[0]
