@@ -257,3 +257,26 @@ def test_all_changes_of_a_topic_are_kept_and_make_the_dictionary(
             sent = [message.row for message in consumed(kafka_broker.servers, f"{topic}-{table}")]
             assert replayed(sent) == meaning.rows
             assert len(sent) == tg.read_arrow(flow, table).num_rows
+
+
+@pytest.mark.long
+def test_columns_of_upserts_are_inferred_from_those_that_have_a_value(
+    kafka_broker: Endpoint, make_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    topic = make_topic()
+    source = tg.KafkaSource(
+        kafka_broker.servers, topic=topic, key=tg.Text(), format=tg.Json(), envelope="upsert", metadata=True
+    )
+
+    def run() -> dict[str, int]:
+        flow = tg.Dataflow("shop", store=f"sqlite:///{tmp_path}/shop.db", tick=0.05)
+        users = flow.source("users", source).select("value AS user", "n", "_partition", "_offset")
+        to = tg.DeltaSink(str(tmp_path / "users"), envelope="upsert", key="user", order="_offset")
+        flow.sink("users", users, to)
+        flow.run("caught-up", engine=LocalEngine(threads=1))
+        return {one["user"]: one["n"] for one in tg.read_arrow(flow, "users").to_pylist()}
+
+    write(kafka_broker, topic, (b"ada", None), (b"bob", b'{"n": 1}'), (b"ada", b'{"n": 2}'), (b"bob", None))
+    assert run() == {"ada": 2}
+    write(kafka_broker, topic, (b"bob", b'{"n": 3}'), (b"ada", None))
+    assert run() == {"bob": 3}

@@ -74,8 +74,9 @@ class ValueUnavailable(Definite):
     )
     remedy = (
         "set REPLICA IDENTITY FULL, or use Debezium's ReselectColumnsPostProcessor, and read a topic whose snapshot "
-        "was made since, as a source of another name; or leave the column out of the format; or keep the changes as "
-        "rows, with envelope='cdc'. tidegauge skip passes over this message alone: its key keeps the row that it has"
+        "was made since; or leave the column out of the format; or keep the changes as rows, with envelope='cdc': each "
+        "as a source of another name. To pass over this message alone, so that its key keeps the row that it has: "
+        "tidegauge skip FLOW SOURCE {partition} {position} END"
     )
 
 
@@ -86,6 +87,6 @@ class TableTruncated(Definite):
     what = "the message at position {position} of {partition!r} says that all rows of the table are gone (TRUNCATE)"
     cause = "somebody truncated the table upstream, and the connector's skipped.operations does not leave out t"
     remedy = (
-        "pass it over with tidegauge skip FLOW SOURCE PARTITION POSITION, and delete the rows from the tables by key "
-        "that they are to be gone from; what comes after it is right again"
+        "read what comes after it as a source of another name, with start= the time of the TRUNCATE, into another "
+        "table. To pass over it, so that the rows stay: tidegauge skip FLOW SOURCE {partition} {position} END"
     )

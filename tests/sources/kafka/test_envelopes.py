@@ -58,6 +58,22 @@ def test_an_upsert_is_a_row_and_a_tombstone_takes_it_away() -> None:
     assert bad == []
 
 
+@pytest.mark.parametrize(
+    ("format", "column"), [(tg.Text(), "ada"), (tg.Raw(), b"ada"), (tg.Csv("value string"), "ada")]
+)
+@pytest.mark.parametrize("envelope", ["upsert", "debezium"])
+def test_a_key_may_be_in_any_format_that_has_columns(envelope: Envelope, format: Any, column: Any) -> None:
+    value = b'{"name": "ada"}' if envelope == "upsert" else change("c", {"name": "ada"})
+    rows, bad = tried(decoder(envelope, key=format), [(b"ada", value), (b"", value), (b"ada", None)])
+    wanted = [
+        (column, "update"),
+        *([] if isinstance(format, tg.Csv) else [(column[:0], "update")]),
+        (column, "delete"),
+    ]
+    assert short(rows, "value", "_op") == wanted
+    assert [one[1] for one in bad] == (["TG-0455"] if isinstance(format, tg.Csv) else [])
+
+
 def test_t60_a_bad_value_takes_the_row_of_its_key_away_and_says_why() -> None:
     rows, bad = tried(decoder("upsert"), [(ONE, b"{}"), (ONE, b"?"), (TWO, b'{"n": "x"}')])
     assert short(rows, "id", "_op") == [(1, "update"), (1, "delete"), (2, "delete")]
