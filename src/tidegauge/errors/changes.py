@@ -37,7 +37,7 @@ class KeyUnreadable(Definite):
 
 
 class BadKeyWithdrawn(Definite):
-    """A tombstone for a key that is missing or cannot be decoded: it takes back what was bad under that key."""
+    """A tombstone for a key that is missing or cannot be decoded: it takes back the bad values of that key."""
 
     code = "TG-0456"
     what = "the message at position {position} of {partition!r} takes back the bad ones with the same bytes as key"
@@ -61,7 +61,7 @@ class ChangeUnreadable(Definite):
 
 
 class ValueUnavailable(Definite):
-    """A row in which Debezium puts a placeholder for a value that the database did not send."""
+    """A row that has Debezium's placeholder for a value that the database did not send."""
 
     code = "TG-0458"
     what = (
@@ -69,13 +69,13 @@ class ValueUnavailable(Definite):
         "placeholder in its place"
     )
     cause = (
-        "PostgreSQL does not log a large value (TOAST) that an UPDATE leaves as it is, unless the table has REPLICA "
+        "PostgreSQL does not log a large value (TOAST) that an UPDATE leaves unchanged, unless the table has REPLICA "
         "IDENTITY FULL"
     )
     remedy = (
         "set REPLICA IDENTITY FULL, or use Debezium's ReselectColumnsPostProcessor, and read a topic whose snapshot "
-        "was made since; or leave the column out of the format; or keep the changes as rows, with envelope='cdc': each "
-        "as a source of another name. To pass over this message alone, so that its key keeps the row that it has: "
+        "was made since; or leave the column out of the format; or keep the changes as rows, with envelope='cdc': "
+        "each as a source of another name. To pass over this message alone, so that its key keeps its row: "
         "tidegauge skip FLOW SOURCE {partition} {position} END"
     )
 

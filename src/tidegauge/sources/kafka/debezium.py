@@ -3,7 +3,7 @@
 A record stands bare, or in `payload` beside its `schema`: Kafka Connect has an option for that, and one topic may
 have both. Only JSON is read.
 
-Some records cannot be carried out by key. PostgreSQL does not log a large value that an UPDATE leaves as it is
+Some records cannot be carried out by key. PostgreSQL does not log a large value that an UPDATE leaves unchanged
 (TOAST), and Debezium puts a placeholder there. To take it for the value, or to take the row away, would lose the
 value that the table has. A TRUNCATE takes all rows away, and names none. Both are *refused*, not collected as bad
 records: the table would be wrong from then on, without a sign.
@@ -33,7 +33,16 @@ from tidegauge.lazy import library
 from tidegauge.sources.formats.boundaries import Ints
 from tidegauge.sources.formats.messages import MessageFormat, OnBadMessage
 
-__all__ = ["PAYLOAD", "Decoded", "Refusals", "in_payload", "records_of", "taken_out", "truncations", "unavailable"]
+__all__ = [
+    "PAYLOAD",
+    "DecodedChanges",
+    "Refusals",
+    "in_payload",
+    "records_of",
+    "taken_out",
+    "truncations",
+    "unavailable",
+]
 
 pc: Final[Any] = library("pyarrow.compute")
 
@@ -51,7 +60,7 @@ Refusals: TypeAlias = Mapping[int, Refusal]
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
+class DecodedChanges:
     """Decoded values. places: which value each is, ascending. words: their operations, as Debezium abbreviates them.
 
     images: the columns of the rows before all of them, and then of the rows after them, `shift` places on. told:
@@ -69,7 +78,7 @@ class Decoded:
 
 def records_of(
     format: MessageFormat, values: Sequence[bytes | None], columns: pa.Schema, on_bad: OnBadMessage
-) -> Decoded:
+) -> DecodedChanges:
     """Return the records among values; those that the format does not understand go to `on_bad`."""
     row = pa.struct([one.with_nullable(True) for one in columns])  # noqa: FBT003
     wire = in_payload([pa.field("before", row), pa.field("after", row), pa.field("op", pa.string())])
@@ -98,7 +107,7 @@ def records_of(
     images = [pa.concat_arrays([old, new]).take(both) for old, new in zip(before.flatten(), afters, strict=True)]
     told = before.is_valid().to_numpy(zero_copy_only=False)[fine]
     texts = {int(places[at]): why for at, why in wrong.items()}
-    return Decoded(places[fine], words[fine], images, len(fine), told, texts, refused)
+    return DecodedChanges(places[fine], words[fine], images, len(fine), told, texts, refused)
 
 
 def truncations(format: MessageFormat, values: Sequence[bytes | None]) -> list[int]:
@@ -112,7 +121,7 @@ def truncations(format: MessageFormat, values: Sequence[bytes | None]) -> list[i
 
 
 def unavailable(names: Sequence[str], columns: Sequence[Any]) -> dict[int, str]:
-    """Return the rows in which Debezium's placeholder stands in some column, and the first such column of each.
+    """Return the rows that have Debezium's placeholder in some column, and the first such column of each.
 
     >>> unavailable(["note", "tags"], [pa.array(["a", None]), pa.array([None, ["__debezium_unavailable_value"]])])
     {1: 'tags'}

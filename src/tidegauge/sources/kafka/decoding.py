@@ -74,7 +74,7 @@ def joined(
 
 
 def facts_of(envelope: Envelope) -> pa.Schema:
-    """Return the columns of what is known of a message beside its key and value."""
+    """Return the columns of the facts about a message beside its key and value."""
     return MESSAGE.append(pa.field(ERROR, pa.string())) if envelope in ("upsert", "debezium") else MESSAGE
 
 

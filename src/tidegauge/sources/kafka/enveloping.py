@@ -49,7 +49,7 @@ from tidegauge.sources.formats.json import Json
 from tidegauge.sources.formats.messages import MessageFormat, MessageRows, Problems
 from tidegauge.sources.kafka.debezium import (
     PAYLOAD,
-    Decoded,
+    DecodedChanges,
     Refusals,
     in_payload,
     records_of,
@@ -119,14 +119,14 @@ class ChangeRows:
     refused: Refusals
 
     def errors(self) -> Any:
-        """Return for each row what is wrong with its message, null where nothing is."""
+        """Return the fault of each row's message, null where it has none."""
         texts = {at: f"{code}: {message}" for at, (code, message) in self.faults.items()}
         return pa.array(map(texts.get, self.places.tolist()), pa.string())
 
 
 @dataclass(frozen=True, slots=True)
 class EnvelopeReader:
-    """How messages become changes. keys, values: the columns of each part, as they are declared."""
+    """How messages become changes. keys, values: the declared columns of each part."""
 
     envelope: Envelope
     format: MessageFormat
@@ -135,7 +135,7 @@ class EnvelopeReader:
     values: pa.Schema
 
     def read(self, keys: Sequence[bytes | None], values: Sequence[bytes | None], unfit: Problems) -> ChangeRows:
-        """Return the rows of messages. unfit: what is wrong with messages beside their keys and values."""
+        """Return the rows of messages. unfit: the faults of messages beside their keys and values."""
         faults: Problems = {}
         good, columns = self._keyed(keys, faults)
         withdrawn = frozenset(at for at in faults if values[at] is None)
@@ -177,7 +177,9 @@ class EnvelopeReader:
             columns = [column.filter(pa.array(whole)) for column in columns]
         return places[whole], columns
 
-    def _decoded(self, values: Sequence[bytes | None], there: Ints, faults: Problems) -> tuple[Decoded, Refusals]:
+    def _decoded(
+        self, values: Sequence[bytes | None], there: Ints, faults: Problems
+    ) -> tuple[DecodedChanges, Refusals]:
         """Return the values of the messages `there`, and those that must not be passed over; note the bad ones."""
 
         def on_bad(index: int, code: str, message: str) -> None:
@@ -193,7 +195,7 @@ class EnvelopeReader:
         return replace(found, places=there[found.places]), refused
 
     @staticmethod
-    def _last(good: Ints, keys: Sequence[Any], read: Decoded) -> tuple[list[Any], Ints]:
+    def _last(good: Ints, keys: Sequence[Any], read: DecodedChanges) -> tuple[list[Any], Ints]:
         """Return a row for each good key: what it is from this message on."""
         hit = np.isin(good, read.places)
         records = np.where(hit, np.searchsorted(read.places, good), 0)
@@ -205,7 +207,7 @@ class EnvelopeReader:
         return [*keys, *(column.take(image) for column in read.images), words], good
 
     @staticmethod
-    def _all(good: Ints, keys: Sequence[Any], read: Decoded) -> tuple[list[Any], Ints]:
+    def _all(good: Ints, keys: Sequence[Any], read: DecodedChanges) -> tuple[list[Any], Ints]:
         """Return each record as a row, and before an update the row that it takes the place of."""
         two = (read.words == "u") & read.told
         records = np.repeat(np.arange(len(read.places)), 1 + two)
@@ -219,10 +221,10 @@ class EnvelopeReader:
         return [*(key.take(mine) for key in keys), *(column.take(image) for column in read.images), words], places
 
 
-def _upserts(part: MessageRows, count: int) -> Decoded:
+def _upserts(part: MessageRows, count: int) -> DecodedChanges:
     """Return values that are rows, as records that put them."""
     places = np.arange(count) if part.indices is None else part.indices.to_numpy()
     words, untold = np.full(len(places), "u", object), np.zeros(len(places), np.bool_)
     lacking = unavailable(part.rows.schema.names, part.rows.columns)
     refused = {int(places[at]): (ValueUnavailable, {"column": column}) for at, column in lacking.items()}
-    return Decoded(places, words, part.rows.columns, 0, untold, {}, refused)
+    return DecodedChanges(places, words, part.rows.columns, 0, untold, {}, refused)
