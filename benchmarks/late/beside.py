@@ -110,7 +110,7 @@ def in_turns(
     """Add a late output to a flow that has read the past, and pause it for every other `block` of live epochs.
 
     So both are of one driver, equally warm, over equally many files: a folder with a thousand files more takes longer
-    to look at, whoever else reads them. made, bring: as `ours` has them. `whole` counts the turns in which it is read.
+    to look at, whoever else reads them. made, bring: as `ours` has them. `whole` counts the turns with it.
     """
     target, numbers = room.fresh("turns"), iter(range(1 << 30))
     target.mkdir()
