@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from tidegauge.maintenance.compact import compact as compact
     from tidegauge.maintenance.compact import hold as hold
     from tidegauge.maintenance.compact import release as release
+    from tidegauge.maintenance.maintain import maintain as maintain
     from tidegauge.maintenance.outputs import add as add
     from tidegauge.maintenance.outputs import drop as drop
     from tidegauge.maintenance.outputs import from_here as from_here
@@ -94,6 +95,7 @@ else:
             "looking.inspect": "epochs explain outputs status",
             "looking.locate": "locate origin",
             "looking.read": "read read_arrow",
+            "maintenance.maintain": "maintain",
             "maintenance.outputs": "add drop from_here limit pause rebuild replace unpause",
             "maintenance.recover": "recover",
             "maintenance.repair": "repair",

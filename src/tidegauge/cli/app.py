@@ -15,7 +15,7 @@ from typer.core import TyperCommand
 
 import tidegauge as tg
 from tidegauge.cli import locate as places
-from tidegauge.cli import show, standing, tables
+from tidegauge.cli import show, standing, tables, upkeep
 from tidegauge.cli.frame import (
     AsJson,
     Debug,
@@ -301,5 +301,5 @@ def trace(
             print_view(places.trace_view(found, asked))
 
 
-for command in (tables.backup, tables.recover, tables.repair, tables.verify, simulate):
+for command in (tables.backup, tables.recover, tables.repair, tables.verify, upkeep.maintain, simulate):
     app.command()(command)

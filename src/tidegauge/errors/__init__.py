@@ -34,6 +34,7 @@ from tidegauge.errors import (
     sources,
     store,
     testing,
+    upkeep,
 )
 from tidegauge.errors.base import CODES, Definite, TidegaugeError, Transient, UnknownError
 
@@ -68,4 +69,5 @@ __all__ = [
     "sources",
     "store",
     "testing",
+    "upkeep",
 ]

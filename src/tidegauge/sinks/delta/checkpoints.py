@@ -25,7 +25,7 @@ from tidegauge.sinks.delta.head import hinted
 from tidegauge.sinks.delta.history import move_links
 from tidegauge.sinks.protocol import OutputId, Volume
 
-__all__ = ["Checkpoints", "due"]
+__all__ = ["Checkpoints", "checkpointed", "due"]
 
 _LEAST: Final = 100
 _SHARE: Final = 100
@@ -36,6 +36,14 @@ _log: Final = logging.getLogger(__name__)
 def due(entries: int, *, files: int) -> bool:
     """Whether a table with this number of files, and of entries since its last checkpoint, should get another one."""
     return entries >= max(_LEAST, files // _SHARE)
+
+
+def checkpointed(table: DeltaTable, folder: str, output: OutputId) -> None:
+    """Make a checkpoint of a version of a table, and remove the entries of its log that are past their retention."""
+    move_links(folder, output)  # of all that this look has: what comes later is not removed
+    table.create_checkpoint()
+    if table.metadata().configuration.get("delta.enableExpiredLogCleanup", "true") != "false":
+        table.cleanup_metadata()
 
 
 class Checkpoints:
@@ -77,10 +85,7 @@ class Checkpoints:
             # Of this version, not the last one: a folder listed during commits may show a later entry and not the one
             # before it.
             table = DeltaTable(self._table, version=version)
-            move_links(self._table, self._output)  # of all that this look has: what comes later is not removed
-            table.create_checkpoint()
-            if table.metadata().configuration.get("delta.enableExpiredLogCleanup", "true") != "false":
-                table.cleanup_metadata()
+            checkpointed(table, self._table, self._output)
             self.counted = (version, Volume.of(files_of(table, self._table))) if count else None
         except Exception as error:  # noqa: BLE001 - whatever it is, no commit depends on it
             _log.warning("no checkpoint of the table %s: %s", self._table, error)

@@ -47,7 +47,10 @@ def changing(
     otherwise than before.
     """
     mode = "Overwrite" if gone else "Append"
-    about = {"timestamp": milliseconds, "operation": "WRITE", "operationParameters": {"mode": mode}}
+    operation = {"operation": "WRITE", "operationParameters": {"mode": mode}}
+    if not rows:
+        operation = {"operation": "OPTIMIZE", "operationParameters": {}}
+    about = {"timestamp": milliseconds, **operation}
     actions: list[Mapping[str, Any]] = [{"commitInfo": {**about, "engineInfo": "Tidegauge", **said}}, *anew]
     actions += [{"txn": {"appId": owner, "version": version}} for owner, version in transactions.items()]
     actions += [

@@ -160,8 +160,9 @@ def _write(table: str, kind: str, links: Iterable[Link], lower: int, upper: int,
     folder = Path(table, FOLDER)
     make_folder(folder)
     name = f"{kind}-{lower:012d}-{upper:012d}-{mark}.jsonl"
-    write_durably(folder / f".{name}", History(tuple(links)).encode().encode())
-    (folder / f".{name}").rename(folder / name)
+    beside = folder / f".{name}-{os.getpid()}"  # a driver and a command may move links at once
+    write_durably(beside, History(tuple(links)).encode().encode())
+    beside.rename(folder / name)
     synchronise(folder)
 
 

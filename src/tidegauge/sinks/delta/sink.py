@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tidegauge.sinks.delta.bykey import DeltaByKey
     from tidegauge.sinks.delta.log import DeltaLog
     from tidegauge.sinks.delta.mend import DeltaMending
+    from tidegauge.sinks.delta.packing import DeltaUpkeep
     from tidegauge.sinks.keyed.runs import RunStager
     from tidegauge.sinks.staging import ParquetStager
 
@@ -169,6 +170,12 @@ class DeltaSink:
         from tidegauge.sinks.delta.mend import DeltaMending
 
         return DeltaMending(self.path, output)
+
+    def maintain(self, output: OutputId) -> DeltaUpkeep:
+        """Return the present table, to be kept in shape."""
+        from tidegauge.sinks.delta.packing import DeltaUpkeep
+
+        return DeltaUpkeep(self.path, output, self._layout)
 
     def stage(self, schema: pa.Schema, *, job: str, task: int) -> ParquetStager | RunStager:
         """Return a writer for one task of one job. `job` is 32 hex digits, `task` counts from 0."""

@@ -1,0 +1,75 @@
+"""Files in a Delta table's folder that no version within its retention names: what a VACUUM removes.
+
+delta-rs says which files those are. Two kinds are told apart here. Some were in the table: others or we have taken
+them out, and nobody puts them back. Some never were: they were staged by tasks that died, or by those that live.
+
+Invariant: nothing else is ever named here: not a file of the newest version, none that a version within the retention
+had, none of a program that stages beside us, and none that is younger than the retention.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+from deltalake import DeltaTable
+
+from tidegauge.sinks.delta.head import actions_of
+from tidegauge.sinks.delta.owner import Mine
+from tidegauge.sinks.location import inside
+from tidegauge.sinks.protocol import OutputId
+from tidegauge.sinks.upkeep import Remnant
+
+__all__ = ["remnants_of"]
+
+_HOUR: Final = timedelta(hours=1)
+_STAGING: Final = timedelta(days=1)
+"""No file that was staged is a remnant sooner, whatever the retention."""
+
+
+def remnants_of(folder: str, output: OutputId, retention: timedelta | None) -> list[Remnant]:
+    """Return the remnants of a table, in the order of their names. retention: None for the table's own.
+
+    Raises `DeltaError`, `OSError`, and `ValueError` for an entry that cannot be read.
+    """
+    hours = None if retention is None else -(-retention // _HOUR)
+    table = DeltaTable(folder)
+    found = set(table.vacuum(retention_hours=hours, dry_run=True, enforce_retention_duration=False, full=True))
+    if not found:
+        return []
+    # What a checkpoint no longer says was taken out, older entries of the log may.
+    out = found & _taken_out(Path(folder, "_delta_log"))
+    out |= found & set(
+        table.vacuum(retention_hours=hours, dry_run=True, enforce_retention_duration=False, full=False)
+    )
+    staged = {path for path in found - out if path.startswith(Mine.of(output).files) and _old(folder, path)}
+    sizes = {path: _bytes(folder, path) for path in sorted(out | staged)}
+    return [Remnant(path, size, staged=path in staged) for path, size in sizes.items() if size is not None]
+
+
+def _taken_out(log: Path) -> set[str]:
+    """Return the files that entries of the log take out."""
+    paths = set[str]()
+    for name in os.listdir(log):
+        if name.endswith(".json") and name[:-5].isdecimal():
+            with suppress(FileNotFoundError):  # cleaned up meanwhile
+                paths |= {action["remove"]["path"] for action in actions_of(log / name) if "remove" in action}
+    return paths
+
+
+def _bytes(folder: str, path: str) -> int | None:
+    """Return how large a file is, None where it is gone."""
+    with suppress(FileNotFoundError):
+        return inside(folder, path).stat().st_size
+    return None
+
+
+def _old(folder: str, path: str) -> bool:
+    """Whether a staged file was last written longer ago than any task that lives has it open."""
+    with suppress(FileNotFoundError):
+        return time.time() - inside(folder, path).stat().st_mtime > _STAGING.total_seconds()
+    return False
