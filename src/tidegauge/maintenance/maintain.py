@@ -2,8 +2,8 @@
 
 Invariant: no reader sees other rows than before, at any epoch that it could read as of; and no driver is disturbed.
 Each pack is a commit of its own, which is made only where nobody has touched its files. So it can be given up, lost
-to a driver's merge, or killed, and the next maintenance goes on from the table as it then is. Only files that a driver may have
-staged wait for the flow's lease: they are removed while nobody drives the flow.
+to a driver's merge, or killed, and the next maintenance goes on from the table as it then is. Only files that a
+driver may have staged wait for the flow's lease: they are removed while nobody drives the flow.
 """
 
 from __future__ import annotations
@@ -39,10 +39,11 @@ class MaintainedOutput:
     """What the maintenance of one output came to; of a dry run, what it would come to.
 
     files: how many the table had before, and has now but for what a driver adds. packed: how many were packed, with
-    the rows and bytes that were written again by it. versions: of the table, one for each pack. given_up: packs that others made needless, by
-    taking out some of their files. removed: files that nothing named, with their bytes. kept: files that nothing
-    names and a driver may have staged, while one runs. checkpoint: the version of one that was made. left: why the
-    output is left alone, "" if it is not. error: why it could not be maintained, as far as it was not.
+    the rows and bytes that were written again by it. versions: of the table, one for each pack. given_up: packs that
+    others made needless, by taking out some of their files. removed: files that nothing named, with their bytes.
+    kept: files that nothing names and a driver may have staged, while one runs. checkpoint: the version of one that
+    was made. left: why the output is left alone, "" if it is not. error: why it could not be maintained, as far as it
+    was not.
     """
 
     output: str

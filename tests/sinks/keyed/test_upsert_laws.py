@@ -24,7 +24,7 @@ from tests.depth import deep
 
 from tidegauge.errors.sinks import EpochReplaced
 from tidegauge.sinks import DeltaSink, OutputId, StagedFile, staging
-from tidegauge.sinks.delta import bykey
+from tidegauge.sinks.delta import bykey, packing
 from tidegauge.sinks.delta.leaves import DeltaLeaves
 from tidegauge.sinks.keyed import merging, runs
 from tidegauge.sinks.keyed.planning import Sizes, clusters
@@ -35,6 +35,8 @@ KEYS = 12
 SMALL = Sizes(leaf_bytes=1 << 30, leaf_rows=3, task_bytes=1, part_bytes=1 << 20, part_rows=2)
 """So small that leaves split, tasks have parts, and parts have parts."""
 GROUPS = WriterProperties(max_row_group_size=2)
+PACKED_ROWS = 12
+"""But leaves are packed into larger ones."""
 TINY = replace(SMALL, part_bytes=64)
 """And every row group is a large one."""
 
@@ -208,7 +210,9 @@ CHANGE = st.builds(
 )
 EPOCH = st.lists(CHANGE, max_size=10)
 SPAN = st.lists(EPOCH, min_size=1, max_size=3)
-OTHERS = st.sampled_from(["nothing", "nothing", "compact", "z-order", "checkpoint", "reopen", "vacuum"])
+OTHERS = st.sampled_from(
+    ["nothing", "nothing", "pack", "pack", "compact", "z-order", "checkpoint", "reopen", "vacuum"]
+)
 
 
 @pytest.mark.parametrize("kind", KEY_KINDS)
@@ -228,7 +232,11 @@ def test_t57_t59_a_table_is_the_dictionary_of_its_changes(
     sizes: Sizes,
     chance: random.Random,
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder, mock.patch.object(bykey, "SIZES", sizes):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        mock.patch.object(bykey, "SIZES", sizes),
+        mock.patch.object(packing, "SIZES", replace(sizes, leaf_rows=PACKED_ROWS)),
+    ):
         bench = Bench(folder, KEY_KINDS[kind], operating=operating, nan=nan, random=chance)
         since, alone = 0, bench.kind.apart
         for span, others in spans:
@@ -238,16 +246,28 @@ def test_t57_t59_a_table_is_the_dictionary_of_its_changes(
                 version = DeltaTable(bench.sink.path).version()
                 found = DeltaLeaves(bench.sink.path, bench.kind.names).at(version)
                 assert all(len(one.leaves) <= 1 for one in clusters(found.values()))
-                assert all(leaf.file.rows <= 2 * SMALL.leaf_rows for leaf in found.values())
+                assert all(leaf.file.rows <= PACKED_ROWS for leaf in found.values())
             alone = alone and others not in ("compact", "z-order")
             since = bench.upper - 1 if others == "vacuum" else since
             _others(bench, others)
             bench.check(since=since)
 
 
+def pack(bench: Bench) -> None:
+    """Pack small leaves, as maintenance does."""
+    table, mark = bench.sink.maintain(OUTPUT), job_mark(OUTPUT.incarnation)
+    for some in table.plan():
+        files = table.stage(some, job=mark + uuid.uuid4().hex[:16])
+        assert len(files) < len(some.files)
+        assert table.commit(some, files, write=uuid.uuid4().hex) is not None
+    assert table.plan() == []
+
+
 def _others(bench: Bench, what: str) -> None:
     table = DeltaTable(bench.sink.path)
     match what:
+        case "pack":
+            pack(bench)
         case "compact":
             table.optimize.compact(writer_properties=GROUPS)
         case "z-order":
