@@ -32,6 +32,7 @@ LOCAL = [
     HOW_TO / "ingest-growing-and-rotated-files.md",
     HOW_TO / "keep-a-table-by-key.md",
     HOW_TO / "limit-late-outputs.md",
+    HOW_TO / "maintain-tables.md",
     HOW_TO / "pause-an-output.md",
     HOW_TO / "read-back.md",
     HOW_TO / "reclock-your-own-data.md",
