@@ -189,6 +189,18 @@ def test_a_driver_that_has_the_table_open_goes_on_and_knows_which_version_brough
     bench.check()
 
 
+def test_epochs_that_a_driver_commits_after_the_table_was_opened_are_packed_too(bench: Bench) -> None:
+    table = bench.upkeep()
+    for _ in range(3):
+        bench.commit([3])
+    [pack] = table.plan()
+    assert pack.rows == 36
+    staged = table.stage(pack, job=job())
+    bench.commit([1])
+    assert table.commit(pack, staged, write=job()) == "13"
+    bench.check()
+
+
 def _replace(bench: Bench) -> None:
     bench.table.replacement("e" * 32).commit(0, 9, SCHEMA, bench.stage([(0, 8)]), write=job())
 

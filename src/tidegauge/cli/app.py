@@ -68,6 +68,10 @@ def run(
         int | None,
         typer.Option(metavar="N", min=0, help="Rows a second for all late outputs together, now and later."),
     ] = None,
+    maintain: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="Maintain the tables beside it, every so many seconds."),
+    ] = None,
     engine: EngineName = "spark",
     spark: SparkUrl = None,
     debug: Debug = False,
@@ -87,7 +91,7 @@ def run(
                 send_by_value(parse_target(target)[0].parent)
             return found
 
-        run_flow(flow, until=until, rate=rate, engine=chosen, progress=progress, newer=newer)
+        run_flow(flow, until=until, rate=rate, maintain=maintain, engine=chosen, progress=progress, newer=newer)
 
 
 @app.command()

@@ -187,6 +187,7 @@ def run_flow(
     *,
     until: str | None,
     rate: int | None = None,
+    maintain: float | None = None,
     engine: Engine,
     progress: LiveBoard,
     newer: Callable[[], FlowSpec],
@@ -195,6 +196,7 @@ def run_flow(
 
     newer: loads the flow again.
     """
+    from tidegauge.dsl.maintained import maintained
     from tidegauge.flow.running import run  # here, for `tidegauge --help` needs nothing that a flow needs
     from tidegauge.remap.round import Requests
 
@@ -205,7 +207,7 @@ def run_flow(
         progress(board)
 
     try:
-        with progress.live or nullcontext():
+        with progress.live or nullcontext(), maintained(flow, maintain, tg.Env()):
             outcome = run(
                 flow.spec,
                 until=cast("Literal['caught-up'] | None", until),

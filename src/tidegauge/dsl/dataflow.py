@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
     from tidegauge.dsl.started import FlowRun
     from tidegauge.flow.board import Board, OutputCondition
-    from tidegauge.flow.runner import Outcome
+    from tidegauge.flow.runner import Outcome, Runner
     from tidegauge.looking.reports import OutputReport
 
 __all__ = ["Dataflow"]
@@ -280,29 +280,33 @@ class Dataflow:
         env: Env | None = None,
         watch: Callable[[Board], None] | None = None,
         rate: int | None = None,
+        maintain: float | None = None,
     ) -> Outcome:
         """Run until interrupted, or until everything that is upstream now is in the outputs.
 
         spark: a session to use; otherwise one is made on this machine. engine: `"local"` runs Arrow functions and
         plain SQL without Spark. watch: called with the flow's board at the start, and whenever something on it may
         have changed. rate: how many rows a second are read for late outputs from now on (`tg.limit`), in this run and
-        later ones; None for as before.
+        later ones; None for as before. maintain: every how many seconds the tables are maintained beside it
+        (`tg.maintain`); None for never.
 
         Raises the first definite error once the sources and outputs that it does not concern have come to rest.
         """
+        from tidegauge.dsl.maintained import maintained
         from tidegauge.flow.running import run
 
-        return run(
-            self.spec,
-            until=until,
-            spark=spark,
-            engine=engine,
-            env=env or Env(),
-            watch=watch,
-            requests=self._requests,
-            rate=rate,
-            newer=lambda: self.spec,
-        )
+        with maintained(self, maintain, env or Env()):
+            return run(
+                self.spec,
+                until=until,
+                spark=spark,
+                engine=engine,
+                env=env or Env(),
+                watch=watch,
+                requests=self._requests,
+                rate=rate,
+                newer=lambda: self.spec,
+            )
 
     def start(
         self,
@@ -313,6 +317,7 @@ class Dataflow:
         env: Env | None = None,
         watch: Callable[[Board], None] | None = None,
         rate: int | None = None,
+        maintain: float | None = None,
     ) -> FlowRun:
         """Run in a thread of its own, with the arguments of `run`; return when the store and the tables are open.
 
@@ -320,25 +325,28 @@ class Dataflow:
         and waits for it. Raises what stands in the way of opening the flow, such as another driver; what ends the run
         later is raised by `wait()`.
         """
+        from tidegauge.dsl.maintained import maintained
         from tidegauge.dsl.started import FlowRun
         from tidegauge.flow.running import run
 
         spec = self.spec
-        return FlowRun(
-            self,
-            lambda opened: run(
-                spec,
-                until=until,
-                spark=spark,
-                engine=engine,
-                env=env or Env(),
-                watch=watch,
-                requests=self._requests,
-                rate=rate,
-                opened=opened,
-                newer=lambda: self.spec,
-            ),
-        )
+
+        def drive(opened: Callable[[Runner], None]) -> Outcome:
+            with maintained(self, maintain, env or Env()):
+                return run(
+                    spec,
+                    until=until,
+                    spark=spark,
+                    engine=engine,
+                    env=env or Env(),
+                    watch=watch,
+                    requests=self._requests,
+                    rate=rate,
+                    opened=opened,
+                    newer=lambda: self.spec,
+                )
+
+        return FlowRun(self, drive)
 
     def tick(self) -> int | None:
         """Mint an epoch now, whatever the policy, while `run` is under way in another thread; wait until it is bound.

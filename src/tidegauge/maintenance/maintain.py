@@ -8,7 +8,7 @@ driver may have staged wait for the flow's lease: they are removed while nobody 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -28,7 +28,7 @@ from tidegauge.remap.store import Loaded, Store
 from tidegauge.sinks.protocol import OutputId, job_mark
 from tidegauge.sinks.upkeep import Maintainable, Pack, Remnant, Upkeep
 
-__all__ = ["Maintained", "MaintainedOutput", "maintain"]
+__all__ = ["Maintained", "MaintainedOutput", "maintain", "maintain_until"]
 
 _ROUNDS: Final = 8
 """How often a table is looked at again, for packs of packs, and in the place of those that were given up."""
@@ -106,23 +106,41 @@ def maintain(
         if not isinstance(spec.outputs[name].sink, Maintainable):
             raise NotMaintained(output=name, kind=_kind(spec, name))
     with opened(spec, env) as store:
-        keeper = _Keeper(spec, store, store.load(spec.name), env, retention, dry_run=dry_run)
+        keeper = _Keeper(spec, store, store.load(spec.name), env, retention, dry_run=dry_run, over=lambda: False)
         names = dict.fromkeys(spec.outputs if outputs is None else outputs)
         return Maintained(spec.name, tuple(keeper.output(name) for name in names), dry_run)
+
+
+def maintain_until(flow: Flow, over: Callable[[], bool], *, env: Env) -> Maintained:
+    """Maintain all outputs, and begin nothing more once it is over."""
+    spec = flow.spec
+    with opened(spec, env) as store:
+        keeper = _Keeper(spec, store, store.load(spec.name), env, None, dry_run=False, over=over)
+        return Maintained(spec.name, tuple(keeper.output(name) for name in spec.outputs if not over()), dry_run=False)
 
 
 class _Keeper:
     """Maintains the outputs of a flow, one after the other."""
 
     def __init__(
-        self, flow: FlowSpec, store: Store, loaded: Loaded, env: Env, retention: timedelta | None, *, dry_run: bool
+        self,
+        flow: FlowSpec,
+        store: Store,
+        loaded: Loaded,
+        env: Env,
+        retention: timedelta | None,
+        *,
+        dry_run: bool,
+        over: Callable[[], bool],
     ) -> None:
+        """over: whether to begin nothing more."""
         self._flow: Final = flow
         self._store: Final = store
         self._loaded: Final = loaded
         self._env: Final = env
         self._retention: Final = retention
         self._dry_run: Final = dry_run
+        self._over: Final = over
 
     def output(self, name: str) -> MaintainedOutput:
         """Maintain an output, and say what it came to, an error too."""
@@ -161,10 +179,11 @@ class _Keeper:
             if not packs:
                 break
             for pack in packs:
+                if self._over():
+                    return
                 said = self._packed(table, pack, said)
                 steps.append(said)
-        said = steps[-1]
-        said = self._cleared(table, said)
+        said = self._cleared(table, steps[-1])
         steps.append(said)
         if not self._dry_run:
             steps.append(replace(said, checkpoint=table.shorten()))

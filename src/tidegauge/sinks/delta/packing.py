@@ -110,8 +110,9 @@ class DeltaUpkeep:
         """Let the new files take the places of the old ones, in one entry; see the module and `Upkeep.commit`."""
         if (columns := self._log.schema) is None:
             return None
+        least = max(file.last_epoch for file in pack.files) + 1  # the driver may be further than when we opened
         for _ in range(_ATTEMPTS):
-            upper = self._log.upper
+            upper = max(self._log.upper, least)
             try:
                 self._log.commit(upper, upper, columns, files, remove=pack.files, write=write)
             except FileNotHeld:
