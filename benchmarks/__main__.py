@@ -30,6 +30,7 @@ BENCHMARKS: Final = (
     "skipping",
     "commits",
     "upserts",
+    "upkeep",
     "epoch",
     "wide",
     "throughput",

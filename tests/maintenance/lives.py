@@ -106,5 +106,5 @@ def _striking(point: str | None, nth: int) -> Callable[[str], None]:
             link(*args, **named)  # type: ignore[arg-type]
             strike("after link")
 
-        os.link = linked  # type: ignore[assignment]
+        os.link = linked
     return strike

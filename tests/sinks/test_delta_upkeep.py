@@ -168,7 +168,9 @@ def test_readers_of_others_see_the_same_rows_and_what_files_say_of_epochs_stays_
 
 
 def _duck(dataset: Any, epoch: int) -> list[tuple[int]]:
-    return duckdb.sql(f"select n from dataset where _epoch <= {epoch}").fetchall()
+    found = duckdb.sql(f"select n from dataset where _epoch <= {epoch}")
+    assert found is not None
+    return found.fetchall()
 
 
 def test_readers_that_follow_the_rows_of_a_table_pass_over_a_pack(bench: Bench) -> None:

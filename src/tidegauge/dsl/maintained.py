@@ -57,6 +57,7 @@ def _maintain(flow: Flow, every: float, env: Env, over: threading.Event) -> None
 
     said: dict[str, str] = {}
     while not over.wait(every):
+        found: dict[str, Exception | None]
         try:
             found = {one.output: one.error for one in maintain_until(flow, over.is_set, env=env).outputs}
         except Exception as error:  # noqa: BLE001 - whatever it is, the run does not depend on it
