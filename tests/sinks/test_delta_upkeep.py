@@ -27,7 +27,7 @@ from tidegauge.remap.history import History
 from tidegauge.sinks import DeltaSink, OutputId, StagedFile
 from tidegauge.sinks.keyed.planning import Sizes
 from tidegauge.sinks.protocol import Volume, job_mark
-from tidegauge.sinks.upkeep import Upkeep
+from tidegauge.sinks.upkeep import Pack, Upkeep
 from tidegauge.sinks.working import alone
 
 OUTPUT = OutputId("shop", "orders", "a" * 32)
@@ -417,3 +417,15 @@ def test_a_driver_that_has_planned_a_merge_before_a_pack_plans_it_again(by_key: 
     by_key.commit(range(2))
     assert packed == ["1"]
     assert by_key.shown(as_of=1) == {n: int(n < 2) for n in range(100)}
+
+
+def test_files_that_spark_has_rewritten_keep_their_instants(bench: Bench) -> None:
+    """Spark stores instants without a zone, as a type that Parquet has given up, and columns in any order."""
+    rows = bench.delta.to_pyarrow_table()
+    path = Path(bench.sink.path, "part-00000-of-spark.parquet")
+    pq.write_table(rows.select(["_epoch", "at", "user", "n"]), path, use_deprecated_int96_timestamps=True)
+    file = StagedFile(path.name, rows.num_rows, path.stat().st_size, 0, 8)
+    [staged] = bench.upkeep().stage(Pack((file,)), job=job())
+    found = pq.read_table(f"{bench.sink.path}/{staged.path}", partitioning=None)
+    assert found.schema.equals(SCHEMA)
+    assert found.sort_by("n").equals(rows.cast(SCHEMA).sort_by("n"))

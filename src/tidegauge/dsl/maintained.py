@@ -33,7 +33,7 @@ _log: Final = logging.getLogger(__name__)
 
 @contextmanager
 def maintained(flow: Flow, every: float | None, env: Env) -> Iterator[None]:
-    """Maintain a flow's tables every so many seconds while the block runs; None for not at all.
+    """Maintain a flow's tables each time that `every` seconds have passed, while the block runs; None for not at all.
 
     Raises `InvalidArgument`.
     """
