@@ -17,6 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.depth import deep
 from tests.enveloped import HAPPENINGS, PARTITIONS, Changes, Happening, Meaning
+from tests.postgres import Server, new_database
+from tests.sinks.postgres.conftest import seen
 
 import tidegauge as tg
 from tidegauge.errors.changes import TableTruncated, ValueUnavailable
@@ -118,6 +120,40 @@ def test_t59_t60_tables_by_key_are_the_dictionary_however_messages_come(
         flow = flow_of(root, source, late=True)
         flow.run("caught-up", engine=tg.LocalEngine(threads=0))
         check(flow, meaning, "users", "late")
+
+
+@pytest.mark.long  # a real server
+@deep(4)
+@given(
+    envelope=st.sampled_from(["upsert", "debezium"]),
+    epochs=st.lists(st.lists(HAPPENINGS, min_size=1, max_size=8), min_size=1, max_size=3),
+    stumbles=st.integers(0, 2),
+    chance=st.randoms(use_true_random=False),
+)
+def test_t60_tables_on_a_server_are_the_dictionary_too(
+    postgres: Server, envelope: Envelope, epochs: list[list[Happening]], stumbles: int, chance: random.Random
+) -> None:
+    address = postgres.address(new_database(postgres))
+
+    def server(root: Path, table: str) -> tg.PostgresSink:
+        how: dict[str, Any] = {"envelope": "upsert", "key": "id", "order": "_offset"}
+        return tg.PostgresSink(address, table, staging=str(root / "staging"), **how)
+
+    with tempfile.TemporaryDirectory() as folder:
+        root, meaning = Path(folder), Meaning()
+        source = Changes(root, envelope, 3, stumbles)
+        also = {"served": server(root, "served")}
+        for number, epoch in enumerate(epochs, start=1):
+            written(source, epoch, chance)
+            for one in epoch:
+                meaning.take(one)
+            if number == len(epochs):
+                also["late_one"] = server(root, "late_one")
+            flow_of(root, source, also=also).run("caught-up", engine=tg.LocalEngine(threads=0))
+        for table in also:
+            found = seen(address, table)
+            assert {row["id"]: (row["name"], row["n"]) for row in found} == meaning.rows
+            assert len(found) == len(meaning.rows)
 
 
 def happening(what: str, id: int = 2, n: int = 0) -> Happening:
