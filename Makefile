@@ -8,7 +8,7 @@ SPREAD := --dist loadgroup --max-worker-restart=0 -q
 unexport PYTHONDONTWRITEBYTECODE
 CODE := src tests scripts examples $(wildcard benchmarks)
 
-.PHONY: help setup postgres kafka archives demo demo-late demo-kafka test lint types unit long mutants oldest chaos simulate format bench walk docs lock clean
+.PHONY: help setup postgres kafka s3 archives demo demo-late demo-kafka test lint types unit long mutants oldest chaos simulate format bench walk docs lock clean
 help: ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
 
@@ -44,13 +44,16 @@ lint: setup ## style, format, import contracts, names, prose, generated pages
 types: setup ## mypy strict and pyright, side by side
 	@$(BIN)/mypy & mypy=$$!; $(BIN)/pyright && wait $$mypy
 
+s3: setup ## make an environment with an S3-compatible server, of which the tests start one
+	@$(BIN)/python scripts/s3.py
+
 archives: setup kafka ## archive the classes that the tests' JVMs load, so that they come up sooner
 	@$(BIN)/python scripts/archives.py
 
-unit: setup postgres kafka archives ## tests and doctests, three at a time: many of them wait for a disk, a server or a process
+unit: setup postgres kafka s3 archives ## tests and doctests, three at a time: many of them wait for a disk, a server or a process
 	$(BIN)/pytest -n 3 $(SPREAD) -m "not long"
 
-long: setup postgres kafka archives ## the rest: clusters of three, old versions, chaos (35 minutes at most)
+long: setup postgres kafka s3 archives ## the rest: clusters of three, old versions, chaos (35 minutes at most)
 	TIDEGAUGE_DEEP=1 $(BIN)/pytest -n 2 $(SPREAD) -m "long or deep"
 	@$(MAKE) --no-print-directory mutants
 	@$(MAKE) --no-print-directory oldest

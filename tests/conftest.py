@@ -25,6 +25,8 @@ from tests.kafka import own_broker as own_broker
 from tests.kafka import topic as topic
 from tests.kafka import topic_name as topic_name
 from tests.postgres import postgres as postgres
+from tests.s3 import lake as lake
+from tests.s3 import s3_server as s3_server
 from tests.warm import warm as warm
 
 pytest_plugins = ["tidegauge.testing.plugin"]  # also where it was installed before it had one

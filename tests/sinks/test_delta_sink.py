@@ -211,7 +211,7 @@ def test_a_commit_reads_nothing_of_the_files_that_are_there(delta: Any, monkeypa
     table = delta.open()
     delta.commit(table, 0, 1)
     delta.commit(table, 1, 2)
-    monkeypatch.setattr("tidegauge.sinks.delta.log.DeltaTable", None)
+    monkeypatch.setattr("tidegauge.sinks.delta.log.snapshot", None)
     monkeypatch.setattr(os, "listdir", None)
     for epoch in range(2, 20):
         delta.commit(table, epoch, epoch + 1)
@@ -478,7 +478,7 @@ def test_another_writer_at_the_same_time_takes_versions_between_ours_and_nobody_
 def test_a_commit_that_is_there_and_could_not_be_made_durable_is_before_it_is_found(
     lower: int, delta: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tidegauge.sinks.delta import entry as entries
+    from tidegauge.sinks import location as places
     from tidegauge.sinks.delta import log as module
 
     table = delta.open()
@@ -491,7 +491,7 @@ def test_a_commit_that_is_there_and_could_not_be_made_durable_is_before_it_is_fo
 
     with monkeypatch.context() as patch:
         patch.setattr(module, "synchronise", failing)
-        patch.setattr(entries, "synchronise", failing)
+        patch.setattr(places, "synchronise", failing)
         for _ in range(2):  # the second time the table has it, which says nothing of the disk
             with pytest.raises(OSError, match="Input/output"):
                 table.commit(lower, lower + 1, SCHEMA, staged, write="1")

@@ -34,6 +34,9 @@ class ArrowFiles:
     system: Any
     root: str
 
+    def own(self, stem: str) -> str:
+        return stem
+
     def create(self, path: str) -> Any:
         if self.system.get_file_info(f"{self.root}/{path}").type != fs.FileType.NotFound:
             raise FileExistsError(path)

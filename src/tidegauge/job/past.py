@@ -25,6 +25,7 @@ import pyarrow as pa
 from tidegauge.errors.outputs import PastUnreadable
 from tidegauge.job.plan import SourceRead, Step
 from tidegauge.lazy import library
+from tidegauge.objects.reading import parquet_rows
 from tidegauge.operations import carries
 from tidegauge.sinks.columns import EPOCH
 from tidegauge.sinks.protocol import Rereadable, Table
@@ -96,9 +97,7 @@ class TableRows:
     def _batches(self, uri: str, epochs: Any) -> Iterator[pa.RecordBatch]:
         if self.reader is not None:
             return (batch.select(self.columns.names).filter(epochs) for batch in self.reader(uri))
-        import pyarrow.dataset as ds  # here, for it loads pandas, which takes longer than all the rest
-
-        file: Any = ds.dataset(uri, format="parquet", schema=self.columns, partitioning=None)
+        file = parquet_rows([uri], self.columns)
         batches: Iterator[pa.RecordBatch] = file.to_batches(
             filter=epochs, batch_size=_ROWS, batch_readahead=1, fragment_readahead=1, use_threads=False
         )

@@ -28,11 +28,13 @@ from tidegauge.job.durable import left_behind
 from tidegauge.lazy import library
 from tidegauge.looking.owners import SharedWith
 from tidegauge.looking.reports import EpochReport, Epochs, FlowReport, OutputReport, SliceReport, SourceReport
+from tidegauge.objects.reading import readable
 from tidegauge.reclock.slices import begins, held
 from tidegauge.remap.binding import Slice
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.mint import checked_observation
 from tidegauge.remap.store import Loaded, LoadedSource, Pause, Stall, Store, shown
+from tidegauge.sinks.location import at
 from tidegauge.sinks.protocol import Table
 from tidegauge.sources.protocol import Acknowledged, Source, from_time_of
 
@@ -57,7 +59,9 @@ def rows_of(table: Table, epoch: int, *, since: int = 0) -> int:
         if first <= file.first_epoch and file.last_epoch <= epoch:
             count += file.rows
         elif file.first_epoch <= epoch and first <= file.last_epoch:
-            column = pq.read_table(table.uris([file])[0], columns=["_epoch"], partitioning=None).column("_epoch")
+            column = pq.read_table(readable(at(table.uris([file])[0])), columns=["_epoch"], partitioning=None).column(
+                "_epoch"
+            )
             there = pc.and_(pc.greater_equal(column, first), pc.less_equal(column, epoch))
             count += pc.sum(there).as_py() or 0
     return count

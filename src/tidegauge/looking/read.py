@@ -46,6 +46,7 @@ from tidegauge.flow.spec import Flow, FlowSpec
 from tidegauge.job.functions import with_epoch
 from tidegauge.looking.inspect import holds, opened
 from tidegauge.looking.locate import Origin, looking
+from tidegauge.objects.reading import parquet_rows
 from tidegauge.operations import OP
 from tidegauge.remap.fromtime.protocol import excerpt
 from tidegauge.remap.store import Loaded, Store
@@ -97,11 +98,11 @@ class View:
 
     def dataset(self) -> Any:
         """Return the rows as a dataset."""
-        import pyarrow.dataset as ds  # here, for it loads pandas, which takes longer than all the rest
-
         if self.held is not None:
+            import pyarrow.dataset as ds  # here, for it loads pandas, which takes longer than all the rest
+
             return ds.dataset(self.held)
-        return ds.dataset(self.uris, format="parquet", schema=self.schema, partitioning=None)
+        return parquet_rows(self.uris, self.schema)
 
 
 @contextmanager

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from tidegauge.env import Env
 from tidegauge.errors.base import TidegaugeError, brief
@@ -24,6 +23,7 @@ from tidegauge.looking.inspect import opened
 from tidegauge.remap.history import Link, origin, rest
 from tidegauge.remap.rebuilding import Way, gaps_on, pooled, way_to
 from tidegauge.remap.store import Loaded, Store
+from tidegauge.sinks.location import at
 from tidegauge.sinks.protocol import Table
 
 __all__ = ["Verified", "verify"]
@@ -111,7 +111,7 @@ def _files(output: str, table: Table) -> Iterator[str]:
         for file in table.files():
             [path] = table.uris([file])
             try:
-                size = Path(path).stat().st_size
+                size = at(path).stat().st_size
             except OSError as error:
                 if file not in table.files():  # all of its rows were replaced meanwhile
                     continue

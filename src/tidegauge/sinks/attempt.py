@@ -114,7 +114,7 @@ class AttemptFiles(Generic[F]):
         self.closed = False
         self._place: Final = place
         self._prefix: Final = prefix
-        self._stem: Final = stem
+        self._stem: Final = place.own(stem)
         self._suffix: Final = suffix
         self._number = 0
         self._paths: list[str] = []

@@ -22,6 +22,7 @@ from typing import Final
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.history import HistoriesDiffer, other_way
 from tidegauge.errors.sinks import FileNotHeld, MisplacedRows, StagedFileMissing
+from tidegauge.objects.path import ObjectStatus
 from tidegauge.remap.history import History, agree
 from tidegauge.sinks.location import inside
 from tidegauge.sinks.protocol import OutputId, StagedFile, Table
@@ -89,7 +90,7 @@ def still_to_do(
     raise FileNotHeld(table=table, path=missing[0])
 
 
-def staged_status(table: str, file: StagedFile) -> os.stat_result:
+def staged_status(table: str, file: StagedFile) -> os.stat_result | ObjectStatus:
     """Return the status of a staged file, or raise `StagedFileMissing` when it is not as it was staged."""
     try:
         status = inside(table, file.path).stat()

@@ -1,12 +1,15 @@
-"""Folders on file systems: which paths a sink takes, how files become durable there, and what staging needs of one.
+"""Where tables are: which paths a sink takes, how files become durable there, and what staging needs of a place.
 
-Invariant: a file or folder is durable when it and the entry that names it were both synchronised; a path relative to
-a table never leads out of it.
+A table is in a folder of a file system that is mounted on every machine, or at an address in an object store. A
+`TablePath` is a `Path` on the one and an `ObjectPath` in the other. The functions here hide the differences.
 
->>> local_folder("file:///lake/my%20orders", sink="DeltaSink")
-'/lake/my orders'
+Invariant: on a disk a file or folder is durable when it and the entry that names it were both synchronised, in an
+object store when its put was answered; a path relative to a table never leads out of it.
 
-`StagingFiles` is the seam between staging and a file system, `LocalFiles` the one that is mounted on every machine.
+>>> location("file:///lake/my%20orders", sink="DeltaSink"), location("s3a://lake/orders/", sink="DeltaSink")
+('/lake/my orders', 's3://lake/orders')
+
+`StagingFiles` is the seam between staging and a place, `staging` finds the one of a table.
 
 >>> import tempfile
 >>> with tempfile.TemporaryDirectory() as root:
@@ -28,26 +31,38 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.sinks import StagingElsewhere, TableNotWritable, UnsupportedLocation
+from tidegauge.objects.address import address, is_address
+from tidegauge.objects.path import ObjectPath
 
 __all__ = [
     "AWAY",
     "LocalFiles",
     "StagingFiles",
+    "TablePath",
+    "at",
     "gone",
     "inside",
     "local_folder",
+    "location",
     "make_folder",
+    "names_in",
+    "path_inside",
+    "put_new",
+    "put_whole",
+    "staging",
     "synchronise",
     "write_durably",
     "writing",
 ]
+
+TablePath: TypeAlias = Path | ObjectPath
 
 AWAY: Final = "removed-"
 """How the name of a folder begins that is on its way out."""
@@ -72,16 +87,52 @@ def local_folder(path: str | os.PathLike[str], *, sink: str) -> str:
     return str(Path(unquote(uri.path)).absolute())
 
 
-def inside(folder: str, relative: str) -> Path:
+def location(path: str | os.PathLike[str], *, sink: str) -> str:
+    """Return an address in an object store in its one form, or what `local_folder` returns. Raises as both do."""
+    text = os.fspath(path)
+    return address(text) if isinstance(text, str) and is_address(text) else local_folder(path, sink=sink)
+
+
+def at(folder: str) -> TablePath:
+    """Return the place of a table."""
+    return ObjectPath.of(folder) if is_address(folder) else Path(folder)
+
+
+def inside(folder: str, relative: str) -> TablePath:
     """Return the path of a file of the table, or raise when `relative` would lead out of it."""
+    if is_address(folder):
+        return ObjectPath.of(folder) / "/".join(_parts(relative))
+    return path_inside(folder, relative)
+
+
+def path_inside(folder: str, relative: str) -> Path:
+    """Return the path of a file of a table on a disk, or raise as `inside`."""
+    return Path(folder, *_parts(relative))
+
+
+def _parts(relative: str) -> tuple[str, ...]:
     parts = PurePosixPath(relative).parts
     if not parts or relative.startswith("/") or "\\" in relative or "\0" in relative or ".." in parts:
         raise InvalidArgument(parameter="path", value=relative, expected="a path inside the table")
-    return Path(folder, *parts)
+    return parts
 
 
-def gone(path: Path) -> bool:
+def names_in(folder: TablePath, start: str = "") -> list[str]:
+    """Return the names in a folder that begin with `start`. Raises FileNotFoundError where it is missing.
+
+    In a store it is missing where it is empty, and only names of objects are returned.
+    """
+    if isinstance(folder, ObjectPath):
+        if not (names := folder.names(start)) and not start:
+            raise FileNotFoundError(errno.ENOENT, "No such folder", str(folder))
+        return names
+    return [name for name in os.listdir(folder) if name.startswith(start)]
+
+
+def gone(path: TablePath) -> bool:
     """Whether nothing is at a path. What cannot be looked at is not known to be gone."""
+    if isinstance(path, ObjectPath):
+        return path.empty() and not path.exists()
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -91,8 +142,10 @@ def gone(path: Path) -> bool:
     return False
 
 
-def synchronise(path: str | os.PathLike[str]) -> None:
+def synchronise(path: str | TablePath) -> None:
     """Wait until a file, or the entries of a folder, are on the disk."""
+    if isinstance(path, ObjectPath):
+        return
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -108,9 +161,45 @@ def write_durably(path: Path, data: bytes) -> None:
         os.fsync(out.fileno())
 
 
-def make_folder(path: Path) -> None:
-    """Create a folder and its parents where they are missing, durably."""
-    if path.is_dir():
+def put_new(path: TablePath, data: bytes, *, beside: str) -> bool:
+    """Make a file with this name, whole and durably, if and only if nobody else's is there; False where one is.
+
+    It is written and synchronised beside it, and then linked to its name, which the file system refuses when that is
+    taken; a store refuses by itself. beside: a name that no other attempt has.
+    """
+    if isinstance(path, ObjectPath):
+        return path.put_new(data)
+    other = path.with_name(beside)
+    try:
+        write_durably(other, data)
+        os.link(other, path)
+    except FileExistsError:
+        return False
+    finally:
+        other.unlink(missing_ok=True)
+    synchronise(path.parent)
+    return True
+
+
+def put_whole(path: TablePath, data: bytes, *, beside: str, durable: bool = True) -> None:
+    """Make a file in the place of the one that may be there, with its folder; whole or not at all."""
+    if isinstance(path, ObjectPath):
+        path.put(data)
+        return
+    make_folder(path.parent)
+    other = path.with_name(beside)
+    if durable:
+        write_durably(other, data)
+    else:
+        other.write_bytes(data)
+    other.rename(path)
+    if durable:
+        synchronise(path.parent)
+
+
+def make_folder(path: TablePath) -> None:
+    """Create a folder and its parents where they are missing, durably. A store needs none."""
+    if isinstance(path, ObjectPath) or path.is_dir():
         return
     make_folder(path.parent)
     path.mkdir(exist_ok=True)
@@ -142,6 +231,10 @@ class StagingFiles(Protocol):
     @property
     def root(self) -> str:
         """Where it is, for people."""
+        ...
+
+    def own(self, stem: str) -> str:
+        """Return how the names of an attempt's files begin: as given where `create` alone keeps attempts apart."""
         ...
 
     def create(self, path: str) -> Any:
@@ -179,9 +272,13 @@ class LocalFiles:
 
     root: str
 
+    def own(self, stem: str) -> str:
+        """Return the name itself: creation is exclusive."""
+        return stem
+
     def create(self, path: str) -> Any:
         """Open a file that nobody has."""
-        there = inside(self.root, path)
+        there = path_inside(self.root, path)
         with writing(self.root):
             make_folder(there.parent)
             there.touch(exist_ok=False)
@@ -189,7 +286,7 @@ class LocalFiles:
 
     def keep(self, path: str) -> int:
         """Synchronise a file."""
-        there = inside(self.root, path)
+        there = path_inside(self.root, path)
         with writing(self.root):
             synchronise(there)
             return there.stat().st_size
@@ -202,7 +299,7 @@ class LocalFiles:
     def remove(self, path: str) -> None:
         """Remove a file."""
         with writing(self.root):
-            inside(self.root, path).unlink(missing_ok=True)
+            path_inside(self.root, path).unlink(missing_ok=True)
 
     def prune(self, folder: str) -> None:
         """Remove an empty folder."""
@@ -225,4 +322,13 @@ class LocalFiles:
         shutil.rmtree(away)
 
     def _folder(self, folder: str) -> Path:
-        return inside(self.root, folder) if folder else Path(self.root)
+        return path_inside(self.root, folder) if folder else Path(self.root)
+
+
+def staging(folder: str) -> StagingFiles:
+    """Return where tasks stage the files of a table."""
+    if not is_address(folder):
+        return LocalFiles(folder)
+    from tidegauge.sinks.uploads import ObjectFiles
+
+    return ObjectFiles(folder)

@@ -32,7 +32,7 @@ import pyarrow.compute
 
 from tidegauge.sinks.attempt import STAGED, AttemptFiles, FileContent, Waiting, fitting, stem_of
 from tidegauge.sinks.columns import EPOCH
-from tidegauge.sinks.location import StagingFiles, inside, writing
+from tidegauge.sinks.location import StagingFiles, path_inside, writing
 from tidegauge.sinks.protocol import StagedFile
 
 __all__ = ["GROUP_ROWS", "OrderedStager", "merged", "pieces"]
@@ -145,7 +145,7 @@ def merged(
     while heap:
         epoch, index = heapq.heappop(heap)
         if index not in readers:
-            readers[index] = _batches(inside(folder, files[index].path), columns)
+            readers[index] = _batches(path_inside(folder, files[index].path), columns)
             ahead[index] = next(readers[index])
         yield epoch, ahead.pop(index)
         following = next(readers[index], None)

@@ -2,7 +2,8 @@
 
 The folder is looked through first; then it is renamed, so at one instant nobody sees any of it any more, and
 then it is removed under its new name. That name is a function of the output and its store, so the command
-that is given again after a crash finds it.
+that is given again after a crash finds it. An object store renames nothing: there what names the table's files goes
+last, and in it the newest entry first, so until the end it tells whose table it is, and the command goes on.
 
 Invariants. No link is followed: a folder with one in it is refused, and so is a folder that is one. A folder with a
 file that is not of the table is refused before anything is changed. Nothing outside the folder is touched.
@@ -22,12 +23,13 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from tidegauge.errors.sinks import TableNotRemovable
-from tidegauge.sinks.location import AWAY, gone, synchronise, writing
+from tidegauge.objects.path import ObjectPath
+from tidegauge.sinks.location import AWAY, at, gone, synchronise, writing
 from tidegauge.sinks.protocol import OutputId
 
 __all__ = ["check_folder", "remove_folder"]
@@ -41,11 +43,14 @@ def check_folder(folder: str, mine: Callable[[str], bool]) -> None:
 
     mine: whether a path relative to the folder is that of a file of the table.
     """
-    if Path(folder).is_symlink():
+    place = at(folder)
+    if isinstance(place, ObjectPath):
+        foreign = [path for path in place.below() if not mine(path)]
+    elif place.is_symlink():
         raise TableNotRemovable(table=folder, why="it is a symbolic link")
-    if gone(Path(folder)):
-        return
-    foreign = sorted(path for path, plain in _files(folder, "") if not (plain and mine(path)))
+    else:
+        found = () if gone(place) else _files(folder, "")
+        foreign = sorted(path for path, plain in found if not (plain and mine(path)))
     if foreign:
         more = f" and {len(foreign) - _SHOWN} more" if len(foreign) > _SHOWN else ""
         raise TableNotRemovable(table=folder, why=f"these are no files of it: {', '.join(foreign[:_SHOWN])}{more}")
@@ -53,7 +58,10 @@ def check_folder(folder: str, mine: Callable[[str], bool]) -> None:
 
 def remove_folder(folder: str, output: OutputId) -> None:
     """Remove a folder that was checked, or what an earlier attempt has left of it. Once more, if it was cut short."""
-    place = Path(folder)
+    place = at(folder)
+    if isinstance(place, ObjectPath):
+        place.remove(_in_turn(list(place.below())))
+        return
     away = place.with_name(f"_{AWAY}{place.name}-{_mark(output)}")
     with writing(folder):
         _clear(away)
@@ -61,6 +69,23 @@ def remove_folder(folder: str, output: OutputId) -> None:
             place.rename(away)
             synchronise(place.parent)
             _clear(away)
+
+
+def _in_turn(paths: Sequence[str]) -> list[str]:
+    """Return the objects of a table as they go, one after the other; the log stands on the last of them.
+
+    >>> log = [f"_delta_log/{name}" for name in ("5.checkpoint.parquet", "5.json", "6.json", "_last_checkpoint")]
+    >>> _in_turn([*log, "part-0.parquet"])[:3]
+    ['part-0.parquet', '_delta_log/_last_checkpoint', '_delta_log/6.json']
+    >>> _in_turn(log)[3:]
+    ['_delta_log/5.checkpoint.parquet']
+    """
+    log = sorted((path for path in paths if path.startswith("_delta_log/")), reverse=True)
+    made = [path for path in log if ".checkpoint." in path]
+    newest = made[0].partition(".checkpoint.")[0] if made else ""
+    base = [path for path in made if path.startswith(newest)]
+    kept = set(base)
+    return [*(path for path in paths if path not in set(log)), *(path for path in log if path not in kept), *base]
 
 
 def _clear(away: Path) -> None:

@@ -9,19 +9,18 @@ took the place of one; or the answer is an error, never a guess.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from deltalake import DeltaTable
 
 from tidegauge.errors.sinks import EpochReplaced
 from tidegauge.sinks.delta.history import span_of
 from tidegauge.sinks.delta.owner import changed_id, key_id, life_id, replaced_id
+from tidegauge.sinks.location import TablePath
 from tidegauge.sinks.protocol import OutputId
 
 __all__ = ["version_as_of"]
 
 
-def version_as_of(log: Path, table: DeltaTable, output: OutputId, epoch: int) -> int:
+def version_as_of(log: TablePath, table: DeltaTable, output: OutputId, epoch: int) -> int:
     """Return the version to read an output as of an epoch; -1 where it held nothing yet. Raises `EpochReplaced`.
 
     table: the newest version that is known, which it is when no rows were taken out since the epoch.
@@ -44,7 +43,7 @@ def version_as_of(log: Path, table: DeltaTable, output: OutputId, epoch: int) ->
 
 
 def _before_change(
-    log: Path, output: OutputId, life: str, epoch: int, *, newest: int, replaced: int = -1, by_key: bool = False
+    log: TablePath, output: OutputId, life: str, epoch: int, *, newest: int, replaced: int = -1, by_key: bool = False
 ) -> int | None:
     """Return the last version that has all rows which the table held as of an epoch, None where none is known to.
 

@@ -21,9 +21,8 @@ before the commit, from the last one on as with it; in between nobody can tell (
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -31,6 +30,7 @@ import pyarrow as pa
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.sinks import FileNotHeld, NothingTakenOut, StagedFileMissing, TableBusy, TableSchemaChanged
 from tidegauge.lazy import library
+from tidegauge.objects.reading import readable
 from tidegauge.remap.history import NO_HISTORY, History, Link
 from tidegauge.sinks.attempt import STAGED, discard, sweep
 from tidegauge.sinks.columns import differences, rows_schema
@@ -53,7 +53,7 @@ from tidegauge.sinks.keyed.planning import (
     planned,
     spread,
 )
-from tidegauge.sinks.location import LocalFiles, inside
+from tidegauge.sinks.location import at, inside, names_in, staging
 from tidegauge.sinks.protocol import OutputId, StagedFile, Volume, job_mark
 from tidegauge.sinks.working import Workers, alone
 
@@ -84,7 +84,7 @@ class DeltaByKey:
         self._folder: Final = folder
         self._output: Final = output
         self._layout: Final = layout
-        self._place: Final = LocalFiles(folder)
+        self._place: Final = staging(folder)
         self._leaves: Final = DeltaLeaves(folder, layout.key)
         self._workers: Workers = alone
         self._kept: Final[set[str]] = set() if kept is None else kept
@@ -250,7 +250,7 @@ class DeltaByKey:
         """Return what a run says of its keys. Raises `StagedFileMissing`."""
         staged_status(self._folder, file)
         try:
-            with pq.ParquetFile(inside(self._folder, file.path)) as opened:
+            with pq.ParquetFile(readable(inside(self._folder, file.path))) as opened:
                 return Run(file.path, tuple(pieces_of(opened, self._layout.key)))
         except pa.ArrowException as error:
             problem = f"is damaged: {' '.join(str(error).split())}"
@@ -270,7 +270,10 @@ class DeltaByKey:
         return dict(self._leaves.at(self._inner.version)) if self._inner.upper else {}
 
     def _pieces(self, leaf: TableLeaf) -> list[Any]:
-        with suppress(OSError, pa.ArrowException), pq.ParquetFile(inside(self._folder, leaf.file.path)) as opened:
+        with (
+            suppress(OSError, pa.ArrowException),
+            pq.ParquetFile(readable(inside(self._folder, leaf.file.path))) as opened,
+        ):
             return pieces_of(opened, self._layout.key)
         return []  # whoever merges it will tell
 
@@ -293,7 +296,7 @@ class DeltaByKey:
     def _places(self, run: Run, groups: Sequence[int], found: Sequence[LeafCluster]) -> set[int]:
         """Return the places of the clusters that row groups of a run have changes of, by their keys."""
         places, key = set[int](), self._layout.key
-        with pq.ParquetFile(inside(self._folder, run.path)) as opened:
+        with pq.ParquetFile(readable(inside(self._folder, run.path))) as opened:
             for batch in opened.iter_batches(row_groups=list(groups), columns=[*key], use_threads=False):
                 ends = spread(plain(batch.take(pa.array([0, batch.num_rows - 1])), key), found)
                 between = range(min(ends), max(ends) + 1)
@@ -317,8 +320,8 @@ class DeltaByKey:
     def _clear(self, job: str) -> None:
         """Remove what the tasks of a job have written, and the log does not name. What stays is litter."""
         with suppress(OSError, TidegaugeError):
-            paths: Collection[Path] = list(Path(self._folder).glob(f"part-{job}-*.parquet"))
-            remove_unnamed(self._folder, [StagedFile(path.name, 0, 0, 0, 0) for path in paths])
+            names = names_in(at(self._folder), f"part-{job}-")
+            remove_unnamed(self._folder, [StagedFile(name, 0, 0, 0, 0) for name in names])
 
 
 _SEARCHES: Final = 50

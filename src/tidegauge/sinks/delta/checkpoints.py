@@ -15,14 +15,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from pathlib import Path
 from typing import Final
 
-from deltalake import DeltaTable
-
+from tidegauge.sinks.delta.creating import snapshot
 from tidegauge.sinks.delta.files import files_of
 from tidegauge.sinks.delta.head import hinted
 from tidegauge.sinks.delta.history import move_links
+from tidegauge.sinks.location import at
 from tidegauge.sinks.protocol import OutputId, Volume
 
 __all__ = ["Checkpoints", "checkpointed", "due"]
@@ -56,7 +55,7 @@ class Checkpoints:
     def __init__(self, table: str, output: OutputId) -> None:
         self._table: Final = table
         self._output: Final = output
-        self._last = max(0, hinted(Path(table, "_delta_log")))
+        self._last = max(0, hinted(at(table) / "_delta_log"))
         self.next = self._last + _LEAST
         self._under_way: threading.Thread | None = None
         self.counted: tuple[int, Volume] | None = None
@@ -66,7 +65,7 @@ class Checkpoints:
         files = 0 if volume is None else volume.files
         if not due(version - self._last, files=files):
             return
-        self._last = max(self._last, hinted(Path(self._table, "_delta_log")))  # others make some too
+        self._last = max(self._last, hinted(at(self._table) / "_delta_log"))  # others make some too
         if due(version - self._last, files=files) and (self._under_way is None or not self._under_way.is_alive()):
             self._last = version
             self.next = version + _LEAST
@@ -84,7 +83,7 @@ class Checkpoints:
         try:
             # Of this version, not the last one: a folder listed during commits may show a later entry and not the one
             # before it.
-            table = DeltaTable(self._table, version=version)
+            table = snapshot(self._table, version)
             checkpointed(table, self._table, self._output)
             self.counted = (version, Volume.of(files_of(table, self._table))) if count else None
         except Exception as error:  # noqa: BLE001 - whatever it is, no commit depends on it

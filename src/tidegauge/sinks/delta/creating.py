@@ -10,19 +10,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
 from deltalake.transaction import AddAction, create_table_with_add_actions
 
-from tidegauge.sinks.location import make_folder
+from tidegauge.objects.address import is_address
+from tidegauge.objects.client import RETRIES, RETRY_SECONDS
+from tidegauge.sinks.location import at, make_folder
 from tidegauge.sinks.protocol import StagedFile
 
-__all__ = ["DeltaTable", "create"]
+__all__ = ["create", "snapshot"]
 
 _NO_HOOKS: Final = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+
+
+def snapshot(folder: str, version: int | None = None) -> DeltaTable:
+    """Return a version of a table, or its newest one. Raises `DeltaError`, `TableNotFoundError` without a table."""
+    return DeltaTable(folder, version=version, storage_options=_options(folder))
+
+
+def _options(folder: str) -> dict[str, str] | None:
+    """Return how often delta-rs is to ask a store again; what else it needs it finds as our own client does."""
+    if not is_address(folder):
+        return None
+    return {"max_retries": str(RETRIES), "retry_timeout": f"{RETRY_SECONDS}s"}
 
 
 def create(
@@ -37,7 +50,7 @@ def create(
     vouching: the application transactions. said: what the entry has for people and for us. Raises `DeltaError` where
     there is a table already.
     """
-    make_folder(Path(folder))
+    make_folder(at(folder))
     create_table_with_add_actions(
         folder,
         Schema.from_arrow(columns),
@@ -49,4 +62,5 @@ def create(
             max_commit_retries=0,
         ),
         post_commithook_properties=_NO_HOOKS,
+        storage_options=_options(folder),
     )

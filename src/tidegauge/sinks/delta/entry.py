@@ -1,9 +1,9 @@
 """An entry of a Delta table's log: what it says, and how it gets there if and only if nobody else's is there.
 
-Invariant: an entry is in the log whole, or its name is free: it is written and synchronised beside it, and then
-linked to its name, which the file system refuses when that is taken.
+Invariant: an entry is in the log whole, or its name is free, and the first one stays (`location.put_new`).
 
->>> import tempfile
+>>> import os, tempfile
+>>> from pathlib import Path
 >>> with tempfile.TemporaryDirectory() as folder:
 ...     print(put(Path(folder), 7, "ours", mark="1"), put(Path(folder), 7, "theirs", mark="2"))
 ...     print(sorted(os.listdir(folder)), entry(Path(folder), 7).read_text())
@@ -14,16 +14,14 @@ True False
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from tidegauge.sinks.commits import staged_status
 from tidegauge.sinks.delta.head import actions_of, entry
-from tidegauge.sinks.location import synchronise, write_durably
+from tidegauge.sinks.location import TablePath, put_new
 from tidegauge.sinks.protocol import StagedFile
 from tidegauge.sinks.statistics import suited
 
@@ -103,26 +101,17 @@ def described(
     ]
 
 
-def made(log: Path, version: int, text: str, *, write: str) -> bool:
+def made(log: TablePath, version: int, text: str, *, write: str) -> bool:
     """Make `text` the entry of a version; False when somebody else has made one."""
     return put(log, version, text, mark=write) or was_written_by(entry(log, version), write)
 
 
-def put(log: Path, version: int, text: str, *, mark: str) -> bool:
+def put(log: TablePath, version: int, text: str, *, mark: str) -> bool:
     """Make `text` the entry of a version, durably; False when the version has one. `mark` names the attempt."""
-    beside = log / f"_commit_{mark}.json.tmp"
-    try:
-        write_durably(beside, text.encode())
-        os.link(beside, entry(log, version))
-    except FileExistsError:
-        return False
-    finally:
-        beside.unlink(missing_ok=True)
-    synchronise(log)
-    return True
+    return put_new(entry(log, version), text.encode(), beside=f"_commit_{mark}.json.tmp")
 
 
-def was_written_by(path: Path, write: str) -> bool:
+def was_written_by(path: TablePath, write: str) -> bool:
     """Whether an entry is there and is the one of this attempt."""
     try:
         return any(action.get("commitInfo", {}).get("write") == write for action in actions_of(path))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,9 +15,11 @@ from deltalake.exceptions import TableNotFoundError
 
 from tidegauge.errors.sinks import DeletedRows
 from tidegauge.lazy import library
+from tidegauge.objects.reading import readable
 from tidegauge.sinks.columns import EPOCH
+from tidegauge.sinks.delta.creating import snapshot
 from tidegauge.sinks.delta.head import log_read
-from tidegauge.sinks.location import LocalFiles, inside
+from tidegauge.sinks.location import TablePath, inside, staging
 from tidegauge.sinks.protocol import StagedFile
 
 __all__ = [
@@ -69,7 +70,7 @@ def live(table: DeltaTable, folder: str) -> list[LiveFile]:
     return [_live(row, folder) for row in _actions(table).to_pylist()]
 
 
-def epochs_in(path: Path) -> range | None:
+def epochs_in(path: TablePath) -> range | None:
     """Return the epochs from a data file's first to its last, read from the file; None where it cannot be read."""
     try:
         rows, first, last = epochs_of(path)
@@ -87,10 +88,10 @@ def remove_unnamed(folder: str, files: Sequence[StagedFile]) -> None:
         return
     with log_read(folder):
         try:
-            named = paths_of(DeltaTable(folder))
+            named = paths_of(snapshot(folder))
         except TableNotFoundError:
             named = set()
-    place = LocalFiles(folder)
+    place = staging(folder)
     for file in files:
         if file.path not in named:
             place.remove(file.path)
@@ -98,7 +99,7 @@ def remove_unnamed(folder: str, files: Sequence[StagedFile]) -> None:
 
 def named(folder: str, version: int) -> set[str]:
     """Return the paths of the files that a version of a table names. Raises `DeletedRows` for deletion vectors."""
-    table = DeltaTable(folder, version=version)
+    table = snapshot(folder, version)
     if has_deletion_vectors(table):
         raise DeletedRows(table=folder)
     return paths_of(table)
@@ -106,7 +107,7 @@ def named(folder: str, version: int) -> set[str]:
 
 def named_files(folder: str, version: int) -> list[StagedFile]:
     """Return the files that a version names, to be taken out: their paths and sizes alone. Raises `DeletedRows`."""
-    table = DeltaTable(folder, version=version)
+    table = snapshot(folder, version)
     if has_deletion_vectors(table):
         raise DeletedRows(table=folder)
     rows = _actions(table).to_pylist()
@@ -153,9 +154,9 @@ def _live(row: dict[str, Any], folder: str) -> LiveFile:
     return LiveFile(path, file, sound=size == file.bytes)
 
 
-def epochs_of(path: Path) -> tuple[int, int, int]:
+def epochs_of(path: TablePath) -> tuple[int, int, int]:
     """Return rows, first and last epoch of a data file, read from the file itself."""
-    with pq.ParquetFile(path) as file:
+    with pq.ParquetFile(readable(path)) as file:
         epochs = file.read(columns=[EPOCH]).column(EPOCH)
     ends = pc.min_max(epochs).as_py()
     return len(epochs), ends["min"] or 0, ends["max"] or 0

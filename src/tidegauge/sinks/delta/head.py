@@ -15,12 +15,10 @@ entry is taken in once, in the order of the versions, and none is left out.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -28,6 +26,10 @@ from deltalake.exceptions import DeltaError
 
 from tidegauge.errors.sinks import TableUnavailable
 from tidegauge.lazy import library
+from tidegauge.objects.address import is_address
+from tidegauge.objects.client import told
+from tidegauge.objects.reading import readable
+from tidegauge.sinks.location import TablePath, names_in
 
 __all__ = [
     "NOTHING",
@@ -36,6 +38,7 @@ __all__ = [
     "entry",
     "follow",
     "hinted",
+    "is_entry",
     "log_read",
     "newer",
     "newest",
@@ -144,19 +147,26 @@ def unsupported(head: DeltaHead) -> str | None:
 
 @contextmanager
 def log_read(folder: str) -> Iterator[None]:
-    """Raise `TableUnavailable` for what keeps the log of a table from being read."""
+    """Raise `TableUnavailable` for what keeps the log of a table from being read, or what its store refuses."""
     try:
         yield
     except (DeltaError, OSError, ValueError) as error:
+        if is_address(folder) and (refused := told(folder, str(error))) is not None:
+            raise refused from None
         raise TableUnavailable(table=folder, detail=str(error)) from error
 
 
-def entry(log: Path, version: int) -> Path:
+def entry(log: TablePath, version: int) -> TablePath:
     """Return where the entry of a version is."""
     return log / f"{version:020d}.json"
 
 
-def actions_of(path: Path) -> list[Action]:
+def is_entry(name: str) -> bool:
+    """Whether a file of a log is an entry, by its name."""
+    return _ENTRY.fullmatch(name) is not None
+
+
+def actions_of(path: TablePath) -> list[Action]:
     """Return the actions of an entry. Raises `OSError`, and `ValueError` for anything else."""
     try:
         return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
@@ -164,7 +174,7 @@ def actions_of(path: Path) -> list[Action]:
         raise ValueError(f"{path.name} is nested too deeply") from error
 
 
-def newer(log: Path, head: DeltaHead) -> Iterator[tuple[DeltaHead, list[Action]]]:
+def newer(log: TablePath, head: DeltaHead) -> Iterator[tuple[DeltaHead, list[Action]]]:
     """Yield the head after each entry that came after this one, with what it says. Raises `OSError`, `ValueError`."""
     with suppress(FileNotFoundError):
         while True:
@@ -173,13 +183,13 @@ def newer(log: Path, head: DeltaHead) -> Iterator[tuple[DeltaHead, list[Action]]
             yield head, actions
 
 
-def newest(log: Path) -> DeltaHead | None:
+def newest(log: TablePath) -> DeltaHead | None:
     """Return the head of a log, None where there is no table.
 
     Raises `OSError`; `ValueError` where entries are missing or cannot be read.
     """
     try:
-        names = os.listdir(log)
+        names = names_in(log)
     except FileNotFoundError:
         return None
     versions = sorted(int(found[1]) for name in names if (found := _ENTRY.fullmatch(name)))
@@ -194,7 +204,7 @@ def newest(log: Path) -> DeltaHead | None:
     return head
 
 
-def hinted(log: Path) -> int:
+def hinted(log: TablePath) -> int:
     """Return the version of the last checkpoint, as the log's own hint has it; -1 where it has none."""
     with suppress(OSError, ValueError, RecursionError):
         match json.loads((log / "_last_checkpoint").read_text(encoding="utf-8")):
@@ -224,14 +234,14 @@ def _parts(name: str) -> int:
     return int(match["parts"] or 1) if match else 1
 
 
-def _said(log: Path, files: Iterable[str]) -> Iterator[Action]:
+def _said(log: TablePath, files: Iterable[str]) -> Iterator[Action]:
     """Yield what the files of a checkpoint say of anything but files, which are in other columns."""
     for name in files:
         if name.endswith(".json"):
             yield from actions_of(log / name)
             continue
         try:
-            rows = pq.read_table(log / name, columns=["txn", "protocol", "metaData"])
+            rows = pq.read_table(readable(log / name), columns=["txn", "protocol", "metaData"])
         except pa.ArrowException as error:
             raise ValueError(f"{name} cannot be read: {error}") from error
         for column in rows.schema.names:

@@ -20,21 +20,20 @@ file may be written before its commit, and be there for nothing."""
 from __future__ import annotations
 
 import json
-import os
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from tidegauge.errors.history import DamagedHistory
 from tidegauge.lazy import library
+from tidegauge.objects.reading import readable
 from tidegauge.remap.history import History, Link
 from tidegauge.remap.rebuilding import pooled
 from tidegauge.sinks.commits import in_line
-from tidegauge.sinks.location import make_folder, synchronise, write_durably, writing
+from tidegauge.sinks.location import TablePath, at, names_in, put_whole, writing
 from tidegauge.sinks.protocol import OutputId
 
 __all__ = [
@@ -109,7 +108,7 @@ def _links_in(lines: Iterable[str], output: OutputId, *, table: str, path: str) 
 def kept_links(table: str, output: OutputId) -> list[Link]:
     """Return all links that the table has, in its folder and in its log."""
     found = list[Link]()
-    for path in sorted(_files(table)):
+    for path in sorted(_files(table), key=str):
         try:
             found += History.decode(path.read_text(encoding="utf-8"))
         except ValueError as error:
@@ -134,9 +133,9 @@ def incarnation_in(table: str, output: str) -> str | None:
 
     delta-rs answers for a name that is known, and this one is not.
     """
-    log, mark = Path(table, "_delta_log"), f"{output}@"
+    log, mark = at(table) / "_delta_log", f"{output}@"
     try:
-        names = sorted(os.listdir(log), reverse=True)
+        names = sorted(names_in(log), reverse=True)
     except FileNotFoundError:
         return None
     for name in (name for name in names if _ENTRY.fullmatch(name)):
@@ -148,7 +147,7 @@ def incarnation_in(table: str, output: str) -> str | None:
                     case _:
                         continue
     for name in (name for name in names if name.endswith(".parquet") and ".checkpoint." in name):
-        found = pq.read_table(log / name, columns=["txn.appId"]).column("txn").combine_chunks()
+        found = pq.read_table(readable(log / name), columns=["txn.appId"]).column("txn").combine_chunks()
         for owner in pc.struct_field(found, "appId").to_pylist():
             if owner is not None and owner.startswith(mark):
                 return str(owner).removeprefix(mark)
@@ -157,27 +156,24 @@ def incarnation_in(table: str, output: str) -> str | None:
 
 def _write(table: str, kind: str, links: Iterable[Link], lower: int, upper: int, mark: str) -> None:
     """Write links into a file of the folder, in whole or not at all."""
-    folder = Path(table, FOLDER)
-    make_folder(folder)
     name = f"{kind}-{lower:012d}-{upper:012d}-{mark}.jsonl"
-    beside = folder / f".{name}-{os.getpid()}"  # a driver and a command may move links at once
-    write_durably(beside, History(tuple(links)).encode().encode())
-    beside.rename(folder / name)
-    synchronise(folder)
+    beside = f".{name}-{os.getpid()}"  # a driver and a command may move links at once
+    put_whole(at(table) / FOLDER / name, History(tuple(links)).encode().encode(), beside=beside)
 
 
-def _files(table: str) -> Iterator[Path]:
+def _files(table: str) -> Iterator[TablePath]:
     with suppress(FileNotFoundError):
-        yield from (path for path in Path(table, FOLDER).iterdir() if _FILE.fullmatch(path.name))
+        folder = at(table) / FOLDER
+        yield from (folder / name for name in names_in(folder) if _FILE.fullmatch(name))
 
 
 def _entries(table: str, output: OutputId, *, moved: int) -> Iterator[tuple[int, tuple[Link, ...]]]:
     """Yield the links of the log's entries, newest first, until those of the epoch `moved` are met."""
-    log = Path(table, "_delta_log")
+    log = at(table) / "_delta_log"
     versions: list[Any] = []
     with suppress(FileNotFoundError):
         versions = sorted(
-            (int(found[1]) for name in os.listdir(log) if (found := _ENTRY.fullmatch(name))), reverse=True
+            (int(found[1]) for name in names_in(log) if (found := _ENTRY.fullmatch(name))), reverse=True
         )
     for version in versions:
         path = log / f"{version:020d}.json"
@@ -191,7 +187,9 @@ def _entries(table: str, output: OutputId, *, moved: int) -> Iterator[tuple[int,
         yield version, links
 
 
-def version_of(log: Path, output: OutputId, life: str, epoch: int, *, newest: int, replaced: int = -1) -> int | None:
+def version_of(
+    log: TablePath, output: OutputId, life: str, epoch: int, *, newest: int, replaced: int = -1
+) -> int | None:
     """Return the version whose commit holds `epoch`, or None when no entry up to `newest` is known to.
 
     log: the table's `_delta_log`. life: the application id of the output in this life of the flow. replaced: the
@@ -203,7 +201,7 @@ def version_of(log: Path, output: OutputId, life: str, epoch: int, *, newest: in
     found to be another's or not the one, is ruled out, so each is read at most once, and O(log n) of n where all are
     ours.
     """
-    versions = sorted(int(found[1]) for name in os.listdir(log) if (found := _ENTRY.fullmatch(name)))
+    versions = sorted(int(found[1]) for name in names_in(log) if (found := _ENTRY.fullmatch(name)))
     low, high = bisect_left(versions, replaced), bisect_left(versions, newest + 1)
     while low < high:
         middle = (low + high) // 2
@@ -229,7 +227,7 @@ class CommitSpan(NamedTuple):
     changes: tuple[int, int] | None
 
 
-def span_of(entry: Path, output: OutputId, life: str) -> CommitSpan | None:
+def span_of(entry: TablePath, output: OutputId, life: str) -> CommitSpan | None:
     """Return what an entry says; None when it is not the output's own, or only replaces files."""
     span: tuple[int, int] | None = None
     changes: tuple[int, int] | None = None

@@ -17,22 +17,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.types as pt
-from deltalake import DeltaTable
 
 from tidegauge.errors.sinks import LeafUnreadable, UnsupportedTable
 from tidegauge.lazy import library
+from tidegauge.objects.reading import readable
 from tidegauge.sinks.columns import EPOCH
+from tidegauge.sinks.delta.creating import snapshot
 from tidegauge.sinks.delta.files import epochs_of, has_deletion_vectors
 from tidegauge.sinks.delta.head import actions_of, entry, log_read
 from tidegauge.sinks.delta.owner import columns_of
 from tidegauge.sinks.keyed.keys import Ends, ends_of
 from tidegauge.sinks.keyed.planning import TableLeaf
-from tidegauge.sinks.location import inside
+from tidegauge.sinks.location import at, inside
 from tidegauge.sinks.protocol import StagedFile
 
 __all__ = ["DeltaLeaves", "leaf_of"]
@@ -45,7 +45,7 @@ class DeltaLeaves:
 
     def __init__(self, folder: str, key: Sequence[str]) -> None:
         self._folder: Final = folder
-        self._log: Final = Path(folder, "_delta_log")
+        self._log: Final = at(folder) / "_delta_log"
         self._key: Final = tuple(key)
         self._version = -1
         self._sure = False
@@ -87,7 +87,7 @@ class DeltaLeaves:
         return self._key if self._sure else ()
 
     def _list(self, version: int) -> None:
-        table = DeltaTable(self._folder, version=version)
+        table = snapshot(self._folder, version)
         if has_deletion_vectors(table):
             raise UnsupportedTable(table=self._folder, feature="deletion vectors")
         columns = columns_of(table.schema().to_json())
@@ -115,7 +115,7 @@ class DeltaLeaves:
             return leaf
         file = leaf.file
         try:
-            with pq.ParquetFile(inside(self._folder, file.path)) as opened:
+            with pq.ParquetFile(readable(inside(self._folder, file.path))) as opened:
                 ends = leaf.ends if leaf.ends.low is not None else ends_of(opened, self._key)
             rows, first, last = (
                 epochs_of(inside(self._folder, file.path))

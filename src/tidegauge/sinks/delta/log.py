@@ -25,13 +25,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from tidegauge.errors.objects import ObjectStoreAway
 from tidegauge.errors.sinks import (
     FileNotHeld,
     ForeignTable,
@@ -46,7 +46,7 @@ from tidegauge.sinks.columns import EPOCH, rows_schema
 from tidegauge.sinks.commits import all_staged, check_span, expect, still_to_do
 from tidegauge.sinks.delta.asof import version_as_of
 from tidegauge.sinks.delta.checkpoints import Checkpoints
-from tidegauge.sinks.delta.creating import create
+from tidegauge.sinks.delta.creating import create, snapshot
 from tidegauge.sinks.delta.entry import changing, described, made, was_written_by
 from tidegauge.sinks.delta.files import files_of, named, paths_of, remove_unnamed
 from tidegauge.sinks.delta.head import DeltaHead, entry, log_read
@@ -67,7 +67,7 @@ from tidegauge.sinks.delta.owner import (
     replaced_id,
 )
 from tidegauge.sinks.delta.view import LogView, holding
-from tidegauge.sinks.location import gone, inside, synchronise, writing
+from tidegauge.sinks.location import at, gone, inside, synchronise, writing
 from tidegauge.sinks.protocol import OutputId, StagedFile, Volume
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class DeltaLog:
         self._output: Final = output
         self._key: Final = tuple(key)
         self._held: Final = held or partial(named, folder)
-        self._log: Final = Path(folder, "_delta_log")
+        self._log: Final = at(folder) / "_delta_log"
         self._view: Final = LogView(folder, Mine.of(output))
         self._checkpoints: Final = Checkpoints(folder, output)
         self._unsettled: int | None = None
@@ -288,7 +288,7 @@ class DeltaLog:
     def _opened(self, as_of: int | None = None) -> DeltaTable | None:
         """Return a snapshot of the table, of now or of when it had all rows as of an epoch; None if there is none."""
         try:
-            table = DeltaTable(self._folder)
+            table = snapshot(self._folder)
         except TableNotFoundError:
             return None
         version = newest = table.version()
@@ -296,7 +296,7 @@ class DeltaLog:
             version = version_as_of(self._log, table, self._output, as_of)
         if version < 0:
             return None
-        return table if version == newest else DeltaTable(self._folder, version=version)
+        return table if version == newest else snapshot(self._folder, version)
 
     def _read_upper(self) -> int:
         """Return the upper that the head says, having checked that the table is ours."""
@@ -390,13 +390,14 @@ class DeltaLog:
                     rows = said["lower"] < said["upper"]
                     text = changing(adding, remove, vouching, said, milliseconds=now, rows=rows)
                     return made(self._log, version, text, write=write)
-        except (DeltaError, OSError) as error:
+        except (DeltaError, OSError, ObjectStoreAway) as error:
             if not was_written_by(entry(self._log, version), write):
                 if entry(self._log, version).exists():
                     return False
-                if isinstance(error, OSError):
-                    raise
-                raise TableUnavailable(table=self._folder, detail=str(error)) from error
+                if isinstance(error, DeltaError):
+                    with log_read(self._folder):
+                        raise
+                raise
         self._settle(version)  # delta-rs leaves this to the operating system
         return True
 
@@ -406,5 +407,5 @@ class DeltaLog:
         with writing(self._folder):
             synchronise(entry(self._log, version))
             synchronise(self._log)
-            synchronise(self._folder)
+            synchronise(at(self._folder))
         self._unsettled = None

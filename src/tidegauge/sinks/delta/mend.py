@@ -15,21 +15,22 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import and_
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute
-from deltalake import DeltaTable
 
+from tidegauge.errors.objects import ObjectStoreAway
 from tidegauge.errors.sinks import (
     ForeignTable,
     RowsTakenOut,
     TableBusy,
     UnsupportedTable,
 )
+from tidegauge.objects.reading import parquet_rows
 from tidegauge.remap.history import Link
 from tidegauge.sinks.columns import EPOCH, rows_schema
+from tidegauge.sinks.delta.creating import snapshot
 from tidegauge.sinks.delta.entry import changing, described, made, was_written_by
 from tidegauge.sinks.delta.files import LiveFile, epochs_in, live, remove_unnamed
 from tidegauge.sinks.delta.head import DeltaHead, actions_of, entry, log_read, newest
@@ -45,7 +46,7 @@ from tidegauge.sinks.delta.owner import (
     since_ours,
 )
 from tidegauge.sinks.delta.view import holding
-from tidegauge.sinks.location import LocalFiles, inside, writing
+from tidegauge.sinks.location import at, inside, staging, writing
 from tidegauge.sinks.mending import HistoryOf, Ranges, TableDamage, apart, joined, within
 from tidegauge.sinks.protocol import OutputId, StagedFile, Volume
 from tidegauge.sinks.staging import ParquetStager
@@ -61,7 +62,7 @@ class DeltaMending:
     def __init__(self, folder: str, output: OutputId) -> None:
         self._folder: Final = folder
         self._output: Final = output
-        self._log: Final = Path(folder, "_delta_log")
+        self._log: Final = at(folder) / "_delta_log"
         self._mine: Final = Mine.of(output)
         with log_read(self._folder):
             self._head: Final = newest(self._log)
@@ -157,7 +158,7 @@ class DeltaMending:
 
     def _look(self, head: DeltaHead) -> None:
         account = since_ours(self._log, head.version, self._mine)
-        found = live(DeltaTable(self._folder, version=head.version), self._folder)
+        found = live(snapshot(self._folder, head.version), self._folder)
         self._files = {file.path: file for file in found}
         old = dict.fromkeys(self._replaced(head), "it was put back after all rows had been replaced")
         foreign = {path: what for path, what in account.foreign.items() if path in self._files and path not in old}
@@ -211,14 +212,12 @@ class DeltaMending:
         """Stage what files hold of other epochs."""
         if not cut:
             return []
-        import pyarrow.dataset as ds  # here, for it loads pandas
-
-        stager = ParquetStager(LocalFiles(self._folder), "", columns, job=write, task=0, statistics=True)
+        stager = ParquetStager(staging(self._folder), "", columns, job=write, task=0, statistics=True)
         at = pc.field(EPOCH)
         others = reduce(and_, [(at < one.start) | (at >= one.stop) for one in epochs])
         uris = [str(inside(self._folder, path)) for path in cut]
         try:
-            rows = ds.dataset(uris, format="parquet", schema=columns, partitioning=None)
+            rows = parquet_rows(uris, columns)
             for batch in rows.to_batches(filter=others):
                 stager.write(batch)
             return stager.close()
@@ -239,7 +238,7 @@ class DeltaMending:
         try:
             with writing(self._folder):
                 return made(self._log, version, text, write=write)
-        except OSError:
+        except (OSError, ObjectStoreAway):
             if was_written_by(entry(self._log, version), write):
                 return True
             raise

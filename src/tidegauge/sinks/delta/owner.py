@@ -36,7 +36,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -46,6 +45,7 @@ from tidegauge.errors.sinks import TableOfAnotherIncarnation, TableSchemaChanged
 from tidegauge.sinks.columns import differences, stored
 from tidegauge.sinks.delta.head import Action, DeltaHead, actions_of, entry, unsupported
 from tidegauge.sinks.delta.history import digest_id, number, text_of
+from tidegauge.sinks.location import TablePath
 from tidegauge.sinks.protocol import OutputId, job_mark
 
 __all__ = [
@@ -145,7 +145,7 @@ def then(account: DeltaAccount, actions: Sequence[Action], version: int, mine: M
     return DeltaAccount(missing, foreign, returned)
 
 
-def since_ours(log: Path, newest: int, mine: Mine) -> DeltaAccount:
+def since_ours(log: TablePath, newest: int, mine: Mine) -> DeltaAccount:
     """Return the account at a version: of the entries after our last one, or of all that the log still has.
 
     Raises `OSError`, and `ValueError` for an entry that cannot be read.
@@ -165,7 +165,7 @@ def since_ours(log: Path, newest: int, mine: Mine) -> DeltaAccount:
     return account
 
 
-def open_changes(log: Path, head: DeltaHead, output: OutputId, account: DeltaAccount) -> str:
+def open_changes(log: TablePath, head: DeltaHead, output: OutputId, account: DeltaAccount) -> str:
     """Return in words what others did that is open at a head, "" if nothing is."""
     old = replaced_by(log, head, output) if account.returned else frozenset()
     back = {path: what for path, what in account.returned.items() if path in old}
@@ -175,7 +175,7 @@ def open_changes(log: Path, head: DeltaHead, output: OutputId, account: DeltaAcc
     return ", and ".join(part for part in (account.summary, said) if part)
 
 
-def replaced_by(log: Path, head: DeltaHead, output: OutputId) -> frozenset[str]:
+def replaced_by(log: TablePath, head: DeltaHead, output: OutputId) -> frozenset[str]:
     """Return the files whose rows were replaced by the present edition. None where the log is without that entry.
 
     Then nobody can restore the version before it any more.

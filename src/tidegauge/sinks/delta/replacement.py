@@ -28,12 +28,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 from deltalake import Schema
 
+from tidegauge.errors.objects import ObjectStoreAway
 from tidegauge.errors.sinks import (
     DeletedRows,
     ForeignTable,
@@ -66,7 +66,7 @@ from tidegauge.sinks.delta.owner import (
     since_ours,
 )
 from tidegauge.sinks.delta.view import holding
-from tidegauge.sinks.location import synchronise, writing
+from tidegauge.sinks.location import at, synchronise, writing
 from tidegauge.sinks.protocol import OutputId, StagedFile, Volume
 
 __all__ = ["DeltaReplacement", "withdraw"]
@@ -102,7 +102,7 @@ class DeltaReplacement:
         self._open: Final = after or partial(DeltaLog, folder, output)
         self._folder: Final = folder
         self._output: Final = output
-        self._log: Final = Path(folder, "_delta_log")
+        self._log: Final = at(folder) / "_delta_log"
         self._edition: Final = edition
         self._seen: Final = before.upper, before.edition
         self._before: Final = before
@@ -216,7 +216,7 @@ class DeltaReplacement:
         try:
             with writing(self._folder):
                 return made(self._log, version, text, write=write)
-        except OSError:
+        except (OSError, ObjectStoreAway):
             if was_written_by(entry(self._log, version), write):
                 synchronise(self._log)
                 return True
@@ -284,7 +284,7 @@ def withdraw(folder: str, output: OutputId, *, seen: tuple[int, str], edition: s
     seen: the upper and the edition that it must have. edition: 32 hex digits. The entry vouches for nothing: what
     others did before it stays open.
     """
-    log = Path(folder, "_delta_log")
+    log = at(folder) / "_delta_log"
     for _ in range(_ATTEMPTS):
         with log_read(folder):
             head = newest(log)

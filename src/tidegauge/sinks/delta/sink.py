@@ -29,9 +29,10 @@ import pyarrow.types as pt
 
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.sinks import LocalTimesInMap
+from tidegauge.objects.address import is_address
 from tidegauge.sinks.columns import rows_schema
 from tidegauge.sinks.keyed.layout import Keyed
-from tidegauge.sinks.location import LocalFiles, local_folder
+from tidegauge.sinks.location import at, gone, location, staging
 from tidegauge.sinks.protocol import OutputId, job_mark
 from tidegauge.sinks.removal import check_folder, remove_folder
 
@@ -59,14 +60,15 @@ class DeltaSink:
     delete rows of it.
 
     Args:
-        path: a folder, or a `file://` URI, that the tasks see too.
+        path: a folder, or a `file://` URI, that the tasks see too; or an address in an object store: `s3://`,
+            `gs://`, `abfss://`.
         envelope: `"append"`, to add each row; or `"upsert"`, to keep the last row of each key, and none for a true
             `deleted` column or the operation `delete`.
         key: for upserts, the key column, or columns.
         order: for upserts, the column whose greatest value marks the last row of a key in an epoch.
         deleted: for upserts, a column of booleans; true takes the row of the key away. The table does not have it.
 
-    Raises `InvalidArgument`, and `UnsupportedLocation` for remote schemes.
+    Raises `InvalidArgument`, `UnsupportedLocation` for other schemes, and `CredentialsInAddress`.
     """
 
     path: str
@@ -77,7 +79,7 @@ class DeltaSink:
     deleted: str | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "path", local_folder(self.path, sink="DeltaSink"))
+        object.__setattr__(self, "path", location(self.path, sink="DeltaSink"))
         if self.envelope not in ("append", "upsert"):
             raise _invalid("envelope", self.envelope, "'append' or 'upsert'")
         object.__setattr__(self, "key", _columns(self.key))
@@ -101,8 +103,8 @@ class DeltaSink:
 
     @property
     def identity(self) -> str:
-        """The folder, without symbolic links."""
-        return os.path.realpath(self.path)
+        """The folder, without symbolic links; or the address."""
+        return self.path if is_address(self.path) else os.path.realpath(self.path)
 
     @property
     def shared(self) -> bool:
@@ -125,7 +127,7 @@ class DeltaSink:
         if (layout := self._layout) is not None:
             layout.check(columns)
             columns = layout.columns(columns)
-        if not os.path.exists(os.path.join(self.path, "_delta_log")):
+        if gone(at(self.path) / "_delta_log"):
             _check_creatable(columns)
 
     def incarnation(self, flow: str, output: str) -> str | None:
@@ -183,7 +185,7 @@ class DeltaSink:
             return self.stage_from(0, schema, job=job, task=task)
         from tidegauge.sinks.staging import ParquetStager  # what writes Parquet is for those who do
 
-        return ParquetStager(LocalFiles(self.path), "", schema, job=job, task=task, statistics=True)
+        return ParquetStager(staging(self.path), "", schema, job=job, task=task, statistics=True)
 
     def stage_from(self, least: int, schema: pa.Schema, *, job: str, task: int) -> RunStager:
         """Return a writer of changes by key. No row of the table gets an epoch before `least` from them."""
@@ -191,7 +193,7 @@ class DeltaSink:
 
         if (layout := self._layout) is None:
             raise ValueError("rows that are appended are no changes")
-        return RunStager(LocalFiles(self.path), layout, schema, table=self.path, job=job, task=task, least=least)
+        return RunStager(staging(self.path), layout, schema, table=self.path, job=job, task=task, least=least)
 
 
 def _columns(given: Any) -> str | tuple[str, ...] | None:

@@ -31,13 +31,13 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from tidegauge.sinks.delta.head import Action, DeltaHead, actions_of, entry, hinted, newer, newest
+from tidegauge.objects.path import ObjectPath
+from tidegauge.sinks.delta.head import Action, DeltaHead, actions_of, entry, hinted, is_entry, newer, newest
 from tidegauge.sinks.delta.history import FOLDER
 from tidegauge.sinks.delta.owner import CLEAR, DeltaAccount, Mine, since_ours, then
-from tidegauge.sinks.location import make_folder
+from tidegauge.sinks.location import TablePath, at, put_whole
 from tidegauge.sinks.protocol import Volume
 
 __all__ = ["LogView", "holding", "volume_after", "volume_at", "volume_since"]
@@ -61,7 +61,7 @@ class LogView:
 
     def __init__(self, folder: str, mine: Mine) -> None:
         self._folder: Final = folder
-        self._log: Final = Path(folder, "_delta_log")
+        self._log: Final = at(folder) / "_delta_log"
         self._mine: Final = mine
         self._stamp: _Stamp | None = None
         self._kept = 0
@@ -129,40 +129,39 @@ class LogView:
 
 def _keep(table: str, head: DeltaHead, volume: Volume | None) -> None:
     """Keep a head at which no change of others is open. If it cannot be written, nothing is kept."""
-    folder = Path(table, FOLDER)
     with suppress(OSError):
         said = {
-            "entry": _digest(entry(Path(table, "_delta_log"), head.version)),
+            "entry": _digest(entry(at(table) / "_delta_log", head.version)),
             "head": asdict(head),
             "volume": None if volume is None else asdict(volume),
         }
-        make_folder(folder)
-        beside = folder / f".{_FILE}-{os.getpid()}"
-        beside.write_text(json.dumps(said), encoding="utf-8")
-        beside.rename(folder / _FILE)
+        text = json.dumps(said).encode()
+        put_whole(at(table) / FOLDER / _FILE, text, beside=f".{_FILE}-{os.getpid()}", durable=False)
 
 
 def _kept(table: str) -> tuple[DeltaHead, Volume | None] | None:
     """Return the head that is kept, with what the table held; None where there is none that the log bears out."""
     with suppress(OSError, ValueError, TypeError, KeyError, RecursionError):
-        said: dict[str, Any] = json.loads(Path(table, FOLDER, _FILE).read_text(encoding="utf-8"))
+        said: dict[str, Any] = json.loads((at(table) / FOLDER / _FILE).read_text(encoding="utf-8"))
         head = DeltaHead(**said["head"])
-        if _digest(entry(Path(table, "_delta_log"), head.version)) == said["entry"]:
+        if _digest(entry(at(table) / "_delta_log", head.version)) == said["entry"]:
             return head, None if said["volume"] is None else Volume(**said["volume"])
     return None
 
 
-def _whole(log: Path, version: int) -> bool:
+def _whole(log: TablePath, version: int) -> bool:
     """Whether a version to which the entries were followed is the newest, so that none is missing before a later one.
 
     A log that lacks more entries than it has after them may pass; one that was cleaned up does not, it has a later
     checkpoint.
     """
+    if isinstance(log, ObjectPath):  # which lists from a name on
+        return hinted(log) <= version and not any(map(is_entry, log.below(entry(log, version).name)))
     steps = [*range(2, _NEAR), *(_NEAR << power for power in range(_FAR))]
     return hinted(log) <= version and not any(entry(log, version + step).exists() for step in steps)
 
 
-def _digest(path: Path) -> str:
+def _digest(path: TablePath) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -191,7 +190,7 @@ def volume_after(volume: Volume | None, actions: Sequence[Action], mine: Mine) -
     return volume
 
 
-def volume_at(log: Path, version: int, mine: Mine) -> Volume | None:
+def volume_at(log: TablePath, version: int, mine: Mine) -> Volume | None:
     """Return what a table holds at a version, by the last entry that changed its files.
 
     Raises `OSError`, and `ValueError` for an entry that cannot be read.
@@ -206,7 +205,7 @@ def volume_at(log: Path, version: int, mine: Mine) -> Volume | None:
     return None
 
 
-def volume_since(log: Path, since: int, volume: Volume | None, mine: Mine, *, version: int) -> Volume | None:
+def volume_since(log: TablePath, since: int, volume: Volume | None, mine: Mine, *, version: int) -> Volume | None:
     """Return what a table holds at a version, given what it held at an earlier one; None where entries between them
     are gone, as others may clean the log. Raises as `volume_at` does.
     """

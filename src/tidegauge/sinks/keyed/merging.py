@@ -23,11 +23,12 @@ import pyarrow as pa
 
 from tidegauge.errors.sinks import LeafUnreadable, StagedFileMissing
 from tidegauge.lazy import library
+from tidegauge.objects.reading import readable
 from tidegauge.sinks.keyed.folding import lasts, merged, sort
 from tidegauge.sinks.keyed.keys import Ends, Key, RowGroup, pieces_of, plain, within
 from tidegauge.sinks.keyed.layout import AT, GONE, Ordering
 from tidegauge.sinks.keyed.planning import Merge, Sizes, parted
-from tidegauge.sinks.location import LocalFiles, inside
+from tidegauge.sinks.location import inside, staging
 from tidegauge.sinks.protocol import StagedFile
 from tidegauge.sinks.staging import ParquetStager
 
@@ -171,7 +172,7 @@ class _Reading:
         return self._pieces[first:last]
 
     def _opened(self) -> Any:
-        path = inside(self._task.folder, self._path)
+        path = readable(inside(self._task.folder, self._path))
         return pq.ParquetFile(path, pre_buffer=False, coerce_int96_timestamp_unit="us")  # Spark writes such instants
 
     @contextmanager
@@ -225,13 +226,13 @@ class _Leaves:
         """Remove the files written so far."""
         if self._open is not None:
             self._open.abort()
-        place = LocalFiles(self._task.folder)
+        place = staging(self._task.folder)
         for file in self._staged:
             place.remove(file.path)
 
     def _begin(self) -> ParquetStager:
         task = self._task
-        return ParquetStager(LocalFiles(task.folder), "", task.columns, job=task.job, task=task.task, statistics=True)
+        return ParquetStager(staging(task.folder), "", task.columns, job=task.job, task=task.task, statistics=True)
 
     def _finish(self) -> None:
         if self._open is not None:

@@ -28,7 +28,7 @@ from tidegauge.remap.history import NO_HISTORY, History, Link
 from tidegauge.sinks.attempt import discard, sweep
 from tidegauge.sinks.columns import differences, rows_schema
 from tidegauge.sinks.commits import all_staged, check_span, expect, staged_status, still_to_do
-from tidegauge.sinks.location import LocalFiles, gone, inside, make_folder, synchronise, writing
+from tidegauge.sinks.location import LocalFiles, gone, make_folder, path_inside, synchronise, writing
 from tidegauge.sinks.parquet.commits import Commits, take_in
 from tidegauge.sinks.parquet.edition import finish
 from tidegauge.sinks.parquet.manifest import (
@@ -268,7 +268,7 @@ class ParquetChain:
         now = next(
             filter(Path.is_dir, self._now.folders(0, self._now.base)), first
         )  # its rows may be out of sight yet
-        paths = [inside(self._folder, file.path) for file in files]
+        paths = [path_inside(self._folder, file.path) for file in files]
         return [str(now / path.name if path.parent == first else path) for path in paths]
 
     def version_of(self, epoch: int) -> str | None:
@@ -314,13 +314,13 @@ class ParquetChain:
         for path in [*self._now.removed]:
             make_folder(away)
             with suppress(FileNotFoundError):  # another driver has moved it, or it was cleared away
-                inside(self._folder, path).rename(away / path.rpartition("/")[2])
+                path_inside(self._folder, path).rename(away / path.rpartition("/")[2])
             self._now.removed.discard(path)
 
     def _moved(self, file: StagedFile) -> StagedFile:
         """Return a file that was taken out where it is now."""
         away = f"{REMOVED}/{file.path.rpartition('/')[2]}"
-        return replace(file, path=away) if inside(self._folder, away).exists() else file
+        return replace(file, path=away) if path_inside(self._folder, away).exists() else file
 
     def _expect(self, lower: int) -> None:
         """Raise unless the table ends there. Rows of another edition are another table, at the same upper too."""

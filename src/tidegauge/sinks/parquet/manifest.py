@@ -32,7 +32,7 @@ from tidegauge.errors.sinks import DamagedManifest, ForeignTable, TableOfAnother
 from tidegauge.remap.history import History, Link
 from tidegauge.sinks.attempt import STAGED
 from tidegauge.sinks.commits import in_line
-from tidegauge.sinks.location import AWAY, inside, make_folder, synchronise, write_durably
+from tidegauge.sinks.location import AWAY, make_folder, path_inside, synchronise, write_durably
 from tidegauge.sinks.protocol import OutputId, StagedFile
 
 __all__ = [
@@ -220,7 +220,7 @@ def gathered(
     history: that of its epochs. Its links are in the manifest, or beside it when they are large. swap: that of the
     folder, if the commit is to be out of sight in it.
     """
-    folder = inside(table, f"{STAGED}/commit-{manifest.write}")
+    folder = path_inside(table, f"{STAGED}/commit-{manifest.write}")
     if folder.parent != Path(table, STAGED):
         raise InvalidArgument(parameter="write", value=manifest.write, expected="a name without '/'")
     make_folder(folder.parent)
@@ -233,7 +233,7 @@ def gathered(
             place.mkdir()
             write_durably(folder / MANIFEST, swap.encode())
         for file in files:
-            source = inside(table, file.path)
+            source = path_inside(table, file.path)
             moved.append((source, place / source.name))
             source.rename(place / source.name)
         lines = history.lines if in_line(history) else ()
@@ -257,7 +257,7 @@ def ungathered(table: str, files: Sequence[StagedFile], mark: str) -> None:
 
     A commit is one rename of its folder, and so is the first step here: the file system lets one of them win.
     """
-    away = {Path(file.path).name: file.path for file in files if not inside(table, file.path).exists()}
+    away = {Path(file.path).name: file.path for file in files if not path_inside(table, file.path).exists()}
     prefixes = f"commit-{mark}", f"{AWAY}commit-{mark}"
     staged = Path(table, STAGED)
     left = (
@@ -270,7 +270,7 @@ def ungathered(table: str, files: Sequence[StagedFile], mark: str) -> None:
         with suppress(FileNotFoundError):
             folder.rename(taken)
             for found in [path for path in (*taken.iterdir(), *taken.glob(f"{ROWS}/*")) if path.name in away]:
-                place = inside(table, away.pop(found.name))
+                place = path_inside(table, away.pop(found.name))
                 make_folder(place.parent)
                 found.rename(place)
                 synchronise(place.parent)
@@ -312,7 +312,7 @@ def placed(file: StagedFile, folder: str) -> StagedFile:
 
 def remove_empty(table: str, files: Sequence[StagedFile]) -> None:
     """Remove the jobs' folders that hold nothing any more."""
-    for folder in {inside(table, file.path).parent for file in files}:
+    for folder in {path_inside(table, file.path).parent for file in files}:
         with suppress(OSError):
             folder.rmdir()
 

@@ -31,7 +31,7 @@ from tidegauge.errors.sinks import (
 from tidegauge.remap.history import Link
 from tidegauge.sinks.columns import differences, rows_schema
 from tidegauge.sinks.commits import staged_status
-from tidegauge.sinks.location import inside, synchronise, writing
+from tidegauge.sinks.location import path_inside, synchronise, writing
 from tidegauge.sinks.mending import HistoryOf, Ranges, TableDamage, joined, within
 from tidegauge.sinks.parquet.edition import finish, first_folders, hidden, newest, visible
 from tidegauge.sinks.parquet.manifest import (
@@ -105,7 +105,7 @@ class ParquetMending:
         """Remove staged files. One that was committed is not where it was staged, and so is safe."""
         with writing(self._folder):
             for file in files:
-                inside(self._folder, file.path).unlink(missing_ok=True)
+                path_inside(self._folder, file.path).unlink(missing_ok=True)
 
     def replace(
         self,
@@ -260,7 +260,7 @@ class ParquetMending:
                 path.unlink(missing_ok=True)
 
     def _inside(self, path: str) -> Path:
-        return inside(self._folder, path)
+        return path_inside(self._folder, path)
 
 
 def _size(path: Path) -> int | None:

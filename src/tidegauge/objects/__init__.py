@@ -1,0 +1,1 @@
+"""Object stores: their addresses, reading and writing objects, and the meaning of refusals."""
