@@ -36,6 +36,7 @@ from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
+from tidegauge.errors.base import Transient
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.sinks import StagingElsewhere, TableNotWritable, UnsupportedLocation
 from tidegauge.objects.address import address, is_address
@@ -132,7 +133,10 @@ def names_in(folder: TablePath, start: str = "") -> list[str]:
 def gone(path: TablePath) -> bool:
     """Whether nothing is at a path. What cannot be looked at is not known to be gone."""
     if isinstance(path, ObjectPath):
-        return path.empty() and not path.exists()
+        try:
+            return path.empty() and not path.exists()
+        except Transient:
+            return False
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError):

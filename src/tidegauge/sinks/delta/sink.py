@@ -127,8 +127,11 @@ class DeltaSink:
         if (layout := self._layout) is not None:
             layout.check(columns)
             columns = layout.columns(columns)
-        if gone(at(self.path) / "_delta_log"):
+        try:
             _check_creatable(columns)
+        except LocalTimesInMap:
+            if gone(at(self.path) / "_delta_log"):
+                raise
 
     def incarnation(self, flow: str, output: str) -> str | None:
         """Return the incarnation that the table's transactions name, None where there is none."""
