@@ -1,8 +1,8 @@
 """The client of a bucket, and what its refusals mean.
 
 One client serves a bucket in a process, as long as the environment says the same of it. Credentials are found where
-the client is made: in the environment, or at the instance; they are no part of any value that is kept, shown or sent,
-and no text of a refusal quotes any.
+the client is made: in the environment, in a profile, or at the instance. They are no part of a value that is stored,
+shown or sent, and no text of a refusal quotes any.
 
 Invariant: what leaves `asking` is FileNotFoundError for an object that is not there in a bucket that is, or an error
 of ours; no answer about a bucket that is gone, or out of reach, passes for one about an object.
@@ -27,6 +27,7 @@ from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.objects import BucketMissing, CredentialsRefused, ObjectLibraryMissing, ObjectStoreAway
 from tidegauge.lazy import library
 from tidegauge.objects.address import parts
+from tidegauge.objects.profile import provider
 
 __all__ = ["RETRIES", "RETRY_SECONDS", "asking", "client", "obstore", "refusal", "told"]
 
@@ -64,8 +65,13 @@ def _made(bucket: str, _settings: frozenset[tuple[str, str]]) -> Any:
         from obstore.store import from_url
     except ImportError as error:
         raise ObjectLibraryMissing(place=bucket) from error
+    keys: dict[str, Any] = {}
+    if bucket.startswith("s3:"):
+        with asking(bucket):
+            keys = {} if (found := provider(os.environ)) is None else {"credential_provider": found}
     return from_url(
         bucket,
+        **keys,
         client_options={
             "timeout": _PATIENCE,
             "connect_timeout": timedelta(seconds=5),

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from tidegauge.errors.objects import ObjectStoreAway
 from tidegauge.objects.address import parts
 from tidegauge.objects.client import asking, client, obstore
 
@@ -82,7 +83,11 @@ class ObjectPath:
             with asking(str(self)):
                 found = obstore.head(client(self.bucket), self.key)
         except FileNotFoundError:
-            self._bucket_is_there()
+            self._tells()
+            raise
+        except ObjectStoreAway as error:
+            if "400" in error.evidence["detail"]:
+                self._tells()
             raise
         tag = hashlib.blake2b(str(found["e_tag"]).encode(), digest_size=8).digest()
         seconds = found["last_modified"].timestamp()
@@ -158,7 +163,7 @@ class ObjectPath:
             with asking(str(self)):
                 obstore.delete(client(self.bucket), [f"{self.key}/{path}" for path in paths[first : first + 1000]])
 
-    def _bucket_is_there(self) -> None:
-        """Raise `BucketMissing` where it is not: the answer to a question for an object's status does not tell."""
+    def _tells(self) -> None:
+        """Raise what keeps the store from telling: the answer to a question for a status alone has no words."""
         with asking(str(self)):
             next(iter(obstore.list(client(self.bucket), f"{self.key}/", chunk_size=1)), None)

@@ -41,6 +41,7 @@ from tidegauge.errors.sinks import (
     TableUnavailable,
     TableUpperMismatch,
 )
+from tidegauge.objects.address import is_address
 from tidegauge.remap.history import NO_HISTORY, History, Link
 from tidegauge.sinks.columns import EPOCH, rows_schema
 from tidegauge.sinks.commits import all_staged, check_span, expect, still_to_do
@@ -394,7 +395,7 @@ class DeltaLog:
             if not was_written_by(entry(self._log, version), write):
                 if entry(self._log, version).exists():
                     return False
-                if isinstance(error, DeltaError):
+                if isinstance(error, DeltaError) or is_address(self._folder):
                     with log_read(self._folder):
                         raise
                 raise

@@ -1,0 +1,115 @@
+"""Faults of an object store, between the client and a real server: fault by step, and each cell is counted.
+
+Every cell makes the same three commits as a run does: what may pass is tried again with the same files, and a commit
+whose answer was lost is found in the table. After them a reader that knows nothing of Tidegauge sees each row once,
+and the log has one entry for each commit and names each file once.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from tests.s3 import Lake
+from tests.s3_proxy import FAULTS, Fault, Proxy
+from tests.sinks.conftest import OUTPUT, SCHEMA, rows
+
+from tidegauge.errors.base import Transient, waited_out
+from tidegauge.errors.sinks import TableUpperMismatch
+from tidegauge.objects.path import ObjectPath
+from tidegauge.sinks import DeltaSink
+
+STEPS = {
+    "staging": ("PUT", ".parquet"),
+    "first commit": ("PUT", "_delta_log/00000000000000000000.json"),
+    "commit": ("PUT", "_delta_log/00000000000000000001.json"),
+    "reading the log": ("GET", "_delta_log/00000000000000000001.json"),
+    "looking at a file": ("HEAD", ".parquet"),
+}
+ONCE, LONG = 1, 12
+"""A fault that the client sits out by itself, and one that outlasts what it tries."""
+QUICK = {("dropped after", "commit", ONCE), ("503 after", "first commit", ONCE)}
+
+
+@pytest.fixture
+def proxy(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    one = Proxy(lake.server.url)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", one.url)
+    yield one
+    one.stop()
+
+
+def cells() -> Iterator[Any]:
+    for fault in FAULTS:
+        for step in STEPS:
+            for times in (ONCE, LONG):
+                if fault == "slow" and times == LONG:
+                    continue
+                quick = (fault, step, times) in QUICK
+                yield pytest.param(fault, step, times, marks=[] if quick else [pytest.mark.long])
+
+
+@pytest.mark.parametrize(("fault", "step", "times"), list(cells()))
+@pytest.mark.parametrize("envelope", ["append", "upsert"])
+def test_each_row_is_there_once_whatever_breaks_where(
+    lake: Lake, proxy: Proxy, fault: str, step: str, times: int, envelope: Any
+) -> None:
+    sink = DeltaSink(lake.at(), envelope=envelope, key="user" if envelope == "upsert" else None)
+    broken = Fault(fault, *STEPS[step], times=times)
+    proxy.faults.append(broken)
+    told: list[Transient] = []
+    for epoch in range(3):
+        done(sink, epoch, told)
+    assert broken.met > 0, "nothing was broken"
+    for error in told:
+        assert waited_out(error), f"a run would give up: {error}"
+        assert "hunter2" not in str(error)
+    if fault == "expired" and broken.method != "HEAD":  # to which no answer has a word
+        assert any(error.code == "TG-0581" for error in told)
+    proxy.faults.clear()
+    found = DeltaTable(lake.at()).to_pyarrow_table().to_pylist()
+    expected = [(f"u{epoch}", epoch) for epoch in range(3)]
+    assert sorted((row["user"], row["_epoch"]) for row in found) == expected
+    assert sink.open(OUTPUT).upper == 3
+    entries = [
+        [json.loads(line) for line in (ObjectPath.of(lake.at("orders/_delta_log")) / name).read_text().splitlines()]
+        for name in ObjectPath.of(lake.at("orders/_delta_log")).names()
+        if name.endswith(".json")
+    ]
+    assert len(entries) == 3
+    added = [action["add"]["path"] for actions in entries for action in actions if "add" in action]
+    assert len(added) == len(set(added))
+
+
+def done(sink: DeltaSink, epoch: int, told: list[Transient]) -> None:
+    """Stage and commit an epoch as a run does."""
+    files = again(lambda: staged(sink, epoch), told)
+    table: Any = again(lambda: sink.open(OUTPUT), told)
+    write = uuid.uuid4().hex
+
+    def committed() -> None:
+        try:
+            table.commit(epoch, epoch + 1, SCHEMA, files, write=write)
+        except TableUpperMismatch:
+            assert table.upper == epoch + 1, "an attempt that was made is in the table, and nothing else is"
+
+    again(committed, told)
+
+
+def staged(sink: DeltaSink, epoch: int) -> Any:
+    stager = sink.stage(SCHEMA, job=OUTPUT.incarnation[-16:] + uuid.uuid4().hex[:16], task=0)
+    stager.write(rows([epoch], f"u{epoch}"))
+    return stager.close()
+
+
+def again(effect: Any, told: list[Transient]) -> Any:
+    for _ in range(40):
+        try:
+            return effect()
+        except Transient as error:
+            told.append(error)
+    raise AssertionError(f"it did not come to an end: {told[-1]}")
