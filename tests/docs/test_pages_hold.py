@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.docs.pages import ROOT, Play, agrees, blocks, commands
 from tests.postgres import Server, new_database
+from tests.s3 import Lake
 from tests.warm import Warm
 
 from tidegauge.testing import Endpoint
@@ -64,6 +65,7 @@ ON_KAFKA = [
     HOW_TO / "write-to-kafka.md",
 ]
 ON_POSTGRES = [HOW_TO / "write-to-postgresql.md"]
+IN_STORES = [HOW_TO / "write-to-object-stores.md"]
 NOT_PLAYED = {HOW_TO / "run-on-a-cluster.md", HOW_TO / "postgres-store.md"}
 
 
@@ -105,17 +107,25 @@ def test_what_the_page_shows_of_postgresql_happens(
     assert Play(page, folder, warm, {"DATABASE": database}).play() >= 3
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("page", IN_STORES, ids=lambda page: page.stem)
+def test_what_the_page_shows_of_object_stores_happens(
+    page: Path, tmp_path: Path, warm: Warm, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAKE", f"s3://{lake.bucket}")
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    assert Play(page, folder, warm, {**lake.server.environment(), "LAKE": f"s3://{lake.bucket}"}).play() >= 3
+
+
 def test_every_tutorial_is_played() -> None:
     pages = set((ROOT / "docs" / "tutorial").glob("*.md"))
     assert pages == {page for page in [*SOON, *LOCAL] if page.parent.name == "tutorial"}
 
 
 def test_every_page_of_the_how_to_guides_is_played() -> None:
-    assert (
-        set(HOW_TO.glob("*.md"))
-        == {page for page in [*SOON, *ON_SPARK, *LOCAL, *ON_KAFKA, *ON_POSTGRES] if page.parent == HOW_TO}
-        | NOT_PLAYED
-    )
+    played = {page for page in [*SOON, *ON_SPARK, *LOCAL, *ON_KAFKA, *ON_POSTGRES, *IN_STORES] if page.parent == HOW_TO}
+    assert set(HOW_TO.glob("*.md")) == played | NOT_PLAYED
 
 
 def test_a_command_is_split_from_what_it_prints() -> None:

@@ -16,6 +16,7 @@ from tests.sinks.conftest import KINDS, table_bench
 from tests.sinks.kafka.conftest import topic_bench
 
 from tidegauge.errors.flow import InvalidArgument
+from tidegauge.errors.objects import CredentialsInAddress
 from tidegauge.errors.sinks import (
     EpochColumnMissing,
     ForeignTable,
@@ -145,9 +146,9 @@ def test_rows_without_their_epoch_are_refused_before_anything_is_written(bench: 
     assert not Path(bench.path).exists()
 
 
-def test_only_mounted_file_systems_are_taken_and_no_secret_is_shown(bench: Any) -> None:
-    for uri in ("s3://key:secret@bucket/t", "abfss://secret@c/t", "file://secret-host/t"):
-        with pytest.raises(UnsupportedLocation) as caught:
+def test_other_places_are_refused_and_no_secret_is_shown(bench: Any) -> None:
+    for uri in ("s3://key:secret@bucket/t", "abfss://key:secret@c/t", "hdfs://secret/t", "file://secret-host/t"):
+        with pytest.raises((UnsupportedLocation, CredentialsInAddress)) as caught:
             bench.at(uri)
         assert "secret" not in str(caught.value)
         assert "secret" not in repr(caught.value.evidence)

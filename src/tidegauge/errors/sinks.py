@@ -51,9 +51,9 @@ class UnsupportedLocation(TidegaugeError):
     """A location that a sink cannot write to."""
 
     code = "TG-0401"
-    what = "{sink} cannot write to {scheme}: locations; it writes to file systems that are mounted on every machine"
-    cause = "object stores and other remote schemes are not supported"
-    remedy = "pass a local path, or a file:// URI of a mounted file system"
+    what = "{sink} cannot write to {scheme}: locations"
+    cause = "the scheme is unknown, or it is an object store's: of the sinks, DeltaSink alone writes to these"
+    remedy = "pass a path or a file:// URI of a mounted disk; or, to a DeltaSink, an s3://, gs:// or abfss:// address"
 
 
 class UnsupportedColumn(TidegaugeError):
