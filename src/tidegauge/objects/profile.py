@@ -15,6 +15,7 @@ import configparser
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
@@ -71,10 +72,10 @@ def provider(environ: Mapping[str, str]) -> Callable[[], dict[str, Any]] | None:
 def _elsewhere(profile: str) -> Callable[[], dict[str, Any]]:
     """Return what `boto3` finds for a profile."""
     try:
-        import boto3
-        from obstore.auth.boto3 import Boto3CredentialProvider
+        session = import_module("boto3.session").Session(profile_name=profile)
+        made: Any = import_module("obstore.auth.boto3").Boto3CredentialProvider
     except ImportError:
         said = f"CredentialsNotLoaded: the profile {profile!r} has no keys, and boto3, which may get some, is missing"
         raise ValueError(said) from None
-    found: Callable[[], dict[str, Any]] = Boto3CredentialProvider(boto3.session.Session(profile_name=profile))
+    found: Callable[[], dict[str, Any]] = made(session)
     return found
