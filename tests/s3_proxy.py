@@ -76,6 +76,8 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             if kind == "slow":
                 time.sleep(1.0)
+            if kind == "ignores conditions":
+                del self.headers["If-None-Match"]
             status, headers, body = self.forward(data)
             if kind == "503 after":
                 self.answer(503, {}, SLOW_DOWN)

@@ -19,9 +19,11 @@ from tests.s3_proxy import FAULTS, Fault, Proxy
 from tests.sinks.conftest import OUTPUT, SCHEMA, rows
 
 from tidegauge.errors.base import Transient, waited_out
-from tidegauge.errors.sinks import TableUpperMismatch
+from tidegauge.errors.objects import ConditionalPutIgnored
+from tidegauge.errors.sinks import TableNotRemovable, TableUpperMismatch
 from tidegauge.objects.path import ObjectPath
 from tidegauge.sinks import DeltaSink
+from tidegauge.sinks.protocol import Finishing
 
 STEPS = {
     "staging": ("PUT", ".parquet"),
@@ -83,6 +85,44 @@ def test_each_row_is_there_once_whatever_breaks_where(
     assert len(entries) == 3
     added = [action["add"]["path"] for actions in entries for action in actions if "add" in action]
     assert len(added) == len(set(added))
+
+
+def test_a_store_that_writes_over_objects_is_found_out_before_the_first_commit(lake: Lake, proxy: Proxy) -> None:
+    proxy.faults.append(Fault("ignores conditions", "PUT", "_delta_log", times=100))
+    sink = DeltaSink(lake.at())
+    table = sink.open(OUTPUT)
+    with pytest.raises(ConditionalPutIgnored):
+        table.commit(0, 1, SCHEMA, staged(sink, 0), write="1" * 32)
+    assert ObjectPath.of(lake.at("orders/_delta_log")).empty()
+    proxy.faults.clear()
+    table.commit(0, 1, SCHEMA, staged(sink, 0), write="2" * 32)
+    assert sink.open(OUTPUT).upper == 1
+
+
+@pytest.mark.long
+def test_a_table_in_a_store_gets_checkpoints_and_is_removed_with_them(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidegauge.sinks.delta.checkpoints._LEAST", 5)
+    monkeypatch.setattr("tidegauge.sinks.delta.view._KEEP_EVERY", 5)
+    sink = DeltaSink(lake.at())
+    table = sink.open(OUTPUT)
+    for epoch in range(12):
+        table.commit(epoch, epoch + 1, SCHEMA, staged(sink, epoch), write=uuid.uuid4().hex)
+        if isinstance(table, Finishing):
+            table.end()
+    names = ObjectPath.of(lake.at("orders/_delta_log")).names()
+    assert [name for name in names if ".checkpoint." in name]
+    assert "_tidegauge/head.json" in lake.objects()
+    assert (sink.open(OUTPUT).upper, len(sink.open(OUTPUT).files())) == (12, 12)
+    ObjectPath.of(lake.at("orders/_tidegauge")).clear()
+    assert sink.open(OUTPUT).upper == 12
+    (ObjectPath.of(lake.at()) / "notes.txt").put(b"")
+    with pytest.raises(TableNotRemovable):
+        sink.remove(OUTPUT)
+    (ObjectPath.of(lake.at()) / "notes.txt").unlink()
+    sink.remove(OUTPUT)
+    assert lake.objects() == []
 
 
 def done(sink: DeltaSink, epoch: int, told: list[Transient]) -> None:

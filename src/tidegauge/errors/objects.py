@@ -10,7 +10,7 @@ TG-0580: the bucket s3://lake of s3://lake/orders is not there
 
 from __future__ import annotations
 
-from tidegauge.errors.base import TidegaugeError, Transient
+from tidegauge.errors.base import Definite, TidegaugeError, Transient
 
 __all__ = [
     "BucketMissing",
@@ -75,10 +75,10 @@ class CredentialsInAddress(TidegaugeError):
     )
 
 
-class ConditionalPutIgnored(TidegaugeError):
+class ConditionalPutIgnored(Definite):
     """A store that writes over objects although it was told not to."""
 
     code = "TG-0585"
     what = "the object store of {place} does not keep an object from being written over: {detail}"
     cause = "it is an S3-compatible server that does not know If-None-Match, which commits stand on"
-    remedy = "upgrade the server, or write the table elsewhere"
+    remedy = "upgrade the server and resume the output, or write the table elsewhere"

@@ -38,6 +38,7 @@ import pyarrow as pa
 
 from tidegauge.errors.base import Transient
 from tidegauge.errors.flow import InvalidArgument
+from tidegauge.errors.objects import ConditionalPutIgnored, ObjectStoreAway
 from tidegauge.errors.sinks import StagingElsewhere, TableNotWritable, UnsupportedLocation
 from tidegauge.objects.address import address, is_address
 from tidegauge.objects.path import ObjectPath
@@ -55,6 +56,7 @@ __all__ = [
     "make_folder",
     "names_in",
     "path_inside",
+    "prove",
     "put_new",
     "put_whole",
     "staging",
@@ -183,6 +185,24 @@ def put_new(path: TablePath, data: bytes, *, beside: str) -> bool:
         other.unlink(missing_ok=True)
     synchronise(path.parent)
     return True
+
+
+def prove(path: TablePath) -> None:
+    """Raise `ConditionalPutIgnored` unless a file is not written over at this place. path: a name that nobody has.
+
+    A disk does not. A server that passes for S3 may, and every commit that somebody else has made meanwhile would be
+    lost in silence. So it is asked twice for one object.
+    """
+    if isinstance(path, ObjectPath):
+        try:
+            made = [path.put_new(b""), path.put_new(b"")]
+        except ObjectStoreAway as error:
+            if "NotImplemented" in error.evidence["detail"]:
+                raise ConditionalPutIgnored(place=str(path.parent), detail=error.evidence["detail"]) from None
+            raise
+        path.unlink(missing_ok=True)
+        if made[1]:
+            raise ConditionalPutIgnored(place=str(path.parent), detail="it made one object twice")
 
 
 def put_whole(path: TablePath, data: bytes, *, beside: str, durable: bool = True) -> None:

@@ -68,7 +68,7 @@ from tidegauge.sinks.delta.owner import (
     replaced_id,
 )
 from tidegauge.sinks.delta.view import LogView, holding
-from tidegauge.sinks.location import at, gone, inside, synchronise, writing
+from tidegauge.sinks.location import at, gone, inside, prove, synchronise, writing
 from tidegauge.sinks.protocol import OutputId, StagedFile, Volume
 
 if TYPE_CHECKING:
@@ -101,6 +101,8 @@ class DeltaLog:
         self._checkpoints: Final = Checkpoints(folder, output)
         self._unsettled: int | None = None
         """A version of ours that is there, and that could not be made durable yet."""
+        self._proved = False
+        """Whether the place was seen to refuse a second file of one name."""
         self._refresh()
         self._upper = self._read_upper()
         self._digest = digest_in(self._head, self._output)
@@ -379,6 +381,9 @@ class DeltaLog:
         An error is a question: whether it came before or after the entry was there, the entry knows.
         """
         head, version = self._head, self._next
+        if not self._proved:
+            prove(self._log / f"_commit_{write}.json.tmp")
+            self._proved = True
         adding = described(self._folder, files, columns, {} if head is None else head.configuration)
         if head is not None:
             check_columns(self._folder, self._output, head, columns)

@@ -33,6 +33,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, Final, TypeAlias
 
+from tidegauge.errors.base import Transient
 from tidegauge.objects.path import ObjectPath
 from tidegauge.sinks.delta.head import Action, DeltaHead, actions_of, entry, hinted, is_entry, newer, newest
 from tidegauge.sinks.delta.history import FOLDER
@@ -129,7 +130,7 @@ class LogView:
 
 def _keep(table: str, head: DeltaHead, volume: Volume | None) -> None:
     """Keep a head at which no change of others is open. If it cannot be written, nothing is kept."""
-    with suppress(OSError):
+    with suppress(OSError, Transient):
         said = {
             "entry": _digest(entry(at(table) / "_delta_log", head.version)),
             "head": asdict(head),
