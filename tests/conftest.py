@@ -73,6 +73,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.deep)
         if item.get_closest_marker("spark") is not None:
             item.add_marker(pytest.mark.xdist_group("spark"))
+        elif "lake" in getattr(item, "fixturenames", ()) and item.get_closest_marker("long") is None:
+            item.add_marker(pytest.mark.xdist_group("s3"))  # one server
         elif "own_broker" in getattr(item, "fixturenames", ()) or (
             item.get_closest_marker("long") is None and shares(item)
         ):
