@@ -124,7 +124,9 @@ def test_every_tutorial_is_played() -> None:
 
 
 def test_every_page_of_the_how_to_guides_is_played() -> None:
-    played = {page for page in [*SOON, *ON_SPARK, *LOCAL, *ON_KAFKA, *ON_POSTGRES, *IN_STORES] if page.parent == HOW_TO}
+    played = {
+        page for page in [*SOON, *ON_SPARK, *LOCAL, *ON_KAFKA, *ON_POSTGRES, *IN_STORES] if page.parent == HOW_TO
+    }
     assert set(HOW_TO.glob("*.md")) == played | NOT_PLAYED
 
 

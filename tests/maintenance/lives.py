@@ -29,17 +29,19 @@ def keyed(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.append_column("key", keys)
 
 
-def make(root: Path, *, rows: int | None = ROWS) -> tg.Dataflow:
+def make(root: Path, *, rows: int | None = ROWS, tables: str | None = None) -> tg.Dataflow:
     """Three rows an epoch, in a table that has all of them and in one that has the last of each key.
 
-    rows: how many; None for no end, and an epoch whenever it is asked for.
+    rows: how many; None for no end, and an epoch whenever it is asked for. tables: where they are, if not beside the
+    store.
     """
+    tables = tables or str(root)
     tick = tg.Manual() if rows is None else 0.001
     flow = tg.Dataflow("many", store=f"sqlite:///{root}/many.db", tick=tick)
     generated = tg.GeneratorSource(rows, columns="value long", max_records_per_epoch=EACH, metadata=True)
     numbers = flow.source("numbers", generated)
-    flow.sink("all", numbers, tg.DeltaSink(str(root / "all")))
-    last = tg.DeltaSink(str(root / "last"), envelope="upsert", key="key", order="_offset")
+    flow.sink("all", numbers, tg.DeltaSink(f"{tables}/all"))
+    last = tg.DeltaSink(f"{tables}/last", envelope="upsert", key="key", order="_offset")
     flow.sink("last", numbers.map_batches(keyed), last)
     return flow
 

@@ -19,6 +19,7 @@ from deltalake import DeltaTable
 from tests.forked import FORKS, end_of
 from tests.maintenance import lives
 from tests.maintenance.lives import EACH, ENTRIES, ROWS, check, grow, make, well
+from tests.s3 import Lake
 
 import tidegauge as tg
 from tidegauge.env import Env
@@ -82,6 +83,24 @@ def test_the_flow_goes_on_after_it_and_old_files_go_when_nobody_may_read_them(
         assert sorted(rows["_offset"].to_pylist()) == list(range(EACH * (epoch + 1)))
     assert tg.read_arrow(flow, "all", as_of=7).sort_by("_offset") == before.sort_by("_offset")
     assert pl.read_delta(str(tmp_path / "all")).height == 36
+
+
+@pytest.mark.long
+def test_tables_in_an_object_store_are_kept_in_shape_too(tmp_path: Path, lake: Lake) -> None:
+    made = make(tmp_path, rows=None, tables=lake.at("tables"))
+    grow(made, 12)
+    done = by_name(tg.maintain(made))
+    assert (done["all"].files, done["all"].rows, done["all"].checkpoint) == ((12, 1), 36, "12")
+    grow(made, 1)
+    done = by_name(tg.maintain(made, ["all"], retention=timedelta(0)))
+    assert done["all"].removed == 12
+    left = [path for path in lake.objects("tables/all") if path.endswith(".parquet") and "_delta_log" not in path]
+    assert len(left) == done["all"].files[1] == 2
+    for epoch in range(13):
+        rows = tg.read_arrow(made, "all", as_of=epoch)
+        assert sorted(rows["_offset"].to_pylist()) == list(range(EACH * (epoch + 1)))
+    check(made, as_of=12)
+    assert tg.verify(made).problems == ()
 
 
 @pytest.mark.long

@@ -17,6 +17,8 @@ import logging
 import threading
 from typing import Final
 
+from deltalake import DeltaTable
+
 from tidegauge.sinks.delta.creating import snapshot
 from tidegauge.sinks.delta.files import files_of
 from tidegauge.sinks.delta.head import hinted

@@ -20,6 +20,7 @@ file may be written before its commit, and be there for nothing."""
 from __future__ import annotations
 
 import json
+import os
 import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator

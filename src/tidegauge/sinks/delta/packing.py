@@ -19,17 +19,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-from deltalake import DeltaTable
 
 from tidegauge.errors.sinks import FileNotHeld, TableUnavailable, TableUpperMismatch
 from tidegauge.errors.upkeep import CannotPack
 from tidegauge.lazy import library
+from tidegauge.objects.reading import readable
 from tidegauge.sinks.columns import rows_schema
 from tidegauge.sinks.delta.checkpoints import checkpointed
+from tidegauge.sinks.delta.creating import snapshot
 from tidegauge.sinks.delta.files import remove_unnamed
 from tidegauge.sinks.delta.head import hinted, log_read
 from tidegauge.sinks.delta.leaves import DeltaLeaves
@@ -38,7 +38,7 @@ from tidegauge.sinks.delta.remnants import remnants_of
 from tidegauge.sinks.keyed.layout import Keyed
 from tidegauge.sinks.keyed.merging import MergeTask
 from tidegauge.sinks.keyed.planning import SIZES, LeafCluster, Merge, TableLeaf, clusters, planned
-from tidegauge.sinks.location import LocalFiles, inside
+from tidegauge.sinks.location import at, inside, staging
 from tidegauge.sinks.packing import TARGET, FileSize, packs
 from tidegauge.sinks.protocol import OutputId, StagedFile
 from tidegauge.sinks.staging import ParquetStager
@@ -96,7 +96,7 @@ class DeltaUpkeep:
                 for number, merge in enumerate(pack.how)
             ]
             return [file for task in tasks for file in task()]
-        stager = ParquetStager(LocalFiles(self._folder), "", columns, job=job, task=0, statistics=True)
+        stager = ParquetStager(staging(self._folder), "", columns, job=job, task=0, statistics=True)
         try:
             for file in pack.files:
                 for rows in self._rows(file, columns):
@@ -145,10 +145,10 @@ class DeltaUpkeep:
         if not self._log.upper or self._log.schema is None:
             return None
         version = self._log.version
-        if version - hinted(Path(self._folder, "_delta_log")) < _ENTRIES:
+        if version - hinted(at(self._folder) / "_delta_log") < _ENTRIES:
             return None
         with log_read(self._folder):
-            checkpointed(DeltaTable(self._folder, version=version), self._folder, self._output)
+            checkpointed(snapshot(self._folder, version), self._folder, self._output)
         return str(version)
 
     def end(self) -> None:
@@ -163,7 +163,9 @@ class DeltaUpkeep:
         path = inside(self._folder, file.path)
         try:
             # Spark writes such instants; and in one thread, for a live flow has the others.
-            with closing(pq.ParquetFile(path, pre_buffer=False, coerce_int96_timestamp_unit="us")) as opened:
+            with closing(
+                pq.ParquetFile(readable(path), pre_buffer=False, coerce_int96_timestamp_unit="us")
+            ) as opened:
                 for batch in opened.iter_batches(batch_size=_BATCH, columns=columns.names, use_threads=False):
                     yield _cast(batch, columns)
         except FileNotFoundError as error:

@@ -9,18 +9,15 @@ had, none of a program that stages beside us, and none that is younger than the 
 
 from __future__ import annotations
 
-import os
 import time
 from contextlib import suppress
 from datetime import timedelta
-from pathlib import Path
 from typing import Final
 
-from deltalake import DeltaTable
-
+from tidegauge.sinks.delta.creating import snapshot
 from tidegauge.sinks.delta.head import actions_of
 from tidegauge.sinks.delta.owner import Mine
-from tidegauge.sinks.location import inside
+from tidegauge.sinks.location import TablePath, at, inside, names_in
 from tidegauge.sinks.protocol import OutputId
 from tidegauge.sinks.upkeep import Remnant
 
@@ -37,12 +34,12 @@ def remnants_of(folder: str, output: OutputId, retention: timedelta | None) -> l
     Raises `DeltaError`, `OSError`, and `ValueError` for an entry that cannot be read.
     """
     hours = None if retention is None else -(-retention // _HOUR)
-    table = DeltaTable(folder)
+    table = snapshot(folder)
     found = set(table.vacuum(retention_hours=hours, dry_run=True, enforce_retention_duration=False, full=True))
     if not found:
         return []
     # What a checkpoint no longer says was taken out, older entries of the log may.
-    out = found & _taken_out(Path(folder, "_delta_log"))
+    out = found & _taken_out(at(folder) / "_delta_log")
     out |= found & set(
         table.vacuum(retention_hours=hours, dry_run=True, enforce_retention_duration=False, full=False)
     )
@@ -51,10 +48,10 @@ def remnants_of(folder: str, output: OutputId, retention: timedelta | None) -> l
     return [Remnant(path, size, staged=path in staged) for path, size in sizes.items() if size is not None]
 
 
-def _taken_out(log: Path) -> set[str]:
+def _taken_out(log: TablePath) -> set[str]:
     """Return the files that entries of the log take out."""
     paths = set[str]()
-    for name in os.listdir(log):
+    for name in names_in(log):
         if name.endswith(".json") and name[:-5].isdecimal():
             with suppress(FileNotFoundError):  # cleaned up meanwhile
                 paths |= {action["remove"]["path"] for action in actions_of(log / name) if "remove" in action}
@@ -71,5 +68,5 @@ def _bytes(folder: str, path: str) -> int | None:
 def _old(folder: str, path: str) -> bool:
     """Whether a staged file was last written longer ago than any task that lives has it open."""
     with suppress(FileNotFoundError):
-        return time.time() - inside(folder, path).stat().st_mtime > _STAGING.total_seconds()
+        return time.time() - inside(folder, path).stat().st_mtime_ns / 1e9 > _STAGING.total_seconds()
     return False
