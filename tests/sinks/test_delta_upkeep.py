@@ -132,7 +132,7 @@ ACTS: dict[str, Callable[[Bench], object]] = {
 }
 
 
-@deep(40)
+@deep(24)
 @given(acts=st.lists(st.sampled_from([*ACTS, "commit", "pack"]), min_size=4, max_size=16))
 def test_a_table_that_is_packed_has_the_same_rows_at_every_epoch(acts: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -250,6 +250,7 @@ def test_a_file_that_is_damaged_or_gone_is_said_and_nothing_is_changed(bench: Be
     assert bench.litter() == set()
 
 
+@pytest.mark.long
 def test_a_pack_of_many_rows_is_written_in_pieces_of_bounded_memory(tmp_path: Path) -> None:
     bench = Bench(str(tmp_path))
     rows = 50_000
