@@ -12,6 +12,22 @@ as the table's retention says.
 
 Invariant: an entry is made only if the table holds every file that was packed, in the edition that was looked at.
 What a driver has merged, replaced or taken out meanwhile is never put back.
+
+>>> import tempfile
+>>> mine = OutputId("shop", "orders", "0" * 32)
+>>> schema = pa.schema([("n", pa.int64()), ("_epoch", pa.int64())])
+>>> with tempfile.TemporaryDirectory() as folder:
+...     table = DeltaLog(folder, mine)
+...     for epoch in range(8):
+...         job = f"{epoch:032x}"
+...         stager = ParquetStager(LocalFiles(folder), "", schema, job=job, task=0, statistics=True)
+...         stager.write(pa.record_batch({"n": [epoch], "_epoch": [epoch]}))
+...         table.commit(epoch, epoch + 1, schema, stager.close(), write=job)
+...     upkeep = DeltaUpkeep(folder, mine)
+...     [pack] = upkeep.plan()
+...     version = upkeep.commit(pack, upkeep.stage(pack, job="f" * 32), write="f" * 32)
+...     len(pack.files), version, [(file.first_epoch, file.last_epoch) for file in upkeep.files()]
+(8, '8', [(0, 7)])
 """
 
 from __future__ import annotations
