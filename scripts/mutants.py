@@ -12,6 +12,7 @@ find.
 
     python scripts/mutants.py            all of them, two at a time
     python scripts/mutants.py 08 zombie  those whose names have one of these words in them
+    python scripts/mutants.py --third    every third one; three commits in a row have all of them
 """
 
 from __future__ import annotations
@@ -169,10 +170,17 @@ def sound(clean: Path, mutants: Sequence[Mutant]) -> None:
             raise Unusable(f"{name} find something where nothing is planted: {found}")
 
 
+def chosen(words: Sequence[str]) -> list[Path]:
+    """Return the patches that the words of the command name."""
+    paths = sorted(MUTANTS.glob("*.patch"))
+    if list(words) == ["--third"]:
+        count = subprocess.run(["git", "rev-list", "--count", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+        return paths[int(count.stdout or 0) % 3 :: 3]
+    return [path for path in paths if not words or any(word in path.stem for word in words)]
+
+
 def main(words: Sequence[str]) -> int:
-    paths = [
-        path for path in sorted(MUTANTS.glob("*.patch")) if not words or any(word in path.stem for word in words)
-    ]
+    paths = chosen(words)
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         clean = Path(folder) / "src"
         shutil.copytree(ROOT / "src", clean, ignore=shutil.ignore_patterns("__pycache__"))
