@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.depth import examples
 from tests.flow.by_hand import Crash, Run, World
@@ -63,6 +63,7 @@ class Lives:
 
 @settings(max_examples=examples(25), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(MOVES, max_size=25))
+@example([("add", "x", 9), ("add", "x", 9), ("step", "a", 1), ("compact", "a", 8)])  # then somebody follows
 def test_a_follower_has_the_tables_that_its_owner_has(moves: list[tuple[str, str, int]]) -> None:
     with TemporaryDirectory() as folder:
         pair = Pair(Path(folder))

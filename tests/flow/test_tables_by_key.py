@@ -239,9 +239,9 @@ def test_a_sink_describes_itself(tmp_path: Path) -> None:
     assert json.loads(json.dumps(found)) == said
 
 
-def test_what_only_appends_is_told_of_both_sinks_that_apply(tmp_path: Path) -> None:
+def test_what_only_appends_is_told_of_the_sinks_that_apply(tmp_path: Path) -> None:
     shop = Shop(tmp_path, {"users": tg.DeltaSink(f"{tmp_path}/lake/users")}, "id long, name string, _op string")
-    with pytest.raises(OperationsNotTaken, match="DeltaSink or KafkaSink"):
+    with pytest.raises(OperationsNotTaken, match="DeltaSink, PostgresSink or KafkaSink"):
         shop.run(user(1, "ada", _op="insert"))
 
 

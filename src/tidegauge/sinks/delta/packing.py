@@ -20,7 +20,7 @@ What a driver has merged, replaced or taken out meanwhile is never put back.
 ...     table = DeltaLog(folder, mine)
 ...     for epoch in range(8):
 ...         job = f"{epoch:032x}"
-...         stager = ParquetStager(LocalFiles(folder), "", schema, job=job, task=0, statistics=True)
+...         stager = ParquetStager(staging(folder), "", schema, job=job, task=0, statistics=True)
 ...         stager.write(pa.record_batch({"n": [epoch], "_epoch": [epoch]}))
 ...         table.commit(epoch, epoch + 1, schema, stager.close(), write=job)
 ...     upkeep = DeltaUpkeep(folder, mine)
