@@ -4,7 +4,8 @@ A past is in both tables' source, and files of ten lines land one after the othe
 Their times are taken alone, and again while another table is filled: on our side the driver is started again with a
 late output; on theirs a second query over the same folder begins with the first file. What counts is the time until
 the other table holds all rows, from the command on, and the times of the live ones meanwhile. The first of those on
-our side waits for the restart, and does not count.
+our side waits for the restart, and does not count. Those alone are of a folder with fewer files, and of a driver that
+is warmer; so the goal for what a past costs live epochs is `large`'s, which takes both in turns.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 import tidegauge as tg
 from benchmarks.data import land, lines, write_files
 from benchmarks.epoch import ROWS
-from benchmarks.figures import Figure, Goal
+from benchmarks.figures import Figure
 from benchmarks.flows import TICK, Driver
 from benchmarks.late.reading import flow_with
 from benchmarks.room import Room
@@ -201,7 +202,6 @@ def measure(room: Room, session: SparkSession) -> list[Figure]:
             ours=tuple(one.p99(one.beside) for one in mine),
             peer=tuple(one.p99(one.alone) for one in mine),
             peer_name="alone",
-            goal=Goal("ratio", "<=", 1.2),
             note=f"{total >> 20} MiB, {len(mine[0].beside)} epochs beside {count}",
             details=details,
         ),
