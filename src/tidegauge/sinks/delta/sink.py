@@ -22,15 +22,15 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.types as pt
 
-from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.sinks import LocalTimesInMap
 from tidegauge.objects.address import is_address
 from tidegauge.sinks.columns import rows_schema
+from tidegauge.sinks.envelope import Envelope, check_envelope, named_columns
 from tidegauge.sinks.keyed.layout import Keyed
 from tidegauge.sinks.location import at, gone, location, staging
 from tidegauge.sinks.protocol import OutputId, job_mark
@@ -73,21 +73,16 @@ class DeltaSink:
 
     path: str
     _: KW_ONLY
-    envelope: Literal["append", "upsert"] = "append"
+    envelope: Envelope = "append"
     key: str | Sequence[str] | None = None
     order: str | None = None
     deleted: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", location(self.path, sink="DeltaSink"))
-        if self.envelope not in ("append", "upsert"):
-            raise _invalid("envelope", self.envelope, "'append' or 'upsert'")
-        object.__setattr__(self, "key", _columns(self.key))
-        if self.envelope == "upsert" and self.key is None:
-            raise _invalid("key", None, "the key of upserts: a column, or several")
-        for name in ("key", "order", "deleted"):
-            if self.envelope == "append" and getattr(self, name) is not None:
-                raise _invalid(name, getattr(self, name), "it together with envelope='upsert'")
+        object.__setattr__(self, "key", named_columns("DeltaSink", "key", self.key))
+        others = {"key": self.key, "order": self.order, "deleted": self.deleted}
+        check_envelope("DeltaSink", self.envelope, self.key, others)
 
     @property
     def applies(self) -> bool:
@@ -97,9 +92,7 @@ class DeltaSink:
     @property
     def _layout(self) -> Keyed | None:
         """How rows become changes; None where they are appended."""
-        if self.envelope == "append" or self.key is None:
-            return None
-        return Keyed((self.key,) if isinstance(self.key, str) else tuple(self.key), self.order, self.deleted)
+        return Keyed.of(self.key, self.order, self.deleted) if self.applies and self.key is not None else None
 
     @property
     def identity(self) -> str:
@@ -197,19 +190,6 @@ class DeltaSink:
         if (layout := self._layout) is None:
             raise ValueError("rows that are appended are no changes")
         return RunStager(staging(self.path), layout, schema, table=self.path, job=job, task=task, least=least)
-
-
-def _columns(given: Any) -> str | tuple[str, ...] | None:
-    if given is None or (isinstance(given, str) and given):
-        return given
-    columns = tuple(given) if isinstance(given, Sequence) and not isinstance(given, str | bytes) else ()
-    if not columns or len(set(columns)) < len(columns) or not all(isinstance(one, str) and one for one in columns):
-        raise _invalid("key", given, "a column, or several, each once")
-    return columns
-
-
-def _invalid(name: str, value: Any, expected: str) -> InvalidArgument:
-    return InvalidArgument(parameter=f"DeltaSink({name})", value=value, expected=expected)
 
 
 def _check_creatable(columns: pa.Schema) -> None:

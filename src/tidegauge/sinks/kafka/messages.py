@@ -24,7 +24,7 @@ than one of them chosen by chance.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -34,13 +34,13 @@ import pyarrow.types as pt
 from tidegauge.errors.kafkasink import ColumnUnfit, KeyMissing, LastUndecided, TimeUnfit
 from tidegauge.operations import BEFORE, DELETE, OP, carries
 from tidegauge.sinks.columns import EPOCH
+from tidegauge.sinks.envelope import Envelope
 from tidegauge.sinks.kafka.jsontext import objects, texts
 
-__all__ = ["MARK", "MESSAGES", "ORDER", "Envelope", "MessageLayout", "lasts"]
+__all__ = ["MARK", "MESSAGES", "ORDER", "MessageLayout", "lasts"]
 
 pc: Final[Any] = pyarrow.compute  # its functions are made at run time, which type checkers cannot see
 
-Envelope = Literal["append", "upsert"]
 
 MARK: Final = "tidegauge-"
 """How the names of our headers begin. Such headers of the user's, of a message passed on for one, are dropped."""

@@ -29,14 +29,15 @@ from tidegauge.kafka.clients import admin
 from tidegauge.kafka.cluster import described
 from tidegauge.kafka.settings import Value
 from tidegauge.sinks.columns import rows_schema
-from tidegauge.sinks.kafka.messages import Envelope, MessageLayout
+from tidegauge.sinks.envelope import Envelope, check_envelope, named_columns
+from tidegauge.sinks.kafka.messages import MessageLayout
 from tidegauge.sinks.kafka.output import TopicOutput, transactional_id
 from tidegauge.sinks.kafka.progress import key_of
 from tidegauge.sinks.kafka.staging import MessageStager
 from tidegauge.sinks.kafka.topics import scan
-from tidegauge.sinks.location import LocalFiles, local_folder
+from tidegauge.sinks.location import LocalFiles
 from tidegauge.sinks.protocol import OutputId
-from tidegauge.sinks.temporary import make_own_folder, own_folder
+from tidegauge.sinks.temporary import make_if_own, own_folder, staging_folder
 
 __all__ = ["KafkaSink"]
 
@@ -97,18 +98,12 @@ class KafkaSink:
 
     def __post_init__(self) -> None:
         for name in ("key", "value"):
-            object.__setattr__(self, name, _columns(name, getattr(self, name)))
+            object.__setattr__(self, name, named_columns("KafkaSink", name, getattr(self, name)))
         for name in ("topic", "progress_topic"):
             _check_topic(name, getattr(self, name))
         if self.topic == self.progress_topic:
             raise _invalid("progress_topic", self.progress_topic, "a topic of its own")
-        if self.envelope not in ("append", "upsert"):
-            raise _invalid("envelope", self.envelope, "'append' or 'upsert'")
-        if self.envelope == "upsert" and self.key is None:
-            raise _invalid("key", None, "the key of upserts: a column, or several")
-        for name in ("deleted", "order"):
-            if self.envelope == "append" and getattr(self, name) is not None:
-                raise _invalid(name, getattr(self, name), "it together with envelope='upsert'")
+        check_envelope("KafkaSink", self.envelope, self.key, {"deleted": self.deleted, "order": self.order})
         if self.partitions is not None and (type(self.partitions) is not int or self.partitions < 1):
             raise _invalid("partitions", self.partitions, "a number from 1, or None")
         if _PREFIX.fullmatch(self.transactional_id_prefix) is None:
@@ -119,7 +114,7 @@ class KafkaSink:
             raise SettingTaken(setting="isolation.level", why="what an output holds is read from committed messages")
         _ = self.connection  # it raises what is wrong with the settings
         object.__setattr__(self, "settings", dict(self.settings))
-        object.__setattr__(self, "staging", _staging(self.staging))
+        object.__setattr__(self, "staging", staging_folder(self.staging, sink="KafkaSink"))
 
     @cached_property
     def connection(self) -> Settings:
@@ -188,8 +183,7 @@ class KafkaSink:
 
     def stage(self, schema: pa.Schema, *, job: str, task: int) -> MessageStager:
         """Return a writer for one task of one job. `job` is 32 hex digits, `task` counts from 0."""
-        if self.staging == own_folder():
-            make_own_folder(sink="KafkaSink")
+        make_if_own(self.staging, sink="KafkaSink")
         return MessageStager(LocalFiles(self._folder), self._layout, schema, job=job, task=task)
 
     @property
@@ -197,22 +191,9 @@ class KafkaSink:
         return f"{self.staging}/{self.topic}"
 
 
-def _columns(name: str, given: Any) -> str | tuple[str, ...] | None:
-    if given is None or (isinstance(given, str) and given):
-        return given
-    columns = tuple(given) if isinstance(given, Sequence) and not isinstance(given, str | bytes) else ()
-    if not columns or len(set(columns)) < len(columns) or not all(isinstance(one, str) and one for one in columns):
-        raise _invalid(name, given, "a column, or several, each once")
-    return columns
-
-
 def _check_topic(name: str, topic: Any) -> None:
     if not isinstance(topic, str) or _TOPIC.fullmatch(topic) is None or topic in (".", ".."):
         raise _invalid(name, topic, "the name of a topic: at most 249 letters, digits and any of ._-")
-
-
-def _staging(folder: str | None) -> str:
-    return own_folder() if folder is None else local_folder(folder, sink="KafkaSink(staging=...)")
 
 
 def _invalid(name: str, value: Any, expected: str) -> InvalidArgument:

@@ -17,6 +17,7 @@ none.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -61,6 +62,11 @@ class Keyed:
     key: tuple[str, ...]
     order: str | None = None
     deleted: str | None = None
+
+    @staticmethod
+    def of(key: str | Sequence[str], order: str | None, deleted: str | None) -> Keyed:
+        """Return what a sink's arguments say."""
+        return Keyed((key,) if isinstance(key, str) else tuple(key), order, deleted)
 
     def check(self, columns: pa.Schema) -> None:
         """Raise `KeyedColumnUnfit` unless rows of these columns, in stored form, can be changes of a table."""

@@ -17,20 +17,20 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from tidegauge.errors.flow import InvalidArgument
 from tidegauge.sinks.attempt import STAGED
 from tidegauge.sinks.columns import rows_schema
+from tidegauge.sinks.envelope import Envelope, check_envelope, named_columns
 from tidegauge.sinks.keyed.layout import Keyed
-from tidegauge.sinks.location import LocalFiles, local_folder
+from tidegauge.sinks.location import LocalFiles
 from tidegauge.sinks.postgres.place import TableName, checked_address, database_identity, reached
 from tidegauge.sinks.postgres.staging import CheckedStager
 from tidegauge.sinks.postgres.types import check
 from tidegauge.sinks.protocol import OutputId
-from tidegauge.sinks.temporary import make_own_folder, own_folder
+from tidegauge.sinks.temporary import make_if_own, own_folder, staging_folder
 
 if TYPE_CHECKING:
     from tidegauge.sinks.postgres.connection import PostgresServer
@@ -68,7 +68,7 @@ class PostgresSink:
     table: str
     _: KW_ONLY
     password: str | None = None
-    envelope: Literal["append", "upsert"] = "append"
+    envelope: Envelope = "append"
     key: str | Sequence[str] | None = None
     order: str | None = None
     deleted: str | None = None
@@ -77,15 +77,10 @@ class PostgresSink:
     def __post_init__(self) -> None:
         checked_address(self.dsn, self.password)
         TableName.parse(self.table)
-        if self.envelope not in ("append", "upsert"):
-            raise _invalid("envelope", self.envelope, "'append' or 'upsert'")
-        object.__setattr__(self, "key", _columns(self.key))
-        if self.envelope == "upsert" and self.key is None:
-            raise _invalid("key", None, "the key of upserts: a column, or several")
-        for name in ("key", "order", "deleted"):
-            if self.envelope == "append" and getattr(self, name) is not None:
-                raise _invalid(name, getattr(self, name), "it together with envelope='upsert'")
-        object.__setattr__(self, "staging", _staging(self.staging))
+        object.__setattr__(self, "key", named_columns("PostgresSink", "key", self.key))
+        others = {"key": self.key, "order": self.order, "deleted": self.deleted}
+        check_envelope("PostgresSink", self.envelope, self.key, others)
+        object.__setattr__(self, "staging", staging_folder(self.staging, sink="PostgresSink"))
 
     @property
     def applies(self) -> bool:
@@ -95,9 +90,7 @@ class PostgresSink:
     @property
     def _layout(self) -> Keyed | None:
         """How rows become changes; None where they are added."""
-        if self.envelope == "append" or self.key is None:
-            return None
-        return Keyed((self.key,) if isinstance(self.key, str) else tuple(self.key), self.order, self.deleted)
+        return Keyed.of(self.key, self.order, self.deleted) if self.applies and self.key is not None else None
 
     @property
     def identity(self) -> str:
@@ -170,8 +163,7 @@ class PostgresSink:
         return PostgresServer(settings, secrets, self.table)
 
     def _place(self) -> LocalFiles:
-        if self.staging == own_folder():
-            make_own_folder(sink="PostgresSink")
+        make_if_own(self.staging, sink="PostgresSink")
         return LocalFiles(self._folder)
 
     @property
@@ -179,20 +171,3 @@ class PostgresSink:
         """The folder of this table alone, by the text of its address: tasks need no client to take that apart."""
         mark = hashlib.blake2b(_USER.sub("//", self.dsn).encode(), digest_size=6).hexdigest()
         return f"{self.staging}/{_UNSAFE.sub('_', self.table)}-{mark}"
-
-
-def _columns(given: Any) -> str | tuple[str, ...] | None:
-    if given is None or (isinstance(given, str) and given):
-        return given
-    columns = tuple(given) if isinstance(given, Sequence) and not isinstance(given, str | bytes) else ()
-    if not columns or len(set(columns)) < len(columns) or not all(isinstance(one, str) and one for one in columns):
-        raise _invalid("key", given, "a column, or several, each once")
-    return columns
-
-
-def _staging(folder: str | None) -> str:
-    return own_folder() if folder is None else local_folder(folder, sink="PostgresSink(staging=...)")
-
-
-def _invalid(name: str, value: Any, expected: str) -> InvalidArgument:
-    return InvalidArgument(parameter=f"PostgresSink({name})", value=value, expected=expected)
