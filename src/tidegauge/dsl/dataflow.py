@@ -292,21 +292,9 @@ class Dataflow:
 
         Raises the first definite error once the sources and outputs that it does not concern have come to rest.
         """
-        from tidegauge.dsl.maintained import maintained
-        from tidegauge.flow.running import run
-
-        with maintained(self, maintain, env or Env()):
-            return run(
-                self.spec,
-                until=until,
-                spark=spark,
-                engine=engine,
-                env=env or Env(),
-                watch=watch,
-                requests=self._requests,
-                rate=rate,
-                newer=lambda: self.spec,
-            )
+        return self._drive(
+            self.spec, until=until, spark=spark, engine=engine, env=env, watch=watch, rate=rate, maintain=maintain
+        )
 
     def start(
         self,
@@ -325,28 +313,55 @@ class Dataflow:
         and waits for it. Raises what stands in the way of opening the flow, such as another driver; what ends the run
         later is raised by `wait()`.
         """
-        from tidegauge.dsl.maintained import maintained
         from tidegauge.dsl.started import FlowRun
-        from tidegauge.flow.running import run
 
         spec = self.spec
+        return FlowRun(
+            self,
+            lambda opened: self._drive(
+                spec,
+                until=until,
+                spark=spark,
+                engine=engine,
+                env=env,
+                watch=watch,
+                rate=rate,
+                maintain=maintain,
+                opened=opened,
+            ),
+        )
 
-        def drive(opened: Callable[[Runner], None]) -> Outcome:
-            with maintained(self, maintain, env or Env()):
-                return run(
-                    spec,
-                    until=until,
-                    spark=spark,
-                    engine=engine,
-                    env=env or Env(),
-                    watch=watch,
-                    requests=self._requests,
-                    rate=rate,
-                    opened=opened,
-                    newer=lambda: self.spec,
-                )
+    def _drive(
+        self,
+        spec: FlowSpec,
+        *,
+        until: Literal["caught-up"] | None,
+        spark: Any,
+        engine: Literal["spark", "local"] | Engine,
+        env: Env | None,
+        watch: Callable[[Board], None] | None,
+        rate: int | None,
+        maintain: float | None,
+        opened: Callable[[Runner], None] | None = None,
+    ) -> Outcome:
+        """Run the flow as it was declared, in this thread, and maintain its tables beside it."""
+        from tidegauge.dsl.maintained import maintained
+        from tidegauge.flow.running import run
 
-        return FlowRun(self, drive)
+        env = env or Env()
+        with maintained(self, maintain, env):
+            return run(
+                spec,
+                until=until,
+                spark=spark,
+                engine=engine,
+                env=env,
+                watch=watch,
+                requests=self._requests,
+                rate=rate,
+                opened=opened,
+                newer=lambda: self.spec,
+            )
 
     def tick(self) -> int | None:
         """Mint an epoch now, whatever the policy, while `run` is under way in another thread; wait until it is bound.
