@@ -24,9 +24,11 @@ from tests.kafka import make_topic as make_topic
 from tests.kafka import own_broker as own_broker
 from tests.kafka import topic as topic
 from tests.kafka import topic_name as topic_name
+from tests.postgres import own_server as own_server
 from tests.postgres import postgres as postgres
 from tests.s3 import lake as lake
 from tests.s3 import s3_server as s3_server
+from tests.s3_proxy import proxy as proxy
 from tests.warm import warm as warm
 
 pytest_plugins = ["tidegauge.testing.plugin"]  # also where it was installed before it had one

@@ -229,6 +229,16 @@ def missing(environment: Mapping[str, str]) -> NoReturn:
     pytest.skip(INSTALL)
 
 
+@pytest.fixture
+def own_server() -> Iterator[Server]:
+    """A server of the test's own."""
+    server = Server(binaries() or missing(os.environ))
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Server]:
     """A server to be shared. Whoever stops it starts it again."""

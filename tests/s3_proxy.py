@@ -9,10 +9,14 @@ from __future__ import annotations
 import http.client
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 from urllib.parse import urlsplit
+
+import pytest
+from tests.s3 import Lake
 
 FAULTS: Final = ("503 before", "cut before", "503 after", "dropped after", "cut within", "slow", "expired")
 EXPIRED: Final = b"<Error><Code>ExpiredToken</Code><Message>The provided token has expired.</Message></Error>"
@@ -116,3 +120,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: Any) -> None:
         return
+
+
+@pytest.fixture
+def proxy(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    """A proxy before the server of a bucket; the environment leads through it."""
+    one = Proxy(lake.server.url)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", one.url)
+    yield one
+    one.stop()

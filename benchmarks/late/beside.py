@@ -69,6 +69,13 @@ def _timed(once: Callable[[], None], going: Callable[[int], bool]) -> list[float
     return taken
 
 
+def _live_epoch(driver: Driver, bring: Callable[[int], None], number: int) -> None:
+    """Bring rows, and wait until they are published."""
+    upper = driver.published + 1
+    bring(number)
+    driver.wait_published(upper)
+
+
 def ours(
     room: Room, engine: Engine, made: Callable[..., tg.Dataflow], bring: Callable[[int], None], *, count: int
 ) -> Beside:
@@ -82,9 +89,7 @@ def ours(
     made(target, late=0).run("caught-up", engine=engine)
 
     def once() -> None:
-        upper = driver.published + 1
-        bring(next(numbers))
-        driver.wait_published(upper)
+        _live_epoch(driver, bring, next(numbers))
 
     driver = Driver(made(target, late=0, tick=TICK), engine)
     _timed(once, lambda n: n < 5)
@@ -121,9 +126,7 @@ def in_turns(
     driver = Driver(flow, engine)
 
     def once() -> None:
-        upper = driver.published + 1
-        bring(next(numbers))
-        driver.wait_published(upper)
+        _live_epoch(driver, bring, next(numbers))
 
     once()
     while driver.state("late-0") != "live":

@@ -4,25 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 
-import pytest
-from tests.cli.conftest import Shop
-from typer.testing import CliRunner, Result
+from tests.cli.conftest import Ask, Shop
 
 import tidegauge as tg
-from tidegauge.cli.app import app
 from tidegauge.env import Env
 from tidegauge.remap.store import LeaseHolder, Store
-
-Ask = Callable[..., Result]
-
-
-@pytest.fixture
-def ask(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Ask:
-    """Runs a command in this process, which is quicker than in one of its own."""
-    monkeypatch.chdir(shop.root)
-    return lambda *arguments: CliRunner().invoke(app, arguments)
 
 
 def test_old_epochs_go_as_far_as_nobody_needs_them(shop: Shop, ask: Ask) -> None:

@@ -3,23 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
-import pytest
 from deltalake import DeltaTable
-from tests.cli.conftest import Shop
-from typer.testing import CliRunner, Result
-
-from tidegauge.cli.app import app
-
-Ask = Callable[..., Result]
-
-
-@pytest.fixture
-def ask(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Ask:
-    """Runs a command in this process, which is quicker than in one of its own."""
-    monkeypatch.chdir(shop.root)
-    return lambda *arguments: CliRunner().invoke(app, arguments)
+from tests.cli.conftest import Ask, Shop
 
 
 def test_a_store_is_backed_up_verified_and_recovered(shop: Shop, ask: Ask) -> None:

@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.flow.postgres_driver import INSIDE, make
-from tests.postgres import Server, binaries, missing, new_database
+from tests.postgres import Server, new_database
 from tests.sinks.postgres.conftest import seen
 
 POINTS = [*INSIDE, "before commit output", "after commit output", "before publish", "after stage"]
 
 pytestmark = pytest.mark.long
-
-
-@pytest.fixture
-def own_server() -> Iterator[Server]:
-    server = Server(binaries() or missing(os.environ))
-    try:
-        yield server
-    finally:
-        server.stop()
 
 
 def test_a_flow_whose_driver_is_killed_again_and_again_has_each_row_once(tmp_path: Path, own_server: Server) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,14 +15,6 @@ import tidegauge as tg
 from tidegauge.objects.path import ObjectPath
 
 pytestmark = pytest.mark.long
-
-
-@pytest.fixture
-def proxy(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
-    one = Proxy(lake.server.url)
-    monkeypatch.setenv("AWS_ENDPOINT_URL", one.url)
-    yield one
-    one.stop()
 
 
 @pytest.fixture

@@ -37,14 +37,6 @@ ONCE, LONG = 1, 12
 QUICK = {("dropped after", "commit", ONCE)}
 
 
-@pytest.fixture
-def proxy(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
-    one = Proxy(lake.server.url)
-    monkeypatch.setenv("AWS_ENDPOINT_URL", one.url)
-    yield one
-    one.stop()
-
-
 def cells() -> Iterator[Any]:
     for fault in FAULTS:
         for step in STEPS:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pytest
 from tests.disks import fill, make_room, small_disk
 from tests.forked import end_of
-from tests.postgres import Server, binaries, missing
+from tests.postgres import Server
 from tests.remap.store.test_store_behind_pgbouncer import bouncing
 from tests.sinks.postgres.conftest import OUTPUT, SCHEMA, ServerBench, write_id
 from tests.waiting import eventually
@@ -46,15 +46,6 @@ def after(module: Any, name: str, then: Callable[[], object]) -> Iterator[None]:
 
     with mock.patch.object(module, name, both):
         yield
-
-
-@pytest.fixture
-def own_server() -> Iterator[Server]:
-    server = Server(binaries() or missing(os.environ))
-    try:
-        yield server
-    finally:
-        server.stop()
 
 
 @pytest.mark.parametrize("step", [(rows, "append"), pytest.param((progress, "record"), marks=pytest.mark.long)])
