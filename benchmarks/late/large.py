@@ -54,7 +54,7 @@ def _flow(landing: Path, target: Path, *, late: int, tick: float = 0.5) -> tg.Da
 
 def measure(room: Room) -> list[Figure]:
     """Measure it once, in about ten turns."""
-    total, block = room.size(100_000_000, 1_000_000), room.size(30, 2)
+    total, block = room.size(100_000_000, 10_000_000), room.size(30, 2)
     landing = room.fresh("landing")
     landing.mkdir()
     for number in range(_FILES):
