@@ -8,7 +8,7 @@ SPREAD := --dist loadgroup --max-worker-restart=0 -q
 unexport PYTHONDONTWRITEBYTECODE
 CODE := src tests scripts examples $(wildcard benchmarks)
 
-.PHONY: help setup postgres kafka s3 archives demo demo-late demo-kafka test lint types unit long mutants oldest chaos simulate format bench walk docs lock clean
+.PHONY: help setup postgres kafka s3 archives demo demo-late demo-kafka test lint types unit long iceberg mutants oldest chaos simulate format bench walk docs lock clean
 help: ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 20
 
@@ -45,7 +45,10 @@ types: setup ## mypy strict and pyright, side by side
 	@$(BIN)/mypy & mypy=$$!; $(BIN)/pyright && wait $$mypy
 
 s3: setup ## make an environment with an S3-compatible server, of which the tests start one
-	@$(BIN)/python scripts/s3.py
+	@$(BIN)/python scripts/environments.py s3
+
+iceberg: setup ## make an environment with the Spark and the DuckDB that read Iceberg, and a REST catalog, for `make long`
+	@$(BIN)/python scripts/environments.py iceberg
 
 archives: setup kafka ## archive the classes that the tests' JVMs load, so that they come up sooner
 	@$(BIN)/python scripts/archives.py
@@ -53,12 +56,12 @@ archives: setup kafka ## archive the classes that the tests' JVMs load, so that 
 unit: setup postgres kafka s3 archives ## tests and doctests, three at a time: many of them wait for a disk, a server or a process
 	$(BIN)/pytest -n 3 $(SPREAD) -m "not long"
 
-long: setup postgres kafka s3 archives ## the rest: clusters of three, old versions, chaos (35 minutes at most)
-	TIDEGAUGE_DEEP=1 $(BIN)/pytest -n 2 $(SPREAD) -m "long or deep"
+long: setup postgres kafka s3 iceberg archives ## the rest: clusters of three, old versions, chaos (35 minutes at most)
+	TIDEGAUGE_DEEP=1 $(BIN)/pytest -n 2 $(SPREAD) -m "(long or deep) and not later"
 	@$(MAKE) --no-print-directory mutants MUTANTS=--third
 	@$(MAKE) --no-print-directory oldest
 
-mutants: setup ## plant bugs, one at a time, and see that each is found (MUTANTS='zombie lease': which; --third: every third one)
+mutants: setup s3 ## plant bugs, one at a time, and see that each is found (MUTANTS='zombie lease': which; --third: every third one)
 	$(BIN)/python scripts/mutants.py $(MUTANTS)
 
 oldest: setup kafka ## the main job on the oldest versions that are declared, in an environment of their own
@@ -74,7 +77,7 @@ format: setup ## put everything into the one style
 	$(BIN)/ruff check --fix $(CODE)
 	$(BIN)/ruff format $(CODE)
 
-bench: setup ## measure beside the peers, print the table
+bench: setup s3 ## measure beside the peers, print the table
 	$(BIN)/python -m benchmarks
 
 walk: kafka ## follow one message from a topic to a table (WALK=--modules: which)

@@ -19,7 +19,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ import numpy as np
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from benchmarks.figures import Figure, Goal
 from benchmarks.processes import peaks
@@ -40,6 +40,8 @@ from tidegauge.testing.jars import DELTA, class_path
 __all__ = ["case", "measure"]
 
 _OUTPUT: Final = OutputId("bench", "users", "a" * 32)
+_OURS: Final = ("ours", "marking")
+"""Without deletion vectors, and with them."""
 _SCHEMA: Final = pa.schema(
     [("id", pa.int64()), ("name", pa.string()), ("amount", pa.float64()), ("n", pa.int64()), ("_epoch", pa.int64())]
 )
@@ -83,8 +85,8 @@ def _phase(name: str, rows: int, changes: int) -> Iterator[tuple[int, pa.Table]]
         yield epoch, _rows(chance.choice(reach, 100, replace=False), epoch)
 
 
-def _ours(path: str, resources: ExitStack) -> Merge:
-    sink, engine = DeltaSink(path, envelope="upsert", key="id", order="n"), LocalEngine()
+def _ours(path: str, resources: ExitStack, *, vectors: bool = False) -> Merge:
+    sink, engine = _sink(path, vectors=vectors), LocalEngine()
     resources.callback(engine.close)
     table = sink.open(_OUTPUT)
     table.work_by(engine.work)  # type: ignore[union-attr]
@@ -96,6 +98,14 @@ def _ours(path: str, resources: ExitStack) -> Merge:
         table.commit(table.upper, epoch + 1, _SCHEMA, stager.close(), write=uuid.uuid4().hex)
 
     return merge
+
+
+def _marking(path: str, resources: ExitStack) -> Merge:
+    return _ours(path, resources, vectors=True)
+
+
+def _sink(path: str, *, vectors: bool = False) -> DeltaSink:
+    return DeltaSink(path, envelope="upsert", key="id", order="n", deletion_vectors=vectors)
 
 
 def _delta_rs(path: str, _resources: ExitStack) -> Merge:
@@ -132,16 +142,16 @@ def _spark(path: str, resources: ExitStack) -> Merge:
     return merge
 
 
-_SIDES: Final = {"ours": _ours, "delta-rs": _delta_rs, "Spark": _spark}
+_SIDES: Final = {"ours": _ours, "marking": _marking, "delta-rs": _delta_rs, "Spark": _spark}
 
 
 def load(side: str, path: str, rows: int) -> None:
     """Write the table that changes are merged into."""
-    if side != "ours":
+    if side not in _OURS:
         reader = pa.RecordBatchReader.from_batches(_SCHEMA, (b for t in _loaded(rows) for b in t.to_batches()))
         write_deltalake(path, reader, target_file_size=32 << 20)
         return
-    sink, engine = DeltaSink(path, envelope="upsert", key="id", order="n"), LocalEngine()
+    sink, engine = _sink(path, vectors=side == "marking"), LocalEngine()
     table = sink.open(_OUTPUT)
     table.work_by(engine.work)  # type: ignore[union-attr]
     stager = sink.stage(_SCHEMA, job="a" * 16 + uuid.uuid4().hex[:16], task=0)
@@ -186,21 +196,15 @@ def _apart(*arguments: object) -> dict[str, Any]:
 
 def _held(path: str) -> tuple[int, int, float]:
     """Return what a table holds: rows, and the sums of their keys and of what their last changes said: all exact."""
-    files = [uri.removeprefix("file://") for uri in DeltaTable(path).file_uris()]
-    rows = keys = 0
-    total = 0.0
-    for file in files:
-        found = pq.ParquetFile(file).read(columns=["id", "amount"])
-        rows += found.num_rows
-        keys += int(np.sum(found.column("id").to_numpy()))
-        total += float(np.sum(found.column("amount").to_numpy()))
-    return rows, keys, total
+    asked = "SELECT count(*) AS r, sum(id) AS k, sum(amount) AS t FROM held"
+    found = pa.table(QueryBuilder().register("held", DeltaTable(path)).execute(asked)).to_pylist()[0]
+    return found["r"], found["k"], found["t"]
 
 
 def measure(room: Room) -> list[Figure]:
     """Measure ours and the peers, phase by phase."""
     rows, changes = room.size(10_000_000, 200_000), room.size(1_000_000, 20_000)
-    sides = ["ours", "delta-rs"]
+    sides = [*_OURS, "delta-rs"]
     try:
         class_path(DELTA)
         sides.append("Spark")
@@ -234,19 +238,20 @@ def _figures(phase: str, found: dict[str, dict[str, Any]], rows: int, changes: i
         "spread": f"an epoch of 100 changes to any of {rows:,} rows",
     }[phase]
     figures = []
-    for peer in [side for side in found if side != "ours"]:
+    for ours, peer in product(_OURS, [side for side in found if side not in _OURS]):
         name = {"delta-rs": "DeltaTable.merge", "Spark": "MERGE on Spark"}[peer]
+        how = f"{what}, by deletion vectors" if ours == "marking" else what
         figures += [
-            Figure(what, "s", tuple(found["ours"]["seconds"]), tuple(found[peer]["seconds"]), name),
+            Figure(how, "s", tuple(found[ours]["seconds"]), tuple(found[peer]["seconds"]), name),
             Figure(
-                f"peak memory, {what}",
+                f"peak memory, {how}",
                 "MiB",
-                (found["ours"]["together"] / 2**20,),
+                (found[ours]["together"] / 2**20,),
                 (found[peer]["together"] / 2**20,),
                 name,
                 goal=Goal("ratio", "<=", 1.0),
-                note=f"{found['ours']['before'] >> 20} MiB before the first merge",
-                details={side: found[side].get("one") for side in ("ours", peer)},
+                note=f"{found[ours]['before'] >> 20} MiB before the first merge",
+                details={side: found[side].get("one") for side in (ours, peer)},
             ),
         ]
     return figures

@@ -1,4 +1,4 @@
-"""A shop: orders from files that grow, visits out of a generator, three tables on one timeline."""
+"""A shop: orders from files that grow, visits out of a generator, four tables on one timeline."""
 
 import tidegauge as tg
 
@@ -11,6 +11,7 @@ flow.sink("orders", orders, tg.DeltaSink("lake/orders"))
 flow.sink(
     "large_orders",
     orders.filter("amount > 100").select("id", "user", "amount * 1.2 AS gross"),
-    tg.DeltaSink("lake/large_orders"),
+    tg.ParquetSink("lake/large_orders"),
 )
+flow.sink("newest", orders, tg.DeltaSink("lake/newest", envelope="upsert", key="user", order="id"))
 flow.sink("visits", visits, tg.ParquetSink("lake/visits"))

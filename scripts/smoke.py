@@ -81,6 +81,13 @@ def check(flow: tg.Dataflow, *, spark: Any) -> None:
     same("hours", "large", set(found["large"]["hour"].to_pylist()), set(range(10)))
     same("count", "per_user", sum(found["per_user"]["count"].to_pylist()), len(every))
     same("rows of epoch 0, by Spark", "orders", tg.read(spark, flow, "orders", as_of=0).count(), SIZE)
+    tg.register(spark)
+    options = {"store": flow.store, "flow": flow.name, "output": "orders"}
+    table = spark.read.format("tidegauge").options(**options, asOf=0).load()
+    same("rows of epoch 0, by the format", "orders", table.count(), SIZE)
+    stream = spark.readStream.format("tidegauge").options(**options).load().writeStream
+    stream.format("memory").queryName("followed").trigger(availableNow=True).start().awaitTermination()
+    same("rows, by a stream", "orders", spark.table("followed").count(), len(every))
 
 
 def same(what: str, output: str, found: object, expected: object) -> None:

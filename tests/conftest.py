@@ -12,13 +12,14 @@ import shutil
 import signal
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, is_hypothesis_test, settings
 from tests import java
-from tests.depth import examples
+from tests.depth import SLOW, TURNS, commits, examples, turn
 from tests.kafka import kafka_broker as kafka_broker
 from tests.kafka import make_topic as make_topic
 from tests.kafka import own_broker as own_broker
@@ -65,13 +66,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put every test that starts a Spark into one group of the parallel run, before xdist looks at the groups.
 
     Those of a module that share a fixture are in another, or each process would make it anew. Long tests are few, and
-    spread; every property is tried again with them (`tests/depth.py`). What needs a Connect server, which comes up in
-    half a minute, is for `make long`.
+    spread. What is slow comes in turns (`tests/depth.py`). What needs a Connect server, which comes up in half a
+    minute, is for `make long`.
     """
-    for item in items:
+    names = [item.nodeid.partition("[")[0] for item in items]
+    cells, seen, count = Counter(names), Counter[str](), commits()
+    for item, name in zip(items, names, strict=True):
+        mine = turn(name, seen[name], commits=count) if TURNS else 1
+        seen[name] += 1
         if "connect" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.long)
-        if is_hypothesis_test(getattr(item, "obj", None)):
+        long = item.get_closest_marker("long") is not None
+        slow = name in SLOW and not long
+        if slow and mine != 0:
+            item.add_marker(pytest.mark.long)
+        if mine != 1 and (slow or (long and cells[name] > 1)):
+            item.add_marker(pytest.mark.later)
+        if mine == 1 and is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker(pytest.mark.deep)
         if item.get_closest_marker("spark") is not None:
             item.add_marker(pytest.mark.xdist_group("spark"))

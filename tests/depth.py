@@ -1,18 +1,37 @@
-"""How far a property is tried: `make test` makes a quarter of the examples, and `make long` all of them.
+"""How far a commit is tried: what is slow comes in turns, and properties have fewer examples in `make test`.
 
-A property says how many these are by `@deep(count)`; one that does not say it has Hypothesis' hundred.
+A property says how many examples it has by `@deep(count)`; one that does not say it has Hypothesis' hundred. `make
+test` makes a quarter of them, `make long` all of those whose turn it is.
+
+Each cell of a test has a turn, 0, 1 or 2, by its place among the cells of that test and by the number of commits:
+
+    of a test in `slow.txt`             0: `make test`, 1: `make long`, 2: the next commit
+    of one marked `long`, with cells    1: `make long`, 0 and 2: another commit
+    of a property, at its depth         1: `make long`, 0 and 2: another commit
+
+So three commits in a row have all, as of the planted bugs, and `TIDEGAUGE_TURNS=all` has all at once. A test marked
+`long` that has one cell alone is in every `make long`.
+
+`slow.txt` names the tests whose cells together took two seconds or more. `scripts/slow.py` writes it.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
+from functools import cache
+from pathlib import Path
 from typing import Any, Final
+from zlib import crc32
 
 from hypothesis import settings
 
-__all__ = ["DEEP", "deep", "examples"]
+__all__ = ["DEEP", "SLOW", "TURNS", "commits", "deep", "examples", "turn"]
 
 DEEP: Final = os.environ.get("TIDEGAUGE_DEEP") == "1"
+SLOW: Final = frozenset((Path(__file__).parent / "slow.txt").read_text().split())
+TURNS: Final = os.environ.get("TIDEGAUGE_TURNS") != "all"
+"""Whether they are taken."""
 
 
 def examples(count: int) -> int:
@@ -23,3 +42,22 @@ def examples(count: int) -> int:
 def deep(count: int, **others: Any) -> settings:
     """Settings of a property that `make long` tries with `count` examples."""
     return settings(max_examples=examples(count), deadline=None, **others)
+
+
+def turn(test: str, cell: int, *, commits: int) -> int:
+    """Return the turn of a cell of a test, after so many commits.
+
+    >>> [turn("a.py::test", cell, commits=0) for cell in range(3)]
+    [0, 1, 2]
+    >>> [turn("a.py::test", 0, commits=commits) for commits in range(3)]
+    [0, 2, 1]
+    """
+    return (crc32(test.encode()) + cell - commits) % 3
+
+
+@cache
+def commits() -> int:
+    """Return the number of commits, 0 where nobody knows it."""
+    command = ["git", "rev-list", "--count", "HEAD"]
+    done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    return int(done.stdout or 0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import http.client
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
@@ -36,11 +36,17 @@ class Fault:
 
 @dataclass
 class Proxy:
-    """A running proxy."""
+    """A running proxy. before: is called with each request before it is passed on. latency: seconds for each.
+
+    page: how many objects a listing has at most, 0 for as many as the server gives.
+    """
 
     upstream: str
     faults: list[Fault] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
+    before: Callable[[str, str], None] = lambda _method, _path: None
+    latency: float = 0.0
+    page: int = 0
 
     def __post_init__(self) -> None:
         handler = type("Handler", (_Handler,), {"proxy": self})
@@ -82,6 +88,11 @@ class _Handler(BaseHTTPRequestHandler):
                 time.sleep(1.0)
             if kind == "ignores conditions":
                 del self.headers["If-None-Match"]
+                del self.headers["If-Match"]
+            time.sleep(self.proxy.latency)
+            self.proxy.before(self.command, self.path)
+            if self.proxy.page and "list-type" in self.path:
+                self.path += f"&max-keys={self.proxy.page}"
             status, headers, body = self.forward(data)
             if kind == "503 after":
                 self.answer(503, {}, SLOW_DOWN)

@@ -25,6 +25,7 @@ HEAVY = {
     "numpy",
     "pandas",
     "psycopg",
+    "pyiceberg",
     "pyarrow",
     "pyspark",
     "sqlalchemy",

@@ -20,12 +20,16 @@ if TYPE_CHECKING:
     from tidegauge.dsl.past import From as From
     from tidegauge.dsl.shared import shared as shared
     from tidegauge.dsl.stream import RowStream as RowStream
+    from tidegauge.dsl.stream import StreamParts as StreamParts
     from tidegauge.engine.local import LocalEngine as LocalEngine
     from tidegauge.engine.spark.engine import SparkEngine as SparkEngine
     from tidegauge.env import Env as Env
     from tidegauge.errors.base import TidegaugeError as TidegaugeError
+    from tidegauge.flow.publication import Publication as Publication
+    from tidegauge.looking.asof import AsOf as AsOf
     from tidegauge.looking.bindings import bindings as bindings
     from tidegauge.looking.bindings import reclock_column as reclock_column
+    from tidegauge.looking.datasource.source import register as register
     from tidegauge.looking.inspect import epochs as epochs
     from tidegauge.looking.inspect import explain as explain
     from tidegauge.looking.inspect import outputs as outputs
@@ -36,7 +40,12 @@ if TYPE_CHECKING:
     from tidegauge.looking.read import read_arrow as read_arrow
     from tidegauge.looking.scan import scan as scan
     from tidegauge.looking.scan import scan_arrow as scan_arrow
+    from tidegauge.looking.snapshot import Snapshot as Snapshot
+    from tidegauge.looking.snapshot import duckdb as duckdb
+    from tidegauge.looking.snapshot import scan_polars as scan_polars
+    from tidegauge.looking.snapshot import snapshot as snapshot
     from tidegauge.looking.verify import verify as verify
+    from tidegauge.looking.waiting import wait_for as wait_for
     from tidegauge.looking.waiting import wait_until as wait_until
     from tidegauge.maintenance.compact import compact as compact
     from tidegauge.maintenance.compact import hold as hold
@@ -60,10 +69,17 @@ if TYPE_CHECKING:
     from tidegauge.sinks.delta.sink import DeltaSink as DeltaSink
     from tidegauge.sinks.foreach.sink import EpochAttempt as EpochAttempt
     from tidegauge.sinks.foreach.sink import ForeachEpochSink as ForeachEpochSink
+    from tidegauge.sinks.iceberg.sink import IcebergSink as IcebergSink
     from tidegauge.sinks.kafka.sink import KafkaSink as KafkaSink
+    from tidegauge.sinks.layout.transforms import bucket as bucket
+    from tidegauge.sinks.layout.transforms import day as day
+    from tidegauge.sinks.layout.transforms import hour as hour
+    from tidegauge.sinks.layout.transforms import month as month
     from tidegauge.sinks.memory import MemorySink as MemorySink
     from tidegauge.sinks.parquet.sink import ParquetSink as ParquetSink
     from tidegauge.sinks.postgres.sink import PostgresSink as PostgresSink
+    from tidegauge.sources.batches.source import BatchSource as BatchSource
+    from tidegauge.sources.batches.streaming import write_batches as write_batches
     from tidegauge.sources.file.source import FileSource as FileSource
     from tidegauge.sources.formats.avro import Avro as Avro
     from tidegauge.sources.formats.csv import Csv as Csv
@@ -84,6 +100,8 @@ else:
             "env": "Env",
             "errors.base": "TidegaugeError",
             "maintenance.store": "backup",
+            "flow.publication": "Publication",
+            "looking.asof": "AsOf",
             "looking.bindings": "bindings reclock_column",
             "maintenance.compact": "compact hold release",
             "engine.local": "LocalEngine",
@@ -91,7 +109,8 @@ else:
             "dsl.dataflow": "Dataflow",
             "dsl.past": "From",
             "dsl.shared": "shared",
-            "dsl.stream": "RowStream",
+            "looking.datasource.source": "register",
+            "dsl.stream": "RowStream StreamParts",
             "looking.inspect": "epochs explain outputs status",
             "looking.locate": "locate origin",
             "looking.read": "read read_arrow",
@@ -101,15 +120,20 @@ else:
             "maintenance.repair": "repair",
             "maintenance.resume": "resume skip",
             "looking.scan": "scan scan_arrow",
+            "looking.snapshot": "Snapshot duckdb scan_polars snapshot",
             "looking.verify": "verify",
-            "looking.waiting": "wait_until",
+            "looking.waiting": "wait_for wait_until",
             "remap.policy": "Every Manual",
             "sinks.delta.sink": "DeltaSink",
             "sinks.foreach.sink": "EpochAttempt ForeachEpochSink",
+            "sinks.iceberg.sink": "IcebergSink",
             "sinks.kafka.sink": "KafkaSink",
+            "sinks.layout.transforms": "bucket day hour month",
             "sinks.memory": "MemorySink",
             "sinks.parquet.sink": "ParquetSink",
             "sinks.postgres.sink": "PostgresSink",
+            "sources.batches.source": "BatchSource",
+            "sources.batches.streaming": "write_batches",
             "sources.file.source": "FileSource",
             "sources.formats.avro": "Avro",
             "sources.formats.csv": "Csv",

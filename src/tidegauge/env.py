@@ -45,6 +45,7 @@ Effect = Literal[
     "record held",
     "record told",
     "record start",
+    "record columns",
     "record code",
     "begin backfill",
     "record unit",

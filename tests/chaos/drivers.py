@@ -28,6 +28,9 @@ _CODE = re.compile(r"^(TG-\d{4}):", re.MULTILINE)
 _STOPS_WITHIN = 60.0
 _STEP = 0.02
 
+MAINTAIN = "0.7"
+"""Every how many seconds each other driver maintains the tables."""
+
 
 class Driver:
     """One process. thaws: when it is to go on that was stopped, None while it goes on."""
@@ -106,7 +109,8 @@ class Drivers:
         """Start one."""
         self.started += 1
         log = self._file.with_name(f"driver-{self.started}.log")
-        command = ("run", str(self._file), "--engine", "local", *more)
+        kept = ("--maintain", MAINTAIN) if self.started % 2 else ()
+        command = ("run", str(self._file), "--engine", "local", *kept, *more)
         process = self._warm.start(*command, cwd=self._file.parent, env=dict(os.environ), err=log)
         driver = Driver(self.started, process, log)
         self.living.append(driver)

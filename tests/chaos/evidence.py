@@ -18,6 +18,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import polars as pl
 import psycopg
 import pyarrow as pa
 import pyarrow.compute
@@ -32,8 +33,9 @@ from tidegauge.kafka.clients import kafka
 from tidegauge.sources.protocol import BadRecord
 from tidegauge.testing import Endpoint
 from tidegauge.testing.endpoint import quiet
+from tidegauge.testing.simulation.ledger import Broken
 
-__all__ = ["Away", "DeltaFolder", "FilesSeen", "ParquetFolder", "StoreSeen", "TablesSeen", "TopicSeen"]
+__all__ = ["Away", "DeltaFolder", "FilesSeen", "KeyedFolder", "ParquetFolder", "StoreSeen", "TablesSeen", "TopicSeen"]
 
 pc: Final[Any] = pyarrow.compute
 _ADMIN: Final[Any] = kafka("confluent_kafka.admin")
@@ -113,6 +115,12 @@ class DeltaFolder:
         table = self._newest()
         return set() if table is None else set(table.file_uris())
 
+    def packed(self) -> int:
+        """Return how many of its commits have packed files."""
+        table = self._newest()
+        history = [] if table is None else table.history()
+        return sum(one.get("operation") == "OPTIMIZE" for one in history)
+
     def litter(self) -> set[str]:
         """Nothing: what no commit names is for VACUUM to clear away."""
         return set()
@@ -126,6 +134,29 @@ class DeltaFolder:
         except TableNotFoundError:
             return None
         return self._table
+
+
+class KeyedFolder:
+    """A Delta table by key that has deletion vectors, read by polars."""
+
+    def __init__(self, path: str, application: str) -> None:
+        self._path, self._application = path, application
+
+    def state(self) -> tuple[int, dict[int, tuple[int, int]]]:
+        """Return the first epoch that it does not hold, and of each key its row's number and epoch, at one version.
+
+        Raises `Broken` where a key has two rows.
+        """
+        try:
+            table = DeltaTable(self._path)
+        except TableNotFoundError:
+            return 0, {}
+        version = table.transaction_version(self._application)
+        rows = pl.read_delta(table).select("k", "n", "_epoch").rows() if version is not None else []
+        found = {k: (n, epoch) for k, n, epoch in rows}
+        if len(found) < len(rows):
+            raise Broken("a key has one row", f"{len(rows)} rows of {len(found)} keys, at version {table.version()}")
+        return 0 if version is None else version + 1, found
 
 
 class ParquetFolder:

@@ -1,4 +1,7 @@
-"""The flow of a chaos: a topic and a folder of growing files, and three tables of two kinds.
+"""The flow of a chaos: a topic and a folder of growing files, and four tables of three kinds.
+
+One of them gathers epochs for its commits, and one has the last row of each key, with deletion vectors. Every other
+driver maintains the tables beside it.
 
 Its drivers are `tidegauge run` on a file that says `drive`. A lease lasts six seconds in them rather than thirty, and
 all that stands to it in a proportion is that much shorter: so drivers that sleep past their lease fit into a minute.
@@ -9,12 +12,14 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import pyarrow as pa
+
 import tidegauge as tg
 import tidegauge.flow.away as away_module
 import tidegauge.flow.runner as runner_module
 import tidegauge.remap.store.lease as lease_module
 
-__all__ = ["LEASE", "TOPIC_COLUMNS", "Place", "drive"]
+__all__ = ["KEYS", "LEASE", "TOPIC_COLUMNS", "Place", "drive", "keyed"]
 
 LEASE = 6.0
 """Seconds after which a lease that is not renewed may be taken."""
@@ -22,6 +27,17 @@ SHORTER = LEASE / lease_module.EXPIRY
 
 TOPIC_COLUMNS = "n long, who string, amount double"
 FILE_COLUMNS = "n long, page string"
+
+KEYS = 40
+"""How many keys the table by key has; every fifth row of a key takes it away."""
+
+
+def keyed(orders: pa.RecordBatch) -> pa.RecordBatch:
+    """Give orders the key of the table by key, and say which take theirs away."""
+    numbers = orders["n"].to_pylist()
+    keys = pa.array([n % KEYS for n in numbers], pa.int64())
+    gone = pa.array([n // KEYS % 5 == 4 for n in numbers], pa.bool_())
+    return pa.RecordBatch.from_arrays([keys, *orders.columns, gone], names=["k", *orders.schema.names, "gone"])
 
 
 @dataclass(frozen=True)
@@ -63,7 +79,11 @@ class Place:
         )
         flow.sink("orders", orders, tg.DeltaSink(self.table("orders")))
         flow.sink("large", orders.filter("amount > 40").select("n", "who"), tg.ParquetSink(self.table("large")))
-        flow.sink("visits", visits, tg.ParquetSink(self.table("visits")))
+        last = tg.DeltaSink(
+            self.table("last"), envelope="upsert", key="k", order="n", deleted="gone", deletion_vectors=True
+        )
+        flow.sink("last", orders.map_batches(keyed), last)
+        flow.sink("visits", visits, tg.ParquetSink(self.table("visits")), commit_every=["1s", 12])
         return flow
 
     def file(self) -> Path:

@@ -46,11 +46,15 @@ class ChaosFailed(AssertionError):
 
 @dataclass(frozen=True)
 class Survived:
-    """What a chaos came to. looks: how often the laws were looked at. ends: how drivers ended."""
+    """What a chaos came to.
+
+    packed: how often files were packed. looks: how often the laws were looked at. ends: how drivers ended.
+    """
 
     drivers: int
     epochs: int
     rows: int
+    packed: int
     looks: int
     strikes: Counter[str]
     ends: Counter[str]
@@ -61,7 +65,8 @@ class Survived:
             for counted in (self.strikes, self.ends)
         )
         return (
-            f"{self.drivers} drivers, {self.epochs} epochs, {self.rows} rows, {self.looks} looks: every law held "
+            f"{self.drivers} drivers, {self.epochs} epochs, {self.rows} rows, {self.packed} packings, "
+            f"{self.looks} looks: every law held "
             f"(strikes: {strikes}; ends: {ends})"
         )
 
@@ -121,7 +126,9 @@ class Chaos:
             self._witness.close()
             self._told.close()
         witness, drivers = self._witness, self._drivers
-        return Survived(drivers.started, witness.epochs, witness.rows, witness.looks, self._struck, drivers.ends)
+        return Survived(
+            drivers.started, witness.epochs, witness.rows, witness.packed, witness.looks, self._struck, drivers.ends
+        )
 
     def _failed(self, what: str) -> ChaosFailed:
         kind = "postgresql" if self._server else "sqlite"

@@ -6,19 +6,21 @@ Invariant: it needs nothing of the code that it judges, but for the description 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from random import Random
 
 from tests.chaos.evidence import (
     Away,
     DeltaFolder,
     FilesSeen,
+    KeyedFolder,
     ParquetFolder,
     StoreSeen,
     TablesSeen,
     TopicSeen,
 )
-from tests.chaos.flow import Place
+from tests.chaos.flow import KEYS, Place
 from tests.chaos.writers import TopicWriter
 
 from tidegauge.testing import Endpoint
@@ -41,9 +43,11 @@ class Witness:
         self.away = ""
         self._random, self._say = random, say
         self._store = StoreSeen(place.store)
+        self._last = KeyedFolder(place.table("last"), "chaos:last")
+        self._orders = DeltaFolder(place.table("orders"), "chaos:orders")
         self._tables = TablesSeen(
             {
-                "orders": DeltaFolder(place.table("orders"), "chaos:orders"),
+                "orders": self._orders,
                 "large": ParquetFolder(place.table("large")),
                 "visits": ParquetFolder(place.table("visits")),
             }
@@ -51,7 +55,8 @@ class Witness:
         self._topic = TopicSeen(broker, place.topic, "tidegauge.chaos.orders", orders)
         upstreams: dict[str, UpstreamEvidence] = {"orders": self._topic, "visits": FilesSeen(place.folder, visits)}
         self._ledger = BindingLedger(self._store, upstreams)
-        self._checks = Checks(spec, self._ledger, self._tables, upstreams)
+        others = {name: plan for name, plan in spec.outputs.items() if name != "last"}
+        self._checks = Checks(replace(spec, outputs=others), self._ledger, self._tables, upstreams)
 
     def close(self) -> None:
         """Take leave of the broker."""
@@ -66,6 +71,11 @@ class Witness:
     def rows(self) -> int:
         """How many rows all tables have."""
         return sum(self._tables.rows(name).num_rows for name in self._tables.tables)
+
+    @property
+    def packed(self) -> int:
+        """How often small files were packed."""
+        return self._orders.packed()
 
     def look(self) -> None:
         """Look at what has to hold at any time. Raises `Broken`."""
@@ -85,6 +95,9 @@ class Witness:
         with self._store.at_one_instant():
             self._topic.ask_ends()
             self._checks.at_the_end(orderly=True)
+            upper = self._by_key()
+            if lacking := [epoch for epoch in self._tables.rows("orders")["_epoch"].to_pylist() if epoch >= upper]:
+                raise Broken("a table by key has every record", f"it has those before {upper}, and not {lacking[:5]}")
 
     def cleared(self) -> None:
         """Look for files that are left of drivers that were killed. Raises `Broken`."""
@@ -107,7 +120,24 @@ class Witness:
         if self._checks.broken is not None:
             raise self._checks.broken
         self._checks.read(self._random)
+        self._by_key()
         return True
+
+    def _by_key(self) -> int:
+        """Hold the table by key against the table of all orders, and return the first epoch that it lacks.
+
+        What a driver has committed to one table need not be in the other yet: then there is nothing to compare with.
+        """
+        upper, found = self._last.state()
+        if self._tables.upper("orders") >= upper > 0:
+            rows = self._tables.rows("orders", as_of=upper - 1).select(["n", "_epoch"]).to_pylist()
+            last = {row["n"] % KEYS: (row["n"], row["_epoch"]) for row in sorted(rows, key=_order)}
+            there = {k: row for k, row in last.items() if row[0] // KEYS % 5 != 4}
+            if found != there:
+                wrong = sorted(k for k in found.keys() | there.keys() if found.get(k) != there.get(k))[:5]
+                said = ", ".join(f"{k}: {found.get(k)} and not {there.get(k)}" for k in wrong)
+                raise Broken("a table by key is the dictionary of its changes", f"before epoch {upper}: {said}")
+        return upper
 
     def _asked(self, question: Callable[[], bool]) -> bool:
         """Return an answer as of one instant; False where a server does not answer that has to be asked."""
@@ -124,3 +154,8 @@ class Witness:
             if away != self.away:
                 self._say(f"cannot look: {away}" if away else "can look again")
             self.away = away
+
+
+def _order(row: Mapping[str, int]) -> tuple[int, int]:
+    """Of two epochs the later one counts, within an epoch the greater number."""
+    return row["_epoch"], row["n"]

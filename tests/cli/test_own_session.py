@@ -33,7 +33,7 @@ flow = tg.Dataflow("numbers", store=f"sqlite:///{HERE}/numbers.db", tick=0.05)
 orders = flow.source("orders", tg.FileSource(str(HERE / "in" / "*.jsonl"), format=tg.Json("id long, user string")))
 flow.sink("asked", orders.map_batches(ask), tg.DeltaSink(str(HERE / "lake" / "asked")))
 flow.sink("large", orders.filter("id > 1").map_batches(ask), tg.ParquetSink(str(HERE / "lake" / "large")))
-flow.sink("numbers", orders.select("CAST(user AS INT) AS n"), tg.DeltaSink(str(HERE / "lake" / "numbers")))
+flow.sink("numbers", orders.select("CAST(reverse(user) AS INT) AS n"), tg.DeltaSink(str(HERE / "lake" / "numbers")))
 """
 BESIDE = """
 import pyarrow as pa
@@ -62,7 +62,7 @@ def test_functions_of_the_file_and_beside_it_reach_the_tasks_and_an_expression_t
     known = ("source orders: ", "output asked: ", "output large: ", "output numbers: ", "published epoch 0: ")
     java = "WARNING: Using incubator modules: jdk.incubator.vector"
     assert [line for line in lines if not line.startswith(known) and line != java] == []
-    assert "NumberFormatException: [CAST_INVALID_INPUT] The value 'u1'" in trace
+    assert "NumberFormatException: [CAST_INVALID_INPUT] The value '1u'" in trace
     assert "The above exception was the direct cause of the following exception" in trace
     assert "TG-0506: " in trace.splitlines()[-3]
 

@@ -79,6 +79,7 @@ def test_an_idle_flow_stops_at_the_first_interrupt(shop: Shop) -> None:
     assert run.err().endswith("shop: stopped; epoch 0 is the last published\n")
 
 
+@pytest.mark.long
 def test_a_process_that_was_started_to_ignore_hang_ups_ignores_them(shop: Shop) -> None:
     shop.write(1)
     run = shop.start("run", "shop.py", "--engine", "local", through=("nohup",))
@@ -129,7 +130,7 @@ def test_an_interrupt_while_the_program_is_loaded_ends_it_in_one_line(monkeypatc
 
 
 def test_an_interrupt_while_the_flow_is_loaded_ends_it_in_one_line(shop: Shop) -> None:
-    (shop.root / "shop.py").write_text("import sys, time; print('loading', file=sys.stderr); time.sleep(600)")
+    (shop.root / "shop.py").write_text("import sys, time; sys.stderr.write('loading\\n'); time.sleep(600)")
     run = shop.start("run", "shop.py")
     run.says("loading")
     run.interrupt()

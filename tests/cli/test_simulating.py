@@ -108,6 +108,7 @@ def test_the_flow_of_a_variable_is_taken_where_one_is_named(shop: Shop) -> None:
     assert "TG-0609" in missing.err
 
 
+@pytest.mark.long
 def test_a_terminal_shows_how_fast_it_is_and_that_a_failure_gets_shorter(shop: Shop) -> None:
     (shop.root / "shop.py").write_text(FLOW.replace("STEP", RARE), encoding="utf-8")
     command = [sys.executable, "-m", "tidegauge", "simulate", "shop.py", *FAILING]

@@ -34,4 +34,6 @@ def test_it_holds_every_law(bench: ModuleType) -> None:
         "the columns of a table stay",
         "sweeping clears the litter of drivers that died",
         "files are taken out in whole or not at all",
+        "columns come with the rows that have them",
+        "a layout changes no rows",
     }

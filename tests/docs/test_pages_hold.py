@@ -13,7 +13,7 @@ from tests.warm import Warm
 from tidegauge.testing import Endpoint
 
 HOW_TO = ROOT / "docs" / "how-to"
-ON_SPARK = [HOW_TO / "transform.md"]
+ON_SPARK = [HOW_TO / "structured-streaming.md", HOW_TO / "transform.md"]
 SOON = [
     ROOT / "README.md",
     ROOT / "docs" / "tutorial" / "first-flow.md",
@@ -25,7 +25,9 @@ LOCAL = [
     HOW_TO / "add-a-table.md",
     HOW_TO / "back-up-and-recover.md",
     HOW_TO / "change-an-outputs-code.md",
+    HOW_TO / "change-columns.md",
     HOW_TO / "choose-when-epochs-are-minted.md",
+    HOW_TO / "commit-less-often.md",
     HOW_TO / "compact-history.md",
     HOW_TO / "csv-and-schemas.md",
     HOW_TO / "drop-an-output.md",
@@ -34,7 +36,9 @@ LOCAL = [
     HOW_TO / "keep-a-table-by-key.md",
     HOW_TO / "limit-late-outputs.md",
     HOW_TO / "maintain-tables.md",
+    HOW_TO / "partition-a-table.md",
     HOW_TO / "pause-an-output.md",
+    HOW_TO / "follow-an-output.md",
     HOW_TO / "read-back.md",
     HOW_TO / "reclock-your-own-data.md",
     HOW_TO / "repair-a-table.md",
@@ -53,6 +57,7 @@ LOCAL = [
     HOW_TO / "write-a-sink.md",
     HOW_TO / "write-a-source.md",
     HOW_TO / "write-to-a-function.md",
+    HOW_TO / "write-to-iceberg.md",
     ROOT / "docs" / "reference" / "formats.md",
     ROOT / "docs" / "reference" / "strategies.md",
     ROOT / "docs" / "tutorial" / "add-a-table-to-a-running-flow.md",
@@ -65,8 +70,12 @@ ON_KAFKA = [
     HOW_TO / "write-to-kafka.md",
 ]
 ON_POSTGRES = [HOW_TO / "write-to-postgresql.md"]
-IN_STORES = [HOW_TO / "write-to-object-stores.md"]
-NOT_PLAYED = {HOW_TO / "run-on-a-cluster.md", HOW_TO / "postgres-store.md"}
+IN_STORES = [HOW_TO / "read-from-object-stores.md", HOW_TO / "write-to-object-stores.md"]
+NOT_PLAYED = {
+    HOW_TO / "name-tables-in-a-catalog.md",
+    HOW_TO / "postgres-store.md",
+    HOW_TO / "run-on-a-cluster.md",
+}
 
 
 @pytest.mark.parametrize(

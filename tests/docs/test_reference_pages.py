@@ -166,6 +166,7 @@ def test_every_public_member_is_in_the_python_reference(section: str, what: type
     [
         ("sources", tg.FileSource),
         ("sources", tg.GeneratorSource),
+        ("sources", tg.BatchSource),
         ("formats", tg.Json),
         ("formats", tg.Csv),
         ("formats", tg.Parquet),
@@ -174,6 +175,7 @@ def test_every_public_member_is_in_the_python_reference(section: str, what: type
         ("python", tg.Dataflow),
         ("python", tg.SparkEngine),
         ("python", tg.LocalEngine),
+        ("python", tg.write_batches),
         ("python", tg.read),
         ("python", tg.read_arrow),
         ("python", tg.status),

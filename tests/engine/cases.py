@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -20,7 +21,19 @@ from tests.engine.kit import RowSource, job_of, plan_of, read_of, rows_of
 
 from tidegauge.engine import SparkEngine
 from tidegauge.errors.engine import JobFailed
-from tidegauge.job.plan import Changelog, Engine, Filter, MapBatches, OutputPlan, Select, Transform
+from tidegauge.job.plan import (
+    Changelog,
+    Dedupe,
+    Engine,
+    Filter,
+    MapBatches,
+    OutputPlan,
+    Partition,
+    Select,
+    SplitBy,
+    Transform,
+    Unnest,
+)
 
 for module in (kit, sys.modules[__name__]):
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
@@ -61,6 +74,11 @@ def arrow_plans(folder: Path) -> dict[str, list[OutputPlan]]:
             plan_of("double", folder, MapBatches(double)),
             plan_of("ids", folder, MapBatches(double), MapBatches(only_ids)),
         ],
+        "parts": [
+            plan_of("firsts", folder, Dedupe(("user",))),
+            plan_of("half", folder, Partition(2, ("id",), 1)),
+            plan_of("rest", folder, SplitBy("user", ("u0", "u1"), None), Dedupe(("n",))),
+        ],
     }
 
 
@@ -85,7 +103,12 @@ def spark_plans(folder: Path) -> dict[str, list[OutputPlan]]:
         plan_of("filtered", folder, Select(("id", "n", words)), Filter("n > 2"), Changelog("op")),
         plan_of("framed", folder, Select(("id", "n", words)), Transform(as_it_is), Filter("n > 2"), Select(("id",))),
     ]
-    jobs = {"row-wise": rowwise, "general": general, "operations": operations}
+    ordered = [
+        plan_of("firsts", folder, Filter("abs(n) > 1"), Dedupe(("n",)), Select(("id", "upper(user) AS who"))),
+        plan_of("tags", folder, Select(("id", "place.tags AS tag")), Unnest("tag"), Dedupe(("tag",))),
+        plan_of("after", folder, Dedupe(("n",)), Filter("abs(n) > 1")),
+    ]
+    jobs = {"row-wise": rowwise, "general": general, "operations": operations, "ordered": ordered}
     return {**jobs, "all at once": [*rowwise, *general, *mixed]}
 
 
@@ -93,6 +116,7 @@ def run_case(engine: Engine, folder: Path, case: str, plans: list[OutputPlan]) -
     """Run one job over three epochs and return its rows, how often the source was read, and what else it reports."""
     log = folder / f"{case}.log"
     read = read_of(RowSource(ROWS, log=str(log)), epochs=3, pieces=2)
+    read = replace(read, whole=any(plan.ordered for plan in plans))
     job = job_of(engine, [read], plans, id=case.replace(" ", "-"))
     result = engine.submit(job).result(timeout=120)
     rows = {plan.name: rows_of(job, result, plan.name) for plan in plans}

@@ -21,7 +21,7 @@ from tests.sources.kafka.writing import ANY_TIME, NOW, forget, write
 
 import tidegauge as tg
 from tidegauge.engine import LocalEngine, SparkEngine
-from tidegauge.job.plan import Engine, EpochJob, Filter, JobResult, Select, SourceRead
+from tidegauge.job.plan import Dedupe, Engine, EpochJob, Filter, JobResult, Select, SourceRead
 from tidegauge.remap.binding import Bound, Slice
 from tidegauge.sources import KafkaSource
 from tidegauge.sources.protocol import Split
@@ -82,6 +82,15 @@ def perform(
     return job, engine.submit(job).result(timeout=120)
 
 
+def firsts(engine: Engine, source: KafkaSource, folder: Path) -> Rows:
+    """The first row of each word in each epoch."""
+    assert source.schema is not None
+    read = SourceRead("orders", source, source.schema, planned(source), collect=True, whole=True)
+    plan = plan_of("firsts", folder, Filter("n >= 0"), Dedupe(("word",)))
+    job = job_of(engine, [read], [plan])
+    return rows_by_output(job, engine.submit(job).result(timeout=120))
+
+
 def rows_by_output(job: EpochJob, result: JobResult) -> Rows:
     assert result.failures == ()
     return {work.plan.name: rows_of(job, result, work.plan.name) for work in job.outputs}
@@ -108,6 +117,7 @@ def main(given: str, folder: Path) -> None:
         it = source(topics, reader=reader)
         job, result = perform(by, it, planned(it), folder / reader, outputs=count)
         rows[reader], counts[reader] = rows_by_output(job, result), result.records["orders"]
+        rows[f"firsts by {reader}"] = firsts(by, it, folder / reader)
 
     late = broker.create_topic(f"{topics[0]}-late", config=ANY_TIME)
     for n in range(9):

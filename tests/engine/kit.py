@@ -29,10 +29,11 @@ class RowSplit:
     partition: str
     lower: int
     upper: int
+    heavy: bool = False
 
     @property
     def weight(self) -> int:
-        return (self.upper - self.lower) * 100
+        return (self.upper - self.lower) * (1 << 20 if self.heavy else 100)
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class RowSource:
     bad: frozenset[int] = frozenset()
     fails_at: int = -1
     unit: str = "records"
+    batch: int = BATCH
 
     @property
     def schema(self) -> pa.Schema:
@@ -63,8 +65,8 @@ class RowSource:
         if self.log:
             with open(self.log, "a") as log:
                 log.write(f"{split.epoch} {split.lower} {split.upper}\n")
-        for start in range(split.lower, split.upper, BATCH):
-            stop = min(start + BATCH, split.upper)
+        for start in range(split.lower, split.upper, self.batch):
+            stop = min(start + self.batch, split.upper)
             if start <= self.fails_at < stop:
                 raise OSError(5, "Input/output error", "/rows/of/p")
             good = []

@@ -14,7 +14,7 @@ from tests.engine.elsewhere import Found
 import tidegauge as tg
 from tidegauge.engine import SparkEngine
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark]
 
 
 def test_a_flow_whose_task_is_killed_once_loses_and_doubles_nothing(spark: SparkEngine, tmp_path: Path) -> None:

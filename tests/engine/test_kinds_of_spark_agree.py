@@ -11,7 +11,7 @@ from tests.engine.elsewhere import Found
 
 from tidegauge.engine import LocalEngine, SparkEngine
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark]
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +55,18 @@ def test_a_classic_session_filters_operations(expected: dict[str, Any]) -> None:
     }
     assert {row["id"]: row["op"] for row in rows["filtered"]} == left
     assert {row["id"]: row["_op"] for row in rows["framed"]} == left
+
+
+def test_a_classic_session_keeps_the_first_row_of_each_key(expected: dict[str, Any]) -> None:
+    ids = [row["id"] for row in ROWS.to_pylist()]
+    epochs = [ids[:13], ids[13:26], ids[26:]]
+    firsts = {
+        (e, n): next(i for i in mine if i % 7 and i % 5 == n) for e, mine in enumerate(epochs) for n in (2, 3, 4)
+    }
+    rows = expected["ordered"]["rows"]
+    assert {(row["_epoch"], row["id"] % 5): row["id"] for row in rows["firsts"]} == firsts
+    assert sorted(row["id"] for row in rows["after"]) == sorted(firsts.values())
+    assert sorted(row["tag"] for row in rows["tags"]) == sorted(map(str, ids))
 
 
 def test_the_local_engine_gives_what_spark_gives(

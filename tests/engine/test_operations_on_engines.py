@@ -68,21 +68,33 @@ PLAIN: dict[str, tuple[list[Step], Callable[[Rows], Rows]]] = {
         lambda rows: [{"id": r["id"], "op": r["_op"]} for r in rows if above(2)(r)],
     ),
     "function": ([Filter("n > 2"), MapBatches(as_it_is)], lambda rows: kept(rows, above(2))),
-}
-OTHERS: dict[str, tuple[list[Step], Callable[[Rows], Rows]]] = {
-    "spelt_for_spark": ([Filter("coalesce(n, -1) > 2 -- above")], lambda rows: kept(rows, above(2))),
-    "partly_understood": (
-        [Filter("n > 2 AND upper(user) = 'A'")],
-        lambda rows: kept(rows, lambda row: above(2)(row) and user_a(row)),
-    ),
     "never_asked_of_a_delete": (
         [Filter("n IS NULL OR n <> 0"), Filter("12 / n > 3")],
         lambda rows: kept(rows, lambda row: bool(row["n"]) and 12 / row["n"] > 3),
     ),
+    "made": (
+        [
+            Changelog("was"),
+            Select(("id", "n", "user", "CASE was WHEN 'before' THEN 'insert' ELSE was END AS _op")),
+            Filter("n > 2"),
+        ],
+        lambda rows: kept([r | {"_op": "insert" if r["_op"] == "before" else r["_op"]} for r in rows], above(2)),
+    ),
+}
+OTHERS: dict[str, tuple[list[Step], Callable[[Rows], Rows]]] = {
+    "spelt_for_spark": ([Filter("greatest(n, -1) > 2 -- above")], lambda rows: kept(rows, above(2))),
+    "partly_understood": (
+        [Filter("n > 2 AND reverse(user) = 'a'")],
+        lambda rows: kept(rows, lambda row: above(2)(row) and user_a(row)),
+    ),
+    "spark_never_asked_of_a_delete": (
+        [Filter("n IS NULL OR n <> 0"), Filter("greatest(12 / n, 0) > 3")],
+        lambda rows: kept(rows, lambda row: bool(row["n"]) and 12 / row["n"] > 3),
+    ),
     "select_of_spark": (
-        [Filter("coalesce(n, -1) > 2"), Select(("id", "upper(user) AS u"))],
+        [Filter("greatest(n, -1) > 2"), Select(("id", "reverse(user) AS u"))],
         lambda rows: [
-            {"id": r["id"], "u": r["user"] and r["user"].upper(), "_op": r["_op"]} for r in kept(rows, above(2))
+            {"id": r["id"], "u": r["user"] and r["user"][::-1], "_op": r["_op"]} for r in kept(rows, above(2))
         ],
     ),
     "star_with_exceptions": (
@@ -94,20 +106,12 @@ OTHERS: dict[str, tuple[list[Step], Callable[[Rows], Rows]]] = {
         lambda rows: kept(kept(rows, above(2)), user_a),
     ),
     "between": (
-        [Filter("coalesce(n, -1) > 2"), MapBatches(as_it_is), Filter("user = 'a'")],
+        [Filter("greatest(n, -1) > 2"), MapBatches(as_it_is), Filter("user = 'a'")],
         lambda rows: kept(kept(rows, above(2)), user_a),
     ),
     "leading": ([MapBatches(as_it_is), Filter("n > 2")], lambda rows: kept(rows, above(2))),
-    "made": (
-        [
-            Changelog("was"),
-            Select(("id", "n", "user", "CASE was WHEN 'before' THEN 'insert' ELSE was END AS _op")),
-            Filter("n > 2"),
-        ],
-        lambda rows: kept([r | {"_op": "insert" if r["_op"] == "before" else r["_op"]} for r in rows], above(2)),
-    ),
     "renamed_in_spark": (
-        [Filter("coalesce(n, -1) > 2"), Changelog("op"), Select(("id", "upper(op) AS op"))],
+        [Filter("greatest(n, -1) > 2"), Changelog("op"), Select(("id", "upper(op) AS op"))],
         lambda rows: [{"id": r["id"], "op": r["_op"].upper()} for r in kept(rows, above(2))],
     ),
 }

@@ -20,7 +20,7 @@ from tidegauge.engine import LocalEngine
 from tidegauge.engine.plain.steps import without_spark
 from tidegauge.engine.spark.sql import prepare
 from tidegauge.errors.base import TidegaugeError
-from tidegauge.errors.engine import DuplicateColumn, NoSparkType
+from tidegauge.errors.engine import DuplicateColumn, ExpressionFailed, NoSparkType
 from tidegauge.errors.flow import NeedsSpark, ReservedColumn, UnknownColumn
 from tidegauge.job.functions import result_schema, with_epoch
 from tidegauge.job.plan import Filter, MapBatches, OutputPlan, Select, Step, Transform
@@ -77,11 +77,12 @@ def test_names_and_types_are_those_of_spark(classic: Any) -> None:
 @pytest.mark.parametrize(
     ("steps", "named"),
     [
-        ([Filter("abs(amount) > 1")], "filter('abs(amount) > 1')"),
+        ([Filter("soundex(user) > 'a'")], "filter(\"soundex(user) > 'a'\")"),
         ([Select(("id", "amount * 2"))], "select('id', 'amount * 2')"),
-        ([Select(("id", "id + 1 AS next"))], "select('id', 'id + 1 AS next')"),
+        ([Select(("id", "id & 1 AS last"))], "select('id', 'id & 1 AS last')"),
+        ([Select(("id", "id + 1 AS next")), Filter("id > 1")], "filter('id > 1')"),
         ([Filter("ID > 1")], "filter('ID > 1')"),
-        ([Filter("amount > 1"), Select(("upper(user) AS user",))], "select('upper(user) AS user')"),
+        ([Filter("amount > 1"), Select(("soundex(user) AS user",))], "select('soundex(user) AS user')"),
         ([Transform(double)], "transform(double)"),
         ([Filter("current_path = 'x'")], "filter(\"current_path = 'x'\")"),
     ],
@@ -122,6 +123,25 @@ def test_arrow_functions_and_plain_sql_follow_one_another(local: LocalEngine, tm
     found = rows_of(job, local.submit(job).result(timeout=60), "x")
     wanted = [row["id"] for row in ROWS.to_pylist() if (row["n"] or 0) > 2 and row["id"] < 10]
     assert [row["id"] for row in found] == wanted
+
+
+def test_a_row_that_an_expression_cannot_take_fails_that_output_at_its_epoch(
+    local: LocalEngine, tmp_path: Path
+) -> None:
+    """As on Spark, where it is told with the same class."""
+    plans = [
+        plan_of("divided", tmp_path, Select(("id", "100 / (id - 25) AS q"))),
+        plan_of("guarded", tmp_path, Filter("id <> 25"), Select(("id", "100 / (id - 25) AS q"))),
+        plan_of("chosen", tmp_path, Select(("id", "CASE WHEN id <> 25 THEN 100 / (id - 25) END AS q"))),
+    ]
+    job = job_of(local, [read_of(RowSource(ROWS), epochs=4)], plans)
+    result = local.submit(job).result(timeout=60)
+    assert {f.output: f.epoch for f in result.failures} == {"divided": 2}
+    assert all(isinstance(f.error, ExpressionFailed) for f in result.failures)
+    assert "[DIVIDE_BY_ZERO] Division by zero" in str(result.failures[0].error)
+    assert sorted(row["id"] for row in rows_of(job, result, "guarded")) == [i for i in range(40) if i != 25]
+    chosen = {row["id"]: row["q"] for row in rows_of(job, result, "chosen")}
+    assert chosen == {i: 100 / (i - 25) if i != 25 else None for i in range(40)}
 
 
 def test_a_flow_of_plain_sql_runs_where_there_is_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

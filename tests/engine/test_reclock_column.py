@@ -28,7 +28,6 @@ def test_rows_on_a_classic_session_get_the_epochs_that_the_flow_gave_them(classi
     assert as_the_flow_did(epochs_by_spark(classic, flow_in(tmp_path)))
 
 
-@pytest.mark.slow
 @pytest.mark.long
 def test_rows_on_other_kinds_of_spark_get_them_too(connect: Found, cluster: Found) -> None:
     assert as_the_flow_did(dict(connect.reclocked))

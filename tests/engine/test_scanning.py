@@ -31,7 +31,6 @@ def test_a_scan_in_tasks_gives_the_rows_of_the_table(classic: Any, tmp_path: Pat
     assert "0.jsonl" in error_of_scan(classic, flow, tmp_path)
 
 
-@pytest.mark.slow
 @pytest.mark.long
 def test_a_scan_on_other_kinds_of_spark_gives_them_too(
     connect: Found, cluster: Found, expected: list[list[Any]]

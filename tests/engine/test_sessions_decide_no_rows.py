@@ -11,7 +11,7 @@ from tests.engine.unlike import flow_in, lines, tables, unlike
 
 import tidegauge as tg
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark]
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from tests.flow.shared import contents
 import tidegauge as tg
 from tidegauge.engine import LocalEngine, SparkEngine
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark]
 
 
 def test_a_follower_on_spark_has_what_its_owner_has(tmp_path: Path, spark: SparkEngine) -> None:

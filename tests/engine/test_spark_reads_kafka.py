@@ -81,6 +81,12 @@ def test_both_readers_give_the_same_rows_in_the_same_epochs(found: Found) -> Non
     assert epochs == {3: 0, 7: 1, 11: 2, 12: 2}
 
 
+def test_the_first_row_of_each_key_is_read_by_one_task_of_ours(found: Found) -> None:
+    assert found.rows["firsts by python"] == found.rows["firsts by spark"]
+    words = [(row["_epoch"], row["word"]) for row in found.rows["firsts by spark"]["firsts"]]
+    assert len(words) == len(set(words)) > 1
+
+
 def test_the_rows_are_the_committed_ones_with_all_that_kafka_knows_of_them(found: Found) -> None:
     rows = [row for row in found.rows["spark"]["all"] if "many" in row["_partition"]]
     rows.sort(key=lambda row: (row["_partition"], row["_offset"]))

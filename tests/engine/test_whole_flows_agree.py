@@ -18,7 +18,7 @@ from tests.engine.whole_flow import Rows
 import tidegauge as tg
 from tidegauge.engine import SparkEngine
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark]
 
 
 @pytest.fixture(scope="module")

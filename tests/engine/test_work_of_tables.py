@@ -23,7 +23,7 @@ from tidegauge.sinks import StagedFile
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
 
 
-@pytest.fixture(params=["local", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.slow])])
+@pytest.fixture(params=["local", pytest.param("spark", marks=[pytest.mark.spark])])
 def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
     if request.param == "local":
         made = LocalEngine(threads=2)
@@ -63,7 +63,6 @@ def test_errors_of_ours_and_of_the_disk_are_what_they_were(engine: Engine) -> No
 
 
 @pytest.mark.spark
-@pytest.mark.slow
 def test_what_spark_does_not_finish_may_be_tried_again(spark: SparkEngine, tmp_path: Path) -> None:
     with pytest.raises(MergeFailed, match="a bug"):
         spark.work([broken])

@@ -22,6 +22,7 @@ ENDS: dict[Scene, int] = {
     "late": 0,
     "replaced": 0,
     "replaced folder": 0,
+    "columns": 0,
 }
 """How a driver ends that nobody kills, in each scene."""
 

@@ -29,11 +29,11 @@ from tidegauge.job import portion
 from tidegauge.remap.store import Gap, LeaseHolder, Store
 from tidegauge.sinks.parquet.manifest import REMOVED, ROWS, STAGED
 
-Scene = Literal["whole", "bad line", "bad function", "new upstream", "late", "replaced", "replaced folder"]
+Scene = Literal["whole", "bad line", "bad function", "new upstream", "late", "replaced", "replaced folder", "columns"]
 """What is wrong: nothing; a line of the orders that does not parse; a function that raises for one output; one more
 source, whose upstream is made anew once all of it is read; nothing, and one more output once all is published;
 nothing, and a Delta table, or a Parquet one, is replaced once all is published, and the life after that may be
-killed."""
+killed; nothing, and the orders get a column once all is published."""
 
 REPLACED: dict[Scene, str] = {"replaced": "orders", "replaced folder": "loud"}
 """The table that is replaced in a scene."""
@@ -77,7 +77,7 @@ def make(root: Path, *, scene: Scene = "whole") -> tg.Dataflow:
         "orders",
         tg.FileSource(
             str(root / "in" / "*.jsonl"),
-            format=tg.Json("id long, name string"),
+            format=tg.Json("id long, name string" + (", note string" if scene == "columns" else "")),
             metadata=True,
             max_bytes_per_epoch=1500,
             split_bytes=500,
@@ -97,9 +97,10 @@ def make(root: Path, *, scene: Scene = "whole") -> tg.Dataflow:
         "rows", tg.GeneratorSource(rows=500, columns="k long, s string", shards=3, max_records_per_epoch=60)
     )
     plain = orders.map_batches(shout) if scene == "replaced" else orders
-    flow.sink("orders", plain, tg.DeltaSink(str(root / "lake" / "orders")))
+    how: Literal["strict", "add"] = "add" if scene == "columns" else "strict"
+    flow.sink("orders", plain, tg.DeltaSink(str(root / "lake" / "orders")), schema=how)
     function = {"bad function": complain, "replaced folder": whisper}.get(scene, shout)
-    flow.sink("loud", orders.map_batches(function), tg.ParquetSink(str(root / "lake" / "loud")))
+    flow.sink("loud", orders.map_batches(function), tg.ParquetSink(str(root / "lake" / "loud")), schema=how)
     flow.sink("prices", prices, tg.DeltaSink(str(root / "lake" / "prices")))
     flow.sink("rows", rows, tg.ParquetSink(str(root / "lake" / "rows")))
     if scene == "late":
@@ -206,12 +207,12 @@ def live(root: Path, *, scene: Scene, point: str | None, nth: int) -> None:
     def run(flow: tg.Dataflow = flow, env: tg.Env = env) -> None:
         flow.run(until="caught-up", engine=tg.LocalEngine(threads=2), env=env)
 
+    if scene in ("late", "columns") and not (added := root / "added").exists():  # what is struck is struck after that
+        run(make(root), tg.Env())
+        more = [json.dumps({"id": ADDED + n, "name": "y" * (n % 7), "note": f"n{n}"}) for n in range(120)]
+        (root / "in" / "3.jsonl").write_text("\n".join(more) + "\n")
+        added.touch()
     if scene == "late":
-        if not (added := root / "added").exists():  # what is struck is struck in the lives of the late table
-            run(make(root), tg.Env())
-            more = [json.dumps({"id": ADDED + n, "name": "y" * (n % 7)}) for n in range(120)]
-            (root / "in" / "3.jsonl").write_text("\n".join(more) + "\n")
-            added.touch()
         cast("dict[str, int]", portion.JOB_LIMITS)["bytes"] = 1  # each epoch of the past is a unit, in this process
         run()
     elif scene != "new upstream":

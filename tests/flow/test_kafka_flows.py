@@ -467,6 +467,7 @@ def test_t49_outputs_at_different_places_of_one_topic_get_each_record_once(
     assert found(both, "first") == found(both, "second") == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.long
 def test_a_broker_that_is_killed_stalls_the_source_which_recovers_by_itself(
     tmp_path: Path, own_broker: KafkaBroker
 ) -> None:

@@ -644,6 +644,7 @@ def two_lives(root: Path, deaths: tuple[int, int]) -> tuple[list[list[list[dict[
     return state, lives
 
 
+@pytest.mark.long
 @settings(max_examples=6, deadline=None)
 @given(first=st.integers(0, 90), second=st.integers(0, 90))
 def test_x5_two_deaths_at_the_same_places_leave_the_same_again_and_nothing_undone(first: int, second: int) -> None:

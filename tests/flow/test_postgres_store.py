@@ -275,6 +275,7 @@ def test_the_password_of_an_address_is_not_in_what_is_said_of_a_flow(
     assert "hunter3" not in said.output
 
 
+@pytest.mark.long
 def test_an_output_is_paused_and_resumed_with_the_store_on_a_server(shop: Path) -> None:
     flow = load_flow(str(shop))
     died = subprocess.run(driver(shop, "after commit output", 3, signal.SIGKILL), check=False)

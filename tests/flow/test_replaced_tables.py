@@ -25,6 +25,7 @@ from tidegauge.errors.outputs import CannotReplace, CodeChanged, StartChanged, T
 from tidegauge.errors.sinks import FilesChangedByOthers, TableChangedByOthers, TableUpperMismatch
 from tidegauge.job import portion
 from tidegauge.looking import read
+from tidegauge.looking.view import view_of
 from tidegauge.remap.store import EXPIRY
 from tidegauge.sinks.protocol import OutputId, Replaceable
 
@@ -624,7 +625,7 @@ def test_a_read_that_had_begun_gives_the_old_rows_or_the_new_ones(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replace(world, flow_of(3, shape=wider))
-    view_of, views = read.view_of, list[Any]()
+    views = list[Any]()
 
     def first_look(*arguments: Any, **how: Any) -> Any:
         views.append(view_of(*arguments, **how))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -24,9 +25,11 @@ from tidegauge.errors.sinks import (
     KeyedColumnUnfit,
     LeafUnreadable,
     TableChangedByOthers,
-    UnsupportedTable,
 )
+from tidegauge.looking.read import trace
 from tidegauge.sinks import StagedFile
+from tidegauge.sinks.delta import bykey
+from tidegauge.sinks.keyed.planning import Sizes
 
 COLUMNS = "id long, name string, gone boolean, score double"
 ROWS = {"id", "name", "_epoch"}
@@ -339,14 +342,30 @@ def test_a_file_that_is_gone_stops_the_output_and_says_which(shop: Shop) -> None
         shop.run(*THREE[1])
 
 
-def test_a_table_with_deletion_vectors_is_refused(shop: Shop) -> None:
+def test_a_row_that_others_mark_deleted_is_read_by_nobody_and_stays_deleted(shop: Shop) -> None:
     shop.run(*THREE[0])
     path = f"{shop.root}/lake/users"
     [file] = (StagedFile(row["path"], 2, row["size_bytes"], 0, 0) for row in actions(path))
     alter(path, {"delta.enableDeletionVectors": "true"}, ["deletionVectors"])
     delete_first_row(path, file)
-    with pytest.raises(UnsupportedTable, match="deletion vectors"):
-        shop.run(*THREE[1])
+    left = {one: row for one, row in AFTER[0].items() if one != 1}
+    assert shop.read() == left
+    [row] = trace(shop.flow, "users", {"name": "bob"}, limit=5).rows
+    assert row.row["id"] == 2
+    assert trace(shop.flow, "users", {"id": "1"}, limit=5).rows == ()
+    shop.run(user(7, "eve"))
+    assert shop.read() == {**left, 7: ("eve", 1)}
+
+
+def test_a_table_with_deletion_vectors_is_read_as_of_each_epoch_and_made_again(shop: Shop) -> None:
+    shop.sinks = {"users": shop.sink(order="_offset", deleted="gone", deletion_vectors=True)}
+    with mock.patch.object(bykey, "SIZES", Sizes(few_rows=0, most_dead=1.0)):
+        for rows in THREE:
+            shop.run(*rows)
+        assert [shop.read(as_of=epoch) for epoch in range(len(THREE))] == list(AFTER)
+        tg.replace(shop.flow, "users")
+        shop.run()
+        assert shop.read() == AFTER[-1]
 
 
 def test_a_merge_that_fails_for_want_of_room_is_made_when_there_is_some(shop: Shop) -> None:

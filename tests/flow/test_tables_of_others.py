@@ -202,6 +202,11 @@ CHANGED_BY_SPARK = {
     "overwrite": ["insert overwrite {table} values (0, 'eve', 0), (7, 'eve', 7)"],
     "optimize, then update": ["optimize {table}", "update {table} set user = 'eve' where n = 1"],
     "delete, then restore": ["delete from {table} where n = 0", "restore table {table} to version as of 0"],
+    "update with deletion vectors": [
+        "alter table {table} set tblproperties ('delta.enableDeletionVectors' = 'true')",
+        "optimize {table}",
+        "update {table} set user = 'eve' where n = 1",
+    ],
     "update with deletion vectors, then purge": [
         "optimize {table}",
         "alter table {table} set tblproperties ('delta.enableDeletionVectors' = 'true')",

@@ -19,8 +19,19 @@ from hypothesis import strategies as st
 from pyspark import cloudpickle
 
 from tidegauge.job.bytecode import described
-from tidegauge.job.code import CodePart, OutputCode, changes, code_of
-from tidegauge.job.plan import Filter, MapBatches, OutputPlan, Select, Step, Transform
+from tidegauge.job.code import CodePart, OutputCode, changes, code_of, giving_columns
+from tidegauge.job.plan import (
+    Dedupe,
+    Filter,
+    MapBatches,
+    OutputPlan,
+    Partition,
+    Select,
+    SplitBy,
+    Step,
+    Transform,
+    Unnest,
+)
 
 
 def of(*steps: Step, source: str = "orders") -> OutputCode:
@@ -219,6 +230,27 @@ def test_steps_of_sql_are_alike_when_they_say_the_same(one: list[Step], other: l
     assert (found == ()) == alike
     assert len(changes(of(*other, source=source), of(*one))) == len(found)
     assert OutputCode.decode(of(*one).encode()) == of(*one)
+
+
+def test_steps_of_ours_are_alike_when_they_say_the_same() -> None:
+    steps: list[Step] = [
+        Unnest("a"),
+        Unnest("b"),
+        Dedupe(("a",)),
+        Dedupe(("a", "b")),
+        Partition(2, ("a",), 0),
+        Partition(2, ("a",), 1),
+        Partition(3, ("a",), 0),
+        SplitBy("a", (1, 2), 1),
+        SplitBy("a", (1, 2), 2),
+        SplitBy("a", ("1", "2"), "1"),
+        SplitBy("a", (1, 2), None),
+        SplitBy("a", (1, 3), None),
+    ]
+    for at, step in enumerate(steps):
+        for other_at, other in enumerate(steps):
+            assert (changes(of(step), of(other)) == ()) == (at == other_at)
+    assert not giving_columns(of(), of(Dedupe(("a",)))), "rows go by it"
 
 
 @pytest.mark.parametrize("text", ["", "3", "[]", '["x", [[1]]]', "{}"])

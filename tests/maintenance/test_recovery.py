@@ -154,7 +154,17 @@ def test_a_store_and_tables_of_a_version_without_digests_go_on_and_can_be_recove
     shop.run(0, 1, 2)
     with closing(sqlite3.connect(shop.file)) as store, store:
         store.execute("ALTER TABLE timeline DROP COLUMN digest")
-        for table in ("stalls", "backfills", "units", "pauses", "starts", "codes", "replacements"):
+        for table in (
+            "stalls",
+            "backfills",
+            "units",
+            "pauses",
+            "starts",
+            "codes",
+            "replacements",
+            "earlier_positions",
+            "earlier_columns",
+        ):
             store.execute(f"DROP TABLE {table}")
         store.execute("ALTER TABLE flows DROP COLUMN decisions")
         store.execute("ALTER TABLE flows DROP COLUMN rate")

@@ -91,6 +91,41 @@ def test_a_function_of_bad_records_may_count_on_what_each_of_them_has() -> None:
     definite(Ground.of(with_dead_letters(told)))
 
 
+# What comes before a step that keeps the first row of each key.
+
+
+def sorted_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch.take(pc.sort_indices(batch, sort_keys=[("amount", "descending")]))
+
+
+def with_firsts(step: Function, *, before: bool) -> Callable[[], tg.Dataflow]:
+    def make() -> tg.Dataflow:
+        flow = tg.Dataflow("shop", store="sqlite:///shop.db")
+        stream = flow.source("orders", tg.GeneratorSource(columns="id long, user string, amount double"))
+        stream = stream.map_batches(step).dedupe("user") if before else stream.dedupe("user").map_batches(step)
+        flow.sink("lake", stream, tg.ParquetSink("lake"))
+        return flow
+
+    return make
+
+
+def test_what_is_first_does_not_depend_on_how_rows_are_cut() -> None:
+    evidence = found(StepSeesCuts, with_firsts(sorted_rows, before=True))
+    assert evidence["first"].startswith("1: ")
+    assert evidence["second"].startswith("1: ")
+    definite(Ground.of(with_firsts(sorted_rows, before=False)))
+    definite(Ground.of(with_firsts(large, before=True)))
+
+
+def test_what_is_first_is_no_chance() -> None:
+    def shuffled(batch: pa.RecordBatch) -> pa.RecordBatch:
+        places = list(range(batch.num_rows))
+        random.shuffle(places)
+        return batch.take(pa.array(places, pa.int64()))
+
+    found(StepDrawsChance, with_firsts(shuffled, before=True))
+
+
 # What is fine.
 
 

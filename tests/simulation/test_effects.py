@@ -16,6 +16,7 @@ NEVER: Final[dict[Effect, str]] = {
     "record schema": "columns are declared: the seed has to know what rows to write",
     "record output failure": "no simulated step raises, and no simulated table refuses rows for good",
     "record start": "every simulated output begins with its source",
+    "record columns": "each driver of a world has the same sources; tests/flow/test_changed_columns.py dies there",
     "begin backfill": _NO_LATER_OUTPUT,
     "record unit": _NO_LATER_OUTPUT,
     "end backfill": _NO_LATER_OUTPUT,

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.simulation import pushed, rotated, spoilt, unseen
+from tests.simulation import parted, pushed, rotated, spoilt, unseen
 from tests.simulation.reference import make_flow
 
 import tidegauge as tg
@@ -54,6 +54,15 @@ def test_every_law_holds_in_worlds_of_fresh_seeds_and_the_error_names_one_that_f
 def test_every_law_holds_when_one_kind_of_fault_comes_alone(kind: str) -> None:
     make = pushed.make_flow if kind in AT_FEEDS else make_files if kind in AT_FILES else make_flow
     assert simulate(make, seeds=[1000 + KINDS.index(kind)], faults=[kind], epochs=8).seeds == 1
+
+
+def test_every_law_holds_of_parts_of_streams_and_of_the_first_rows_of_keys() -> None:
+    assert simulate(parted.make_flow, seeds=[7], epochs=5).seeds == 1
+
+
+@pytest.mark.long
+def test_every_law_holds_of_parts_of_streams_in_many_worlds() -> None:
+    assert simulate(parted.make_flow, seeds=range(40)).seeds == 40
 
 
 def make_files() -> tg.Dataflow:

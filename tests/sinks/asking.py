@@ -83,19 +83,35 @@ ODD: Mapping[str, tuple[Any, Files]] = {
 """Floating point numbers of which readers differ in what is equal and what is greater."""
 
 
-def write(path: str, columns: Mapping[str, tuple[Any, Files]], *, by_key: bool = False) -> None:
+PARTED: Mapping[str, tuple[Any, Files]] = {
+    "country": (pa.string(), [["DE", "a/b"], ["x=y", "50%", "%2F", "'"], ["..", "ü 日", "*?[a]{}", "DE"], [None]]),
+    "flag": (pa.bool_(), [[True, False], [False], [None, True], [None]]),
+    "day": (pa.date32(), [[date(1, 1, 1), date(2020, 2, 29)], [date(9999, 12, 31)], [None], [None]]),
+    "price": (pa.decimal128(20, 4), [["-1.5", "2"], ["0.0001"], [None, "3"], [None]]),
+    "small": (pa.int8(), [[-128, 0], [7, 127], [3, None], [None]]),
+    "long": (pa.int64(), [[-(2**63), 0], [2**63 - 1, 7], [None, 5], [None]]),
+    "text": (pa.string(), [["a", "b" * 40], ["ä" * 40, "'"], [None, "b"], [None]]),
+}
+"""Columns of all types that a table can be parted by (`price` is of none), and texts that mean something in paths."""
+
+
+def write(
+    path: str, columns: Mapping[str, tuple[Any, Files]], *, by_key: bool = False, partition_by: Sequence[Any] = ()
+) -> None:
     """Write the files, each as an epoch of its own; `id` counts the rows.
 
     by_key: to a table with one row for each `id`, and all of them once more, which changes the order of the epochs.
     """
     epochs = range(len(next(iter(columns.values()))[1]))
-    sink = DeltaSink(path, envelope="upsert", key="id") if by_key else DeltaSink(path)
-    _write(sink, columns, epochs, first=0)
+    parted: Any = {"partition_by": partition_by or None}
+    sink = DeltaSink(path, envelope="upsert", key="id", **parted) if by_key else DeltaSink(path, **parted)
+    fill(sink, columns, epochs, first=0)
     if by_key:
-        _write(sink, columns, epochs, first=len(epochs))
+        fill(sink, columns, epochs, first=len(epochs))
 
 
-def _write(sink: DeltaSink, columns: Mapping[str, tuple[Any, Files]], files_of: range, *, first: int) -> None:
+def fill(sink: Any, columns: Mapping[str, tuple[Any, Files]], files_of: range, *, first: int = 0) -> None:
+    """Write the files to a table of a sink."""
     kinds = [(name, kind) for name, (kind, _) in columns.items()]
     schema = pa.schema([("id", pa.int64()), *kinds, ("_epoch", pa.int64())])
     row = 0

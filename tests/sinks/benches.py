@@ -13,6 +13,7 @@ from tests.sinks.conftest import KINDS
 from tests.sinks.kafka.conftest import consumed
 from tests.waiting import eventually
 
+import tidegauge as tg
 from tidegauge.kafka import Settings
 from tidegauge.kafka.clients import admin
 from tidegauge.kafka.cluster import described
@@ -50,6 +51,12 @@ class TableBench:
     def elsewhere(self) -> Sink:
         sink: Sink = KINDS[self.kind].make(f"{self.path}-2")
         return sink
+
+    def layouts(self) -> Sequence[Sink]:
+        """Such as the reader of this bench finds all columns in: parted by what is a column beside."""
+        make: Any = KINDS[self.kind].make
+        parted = [make(str(self.path), partition_by=tg.bucket(3, "user"), sort_by="amount")]
+        return [*parted, make(str(self.path), sort_by="user", file_size="1KB")]
 
 
 @dataclass

@@ -11,11 +11,13 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
 from tidegauge.errors.sinks import StagedFileMissing, TableUpperMismatch
 from tidegauge.sinks import DeltaSink, OutputId, ParquetSink, StagedFile
+from tidegauge.sinks.columns import stored
 
 SCHEMA = pa.schema([("user", pa.string()), ("amount", pa.float64()), ("_epoch", pa.int64())])
 OUTPUT = OutputId("shop", "orders", "a" * 32)
@@ -27,13 +29,20 @@ def read_delta(path: str) -> Any:
         return SCHEMA.empty_table()
     files = DeltaTable(path).file_uris()
     names = [name.removeprefix("file://") for name in files]
-    return ds.dataset(names, schema=SCHEMA, format="parquet").to_table()
+    return ds.dataset(names, schema=taken_on(names), format="parquet").to_table()
 
 
 def read_parquet(path: str) -> Any:
     if not Path(path).exists():
         return SCHEMA.empty_table()
-    return ds.dataset(path, schema=SCHEMA, format="parquet").to_table()
+    names = ds.dataset(path, format="parquet").files
+    return ds.dataset(path, schema=taken_on(names), format="parquet").to_table()
+
+
+def taken_on(files: Iterable[str]) -> pa.Schema:
+    """Return the columns of the tests, and those that some of the files have besides."""
+    found = pa.unify_schemas([stored(pq.read_schema(file)) for file in files]) if (files := list(files)) else SCHEMA
+    return pa.schema([*SCHEMA, *(field for field in found if field.name not in SCHEMA.names)])
 
 
 TABLE = frozenset({"files", "columns", "owner"})

@@ -20,14 +20,15 @@ from hypothesis import strategies as st
 from tests.sinks.altering import alter, delete_first_row
 
 from tidegauge.errors import TidegaugeError
+from tidegauge.errors.layout import PartitionedOtherwise
 from tidegauge.errors.sinks import (
-    DeletedRows,
     ForeignTable,
     TableUpperMismatch,
     UnsupportedTable,
 )
 from tidegauge.sinks import DeltaSink, OutputId
 from tidegauge.sinks.delta.log import DeltaLog
+from tidegauge.sinks.vectors import deleted
 
 OUTPUT = OutputId("shop", "orders", "a" * 32)
 SCHEMA = pa.schema([("user", pa.string()), ("amount", pa.float64()), ("_epoch", pa.int64())])
@@ -242,7 +243,7 @@ def test_a_table_that_others_have_partitioned_is_refused(delta: Any) -> None:
     table = delta.open()
     delta.commit(table, 0, 2)
     alter(delta.path, {}, [], partitioned=["user"])
-    with pytest.raises(UnsupportedTable, match="partitions by user"):
+    with pytest.raises(PartitionedOtherwise, match="parted by user"):
         delta.commit(table, 2, 3)
 
 
@@ -305,6 +306,16 @@ def test_an_empty_table_that_was_made_for_the_output_is_taken(delta: Any) -> Non
     assert delta.rows() == [("ada", 0)]
 
 
+@pytest.mark.parametrize("sign", ["\u2028", "\x85", "\x1c", "\r"])
+def test_a_text_may_have_what_python_takes_for_the_end_of_a_line(delta: Any, sign: str) -> None:
+    """The log's statistics have it as it is."""
+    table = delta.open()
+    for epoch in range(2):
+        delta.commit(table, epoch, epoch + 1, f"a{sign}b")
+    assert delta.rows() == [(f"a{sign}b", 0), (f"a{sign}b", 1)]
+    assert [delta.open().version_of(epoch) for epoch in range(2)] == ["0", "1"]
+
+
 def test_a_partitioned_table_is_refused(delta: Any) -> None:
     DeltaTable.create(delta.path, SCHEMA, partition_by=["user"])
     with pytest.raises(ForeignTable, match="partitioned by user"):
@@ -325,16 +336,19 @@ def test_a_table_whose_columns_are_mapped_is_refused(delta: Any) -> None:
         delta.commit(delta.open(), 1, 2)
 
 
-def test_files_with_deletion_vectors_are_not_given_out_as_they_are(delta: Any) -> None:
+def test_files_with_deletion_vectors_say_which_rows_are_deleted(delta: Any) -> None:
     table = delta.open()
     delta.commit(table, 0, 3)
     [file] = table.files()
     alter(delta.path, {"delta.enableDeletionVectors": "true"}, ["deletionVectors"])
     assert table.files() == [file]  # allowed, but not used yet
     delete_first_row(delta.path, file)
-    with pytest.raises(DeletedRows):
-        delta.open().files()
-    assert delta.open().upper == 3
+    [marked] = delta.open().files()
+    assert (marked.path, marked.rows, deleted(marked.deletions).tolist()) == (file.path, file.rows - 1, [0])
+    table = delta.open()
+    assert table.volume().rows == file.rows - 1
+    delta.commit(table, 3, 4)
+    assert {one.path: one.deletions for one in delta.open().files()}[file.path] == marked.deletions
 
 
 def test_a_checkpoint_is_written_every_hundred_versions(delta: Any) -> None:
@@ -478,7 +492,7 @@ def test_another_writer_at_the_same_time_takes_versions_between_ours_and_nobody_
 def test_a_commit_that_is_there_and_could_not_be_made_durable_is_before_it_is_found(
     lower: int, delta: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tidegauge.sinks import location as places
+    from tidegauge import disk as places
     from tidegauge.sinks.delta import log as module
 
     table = delta.open()

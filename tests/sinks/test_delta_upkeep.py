@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import duckdb
 import polars as pl
@@ -20,12 +21,14 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.depth import deep
+from tests.sinks.altering import alter, delete_first_row
 
-from tidegauge.errors.sinks import DeletedRows, TableChangedByOthers
+from tidegauge.errors.sinks import TableChangedByOthers
 from tidegauge.errors.upkeep import CannotPack
 from tidegauge.remap.history import History
 from tidegauge.sinks import DeltaSink, OutputId, StagedFile
 from tidegauge.sinks.keyed.planning import Sizes
+from tidegauge.sinks.layout import packing
 from tidegauge.sinks.protocol import Volume, job_mark
 from tidegauge.sinks.upkeep import Pack, Upkeep
 from tidegauge.sinks.working import alone
@@ -270,10 +273,24 @@ def test_a_pack_of_many_rows_is_written_in_pieces_of_bounded_memory(tmp_path: Pa
     assert (found.num_rows, found.num_row_groups) == (4 * rows, 2)
 
 
-def test_tables_with_deletion_vectors_are_left_alone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegauge.sinks.delta.files.has_deletion_vectors", lambda _table: True)
-    with pytest.raises(DeletedRows):
-        bench.upkeep().plan()
+def test_rows_that_are_marked_deleted_are_not_packed(bench: Bench) -> None:
+    first, *others = bench.table.files()
+    alter(bench.sink.path, {"delta.enableDeletionVectors": "true"}, ["deletionVectors"])
+    delete_first_row(bench.sink.path, first)
+    assert bench.pack()
+    [packed] = bench.table.files()
+    assert (packed.rows, packed.deletions) == (first.rows - 1 + sum(file.rows for file in others), "")
+
+
+def test_a_file_much_of_which_is_deleted_is_packed_by_itself(bench: Bench) -> None:
+    bench.pack()
+    [file] = bench.table.files()
+    alter(bench.sink.path, {"delta.enableDeletionVectors": "true"}, ["deletionVectors"])
+    delete_first_row(bench.sink.path, file)
+    with mock.patch.object(packing, "_DEAD", 0.0):
+        assert bench.pack()
+    [packed] = bench.table.files()
+    assert (packed.rows, packed.deletions) == (file.rows - 1, "")
 
 
 def test_append_only_tables_are_packed_as_optimize_may(bench: Bench) -> None:

@@ -2,7 +2,8 @@
 
 Every cell makes the same three commits as a run does: what may pass is tried again with the same files, and a commit
 whose answer was lost is found in the table. After them a reader that knows nothing of Tidegauge sees each row once,
-and the log has one entry for each commit and names each file once.
+and the log has one entry for each commit and names each file once. Of a Parquet table those who list it do, and
+nothing is left of what was staged.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from deltalake import DeltaTable
 from tests.s3 import Lake
 from tests.s3_proxy import FAULTS, Fault, Proxy
 from tests.sinks.conftest import OUTPUT, SCHEMA, rows
+from tests.sinks.test_parquet_in_s3 import listed_rows
 
 from tidegauge.errors.base import Transient, waited_out
 from tidegauge.errors.objects import ConditionalPutIgnored
 from tidegauge.errors.sinks import TableNotRemovable, TableUpperMismatch
 from tidegauge.objects.path import ObjectPath
-from tidegauge.sinks import DeltaSink
+from tidegauge.sinks import DeltaSink, ParquetSink
 from tidegauge.sinks.protocol import Finishing
 
 STEPS = {
@@ -35,19 +37,29 @@ STEPS = {
 ONCE, LONG = 1, 12
 """A fault that the client sits out by itself, and one that outlasts what it tries."""
 QUICK = {("dropped after", "commit", ONCE)}
+PARQUET_STEPS = {
+    "staging": ("PUT", "_staged/"),
+    "first commit": ("PUT", "000000000000/_manifest.json"),
+    "commit": ("PUT", "000000000001/_manifest.json"),
+    "reading the chain": ("GET", "_manifest.json"),
+    "looking at a file": ("HEAD", ".parquet"),
+    "bringing into sight": ("PUT", "000000000001/part-"),
+    "clearing up": ("POST", "?delete"),
+}
+"""Those of a Parquet table."""
 
 
-def cells() -> Iterator[Any]:
+def cells(steps: Any) -> Iterator[Any]:
     for fault in FAULTS:
-        for step in STEPS:
+        for step in steps:
             for times in (ONCE, LONG):
                 if fault == "slow" and times == LONG:
                     continue
-                quick = (fault, step, times) in QUICK
+                quick = steps is STEPS and (fault, step, times) in QUICK
                 yield pytest.param(fault, step, times, marks=[] if quick else [pytest.mark.long])
 
 
-@pytest.mark.parametrize(("fault", "step", "times"), list(cells()))
+@pytest.mark.parametrize(("fault", "step", "times"), [*cells(STEPS)])
 @pytest.mark.parametrize("envelope", ["append", pytest.param("upsert", marks=pytest.mark.long)])
 def test_each_row_is_there_once_whatever_breaks_where(
     lake: Lake, proxy: Proxy, fault: str, step: str, times: int, envelope: Any
@@ -77,6 +89,31 @@ def test_each_row_is_there_once_whatever_breaks_where(
     assert len(entries) == 3
     added = [action["add"]["path"] for actions in entries for action in actions if "add" in action]
     assert len(added) == len(set(added))
+
+
+@pytest.mark.parametrize(("fault", "step", "times"), [*cells(PARQUET_STEPS)])
+def test_each_row_of_a_parquet_table_is_there_once_whatever_breaks_where(
+    lake: Lake, proxy: Proxy, fault: str, step: str, times: int
+) -> None:
+    sink = ParquetSink(lake.at())
+    broken = Fault(fault, *PARQUET_STEPS[step], times=times)
+    proxy.faults.append(broken)
+    told: list[Transient] = []
+    for epoch in range(3):
+        done(sink, epoch, told)
+    table = again(lambda: sink.open(OUTPUT), told)
+    again(lambda: table.sweep(lambda: None), told)
+    again(lambda: table.commit(3, 4, SCHEMA, [], write=uuid.uuid4().hex), told)
+    assert broken.met > 0, "nothing was broken"
+    for error in told:
+        assert waited_out(error), f"a run would give up: {error}"
+        assert "hunter2" not in str(error)
+    proxy.faults.clear()
+    expected = [(f"u{epoch}", epoch) for epoch in range(3)]
+    assert sorted((row["user"], row["_epoch"]) for row in listed_rows(lake.at())) == expected
+    table = sink.open(OUTPUT)
+    assert (table.upper, len(table.files())) == (4, 3)
+    assert len([path for path in lake.objects() if path.endswith(".parquet")]) == 3, "nothing is left behind"
 
 
 def test_a_store_that_writes_over_objects_is_found_out_before_the_first_commit(lake: Lake, proxy: Proxy) -> None:
@@ -117,7 +154,7 @@ def test_a_table_in_a_store_gets_checkpoints_and_is_removed_with_them(
     assert lake.objects() == []
 
 
-def done(sink: DeltaSink, epoch: int, told: list[Transient]) -> None:
+def done(sink: Any, epoch: int, told: list[Transient]) -> None:
     """Stage and commit an epoch as a run does."""
     files = again(lambda: staged(sink, epoch), told)
     table: Any = again(lambda: sink.open(OUTPUT), told)
@@ -132,7 +169,7 @@ def done(sink: DeltaSink, epoch: int, told: list[Transient]) -> None:
     again(committed, told)
 
 
-def staged(sink: DeltaSink, epoch: int) -> Any:
+def staged(sink: Any, epoch: int) -> Any:
     stager = sink.stage(SCHEMA, job=OUTPUT.incarnation[-16:] + uuid.uuid4().hex[:16], task=0)
     stager.write(rows([epoch], f"u{epoch}"))
     return stager.close()

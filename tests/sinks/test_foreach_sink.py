@@ -84,6 +84,8 @@ def test_a_function_that_follows_the_recipe_holds_every_law() -> None:
         "a crash leaves all or nothing",  # the rows are there a moment before the upper: see the next test
         "the columns of a table stay",
         "files are taken out in whole or not at all",
+        "columns come with the rows that have them",
+        "a layout changes no rows",
     }
 
 

@@ -23,7 +23,7 @@ from tidegauge.errors.sinks import (
 )
 from tidegauge.sinks import OutputId
 from tidegauge.sinks.location import writing
-from tidegauge.sinks.parquet import commits as module
+from tidegauge.sinks.parquet import ground as module
 
 OUTPUT = OutputId("shop", "orders", "a" * 32)
 SCHEMA = pa.schema([("user", pa.string()), ("amount", pa.float64()), ("_epoch", pa.int64())])
@@ -98,6 +98,7 @@ def test_a_folder_that_overlaps_the_chain_is_not_taken_for_a_part_of_it(three: A
 @pytest.mark.parametrize(
     "change",
     [
+        lambda data: data | {"format": 6},
         lambda data: data | {"format": 4},
         lambda data: data | {"format": 3, "edition": "e", "anew": 1},
         lambda data: data | {"format": 3, "upper": 2, "files": [], "edition": "e", "place": 1, "anew": 1},

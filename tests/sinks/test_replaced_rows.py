@@ -28,7 +28,7 @@ from tidegauge.errors.sinks import (
     TableUpperMismatch,
 )
 from tidegauge.remap.history import NO_HISTORY
-from tidegauge.sinks.parquet import commits
+from tidegauge.sinks.parquet import commits, ground
 from tidegauge.sinks.parquet.manifest import MANIFEST, REMOVED, ROWS, Manifest, folder_name, placed
 from tidegauge.sinks.protocol import Keeping, Replaceable, StagedFile
 
@@ -307,12 +307,12 @@ def test_a_swap_that_the_file_system_cuts_short_is_finished_by_the_attempt_that_
     assert parquet.rows() == held(parquet) == of("new", 3)
 
 
-@pytest.mark.parametrize("look", ["newest", "visible"])
+@pytest.mark.parametrize(("seer", "look"), [(commits, "newest"), (ground, "below")])
 def test_a_table_that_is_replaced_between_two_looks_at_it_is_opened_as_it_then_is(
-    parquet: Any, monkeypatch: pytest.MonkeyPatch, look: str
+    parquet: Any, monkeypatch: pytest.MonkeyPatch, seer: Any, look: str
 ) -> None:
     """Its folders were listed, or its commits were followed."""
-    real, looks = getattr(commits, look), list[Any]()
+    real, looks = getattr(seer, look), list[Any]()
 
     def after_the_swap(of_what: Any) -> Any:
         looks.append(of_what)
@@ -320,7 +320,7 @@ def test_a_table_that_is_replaced_between_two_looks_at_it_is_opened_as_it_then_i
             replace(parquet)
         return real(of_what)
 
-    monkeypatch.setattr(commits, look, after_the_swap)
+    monkeypatch.setattr(seer, look, after_the_swap)
     table = parquet.open()
     assert (table.edition, table.volume().rows, len(looks) > 1) == ("e" * 32, 3, True)
     assert all(map(os.path.exists, table.uris(table.files())))

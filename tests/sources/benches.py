@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
+import shutil
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -12,13 +15,25 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from tests.s3 import CREDENTIALS, Lake
 from tests.sources.kafka.writing import forget, numbers, recreate, write
 
-from tidegauge.sources import Csv, FileSource, GeneratorSource, Json, KafkaSource, Parquet, Source
+from tidegauge.objects.path import ObjectPath
+from tidegauge.sources import BatchSource, Csv, FileSource, GeneratorSource, Json, KafkaSource, Parquet, Source
+from tidegauge.sources.batches.writing import publish, stage
 from tidegauge.sources.generated import rows
 from tidegauge.testing import Endpoint
 
-__all__ = ["FORMATS", "FileBench", "GeneratorBench", "KafkaBench", "file_bench"]
+__all__ = [
+    "FORMATS",
+    "BatchBench",
+    "FileBench",
+    "GeneratorBench",
+    "KafkaBench",
+    "ObjectBench",
+    "file_bench",
+    "object_bench",
+]
 
 FORMATS: Final[dict[str, Any]] = {
     "jsonl": Json("n long"),
@@ -157,6 +172,56 @@ class KafkaBench:
 
 
 @dataclass
+class BatchBench:
+    """Two queries, whose batches come in turn, of two files each."""
+
+    folder: Path
+    source: Source = field(init=False)
+    number: int = 0
+    batches: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.source = BatchSource(self.folder / "batches", columns="n long")
+
+    def add(self, count: int) -> list[dict[str, int]]:
+        taken, self.number = range(self.number, self.number + count), self.number + count
+        name = "ab"[sum(self.batches.values()) % 2]
+        self._publish(name, taken)
+        return [{"n": n} for n in taken]
+
+    def _publish(self, name: str, taken: Sequence[int]) -> None:
+        folder, batch = self.folder / "batches" / name, self.batches.get(name, 0)
+        parts = [taken[at : at + 50_000] for at in range(0, len(taken), 50_000)]
+        halves = [parts[: len(parts) // 2], parts[len(parts) // 2 :]]
+        staged = [
+            stage(folder, (pa.record_batch({"n": pa.array(part, pa.int64())}) for part in half)) for half in halves
+        ]
+        publish(folder, self.query_id, batch, [file for file in staged if file is not None])
+        self.batches[name] = batch + 1
+
+    query_id = "first"
+
+    def lose(self) -> None:
+        path = min((self.folder / "batches").glob("*/*.json"))
+        path.unlink()
+        shutil.rmtree(path.with_suffix(""))
+
+    def recreate(self) -> None:
+        shutil.rmtree(self.folder / "batches")
+        self.query_id, again = "second", dict(self.batches)
+        self.batches = {}
+        for name, count in again.items():
+            for _ in range(count):
+                self._publish(name, range(1_000, 1_000 + self.number))
+
+    def leave(self) -> None:
+        (self.folder / "batches").rename(self.folder / "away")
+
+    def come_back(self) -> None:
+        (self.folder / "away").rename(self.folder / "batches")
+
+
+@dataclass
 class GeneratorBench:
     """A generator of two shards, whose rows come with the time."""
 
@@ -186,3 +251,72 @@ class GeneratorBench:
 
     def finish(self) -> None:
         self.source = replace(self.source, rows=self.rows)
+
+
+@dataclass
+class ObjectBench:
+    """A prefix of objects of one kind; each `add` puts new ones. One that is read whole takes no bad line here."""
+
+    lake: Lake
+    kind: str
+    split_bytes: int = 24
+    source: Source = field(init=False)
+    secrets: Sequence[str] = (CREDENTIALS["AWS_SECRET_ACCESS_KEY"],)
+    number: int = 0
+    kept: dict[str, bytes] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.folder = ObjectPath.of(self.lake.at(uuid.uuid4().hex))
+        self.source = FileSource(
+            f"{self.folder}/*.{self.kind}", format=FORMATS[self.kind], split_bytes=self.split_bytes
+        )
+
+    def add(self, count: int) -> list[dict[str, int]]:
+        taken, self.number = range(self.number, self.number + count), self.number + count
+        self._put(f"{self.number:08}", taken)
+        return [{"n": n} for n in taken]
+
+    def _put(self, name: str, taken: Sequence[int]) -> None:
+        if self.kind == "parquet":
+            out = io.BytesIO()
+            pq.write_table(pa.table({"n": pa.array(taken, pa.int64())}), out, row_group_size=max(1, len(taken) // 2))
+            data = out.getvalue()
+        else:
+            data = b"".join((f'{{"n": {n}}}\n' if "json" in self.kind else f"{n}\n").encode() for n in taken)
+            data = b"n\n" + data if self.kind == "csv" else data
+        (self.folder / f"{name}.{self.kind}").put(gzip.compress(data, mtime=0) if "gz" in self.kind else data)
+
+    def lose(self) -> None:
+        (self.folder / min(self.folder.names())).unlink()
+
+    def recreate(self) -> None:
+        for name in self.folder.names():
+            self._put(name.removesuffix(f".{self.kind}"), range(1_000, 1_000 + self.number))
+
+    def leave(self) -> None:
+        place = ObjectPath(self.folder.bucket, "")
+        self.kept = {path: (place / path).read_bytes() for path in place.below()}
+        self.lake.server.drop(self.lake.bucket)
+
+    def come_back(self) -> None:
+        assert self.lake.server.request("PUT", f"/{self.lake.bucket}") == 200
+        for path, data in self.kept.items():
+            ObjectPath(self.folder.bucket, path.lstrip("/")).put(data)
+
+
+class SpoiltObjectBench(ObjectBench):
+    """A prefix of objects that can have lines which are no record."""
+
+    def spoil(self) -> bytes:
+        raw = b"surely not a number\n"
+        self.number += 1
+        data = b"n\n" + raw if self.kind == "csv" else raw
+        place = self.folder / f"{self.number - 1:08}-bad.{self.kind}"
+        place.put(gzip.compress(data, mtime=0) if "gz" in self.kind else data)
+        return raw
+
+
+def object_bench(lake: Lake, kind: str, split_bytes: int = 24) -> ObjectBench:
+    """Return a bench of objects of a kind in a prefix of their own."""
+    made = ObjectBench if kind == "parquet" else SpoiltObjectBench
+    return made(lake, kind, split_bytes)

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.sources.benches import FORMATS, GeneratorBench, KafkaBench, file_bench
+from tests.s3 import Lake
+from tests.sources.benches import FORMATS, BatchBench, GeneratorBench, KafkaBench, file_bench, object_bench
 
-from tidegauge.sources import FileSource, GeneratorSource, KafkaSource, Source
+from tidegauge.sources import BatchSource, FileSource, GeneratorSource, KafkaSource, Source
 from tidegauge.testing import Endpoint
 from tidegauge.testing.kit import check_source
 
@@ -17,9 +18,11 @@ WHOLE = 1 << 30
 """So large that a split has all of a file or a partition."""
 
 
-def checked_by_the_type_checkers(file: FileSource, generator: GeneratorSource, kafka: KafkaSource) -> list[Source]:
+def checked_by_the_type_checkers(
+    file: FileSource, generator: GeneratorSource, kafka: KafkaSource, batches: BatchSource
+) -> list[Source]:
     """The seam in full: a method that a source lacks is a type error here."""
-    return [file, generator, kafka]
+    return [file, generator, kafka, batches]
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -35,10 +38,32 @@ def test_files_hold_every_law_in_splits_of_many_batches(kind: str) -> None:
     check_source(lambda folder: file_bench(folder, kind, WHOLE), many=300_000, deadline=120).require()
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(("split", "many"), [(24, 0), (WHOLE, 300_000)])
+@pytest.mark.parametrize("kind", FORMATS)
+def test_objects_hold_every_law(lake: Lake, kind: str, split: int, many: int) -> None:
+    report = check_source(lambda _folder: object_bench(lake, kind, split), many=many, deadline=240)
+    report.require()
+    untried = {finding.name for finding in report.findings if finding.untried}
+    assert untried <= {"memory is bounded", "the end is the end", "bad records are told and reading goes on"}
+
+
 def test_a_generator_holds_every_law() -> None:
     report = check_source(lambda folder: GeneratorBench(), many=300_000, deadline=120)
     report.require()
     assert "the end is the end" in {finding.name for finding in report.findings if finding.held}
+
+
+def test_batches_of_queries_hold_every_law() -> None:
+    report = check_source(BatchBench, many=300_000, deadline=120)
+    report.require()
+    untried = {finding.name for finding in report.findings if finding.untried}
+    assert untried <= {
+        "the end is the end",
+        "bad records are told and reading goes on",
+        "it is cut between records",
+        "secrets are nowhere",
+    }
 
 
 @pytest.fixture

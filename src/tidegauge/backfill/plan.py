@@ -123,11 +123,12 @@ def files_of(backfill: Backfill) -> list[StagedFile]:
     return [StagedFile.decode(file) for unit in backfill.units for file in unit.files]
 
 
-def steps_of(plan: OutputPlan, incarnation: int = 0, *, edition: str = "") -> str:
+def steps_of(plan: OutputPlan, incarnation: int = 0, *, edition: str = "", columns: int = 0) -> str:
     """Return a text that tells an output's steps from others: units that other steps have made do not count.
 
     What it cannot tell apart, `job.code` says; a change that it cannot see mixes rows of both, as it does in a table
     that grows. incarnation: of the output's source. edition: that the rows are to be of, if they replace others.
+    columns: the epoch at which those of the source changed last, 0 if they never did.
 
     >>> from tidegauge.job.plan import Filter, MapBatches
     >>> def of(*steps):
@@ -138,6 +139,7 @@ def steps_of(plan: OutputPlan, incarnation: int = 0, *, edition: str = "") -> st
     False
     """
     digest = hashlib.blake2b(digest_size=16)
-    for part in (pa.__version__, str(incarnation), code_of(plan).encode(), *([edition] if edition else [])):
+    more = [*([edition] if edition else []), *([f"columns {columns}"] if columns else [])]
+    for part in (pa.__version__, str(incarnation), code_of(plan).encode(), *more):
         digest.update(part.encode() + b"\0")
     return digest.hexdigest()

@@ -1,5 +1,5 @@
-"""The command line: `tidegauge run | status | epochs | explain | locate | trace | compact | resume | lease | retime`,
-and `tidegauge simulate`, which touches nothing.
+"""The command line: `tidegauge run | status | epochs | explain | locate | trace | tail | compact | resume | lease |
+retime`, and `tidegauge simulate`, which touches nothing.
 
 Exit codes: 0 for success, 2 for bad usage, 130 for a simulation that Ctrl-C ended, 1 otherwise. An error is printed
 with its code and the next thing to do, on standard error; with `--json` it is an object on standard output as well.

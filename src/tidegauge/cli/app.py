@@ -32,6 +32,7 @@ from tidegauge.cli.load import load_flow, parse_target, send_by_value
 from tidegauge.cli.outputs import outputs
 from tidegauge.cli.run import LiveBoard, make_engine, run_flow
 from tidegauge.cli.simulating import simulate
+from tidegauge.cli.tail import tail
 
 if TYPE_CHECKING:
     from tidegauge.flow.spec import FlowSpec
@@ -305,5 +306,5 @@ def trace(
             print_view(places.trace_view(found, asked))
 
 
-for command in (tables.backup, tables.recover, tables.repair, tables.verify, upkeep.maintain, simulate):
+for command in (tables.backup, tables.recover, tables.repair, tables.verify, upkeep.maintain, simulate, tail):
     app.command()(command)

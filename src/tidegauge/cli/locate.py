@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tidegauge.looking.read import Trace, TracedRow
     from tidegauge.looking.reports import SliceReport
 
-__all__ = ["conditions", "place_json", "place_view", "shown", "trace_json", "trace_view"]
+__all__ = ["conditions", "place_json", "place_view", "plain", "shown", "trace_json", "trace_view"]
 
 _LONGEST: Final = 80
 _RANGES: Final = 5
@@ -102,7 +102,7 @@ def trace_json(found: Trace) -> dict[str, Any]:
         "more": found.more,
         "found": [
             {
-                "row": {column: _plain(value) for column, value in one.row.items()},
+                "row": {column: plain(value) for column, value in one.row.items()},
                 "origin": None if one.origin is None else _origin_json(one.origin),
                 "error": None if one.error is None else error_json(one.error),
             }
@@ -178,7 +178,7 @@ def _holding(one: Holding) -> dict[str, Any]:
     }
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Return a value of a row as JSON data: bytes as hex digits, what JSON does not have as its text."""
     match value:
         case None | bool() | int() | str():
@@ -190,8 +190,8 @@ def _plain(value: Any) -> Any:
         case datetime():
             return value.isoformat()
         case list() | tuple():
-            return [_plain(item) for item in value]
+            return [plain(item) for item in value]
         case dict():
-            return {str(key): _plain(item) for key, item in value.items()}
+            return {str(key): plain(item) for key, item in value.items()}
         case _:
             return str(value)

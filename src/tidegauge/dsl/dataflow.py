@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, overload
+from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
@@ -35,6 +36,8 @@ from tidegauge.errors.flow import (
 from tidegauge.errors.outputs import PastNotThere
 from tidegauge.errors.push import UnknownStream
 from tidegauge.errors.running import CannotPause, CannotTick
+from tidegauge.errors.steps import NoOrderOfRows
+from tidegauge.evolution import EVOLUTIONS, Evolution
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.job.functions import columns_of
 from tidegauge.job.plan import Changelog, Engine, OutputPlan
@@ -45,6 +48,7 @@ from tidegauge.remap.round import Requests
 from tidegauge.remap.stamps import OutputStamps, Stamping
 from tidegauge.remap.start import OutputStart, Starting
 from tidegauge.remap.store import Following
+from tidegauge.sinks.cadence import Cadence, CommitEvery
 from tidegauge.sinks.protocol import Sink
 from tidegauge.sources.protocol import Placed, Source
 from tidegauge.sources.push.protocol import PushSource
@@ -53,10 +57,14 @@ from tidegauge.sources.push.source import PushedSource, pushed, streams_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from tidegauge.dsl.listening import EpochListener
     from tidegauge.dsl.started import FlowRun
     from tidegauge.flow.board import Board, OutputCondition
     from tidegauge.flow.runner import Outcome, Runner
+    from tidegauge.looking.asof import AsOf, Positions
+    from tidegauge.looking.envelopes import Enveloping
     from tidegauge.looking.reports import OutputReport
+    from tidegauge.looking.subscription import ChangeFeed, Subscriber
 
 __all__ = ["Dataflow"]
 
@@ -95,6 +103,8 @@ class Dataflow:
         self._required: set[str] = set()
         self._outputs: dict[str, OutputPlan] = {}
         self._places: dict[str, str] = {}
+        self._listeners: Final[list[EpochListener]] = []
+        self._feeds: WeakValueDictionary[str, ChangeFeed] = WeakValueDictionary()
 
     def __repr__(self) -> str:
         arrows = [f"{plan.source} -> {plan.name}" for plan in self._outputs.values()]
@@ -182,6 +192,8 @@ class Dataflow:
         after: str | Sequence[str] = (),
         timestamps: Stamping = "faithful",
         patience: float | None = None,
+        commit_every: CommitEvery | None = None,
+        schema: Evolution = "strict",
     ) -> None:
         """Add an output: the rows of a stream go into a table.
 
@@ -199,6 +211,15 @@ class Dataflow:
 
         patience: the seconds for which upstream keeps what the output lacks while it is paused or has failed, counted
         from when that was bound. None for without end.
+
+        commit_every: how much of a running flow's rows share one commit of the table: a time such as `"10s"`, a size
+        such as `"64MB"` (of 2^20 bytes each), a number of epochs, or several of these: the first that is reached
+        counts. Without a time nothing waits longer than a minute. The other outputs do not wait for it; publishing
+        does. None to commit each epoch at once.
+
+        schema: what becomes of the table when its rows get other columns: `"strict"` to refuse that; `"add"` to add
+        new ones, null in the rows before; `"evolve"` also to widen types, and to leave null what rows no longer have.
+        With either, a source whose columns are inferred takes on those that later records have.
         """
         _named("output", name)
         if name in self._outputs:
@@ -222,6 +243,9 @@ class Dataflow:
         stamps = OutputStamps.of(timestamps)
         before = self._before(name, stream.source, after)
         kept = self._patience(name, stream.source, patience)
+        cadence = None if commit_every is None else Cadence.of(commit_every)
+        if schema not in EVOLUTIONS:
+            raise InvalidArgument(parameter="schema", value=schema, expected="'strict', 'add' or 'evolve'")
         plan = OutputPlan(
             name,
             stream.source,
@@ -233,7 +257,16 @@ class Dataflow:
             stamps,
             patience=kept,
             past=None if past is None else past.name,
+            cadence=cadence,
+            evolution=schema,
         )
+        if plan.ordered and isinstance(self._sources[stream.source], PushedSource):
+            raise NoOrderOfRows(
+                output=name,
+                step="dedupe",
+                why=f"source {stream.source!r} pushes its records, and they come in another order after a restart",
+                instead="keep one row of each key with a sink that has envelope='upsert'",
+            )
         if past is not None:
             pushed = isinstance(self._sources[stream.source], PushedSource)
             check_past(plan, past, pushed=pushed, operating=self._operates(past))
@@ -345,23 +378,36 @@ class Dataflow:
         opened: Callable[[Runner], None] | None = None,
     ) -> Outcome:
         """Run the flow as it was declared, in this thread, and maintain its tables beside it."""
+        from tidegauge.dsl.listening import listening
         from tidegauge.dsl.maintained import maintained
         from tidegauge.flow.running import run
 
         env = env or Env()
-        with maintained(self, maintain, env):
+        with maintained(self, maintain, env), listening(self.name, self._listeners, watch) as watching:
             return run(
                 spec,
                 until=until,
                 spark=spark,
                 engine=engine,
                 env=env,
-                watch=watch,
+                watch=watching,
                 requests=self._requests,
                 rate=rate,
                 opened=opened,
                 newer=lambda: self.spec,
             )
+
+    def on_epoch(self, listener: EpochListener) -> EpochListener:
+        """Have a function called with each `Publication` of the runs that begin from now on; usable as a decorator.
+
+        It is called in a thread of its own, one call after another, once the epochs are durably published. While it
+        is busy the run goes on, and the next call has all that was published meanwhile. If it raises, that is logged
+        (`TG-0654`). A driver that is killed may have published without telling: what must miss nothing subscribes.
+        """
+        if not callable(listener):
+            raise InvalidArgument(parameter="listener", value=listener, expected="a function of a Publication")
+        self._listeners.append(listener)
+        return listener
 
     def tick(self) -> int | None:
         """Mint an epoch now, whatever the policy, while `run` is under way in another thread; wait until it is bound.
@@ -382,6 +428,54 @@ class Dataflow:
         from tidegauge.looking.waiting import wait_until
 
         return wait_until(self, output, state, timeout=timeout)
+
+    def wait_for(
+        self,
+        positions: Positions | Literal["now"],
+        *,
+        outputs: Sequence[str] | None = None,
+        timeout: float | None = None,
+    ) -> int:
+        """Wait until everything before some positions is in every table; see `tidegauge.wait_for`."""
+        from tidegauge.looking.waiting import wait_for
+
+        return wait_for(self, positions, outputs=outputs, timeout=timeout)
+
+    def subscribe(
+        self,
+        output: str,
+        *,
+        as_of: AsOf = None,
+        up_to: int | None = None,
+        snapshot: bool = True,
+        progress: bool = False,
+        envelope: Enveloping | None = None,
+        key: str | Sequence[str] | None = None,
+    ) -> Subscriber:
+        """Follow an output: its rows as of an epoch, then what each later epoch changes, as Arrow batches.
+
+        Args:
+            output: its name.
+            as_of: the epoch to begin with, a time or positions of sources; None for the newest published epoch. An
+                epoch that is to come is waited for.
+            up_to: the first epoch that you do not want; None to go on for as long as the sources do.
+            snapshot: whether to begin with the rows as of `as_of`, all with that epoch; else with what came after it.
+            progress: whether to be told how far everything has been delivered, in rows with `_progressed`.
+            envelope: `"upsert"` or `"debezium"`: what happened to the row of each key, in place of `_diff`.
+            key: the columns that tell rows apart, for an envelope.
+
+        Batches have `_epoch`, `_diff` (how often a row came; negative: went) and the output's columns. Subscribers of
+        one output share their reader. Raises `InvalidArgument`, `KeyNotGiven`, `SubscribedFromNowhere`; and, while
+        you iterate, `OutputHasFailed`, `ChangesUnknown` and what `read_arrow` raises.
+        """
+        from tidegauge.looking.subscription import ChangeFeed, Subscriber
+
+        feed = self._feeds.get(output)
+        if feed is None or feed.flow.outputs[output] is not self._outputs[output]:
+            feed = self._feeds[output] = ChangeFeed(self.spec, output, env=Env())
+        return Subscriber(
+            feed, as_of=as_of, up_to=up_to, snapshot=snapshot, progress=progress, envelope=envelope, key=key
+        )
 
     @overload
     def bindings(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.outputs import PastNotThere
 from tidegauge.job.past import remaining
-from tidegauge.job.plan import OutputPlan
+from tidegauge.job.plan import Dedupe, OutputPlan
 from tidegauge.sinks.protocol import Applying
 
 __all__ = ["From", "check_past"]
@@ -42,6 +42,8 @@ def check_past(plan: OutputPlan, other: OutputPlan, *, pushed: bool, operating: 
         why = f"that is written from {_stream(other)}, and this output from {_stream(plan)}"
     elif remaining(plan.steps, other.steps) is None:
         why = "that has steps which are not the first ones of this output"
+    elif any(isinstance(step, Dedupe) for step in remaining(plan.steps, other.steps) or ()):
+        why = "this output keeps the first row of each key, and a table has no order of rows"
     elif pushed:
         why = f"source {plan.source!r} is pushed, and gives its records once, for all outputs"
     elif operating or (isinstance(other.sink, Applying) and other.sink.applies):

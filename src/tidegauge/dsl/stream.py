@@ -11,20 +11,60 @@ Invariant: a stream is a value. A step makes another one, so two outputs may go 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from datetime import date
+from decimal import Decimal
+from typing import Any, Final
 
 import pyarrow as pa
 
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.push import UnknownStream
+from tidegauge.errors.steps import NotAPart
 from tidegauge.flow.spec import Flow
-from tidegauge.job.plan import Changelog, Filter, MapBatches, Select, Step, Transform
+from tidegauge.job.plan import (
+    Changelog,
+    Dedupe,
+    Filter,
+    MapBatches,
+    Partition,
+    Select,
+    SplitBy,
+    Step,
+    Transform,
+    Unnest,
+)
 from tidegauge.operations import OP
 from tidegauge.sources.push.source import streams_of
 
-__all__ = ["RowStream"]
+__all__ = ["RowStream", "StreamParts"]
+
+
+_MOST_PARTS: Final = 10_000
+_VALUES: Final = (str, bytes, bool, int, float, Decimal, date)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamParts:
+    """The streams that `split_by` makes of one: by value, and the `rest`."""
+
+    column: str
+    parts: Mapping[Any, RowStream]
+    rest: RowStream
+
+    def __getitem__(self, value: Any) -> RowStream:
+        """Return the stream of a value. Raises `NotAPart`."""
+        if value not in self.parts:
+            raise NotAPart(value=value, column=self.column, known=[*map(str, self.parts)])
+        return self.parts[value]
+
+    def __iter__(self) -> Iterator[Any]:
+        """Go through the values."""
+        return iter(self.parts)
+
+    def __len__(self) -> int:
+        return len(self.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +138,55 @@ class RowStream:
             raise InvalidArgument(parameter="schema", value=schema, expected="a pyarrow.Schema")
         return self._then(MapBatches(function, schema))
 
+    def unnest(self, column: str) -> RowStream:
+        """Make a row of each element of a list. The element takes the list's place, under its name.
+
+        As with Spark's `explode`, a row whose list is null or empty gives none; an element that is null gives one. A
+        struct stays one column. Rows with operations are refused (`OperationsInStep`). Needs no Spark.
+        """
+        if not isinstance(column, str) or not column:
+            raise InvalidArgument(parameter="column", value=column, expected="the name of a column of lists")
+        return self._then(Unnest(column))
+
+    def dedupe(self, *key: str) -> RowStream:
+        """Keep the first row of each key *within each epoch*: in the first partition, at the first position.
+
+        A key that comes again in a later epoch comes through again: for one row of each key in the whole table, write
+        it with `envelope="upsert"`. A null is equal to a null. One task reads an epoch of the source whose rows are
+        deduplicated, and holds the epoch's keys. Rows with operations are refused (`OperationsInStep`), and so are
+        rows without an order (`NoOrderOfRows`). Needs no Spark.
+        """
+        return self._then(Dedupe(_key(key)))
+
+    def partition(self, parts: int, *key: str) -> tuple[RowStream, ...]:
+        """Return this many streams, each of the rows whose key hashes to it: `a, b = rows.partition(2, "id")`.
+
+        Each row is in exactly one of them, always in the same one. Rows with operations are filtered as the table
+        that they make: an `update` is a `delete` in the other parts. Needs no Spark.
+        """
+        if type(parts) is not int or not 0 < parts <= _MOST_PARTS:
+            expected = f"how many streams, 1 to {_MOST_PARTS}"
+            raise InvalidArgument(parameter="parts", value=parts, expected=expected)
+        columns = _key(key)
+        return tuple(self._then(Partition(parts, columns, part)) for part in range(parts))
+
+    def split_by(self, column: str, values: Sequence[Any]) -> StreamParts:
+        """Return a stream for each of the values of a column, by value, and the `rest`, which also has the nulls.
+
+        `parts = rows.split_by("country", ["DE", "FR"])`, then `parts["DE"]`, `parts["FR"]`, `parts.rest`. Each row is
+        in exactly one. Rows with operations are as in `partition`. Needs no Spark.
+        """
+        if not isinstance(column, str) or not column or column.lower() == OP:
+            raise InvalidArgument(parameter="column", value=column, expected="the name of a column of data")
+        if not isinstance(values, list | tuple) or not values:
+            raise InvalidArgument(parameter="values", value=values, expected="a list of values of the column")
+        for at, value in enumerate(values):
+            if not isinstance(value, _VALUES) or value != value or value in values[:at]:
+                expected = "texts, numbers, booleans, dates or times, each once; nulls are in `rest`"
+                raise InvalidArgument(parameter="values", value=value, expected=expected)
+        found = {value: self._then(SplitBy(column, tuple(values), value)) for value in values}
+        return StreamParts(column, found, self._then(SplitBy(column, tuple(values), None)))
+
     @property
     def errors(self) -> RowStream:
         """The records that could not be decoded, with where they stand and their raw bytes.
@@ -121,3 +210,11 @@ class RowStream:
                 source=self.source, stream=name, known=", ".join(known) or "one stream, without a name"
             )
         return replace(self, channel=name)
+
+
+def _key(key: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the columns of a key. Raises `InvalidArgument`."""
+    named = all(isinstance(column, str) and column and column.lower() != OP for column in key)
+    if not key or not named or len(set(key)) < len(key):
+        raise InvalidArgument(parameter="key", value=list(key), expected="the names of one or more columns of data")
+    return key

@@ -20,14 +20,14 @@ from typing import Final
 
 import pyarrow as pa
 
-from tidegauge.engine.parts import dealt, stream_schema, write_of
+from tidegauge.engine.parts import Analysed, dealt, stream_schema, write_of
 from tidegauge.engine.plain.steps import without_spark
 from tidegauge.env import at_once
 from tidegauge.errors.engine import JobFailed
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.sinks import MergeFailed
 from tidegauge.job.functions import said, with_epoch
-from tidegauge.job.plan import EpochJob, JobResult, MapBatches, OutputPlan, SourceRead
+from tidegauge.job.plan import EpochJob, JobResult, OutputPlan, SourceRead
 from tidegauge.job.report import Report, merge
 from tidegauge.job.task import Write, run
 from tidegauge.sinks.protocol import StagedFile
@@ -48,7 +48,7 @@ class LocalEngine:
             raise InvalidArgument(parameter="threads", value=threads, expected="a number of threads, 0 for none")
         self._threads: Final = (os.cpu_count() or 1) if threads is None else threads
         self._pools: Final[set[ThreadPoolExecutor]] = set()
-        self._plans: Final[dict[str, tuple[OutputPlan, pa.Schema, tuple[MapBatches, ...], pa.Schema]]] = {}
+        self._steps: Final = Analysed(lambda plan, rows: without_spark(plan.steps, rows, output=plan.name))
         self._lock: Final = threading.Lock()
         self._closed: Final = threading.Event()
 
@@ -64,11 +64,11 @@ class LocalEngine:
 
     def schema(self, plan: OutputPlan, source_schema: pa.Schema) -> pa.Schema:
         """Return the columns that the plan's steps give, with `_epoch` last. Raises `NeedsSpark`."""
-        return with_epoch(self._functions(plan, stream_schema(plan, source_schema))[1])
+        return with_epoch(self._steps.of(plan, stream_schema(plan, source_schema))[1])
 
     def rowwise(self, plan: OutputPlan, source_schema: pa.Schema) -> bool:  # noqa: ARG002 - the seam's shape
-        """True: steps that see other rows need Spark."""
-        return True
+        """Whether no step sees other rows. All but `Dedupe` that do need Spark."""
+        return not plan.ordered
 
     def submit(self, job: EpochJob) -> Future[JobResult]:
         """Start the job's tasks. The future fails with `JobFailed` when the engine is closed meanwhile."""
@@ -76,7 +76,7 @@ class LocalEngine:
         reads = {read.name: read for read in job.reads}
         streams = [stream_schema(work.plan, reads[work.plan.source].schema) for work in job.outputs]
         writes = [
-            write_of(work, self._functions(work.plan, rows)[0], rows)
+            write_of(work, self._steps.of(work.plan, rows)[0], rows)
             for work, rows in zip(job.outputs, streams, strict=True)
         ]
         names = [work.plan.name for work in job.outputs]
@@ -146,20 +146,6 @@ class LocalEngine:
             pools = list(self._pools)
         for pool in pools:
             pool.shutdown(wait=True, cancel_futures=True)
-
-    def _functions(self, plan: OutputPlan, rows: pa.Schema) -> tuple[tuple[MapBatches, ...], pa.Schema]:
-        """Return a plan's steps as Arrow functions, and the columns that they give.
-
-        They are analysed once for as long as neither they nor `rows` change.
-        """
-        with self._lock:
-            known = self._plans.get(plan.name)
-        if known is not None and known[0] == plan and known[1].equals(rows):
-            return known[2:]
-        functions, made = without_spark(plan.steps, rows, output=plan.name)
-        with self._lock:
-            self._plans[plan.name] = (plan, rows, functions, made)
-        return functions, made
 
     def _over(self, pool: ThreadPoolExecutor) -> None:
         with self._lock:

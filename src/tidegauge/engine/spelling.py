@@ -16,7 +16,19 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from tidegauge.job.functions import INTERNAL, function_name
-from tidegauge.job.plan import Changelog, Filter, MapBatches, Select, Step, Transform
+from tidegauge.job.plan import (
+    Changelog,
+    Dedupe,
+    Filter,
+    GivenStep,
+    MapBatches,
+    Partition,
+    Select,
+    SplitBy,
+    Step,
+    Transform,
+    Unnest,
+)
 from tidegauge.operations import OP, filtered_sql
 from tidegauge.reclock.columns import EPOCH
 
@@ -70,7 +82,7 @@ SparkStep: TypeAlias = Filter | Projection | Transform | MapBatches
 """A step as Spark runs it, which knows nothing of operations."""
 
 
-def spelt(step: Step, known: Sequence[str]) -> tuple[SparkStep, ...]:
+def spelt(step: GivenStep, known: Sequence[str]) -> tuple[SparkStep, ...]:
     """Return a step over known columns as Spark runs it.
 
     Of operations a filter changes some before it drops rows; its condition has to be one whole expression.
@@ -106,3 +118,12 @@ def written_as(step: Step) -> str:
             return f"map_batches({function_name(function)})"
         case Transform(function):
             return f"transform({function_name(function)})"
+        case Unnest(column):
+            return f"unnest({column!r})"
+        case Dedupe(key):
+            return f"dedupe({', '.join(map(repr, key))})"
+        case Partition(parts, key, part):
+            return f"partition({', '.join(map(repr, (parts, *key)))})[{part}]"
+        case SplitBy(column, values, value):
+            which = ".rest" if value is None else f"[{value!r}]"
+            return f"split_by({column!r}, [{', '.join(map(repr, values))}]){which}"

@@ -1,4 +1,4 @@
-"""TG-0454 to TG-0459: messages that are changes of rows by key."""
+"""TG-0454 to TG-0459 and TG-0465: messages that are changes of rows by key."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ __all__ = [
     "ChangeUnreadable",
     "KeyUnreadable",
     "MessageWithoutKey",
+    "NoChangeRecords",
     "TableTruncated",
     "ValueUnavailable",
 ]
@@ -78,6 +79,18 @@ class ValueUnavailable(Definite):
         "each as a source of another name. To pass over this message alone, so that its key keeps its row: "
         "tidegauge skip FLOW SOURCE {partition} {position} END"
     )
+
+
+class NoChangeRecords(Definite):
+    """A schema that is not that of Debezium's records, for a source whose messages are to be such."""
+
+    code = "TG-0465"
+    what = "the columns of the messages are not those of Debezium's records: {detail}"
+    cause = (
+        "a topic without Debezium's envelope (its transform ExtractNewRecordState takes it off), or the schema of "
+        "the rows where that of the whole record is wanted"
+    )
+    remedy = "read flattened records with envelope='upsert', or give the format the schema of the whole record"
 
 
 class TableTruncated(Definite):

@@ -52,8 +52,8 @@ class UnsupportedLocation(TidegaugeError):
 
     code = "TG-0401"
     what = "{sink} cannot write to {scheme}: locations"
-    cause = "the scheme is unknown, or it is an object store's: of the sinks, DeltaSink alone writes to these"
-    remedy = "pass a path or a file:// URI of a mounted disk; or, to a DeltaSink, an s3://, gs:// or abfss:// address"
+    cause = "the scheme is unknown, or it is an object store's: DeltaSink, ParquetSink and IcebergSink write to these"
+    remedy = "pass a path or a file:// URI of a mounted disk; or, to these three, an s3://, gs:// or abfss:// address"
 
 
 class UnsupportedColumn(TidegaugeError):
@@ -155,7 +155,10 @@ class TableSchemaChanged(Definite):
     code = "TG-0409"
     what = "the table {table} has other columns than the rows of {output!r}: {detail}"
     cause = "the flow or its source changed after the table was created, or the table was altered"
-    remedy = "give the rows the columns of the table again (select, cast), or write to a new path"
+    remedy = (
+        "give the rows the columns of the table again (select, cast), or write to a new path; or let the table take "
+        "on columns: flow.sink(..., schema='add')"
+    )
 
 
 class ForeignTable(Definite):
@@ -209,13 +212,13 @@ class StagingElsewhere(TidegaugeError):
     remedy = "remove the mount or the link while the flow is stopped"
 
 
-class DeletedRows(TidegaugeError):
-    """A Delta table with deletion vectors, whose files alone do not show its rows."""
+class DeletedRows(Definite):
+    """What says which rows of a data file are deleted, and cannot be read: the file alone has rows too many."""
 
     code = "TG-0415"
-    what = "the table {table} has deletion vectors, so its files hold rows that were deleted"
-    cause = "rows were deleted or updated by another program with delta.enableDeletionVectors"
-    remedy = "run REORG TABLE ... APPLY (PURGE) on the table, or read it with Spark"
+    what = "which rows of a file of the table {table} are deleted cannot be told: the vector {vector}: {detail}"
+    cause = "somebody removed the deletion vector's file, or the disk has damaged it"
+    remedy = "restore the file from a backup; or make the table again from its source: tidegauge outputs rebuild"
 
 
 class TableBusy(Transient):
@@ -356,7 +359,7 @@ class KeptOtherwise(Definite):
 
     code = "TG-0451"
     what = "the table {table} keeps {held}, and the output {output} is to keep {wanted} there"
-    cause = "envelope= or key= of its DeltaSink was changed since the table was written"
+    cause = "envelope= or key= of its sink was changed since the table was written"
     remedy = (
         "give the sink the envelope and key that the table was written with; or decide that the table is made again "
         "with the new ones: tidegauge outputs replace"

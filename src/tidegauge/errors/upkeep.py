@@ -3,7 +3,7 @@
 >>> print(NotMaintained(output="alerts", kind="kafka"))
 TG-0490: the output 'alerts' (kafka) has no table that can be maintained
   likely cause: topics, folders of Parquet and functions have no commit that replaces files unseen
-  what to do:   name outputs that are Delta tables, or none for all that can be maintained
+  what to do:   name outputs that are tables of Delta or Iceberg, or none for all that can be maintained
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class NotMaintained(TidegaugeError):
     code = "TG-0490"
     what = "the output {output!r} ({kind}) has no table that can be maintained"
     cause = "topics, folders of Parquet and functions have no commit that replaces files unseen"
-    remedy = "name outputs that are Delta tables, or none for all that can be maintained"
+    remedy = "name outputs that are tables of Delta or Iceberg, or none for all that can be maintained"
 
 
 class CannotPack(TidegaugeError):

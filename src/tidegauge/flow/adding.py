@@ -71,8 +71,12 @@ def _changed(old: OutputPlan, new: OutputPlan, *, code: bool) -> str | None:
     """Return what of an output is another one, None if nothing is. code: whether its code is compared, too."""
     if (old.sink.identity, old.sink.describe()) != (new.sink.identity, new.sink.describe()):
         return "another table"
-    if (old.start, old.stamps, old.after, old.patience) != (new.start, new.stamps, new.after, new.patience):
+    if _options(old) != _options(new):
         return "other options"
     if code and changes(code_of(old), code_of(new)):
         return "other code"
     return None
+
+
+def _options(plan: OutputPlan) -> tuple[object, ...]:
+    return plan.start, plan.stamps, plan.after, plan.patience, plan.cadence, plan.evolution

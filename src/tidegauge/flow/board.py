@@ -22,7 +22,9 @@ from tidegauge.backfill.plan import Fill
 from tidegauge.backfill.progress import Filled, progress
 from tidegauge.env import Env
 from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.catalog import CatalogNameTaken, CatalogTrouble
 from tidegauge.errors.redaction import Redaction
+from tidegauge.flow.publication import Publication, Publications
 from tidegauge.job.groups import Need
 from tidegauge.job.perform import Performed
 from tidegauge.job.plan import OutputPlan
@@ -136,7 +138,8 @@ class Board:
     uppers: the outputs' durable uppers at the start. failed: sources that failed in earlier runs. retried: outputs
     that did, for reasons of their own. fills: the staged past of those that show nothing yet. replacing: those whose
     tables hold other rows until then. paused: why outputs are paused. news: in words, which outputs are new, changed
-    or gone. redaction: what hides the secrets in what others say.
+    or gone. redaction: what hides the secrets in what others say. publications:
+    what tells them, for all boards of a run.
     """
 
     def __init__(
@@ -156,6 +159,7 @@ class Board:
         news: tuple[str, ...],
         env: Env,
         redaction: Redaction,
+        publications: Publications,
         changed: Callable[[Board], None] | None,
     ) -> None:
         self.timeline = timeline
@@ -164,6 +168,9 @@ class Board:
         self.env = env
         self.redaction = redaction
         self.published = published
+        self.publication: Publication | None = None
+        """The last one of this run."""
+        self._publications: Final = publications
         self.reached: int | None = None
         """The upper at which everything was bound that upstream holds, or that it held at the first look."""
         self.awaited: tuple[str, ...] = ()
@@ -299,6 +306,7 @@ class Board:
     def minted(self) -> None:
         """An epoch has been bound."""
         self.upper = self.timeline.upper
+        self._publications.minted(self.upper - 1, at=self.env.now())
         for status in self.sources.values():
             status.bound = self.timeline.tables[status.name].frontier
             if status.bound.sealed and status.state != "failed":
@@ -404,8 +412,16 @@ class Board:
             status.error = self.redaction.error(error)
         self._tell()
 
+    def in_catalog(self, output: str) -> None:
+        """An output has its name in the catalog, and is not stalled for want of it any more."""
+        status = self.outputs[output]
+        if isinstance(status.error, CatalogNameTaken | CatalogTrouble):
+            self._well(status)
+            self._tell()
+
     def committed(self, committed: Committed) -> None:
         """An output holds more epochs."""
+        self._publications.committed(committed)
         status = self.outputs[committed.output]
         self._place(status, committed.upper)
         status.rows += committed.rows
@@ -423,12 +439,14 @@ class Board:
 
     def publish(self, upper: int) -> None:
         """Epochs have been published."""
-        self.published = upper
+        lower, self.published = self.published, upper
         for status in self.sources.values():
             status.published = self._shown(status)
             self._refresh(status)
         for output in self.outputs.values():
             self._place(output, output.upper)
+        positions = {name: status.published for name, status in self.sources.items()}
+        self.publication = self._publications.published(lower, upper, at=self.env.now(), positions=positions)
         self._tell()
 
     def _refresh(self, status: SourceStatus) -> None:

@@ -6,6 +6,9 @@
     rows                yes                         the same            it goes on
     rows                yes                         another one         refused
     rows, and failed    yes                         another one         it goes on with that: it was corrected
+    rows                yes                         another one, by     it goes on with that, as `schema=` says
+                                                    which rows get
+                                                    more columns
 
 Code that cannot be compared, because another version of Python has compiled it, counts as the same. It is recorded
 in place of the other.
@@ -42,7 +45,7 @@ OtherCode(epochs=(range(3, 7),), changes=('step 1 (filter) is another',))
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import zip_longest
@@ -50,7 +53,7 @@ from typing import Literal
 
 from tidegauge.errors.outputs import CodeChanged
 from tidegauge.flow.spec import FlowSpec
-from tidegauge.job.code import OutputCode, changes, code_of, comparable
+from tidegauge.job.code import OutputCode, changes, code_of, comparable, giving_columns
 from tidegauge.remap.start import StartRecord
 from tidegauge.remap.store import CodeRecord, Lease, Loaded, Store
 
@@ -67,12 +70,20 @@ class CodeStanding:
 
 
 def standing(
-    known: Sequence[CodeRecord], now: OutputCode, *, upper: int, first: int, failed: bool, at: datetime
+    known: Sequence[CodeRecord],
+    now: OutputCode,
+    *,
+    upper: int,
+    first: int,
+    failed: bool,
+    at: datetime,
+    adding: bool = False,
 ) -> CodeStanding:
     """Return how an output's code stands to that of its rows.
 
     known: the records so far. now: its code. upper: its table's. first: the first epoch that it is given. failed:
-    whether it has failed for a reason of its own, and lacks the epoch at which it did.
+    whether it has failed for a reason of its own, and lacks the epoch at which it did. adding: whether its rows have
+    columns that its table lacks, and may get.
     """
     before = OutputCode.decode(known[-1].code) if known else None
     found = changes(before, now) if before is not None else ()
@@ -85,7 +96,8 @@ def standing(
     if before is None:
         return CodeStanding("", (*earlier, CodeRecord(upper, now.encode(), at)))
     if found:
-        return accepted(known, now, upper=upper, at=at) if failed else CodeStanding("refused", tuple(known), found)
+        goes_on = failed or (adding and giving_columns(before, now))
+        return accepted(known, now, upper=upper, at=at) if goes_on else CodeStanding("refused", tuple(known), found)
     last = known[-1] if comparable(before, now) else replace(known[-1], code=now.encode())
     return CodeStanding("", (*known[:-1], last) if last.epoch <= upper else (*earlier, replace(last, epoch=upper)))
 
@@ -141,12 +153,15 @@ def settled_codes(
     starts: Mapping[str, StartRecord],
     at: datetime,
     replacing: Collection[str] = (),
+    adding: Collection[str] = (),
+    fence: Callable[[str], None] = lambda _output: None,
 ) -> tuple[str, ...]:
     """Make durable which code makes the outputs' rows, and return in words which are new, changed and gone.
 
     replacing: those whose rows are to change places with others: their code is recorded with that. uppers:
     those of the tables that are open. starts: where they begin, if not with their source. An output whose table is
-    away is compared if that held rows. Raises `CodeChanged`.
+    away is compared if that held rows. adding: outputs whose rows have columns that their tables lack, and may get.
+    fence: keeps drivers with the old code from such a table. Raises `CodeChanged`.
     """
     found: dict[str, CodeStanding] = {}
     for name, plan in flow.outputs.items():
@@ -157,7 +172,9 @@ def settled_codes(
         failed = known.outstanding(upper) is not None
         if name in uppers or upper:
             first = starts[name].epoch if name in starts else 0
-            found[name] = standing(known.codes, code_of(plan), upper=upper, first=first, failed=failed, at=at)
+            found[name] = standing(
+                known.codes, code_of(plan), upper=upper, first=first, failed=failed, at=at, adding=name in adding
+            )
     refused = [name for name, one in found.items() if one.word == "refused"]
     if refused:
         name, *others = refused
@@ -173,6 +190,9 @@ def settled_codes(
         for name in uppers.keys() & found.keys()
         if found[name].records != loaded.outputs[name].codes
     }
+    for name in new.keys() & set(adding):
+        if found[name].word == "changed":
+            fence(name)  # before the store knows of it: an older driver may be about to commit rows of the old code
     if new:
         store.record_codes(lease, new)
     words = [f"output {name} is being replaced; its table stays as it is until then" for name in replacing]

@@ -101,13 +101,18 @@ class Deciding:
         return (int(self._adaptive), ROUND) if self.known.rate == "auto" else (self.known.rate, None)
 
     def _adapt(self, board: Board) -> None:
-        """Give way to the live outputs, or take more, once a second. One that is stalled does not count."""
+        """Give way to the live outputs, or take more, once a second.
+
+        One that is stalled does not count, nor the time for which one gathers rows by choice.
+        """
         now = self._env.monotonic()
         lag = self._lag.seen(now, upper=board.upper, published=board.published)
         if now >= self._due:
             self._due = now + EACH
             stalled = any(one.state == "stalled" and name not in board.late for name, one in board.outputs.items())
-            self._adaptive = step(self._adaptive, Observed(0.0 if stalled else lag, bool(board.late)))
+            gathers = (plan.cadence.seconds for plan in self._flow.outputs.values() if plan.cadence is not None)
+            behind = 0.0 if stalled else max(0.0, lag - max(gathers, default=0.0))
+            self._adaptive = step(self._adaptive, Observed(behind, bool(board.late)))
             self._pacing.become(int(self._adaptive), within=ROUND)
 
     def follow(self, board: Board) -> None:

@@ -12,20 +12,31 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
+
+import pyarrow as pa
 
 from tidegauge.backfill.order import waiting
 from tidegauge.backfill.plan import Fill, files_of, steps_of
 from tidegauge.errors.base import Transient
 from tidegauge.errors.engine import RecordUnparsable
-from tidegauge.errors.outputs import OutputBelowIncarnation, OutputBelowSince
 from tidegauge.errors.store import StoreReplaced
 from tidegauge.flow.belonging import bound_at, check, check_unseen, note_seen, refuted, whole
 from tidegauge.flow.changing import settled_codes
+from tidegauge.flow.columns import (
+    OutputColumns,
+    changed_columns,
+    columns_of_steps,
+    declared,
+    evolving,
+    fencing,
+    found_columns,
+)
 from tidegauge.flow.replacing import concluded, replaced, under_way
 from tidegauge.flow.spec import FlowSpec
-from tidegauge.flow.starting import settled, stays
+from tidegauge.flow.starting import first_given, settled, stays
 from tidegauge.flow.taking import taking_from_tables
-from tidegauge.job.durable import left_behind, passed
+from tidegauge.job.durable import passed
 from tidegauge.job.plan import OutputPlan
 from tidegauge.reclock.slices import as_of, begins, held
 from tidegauge.remap.binding import Slice
@@ -66,7 +77,7 @@ class Opened:
     seen to be in earlier runs. since: the epochs before it count as one. resume: the epoch to read the flow again
     from. lossless: `Store.noted` from before the store was found to know of no loss; -1 where it knows some.
     decisions: what people decided about outputs. news: in words, which outputs are new, changed or gone since the
-    last run.
+    last run. passed_over: the columns that looks have found of sources, where some of them are not taken on.
     """
 
     spec: FlowSpec
@@ -92,6 +103,7 @@ class Opened:
     lossless: int
     decisions: Decisions
     news: tuple[str, ...]
+    passed_over: Mapping[str, pa.Schema]
     store: Store
     lease: Lease
 
@@ -106,7 +118,9 @@ def register(flow: FlowSpec, store: Store, lease: Lease, owner: str = "") -> Non
     store.register(
         lease,
         sources={
-            name: SourceSpec({**source.describe(), **said.get(name, {})}, source.schema, from_time_of(source).kind)
+            name: SourceSpec(
+                {**source.describe(), **said.get(name, {})}, declared(flow, name), from_time_of(source).kind
+            )
             for name, source in flow.sources.items()
         },
         outputs={
@@ -124,6 +138,8 @@ def opened(
     known: Mapping[str, Exception],
     least: Mapping[str, int],
     now: datetime,
+    columns: OutputColumns = columns_of_steps,
+    found: Mapping[str, pa.Schema] = MappingProxyType({}),
 ) -> Opened:
     """Open a flow that is registered.
 
@@ -132,7 +148,8 @@ def opened(
 
     Raises `OutputBelowSince`, `OutputBelowIncarnation`, `StartNotThere`, `StartChanged`, `TimestampsNotThere`,
     `TimestampsChanged`, `CodeChanged`, `StoreBehindTable`, `StoreBehindCompaction`, `HistoriesDiffer`, `LeaseLost`,
-    `StoreReplaced`, and what `Sink.open` raises of a table that is not this output's.
+    `StoreReplaced`, `SourceColumnsRefused`, `SharedColumnsRefused`, `ColumnsRefused`, and what `Sink.open` raises of
+    a table of others.
     """
     noted = store.noted
     loaded = store.load(flow.name)
@@ -145,16 +162,25 @@ def opened(
     for name, table in tables.items():
         check(store, flow, name, table, bound=bound)
         check_unseen(store, flow, name, table, loaded)
+    kept = {name: one for name, one in tables.items() if name not in replacing}
+    changed = changed_columns(flow, loaded, tables, columns)
+    changed = changed.beside(found_columns(flow, loaded, kept, found, columns))
+    after = changed.on(loaded)
+    adding = evolving(flow, after, kept, columns)
     starts = settled(flow, loaded, store, lease, tables, now=now)
     # After the check: a table of another history is no witness. After the starts: a table is asked until it is seen.
     note_seen(store, lease, loaded, tables)
     there = {name: table.upper for name, table in tables.items()}
     failed = _failed(flow, loaded, there, store, lease)
-    news = settled_codes(flow, loaded, store, lease, there, starts=starts, at=now, replacing=replacing)
+    fence = fencing(flow, after, tables, columns)
+    news = settled_codes(
+        flow, loaded, store, lease, there, starts=starts, at=now, replacing=replacing, adding=adding, fence=fence
+    )
+    loaded = changed.recorded(loaded, store, lease)
     tables = {name: replaced(table, replacing.get(name)) for name, table in tables.items()}
     _tell_again(loaded, replacing.keys() & tables.keys(), store, lease)
     uppers = {
-        name: _begins(loaded, flow.outputs[name], table.upper, starts, tables) for name, table in tables.items()
+        name: first_given(loaded, flow.outputs[name], table.upper, starts, tables) for name, table in tables.items()
     }
     resume = as_of([loaded.flow.published, *uppers.values()], since=loaded.flow.since)
     taking = taking_from_tables(flow, loaded, tables, uppers, failed, starts)
@@ -189,7 +215,8 @@ def opened(
         stalls=loaded.stalls,
         lossless=-1 if loaded.gaps else noted,
         decisions=loaded.decisions,
-        news=news,
+        news=(*changed.words, *news),
+        passed_over=changed.passed_over,
         store=store,
         lease=lease,
     )
@@ -269,6 +296,7 @@ def _timeline(flow: FlowSpec, loaded: Loaded) -> Timeline:
         identities={name: loaded.sources[name].identity for name in flow.sources},
         states={name: loaded.sources[name].state for name in flow.sources},
         incarnations={name: loaded.sources[name].incarnation for name in flow.sources},
+        earlier={name: loaded.sources[name].earlier for name in flow.sources},
     )
 
 
@@ -315,7 +343,7 @@ def _goes_on(
     """Whether a table is still to be filled, by its present steps and source, and has its staged files."""
     source, planned, output = loaded.sources[plan.source], backfill.plan, loaded.outputs[plan.name]
     first = begins(output.begins, since=loaded.flow.since, folded=source.folded)
-    steps = steps_of(plan, source.incarnation, edition=_edition(replacement))
+    steps = steps_of(plan, source.incarnation, edition=_edition(replacement), columns=source.columns_since)
     same = (planned.start, planned.steps) == (first, steps) and stays(plan, output)
     left = backfill.units or held(source.table, planned.start) <= planned.cutover
     if source.failure is not None and Fill.of(backfill).straddles(source.failure[0]):
@@ -348,7 +376,9 @@ def _fills(
         wanted = name in late or name in going_on or name in replacing or (stamp and some)
         if table.upper or not isinstance(table, Keeping) or not wanted:
             continue
-        steps = steps_of(plan, loaded.sources[plan.source].incarnation, edition=_edition(replacing.get(name)))
+        source = loaded.sources[plan.source]
+        edition = _edition(replacing.get(name))
+        steps = steps_of(plan, source.incarnation, edition=edition, columns=source.columns_since)
         made = store.begin_backfill(lease, name, start=uppers[name], steps=steps, mode=plan.stamps.mode)
         found[name] = Fill.of(made, stamp=stamp)
     return found
@@ -361,30 +391,3 @@ def _moving(start: StartRecord | None, first: int) -> int:
 
 def _edition(replacement: Replacement | None) -> str:
     return "" if replacement is None else replacement.edition
-
-
-def _begins(
-    loaded: Loaded, plan: OutputPlan, upper: int, starts: Mapping[str, StartRecord], tables: Mapping[str, Table]
-) -> int:
-    """Return the first epoch that an output is given now, by its table's upper, or by where it begins.
-
-    Raises `OutputBelowSince`, and `OutputBelowIncarnation`; `StartNotThere` for one that holds nothing.
-    """
-    since, start = loaded.flow.since, starts.get(plan.name)
-    stands = upper or (0 if start is None else start.epoch)
-    first = begins(stands, since=since, folded=loaded.sources[plan.source].folded)
-    if first is None and not upper and start is not None:
-        raise start.compacted(plan.name, since=since)
-    if first is None:
-        raise OutputBelowSince(output=plan.name, upper=upper, since=since)
-    past = None if plan.past is None else tables.get(plan.past)
-    pieces = left_behind(loaded, plan.source, stands)
-    if pieces and (past is None or past.upper <= pieces[-1].epoch):
-        raise OutputBelowIncarnation(
-            output=plan.name,
-            source=plan.source,
-            first=pieces[0].epoch,
-            last=pieces[-1].epoch,
-            positions=sum(piece.size for piece in pieces),
-        )
-    return first

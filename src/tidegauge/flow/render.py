@@ -23,6 +23,8 @@ from contextlib import suppress
 from datetime import datetime
 from functools import partial
 
+import pyarrow as pa
+
 from tidegauge.backfill.plan import unit_of
 from tidegauge.backfill.rate import Pacing
 from tidegauge.dataflow import INT, EventQueue, Stream, Worker
@@ -31,6 +33,7 @@ from tidegauge.errors.base import Transient
 from tidegauge.flow.away import waited_for
 from tidegauge.flow.belonging import SeenTables
 from tidegauge.flow.board import Board
+from tidegauge.flow.columns import scouted_sources
 from tidegauge.flow.following import FollowedFlow, Followers, hold
 from tidegauge.flow.opening import Opened
 from tidegauge.flow.pushing import Pushing
@@ -50,6 +53,7 @@ from tidegauge.sinks.persist import Committed, PersistSetup, persist
 from tidegauge.sinks.protocol import StagedFile
 from tidegauge.sinks.publish import publish, resumption
 from tidegauge.sources.reader import reader
+from tidegauge.sources.scouting import scouted
 from tidegauge.sources.sweep import SweepSetup, backoff, sweep
 
 __all__ = ["render"]
@@ -69,20 +73,23 @@ def render(
     requests: Requests,
     pushing: Pushing,
     pausing: Pausing,
+    backlog: Backlog,
     pacing: Pacing,
     service: bool,
     late_limit: Callable[[str], int],
     owner: FollowedFlow | None,
     anew: Callable[[], None],
+    columned: Callable[[str, pa.Schema], None],
     rowwise: frozenset[str],
 ) -> None:
     """Build the flow's dataflows in the worker. `ticking` says whether to bind and stage anything new.
 
     spawn, commit, tell: run probes and jobs, commits, and acknowledgements, beside the worker.
     requests: the ticks that are asked for; they are taken from now on. pushing: the sources that push.
-    pausing: the outputs for which nothing is done at present, by choice. pacing: when jobs of late outputs may begin.
+    pausing: the outputs for which nothing is done at present, by choice. backlog: what waits for its commit, and when
+    that is due. pacing: when jobs of late outputs may begin.
     service, late_limit, rowwise: see `StageSetup`. owner: whom the flow follows; it has no readers then. anew: has it
-    opened again.
+    opened again. columned: hears which further columns a look has found of a source, and has the flow opened again.
     """
     spec, timeline = flow.spec, flow.timeline
     plans = {name: plan for name, plan in spec.outputs.items() if name in flow.tables}
@@ -102,7 +109,10 @@ def render(
     held = {name: range(first[name], table.upper) for name, table in flow.tables.items()}
     seen = SeenTables(flow.store, flow.lease, empty=empty)
 
-    backlog = Backlog(env.monotonic)
+    scouts = {
+        name: partial(scouted, name, spec.sources[name], passed_over=flow.passed_over.get(name))
+        for name in scouted_sources(spec) & news.keys()
+    }
     history = OncePerSpan(partial(flow.store.history, spec.name), env)
 
     def record_failure(failure: Failure) -> None:
@@ -159,6 +169,7 @@ def render(
                     held=board.held,
                     ticking=ticking,
                     watcher=board,
+                    columned={name: partial(columned, name) for name in scouts},
                 ),
             )
             sweep(
@@ -171,6 +182,7 @@ def render(
                     env=env,
                     spawn=spawn,
                     going=ticking,
+                    scouts=scouts,
                 ),
             )
             spans = bindings.spans

@@ -12,7 +12,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Event
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, cast
+
+import pyarrow as pa
 
 from tidegauge.dataflow import Holder, Worker
 from tidegauge.env import Env, Spawn
@@ -26,10 +28,13 @@ from tidegauge.flow.away import WAITED_FOR, Absent, Away, Outage
 from tidegauge.flow.belonging import present
 from tidegauge.flow.beside import renewing
 from tidegauge.flow.board import Board
+from tidegauge.flow.cataloguing import Registering
 from tidegauge.flow.deciding import Deciding
 from tidegauge.flow.dropping import drop_decided, without
+from tidegauge.flow.ending import Course, Until, Why, nothing_more, why_over
 from tidegauge.flow.following import catch_up, take_up
 from tidegauge.flow.opening import opened, register
+from tidegauge.flow.publication import Publications
 from tidegauge.flow.pushing import Pushing
 from tidegauge.flow.render import render
 from tidegauge.flow.spec import FlowSpec
@@ -40,6 +45,7 @@ from tidegauge.job.portion import late_limit as real_late_limit
 from tidegauge.remap.policy import in_batch
 from tidegauge.remap.round import Requests
 from tidegauge.remap.store import Lease, LeaseHolder, ResumeOutput, SetRate, Store
+from tidegauge.sinks.backlog import Backlog
 from tidegauge.sinks.protocol import Finishing, Table, job_mark
 from tidegauge.sinks.working import Working
 
@@ -50,8 +56,6 @@ RENEW_EVERY = 5.0
 
 LAST_WORDS = 15.0
 """Seconds for which a run waits in the end until upstream has taken what it is told."""
-
-Why: TypeAlias = Literal["caught up", "sealed", "stopped"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +121,15 @@ class Runner:
         """What the board said when it was last weighed: that the run goes on."""
         self._news: dict[str, None] = {}
         """What the flow is told once: which of its outputs are new, changed or gone."""
+        self._columns: Final[dict[str, pa.Schema]] = {}
+        """What looks have found in this run of the columns of sources that infer them."""
         self._tables: Mapping[str, Table] = {}
         self._commits: Final[list[Future[Any]]] = []
         self._told: Final[list[Future[Any]]] = []
         """Acknowledgements under way."""
+        self._publications: Final = Publications()
         self._pushing = Pushing(self.flow)
+        self._registering = Registering(self.flow, engine, env=env, spawn=spawn)
         self._resources = ExitStack()
         try:
             self._store = Store.open(flow.store, env=env)
@@ -161,7 +169,14 @@ class Runner:
             catch_up(flow, self._store, self.lease, self._owner)
         self._absent.seen(self._tables)  # before opening: a table that holds less by then is away
         found = opened(
-            flow, self._store, self.lease, known=self._absent.errors, least=self._absent.least, now=env.now()
+            flow,
+            self._store,
+            self.lease,
+            known=self._absent.errors,
+            least=self._absent.least,
+            now=env.now(),
+            columns=self._schemas.known,
+            found=self._columns,
         )
         for name in found.decisions.added & flow.outputs.keys():
             self._store.decide(flow.name, ResumeOutput(name, "add"))
@@ -172,6 +187,8 @@ class Runner:
         self._news |= dict.fromkeys(found.news)
         self._stalls = Stalls(found.stalls, self._store, self.lease, env=env)
         mark = job_mark(self.lease.incarnation)
+        cadences = {plan.name: plan.cadence for plan in flow.outputs.values() if plan.cadence is not None}
+        self._backlog = Backlog(env.monotonic, cadences if self._service else {})
         pausing, pacing = self._deciding.begin(flow, found.decisions, late=found.late)
         self.board = Board(
             found.timeline,
@@ -188,6 +205,7 @@ class Runner:
             news=tuple(self._news),
             env=env,
             redaction=self.lease.redaction,
+            publications=self._publications,
             changed=self._watch,
         )
         self._absent.note(found.away, found.held, found.filling, self.board.stalled)
@@ -225,11 +243,13 @@ class Runner:
             requests=self.requests,
             pushing=self._pushing,
             pausing=pausing,
+            backlog=self._backlog,
             pacing=pacing,
             service=self._service,
             late_limit=self._late_limit,
             owner=self._owner,
             anew=self._leave,
+            columned=self._columned,
             rowwise=frozenset(
                 name
                 for name in found.fills
@@ -240,6 +260,11 @@ class Runner:
 
     def _leave(self) -> None:
         """Take in that the flow is to be opened anew: something of the owner came along that opening looks at."""
+        self._left = True
+
+    def _columned(self, source: str, columns: pa.Schema) -> None:
+        """Take in the columns that records of a source have: to settle them, the flow is opened anew."""
+        self._columns[source] = columns
         self._left = True
 
     def step(self, *, park: float = 0.0) -> None:
@@ -288,6 +313,7 @@ class Runner:
             if self.env.monotonic() >= self._stalls.due:
                 self._stalls.tell(self.board)
             self._deciding.look(self.board)
+            self._registering.look(self.board)
             if self._deciding.lacking and not self.stopping:
                 self._go_over()
             # Once the commits under way are over:
@@ -399,43 +425,25 @@ class Runner:
         self.stopping = True
         self._going.clear()
 
-    def ended(self, until: Literal["caught-up"] | None) -> Why | None:
+    def ended(self, until: Until) -> Why | None:
         """Say why the run is over, or None while it is not."""
-        board = self.board
         if self._outage.waiting:
             return "stopped" if self.stopping else None
+        away = bool(self._absent.away)
         if self._absent.away.keys() - self._deciding.pausing.outputs and not self.stopping:
             return None
         spent = self.stopping and self._worker.idle and not self.busy
-        weighed = until, self.stopping, spent, board, board.changes
+        course = Course(until=until, stopping=self.stopping, spent=spent, away=away)
+        weighed = course, self.board, self.board.changes
         if weighed == self._weighed:
             return None
         self._weighed = weighed
-        return self._why(until, spent=spent)
+        over = nothing_more(self.board, required=self.flow.required)
+        if self.stopping or over:
+            self._backlog.gather_no_more()
+        return why_over(self.board, course, over=over)
 
-    def _why(self, until: Literal["caught-up"] | None, *, spent: bool) -> Why | None:
-        """Weigh what the board says now. spent: whether a run that is told to stop can do nothing more."""
-        board = self.board
-        going = [o for o in board.outputs.values() if o.state != "failed"]
-        outputs = [o for o in going if o.state != "paused"]
-        held = min([board.upper, *(o.upper for o in outputs)])
-        if self.stopping:
-            # What cannot be committed at present may not be for long; it is staged once more by the next run.
-            well = [o for o in outputs if o.state != "stalled"]
-            at_rest = not board.jobs and all(o.upper >= board.expected[o.name] for o in well)
-            # Nothing more is published while an output is away, or has failed and is still to get earlier epochs.
-            told = board.published >= held or self._absent.away or spent
-            return "stopped" if at_rest and told else None
-        if going and not outputs and until:
-            return "caught up"  # as far as those get who are not paused: nobody
-        held = min(held, board.published)  # an output that was added late may hold less than is published
-        over = not going or all(s.state in ("sealed", "failed") for s in board.sources.values())
-        over = over or any(board.sources[name].state == "failed" for name in self.flow.required)
-        if over and held >= board.upper and not board.jobs:
-            return "sealed"
-        return "caught up" if until and board.reached is not None and held >= board.reached else None
-
-    def run(self, until: Literal["caught-up"] | None) -> Outcome:
+    def run(self, until: Until) -> Outcome:
         """Step until the run is over. Raises the first definite error of a source or an output, at the end."""
         with renewing(self.lease, every=RENEW_EVERY, missed=self.missed.append) as lost, self._seen_through():
             course = self.course(until, lost)
@@ -446,9 +454,7 @@ class Runner:
                     return cast("Outcome", over.value)
                 self.step(park=park)
 
-    def course(
-        self, until: Literal["caught-up"] | None, lost: Sequence[Exception]
-    ) -> Generator[float, None, Outcome]:
+    def course(self, until: Until, lost: Sequence[Exception]) -> Generator[float, None, Outcome]:
         """Say before each step for how long it may park, and return where the run stopped.
 
         lost: why the lease is not ours any more, as soon as that is known. Raises as `run` does.
@@ -465,9 +471,14 @@ class Runner:
             yield 0.2
         if self.stopping and not all(commit.done() for commit in self._commits):
             self.board.stop()  # they are waited for, and may be on a mount that does not answer
+        while not self.stopping and self._registering.missing(self.board):
+            yield 0.05
+        unnamed = None if self.stopping else self._registering.error
         yield from self._last_words()
         if self.board.errors:
             raise self.board.errors[0]
+        if unnamed is not None:
+            raise unnamed
         return Outcome(self.flow.name, self.board.published, why)
 
     def _last_words(self) -> Iterator[float]:

@@ -24,10 +24,17 @@ from functools import partial
 from typing import Final
 
 from tidegauge.errors.history import DamagedHistory
-from tidegauge.errors.outputs import StartChanged, TimestampsChanged, TimestampsNotThere
+from tidegauge.errors.outputs import (
+    OutputBelowIncarnation,
+    OutputBelowSince,
+    StartChanged,
+    TimestampsChanged,
+    TimestampsNotThere,
+)
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.job.durable import left_behind
 from tidegauge.job.plan import OutputPlan
+from tidegauge.reclock.slices import begins
 from tidegauge.remap.history import Link
 from tidegauge.remap.stamps import FAITHFUL
 from tidegauge.remap.start import WITH_SOURCE, StampRecord, StartRecord, start_text
@@ -36,7 +43,7 @@ from tidegauge.remap.timeline import EpochTimes
 from tidegauge.sinks.protocol import Keeping, Table
 from tidegauge.sources.push.source import PushedSource
 
-__all__ = ["settled", "stays", "told"]
+__all__ = ["first_given", "settled", "stays", "told"]
 
 
 def stays(plan: OutputPlan, known: LoadedOutput) -> bool:
@@ -158,3 +165,30 @@ def _stamped(start: StartRecord | None) -> str:
 
 
 _WITH_SOURCE: Final = StartRecord(WITH_SOURCE, 0)
+
+
+def first_given(
+    loaded: Loaded, plan: OutputPlan, upper: int, starts: Mapping[str, StartRecord], tables: Mapping[str, Table]
+) -> int:
+    """Return the first epoch that an output is given now, by its table's upper, or by where it begins.
+
+    Raises `OutputBelowSince`, and `OutputBelowIncarnation`; `StartNotThere` for one that holds nothing.
+    """
+    since, start = loaded.flow.since, starts.get(plan.name)
+    stands = upper or (0 if start is None else start.epoch)
+    first = begins(stands, since=since, folded=loaded.sources[plan.source].folded)
+    if first is None and not upper and start is not None:
+        raise start.compacted(plan.name, since=since)
+    if first is None:
+        raise OutputBelowSince(output=plan.name, upper=upper, since=since)
+    past = None if plan.past is None else tables.get(plan.past)
+    pieces = left_behind(loaded, plan.source, stands)
+    if pieces and (past is None or past.upper <= pieces[-1].epoch):
+        raise OutputBelowIncarnation(
+            output=plan.name,
+            source=plan.source,
+            first=pieces[0].epoch,
+            last=pieces[-1].epoch,
+            positions=sum(piece.size for piece in pieces),
+        )
+    return first

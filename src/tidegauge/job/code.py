@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -33,20 +34,28 @@ from importlib.util import MAGIC_NUMBER
 from typing import Any, Final
 
 from tidegauge.job.bytecode import described
-from tidegauge.job.plan import Changelog, Filter, MapBatches, OutputPlan, Select, Step, Transform
+from tidegauge.job.plan import (
+    WORDS,
+    Changelog,
+    Dedupe,
+    Filter,
+    MapBatches,
+    OutputPlan,
+    Partition,
+    Select,
+    SplitBy,
+    Step,
+    Transform,
+    Unnest,
+)
 
-__all__ = ["RUNTIME", "CodePart", "OutputCode", "changes", "code_of", "comparable"]
+__all__ = ["RUNTIME", "CodePart", "OutputCode", "changes", "code_of", "comparable", "giving_columns"]
 
 RUNTIME: Final = f"{sys.implementation.cache_tag}-{MAGIC_NUMBER.hex()}-{sys.flags.optimize}"
 """Two processes that say the same here compile a function to the same instructions."""
 
-_WORDS: Final = {
-    Filter: "filter",
-    Select: "select",
-    Changelog: "changelog",
-    Transform: "transform",
-    MapBatches: "map_batches",
-}
+_COLUMNAR: Final = re.compile(r"step \d+ \((select|transform|map_batches)\)$")
+"""The steps that give rows other columns. Whether a function drops rows, only its author knows."""
 _VERBATIM: Final = ("'", '"', "`", "--", "/*")
 """What SQL is not looked into behind: white space may count there."""
 
@@ -101,10 +110,25 @@ def changes(before: OutputCode, now: OutputCode) -> tuple[str, ...]:
     return tuple(found)
 
 
+def giving_columns(before: OutputCode, now: OutputCode) -> bool:
+    """Whether the steps that changed between two codes all say which columns rows have: no row comes or goes by them.
+
+    >>> narrow, wide = OutputPlan("a", "s", "rows", (), sink=None), OutputPlan("a", "s", "rows", (), sink=None)
+    >>> from dataclasses import replace
+    >>> from tidegauge.job.plan import Filter
+    >>> wide, less = replace(wide, steps=(Select(("n", "2 * n AS m")),)), replace(wide, steps=(Filter("n > 1"),))
+    >>> giving_columns(code_of(narrow), code_of(wide)), giving_columns(code_of(narrow), code_of(less))
+    (True, False)
+    """
+    old, new = ({part.about: part.digest for part in code.parts} for code in (before, now))
+    differing = [about for about in {**old, **new} if old.get(about) != new.get(about)]
+    return all(_COLUMNAR.search(about) for about in differing)
+
+
 def _parts(plan: OutputPlan) -> Iterator[CodePart]:
     yield _part("the stream that it reads", f"{plan.source} {plan.channel}")
     for number, step in enumerate(plan.steps, 1):
-        about = f"step {number} ({_WORDS[type(step)]})"
+        about = f"step {number} ({WORDS[type(step)]})"
         yield _part(about, _said(step))
         if isinstance(step, MapBatches | Transform):
             function = described(step.function)
@@ -124,8 +148,14 @@ def _said(step: Step) -> str:
             return _spelt(condition)
         case Select(expressions):
             return "\n".join(map(_spelt, expressions))
-        case Changelog(column):
+        case Changelog(column) | Unnest(column):
             return column
+        case Dedupe(key):
+            return repr(key)
+        case Partition(parts, key, part):
+            return repr((parts, key, part))
+        case SplitBy(column, values, value):
+            return repr((column, values, value))
         case MapBatches(_, schema) if schema is not None:
             return "\n".join(f"{one.name} {one.type} {one.nullable}" for one in schema)
         case _:

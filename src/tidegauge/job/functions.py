@@ -14,13 +14,14 @@ exactly the declared or learnt columns before anyone else sees it.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final, Protocol, runtime_checkable
 
 import pyarrow as pa
 
 from tidegauge.errors.base import TidegaugeError
-from tidegauge.errors.engine import DuplicateColumn, LostOperation, SchemaUnknown, WrongBatch
+from tidegauge.errors.engine import DuplicateColumn, ExpressionFailed, LostOperation, SchemaUnknown, WrongBatch
 from tidegauge.errors.flow import BatchFunctionFailed, ReservedColumn
 from tidegauge.job.plan import MapBatches
 from tidegauge.operations import OP, carries, check
@@ -30,11 +31,16 @@ from tidegauge.sources.push.source import PushedSplit
 
 __all__ = [
     "INTERNAL",
+    "Multiplying",
+    "Remembering",
+    "RowRefused",
     "apply",
+    "begun",
     "channel_of",
     "check_names",
     "columns_of",
     "conform",
+    "empty",
     "function_name",
     "result_schema",
     "said",
@@ -44,6 +50,10 @@ __all__ = [
 
 INTERNAL: Final = "__tg_"
 """Columns that exist only between the hops of one Spark job begin like this."""
+
+
+class RowRefused(Exception):
+    """Raised by a function that stands for a SQL expression, on a row that the expression cannot take."""
 
 
 def channel_of(split: Split) -> str:
@@ -110,7 +120,7 @@ def result_schema(steps: Sequence[MapBatches], schema: pa.Schema, *, output: str
             schema = step.schema
         else:
             try:
-                result = step.function(_empty(schema))
+                result = step.function(empty(schema))
             except Exception as error:
                 raise SchemaUnknown(function=name, output=output, detail=said(error, where=True)) from error
             if not isinstance(result, pa.RecordBatch | pa.Table):
@@ -127,7 +137,8 @@ def result_schema(steps: Sequence[MapBatches], schema: pa.Schema, *, output: str
     return schema
 
 
-def _empty(schema: pa.Schema) -> pa.RecordBatch:
+def empty(schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch without rows."""
     return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
 
 
@@ -145,24 +156,54 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
+@runtime_checkable
+class Remembering(Protocol):
+    """A function that sees an epoch batch by batch, and remembers what it has seen of it."""
+
+    def begun(self) -> _Begun:
+        """Return what one attempt at one task has of it."""
+        ...
+
+
+@runtime_checkable
+class _Begun(Protocol):
+    def __call__(self, batch: pa.RecordBatch, /) -> pa.RecordBatch: ...
+
+    def within(self, batch: pa.RecordBatch, epoch: int, /) -> pa.RecordBatch: ...
+
+
+@runtime_checkable
+class Multiplying(Protocol):
+    """A function that makes many rows of one, and is given few at a time."""
+
+    def pieces(self, batch: pa.RecordBatch, /) -> Iterable[pa.RecordBatch]:
+        """Cut a batch, so that what comes of each piece is not large."""
+        ...
+
+
+def begun(steps: Sequence[MapBatches]) -> tuple[MapBatches, ...]:
+    """Return a chain of functions for one attempt at one task, which is given its epochs one after the other."""
+    return tuple(
+        replace(step, function=step.function.begun()) if isinstance(step.function, Remembering) else step
+        for step in steps
+    )
+
+
 def apply(
     steps: Sequence[MapBatches], batch: pa.RecordBatch, schema: pa.Schema, *, output: str, epoch: int
-) -> list[pa.RecordBatch]:
-    """Return what a chain of functions makes of one batch, in the columns of `schema` (without `_epoch`).
+) -> Iterator[pa.RecordBatch]:
+    """Yield what a chain of functions makes of one batch, in the columns of `schema` (without `_epoch`).
 
-    Raises `BatchFunctionFailed` when a function raises and `WrongBatch` when it returns something else than it
-    should.
+    Raises `BatchFunctionFailed` when a function raises, `ExpressionFailed` when one that stands for SQL refuses a
+    row, and `WrongBatch` when it returns something else than it should.
     """
-    batches = [batch]
-    for index, step in enumerate(steps):
-        expected = schema if index == len(steps) - 1 else step.schema
-        batches = [
-            made
-            for given in batches
-            if given.num_rows
-            for made in _one(step, given, expected, output=output, epoch=epoch)
-        ]
-    return batches
+    if not steps:
+        yield batch
+    elif batch.num_rows:
+        step, rest = steps[0], steps[1:]
+        for given in step.function.pieces(batch) if isinstance(step.function, Multiplying) else (batch,):
+            for made in _one(step, given, step.schema if rest else schema, output=output, epoch=epoch):
+                yield from apply(rest, made, schema, output=output, epoch=epoch)
 
 
 def _one(
@@ -170,9 +211,12 @@ def _one(
 ) -> list[pa.RecordBatch]:
     name = function_name(step.function)
     try:
-        result = step.function(batch)
+        function = step.function
+        result = function.within(batch, epoch) if isinstance(function, _Begun) else function(batch)
     except (TidegaugeError, MemoryError):
         raise
+    except RowRefused as error:
+        raise ExpressionFailed(output=output, epoch=epoch, detail=str(error)) from error
     except Exception as error:
         raise BatchFunctionFailed(function=name, output=output, error=said(error, where=True), epoch=epoch) from error
     if isinstance(result, pa.Table):

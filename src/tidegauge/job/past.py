@@ -23,12 +23,15 @@ from typing import Any, Final
 import pyarrow as pa
 
 from tidegauge.errors.outputs import PastUnreadable
+from tidegauge.evolution import Evolution, filled
 from tidegauge.job.plan import SourceRead, Step
 from tidegauge.lazy import library
 from tidegauge.objects.reading import parquet_rows
 from tidegauge.operations import carries
 from tidegauge.sinks.columns import EPOCH
+from tidegauge.sinks.layout.values import PartitionValues, constants
 from tidegauge.sinks.protocol import Rereadable, Table
+from tidegauge.sinks.vectors import live_rows
 from tidegauge.sources.protocol import OnBadRecord
 
 __all__ = ["PastSplit", "TableRows", "past_read", "remaining"]
@@ -48,7 +51,8 @@ def remaining(steps: tuple[Step, ...], other: tuple[Step, ...]) -> tuple[Step, .
 class PastSplit:
     """The rows of the epochs `[lower, upper)` in one data file. `weight` is the size of the file in bytes.
 
-    epoch: the first one that the rows are given as.
+    epoch: the first one that the rows are given as. values: those that all rows have in partition columns. deletions:
+    see `StagedFile`.
     """
 
     uri: str
@@ -56,6 +60,8 @@ class PastSplit:
     lower: int
     upper: int
     weight: int
+    values: PartitionValues = ()
+    deletions: str = ""
 
     @property
     def partition(self) -> str:
@@ -82,10 +88,10 @@ class TableRows:
     reader: Callable[[str], Iterator[pa.RecordBatch]] | None = None
 
     def read(self, split: PastSplit, bad: OnBadRecord) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 - rows are decoded
-        """Yield the rows of a split. Raises `PastUnreadable`."""
+        """Yield the rows of a split. Raises `PastUnreadable`, `DeletedRows`."""
         epochs = (pc.field(EPOCH) >= split.lower) & (pc.field(EPOCH) < split.upper)
         try:
-            for batch in self._batches(split.uri, epochs):
+            for batch in self._batches(split, epochs):
                 if batch.num_rows:
                     yield self._folded(batch)
         except (OSError, pa.ArrowException) as error:
@@ -94,10 +100,14 @@ class TableRows:
             detail = f"{split.uri}: {' '.join(str(error).split())[:300]}"
             raise PastUnreadable(table=self.output, first=split.lower, upper=split.upper, detail=detail) from error
 
-    def _batches(self, uri: str, epochs: Any) -> Iterator[pa.RecordBatch]:
+    def _batches(self, split: PastSplit, epochs: Any) -> Iterator[pa.RecordBatch]:
         if self.reader is not None:
-            return (batch.select(self.columns.names).filter(epochs) for batch in self.reader(uri))
-        file = parquet_rows([uri], self.columns)
+            return (filled(batch, self.columns).filter(epochs) for batch in self.reader(split.uri))
+        held = tuple((name, text) for name, text in split.values if name in self.columns.names)
+        if split.deletions:
+            rows = live_rows(split.uri, self.columns, constants(held, self.columns), split.deletions)
+            return (batch.filter(epochs) for batch in rows)
+        file = parquet_rows([split.uri], self.columns, [constants(held, self.columns)])
         batches: Iterator[pa.RecordBatch] = file.to_batches(
             filter=epochs, batch_size=_ROWS, batch_readahead=1, fragment_readahead=1, use_threads=False
         )
@@ -112,12 +122,21 @@ class TableRows:
 
 
 def past_read(
-    source: str, output: str, table: Table, columns: pa.Schema, *, lower: int, upper: int, since: int
+    source: str,
+    output: str,
+    table: Table,
+    columns: pa.Schema,
+    *,
+    lower: int,
+    upper: int,
+    since: int,
+    evolution: Evolution = "strict",
 ) -> SourceRead:
     """Return what a job reads of a table for the epochs `[lower, upper)` of a source.
 
     output: the one whose table it is. columns: what its steps give, with `_epoch` last. since: the epochs up to it
-    are one. Raises `PastUnreadable`, and `OutputIsNoTable`.
+    are one. evolution: how the table takes on columns: those that it may yet get are null in what it holds. Raises
+    `PastUnreadable`, and `OutputIsNoTable`.
     """
 
     def refused(detail: str) -> PastUnreadable:
@@ -129,16 +148,15 @@ def past_read(
         raise refused(f"it holds the epochs before {table.upper} alone")
     first = 0 if lower <= since else lower
     files = [file for file in table.files() if file.first_epoch < upper and file.last_epoch >= first]
-    if any(file.partition for file in files):
-        raise refused("others have partitioned it")
     splits = [
-        PastSplit(uri, max(file.first_epoch, lower), first, upper, file.bytes)
+        PastSplit(uri, max(file.first_epoch, lower), first, upper, file.bytes, file.partition, file.deletions)
         for file, uri in zip(files, table.uris(files), strict=True)
     ]
     held = table.schema or columns
-    if missing := [name for name in columns.names if name not in held.names]:
+    missing = [name for name in columns.names if name not in held.names]
+    if missing and evolution == "strict":
         raise refused(f"it has no column {missing[0]!r}")
-    wanted = pa.schema([held.field(name) for name in columns.names])
+    wanted = pa.schema([(columns if name in missing else held).field(name) for name in columns.names])
     rows = pa.schema([field for field in columns if field.name != EPOCH])
     reader = table.reader() if isinstance(table, Rereadable) else None
     return SourceRead(source, TableRows(output, wanted, since, reader), rows, tuple(splits), collect=False)

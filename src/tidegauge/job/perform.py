@@ -25,6 +25,7 @@ import pyarrow as pa
 from tidegauge.env import Env
 from tidegauge.errors.base import Definite, TidegaugeError, Transient
 from tidegauge.errors.engine import ReadFailed
+from tidegauge.job.columns import Columned, by_columns, read_as
 from tidegauge.job.durable import without
 from tidegauge.job.functions import channel_of, said
 from tidegauge.job.groups import Need
@@ -122,9 +123,8 @@ def performer(
         try:
             columns = schemas.of(other, pinned.bounds[other.source].schema)
             table = present(past)
-            return [
-                past_read(other.source, past, table, columns, lower=need.lower, upper=need.upper, since=since)
-            ], []
+            span = {"lower": need.lower, "upper": need.upper, "since": since}
+            return [past_read(other.source, past, table, columns, **span, evolution=other.evolution)], []
         except OSError as error:
             failed = ReadFailed(source=other.source, place=f"the table of {past}", detail=said(error))
             return [], [Failure(other.source, None, need.lower, failed)]
@@ -149,14 +149,17 @@ def performer(
                     continue
                 slices, last, size = some, some[-1], sum(piece.size for piece in some)
             left = without(slices, passed[name]) if name in passed else slices
-            planned = plan(name, pieces.get(name, source), left, bound) if left else ((), ())
+            parts = by_columns(left, bound)
+            planned = planned_by(name, pieces.get(name, source), parts, bound)
             if isinstance(planned, Failure):
                 failures.append(planned)
             else:
                 splits, gone = planned
                 if name in pieces:
                     splits = wanted(splits, {plans[o].channel for o in need.outputs if plans[o].source == name})
-                reads.append(SourceRead(name, source, bound.schema, splits, name in collecting))
+                reader = read_as(source, parts, bound)
+                whole = any(plans[o].ordered for o in need.outputs if plans[o].source == name)
+                reads.append(SourceRead(name, reader, bound.schema, splits, name in collecting, whole))
                 lost += gone
         read = {part.name for part in reads}
         works = []
@@ -265,8 +268,21 @@ def plan(
         return Failure(name, None, slices[0].epoch, failed)
 
 
+def planned_by(
+    name: str, source: Source | Pieces, parts: Sequence[tuple[pa.Schema | None, list[Slice]]], bound: Bound
+) -> tuple[tuple[Split, ...], Sequence[Slice]] | Failure:
+    """Return the splits of slices, each planned by the columns of its records, and as `plan`."""
+    found = [plan(name, source, slices, replace(bound, schema=schema)) for schema, slices in parts]
+    failures = [one for one in found if isinstance(one, Failure)]
+    if failures:
+        return min(failures, key=lambda one: (not isinstance(one.error, Transient), one.epoch))
+    whole = [one for one in found if not isinstance(one, Failure)]
+    return tuple(split for splits, _ in whole for split in splits), [hole for _, gone in whole for hole in gone]
+
+
 def unconfirmed(name: str, source: RangeReader, bound: Bound, epoch: int) -> Failure | None:
     """Return the failure of a source, at an epoch, unless upstream says that it is the one that is bound."""
+    source = source.source if isinstance(source, Columned) else source
     if not isinstance(source, Confirming):
         return None
     try:
@@ -290,7 +306,7 @@ def first_failure(name: str, source: Source | Pieces, slices: list[Slice], bound
 
 
 class OutputSchemas:
-    """The columns of outputs on an engine, found once: those of a source never change. In any thread."""
+    """The columns of outputs on an engine, found once for those of a source. In any thread."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine: Final = engine
@@ -302,6 +318,13 @@ class OutputSchemas:
             return self._engine.rowwise(plan, source_schema)
         except TidegaugeError:  # the first job says what is wrong with its steps
             return False
+
+    def known(self, plan: OutputPlan, source_schema: pa.Schema) -> pa.Schema | None:
+        """Return the columns of an output, None where its steps or its sink raise: the first job will."""
+        try:
+            return self.of(plan, source_schema)
+        except TidegaugeError:
+            return None
 
     def of(self, plan: OutputPlan, source_schema: pa.Schema) -> pa.Schema:
         """Return the columns of an output, or raise; see `output_schema`."""

@@ -9,32 +9,41 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import pyarrow as pa
 
 from tidegauge.errors.flow import OperationsNotTaken
+from tidegauge.evolution import Evolution
 from tidegauge.remap.round import Failure
 from tidegauge.remap.stamps import FAITHFUL, OutputStamps
 from tidegauge.remap.start import OutputStart
+from tidegauge.sinks.cadence import Cadence
 from tidegauge.sinks.protocol import Applying, Sink, StagedFile
 from tidegauge.sinks.working import Work
 from tidegauge.sources.protocol import RangeReader, Split
 
 __all__ = [
+    "WORDS",
     "Changelog",
+    "Dedupe",
     "Engine",
     "EpochJob",
     "Filter",
+    "GivenStep",
     "JobResult",
+    "MadeStep",
     "MapBatches",
     "OutputPlan",
     "OutputWork",
+    "Partition",
     "Select",
     "SourceRead",
+    "SplitBy",
     "Staged",
     "Step",
     "Transform",
+    "Unnest",
 ]
 
 
@@ -81,7 +90,59 @@ class MapBatches:
     schema: pa.Schema | None = None
 
 
-Step: TypeAlias = Filter | Select | Changelog | Transform | MapBatches
+@dataclass(frozen=True, slots=True)
+class Unnest:
+    """Make a row of each element of a list. Runs wherever the batch is, like the steps below."""
+
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dedupe:
+    """Keep the first row of each key in each epoch: by partition, then by position."""
+
+    key: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """Keep the rows whose key hashes to one of `parts` parts; of rows with an operation, the table that they make."""
+
+    parts: int
+    key: tuple[str, ...]
+    part: int
+
+
+@dataclass(frozen=True, slots=True)
+class SplitBy:
+    """Keep the rows with one of the values of a column, None for those with another one or none.
+
+    Of rows with an operation it keeps the table that they make.
+    """
+
+    column: str
+    values: tuple[Any, ...]
+    value: Any
+
+
+MadeStep: TypeAlias = Unnest | Dedupe | Partition | SplitBy
+"""The steps that are made into Arrow functions (`job.arrow`)."""
+GivenStep: TypeAlias = Filter | Select | Changelog | Transform | MapBatches
+"""The steps that users give as SQL or as a function."""
+Step: TypeAlias = GivenStep | MadeStep
+
+WORDS: Final[Mapping[type, str]] = {
+    Filter: "filter",
+    Select: "select",
+    Changelog: "changelog",
+    Transform: "transform",
+    MapBatches: "map_batches",
+    Unnest: "unnest",
+    Dedupe: "dedupe",
+    Partition: "partition",
+    SplitBy: "split_by",
+}
+"""What steps are called, as methods of a stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +152,8 @@ class OutputPlan:
     channel: "rows", "errors", or the name of one of the streams that a push source has. start: None for with the
     source. after: the outputs that are to be live before this one catches up. stamps: which epoch its past has.
     patience: the seconds for which upstream keeps what it lacks while it is paused or has failed, None for no limit.
-    past: the output from whose table it gets what it lacks while it is late, None for its source.
+    past: the output from whose table it gets what it lacks while it is late, None for its source. cadence: when its
+    staged rows are committed, None for at once. evolution: how its table takes rows of other columns than it has.
     """
 
     name: str
@@ -104,6 +166,13 @@ class OutputPlan:
     stamps: OutputStamps = FAITHFUL
     patience: float | None = None
     past: str | None = None
+    cadence: Cadence | None = None
+    evolution: Evolution = "strict"
+
+    @property
+    def ordered(self) -> bool:
+        """Whether a step depends on the order of an epoch's rows."""
+        return any(isinstance(step, Dedupe) for step in self.steps)
 
     def check_applied(self) -> None:
         """Raise `OperationsNotTaken` unless the sink of rows with an operation applies them."""
@@ -116,7 +185,8 @@ class SourceRead:
     """The splits of one source that a job, or one of its tasks, reads. `schema` is the source's, without `_epoch`.
 
     A task has them in the order of their epochs. When `collect` is false, a record that cannot be decoded is a
-    `Failure` of the source.
+    `Failure` of the source. whole: whether one task reads all of an epoch, by partition and position, because some
+    output's step depends on that order.
     """
 
     name: str
@@ -124,6 +194,7 @@ class SourceRead:
     schema: pa.Schema
     splits: tuple[Split, ...]
     collect: bool
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ fewer rows than it was given, or more.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
@@ -33,7 +33,7 @@ from tidegauge.errors.engine import (
     UnknownOperation,
     WrongOperation,
 )
-from tidegauge.job.functions import apply, channel_of, columns_of, conform, said, without_epoch
+from tidegauge.job.functions import apply, begun, channel_of, columns_of, conform, said, without_epoch
 from tidegauge.job.past import PastSplit
 from tidegauge.job.plan import MapBatches
 from tidegauge.job.report import Report
@@ -64,6 +64,8 @@ class TaskRead(Protocol):
     def schema(self) -> pa.Schema: ...  # noqa: D102
     @property
     def collect(self) -> bool: ...  # noqa: D102
+    @property
+    def whole(self) -> bool: ...  # noqa: D102
 
     @property
     def splits(self) -> Iterable[Split]:
@@ -124,19 +126,19 @@ def run(
     """
     for read in reads:
         writers = [OutputWriter(write, report, job=job, task=task) for write in writes if write.source == read.name]
-        mine = [index for index, feed in enumerate(feeds) if feed.source == read.name]
+        own = {index: feed for index, feed in enumerate(feeds) if feed.source == read.name}
+        mine = {index: replace(feed, functions=begun(feed.functions)) for index, feed in own.items()}
         broken: set[int] = set()
         try:
             for channel, epoch, rows in decoded(read, report):
                 for writer in writers:
                     if writer.plan.channel == channel:
                         writer.write(rows, epoch)
-                for index in mine:
-                    if feeds[index].channel == channel and index not in broken:
-                        made = _fed(feeds[index], rows, epoch, report)
-                        if made is None:
+                for index, feed in mine.items():
+                    if feed.channel == channel and index not in broken:
+                        whole = yield from _fed(index, feed, rows, epoch, report)
+                        if not whole:
                             broken.add(index)
-                        yield from ((index, batch) for batch in made or [])
                 if halted():
                     return
             if not report.failed(read.name):
@@ -147,17 +149,21 @@ def run(
                 writer.abort()
 
 
-def _fed(feed: Feed, rows: pa.RecordBatch, epoch: int, report: Report) -> list[pa.RecordBatch] | None:
-    """Return one batch as its feed has it, or None when a function failed."""
+def _fed(
+    index: int, feed: Feed, rows: pa.RecordBatch, epoch: int, report: Report
+) -> Generator[tuple[int, pa.RecordBatch], None, bool]:
+    """Yield one batch as its feed has it, with the feed's number. Return whether no function failed."""
     try:
-        made = apply(feed.functions, rows, feed.made, output=feed.outputs[0], epoch=epoch)
+        for batch in apply(feed.functions, rows, feed.made, output=feed.outputs[0], epoch=epoch):
+            if batch.num_rows:
+                stamped = conform(stamp(batch, epoch), feed.schema)
+                kept = stamped if feed.prefilter is None else feed.prefilter(stamped)
+                if kept.num_rows:
+                    yield index, kept
     except TidegaugeError as error:
         report.failures += [Failure(feed.source, output, epoch, error) for output in feed.outputs]
-        return None
-    stamped = [conform(stamp(batch, epoch), feed.schema) for batch in made if batch.num_rows]
-    if feed.prefilter is None:
-        return stamped
-    return [batch for batch in map(feed.prefilter, stamped) if batch.num_rows]
+        return False
+    return True
 
 
 def decoded(read: TaskRead, report: Report) -> Iterator[tuple[str, int, pa.RecordBatch]]:
@@ -196,8 +202,13 @@ def decoded(read: TaskRead, report: Report) -> Iterator[tuple[str, int, pa.Recor
 
 
 def _joined(read: TaskRead) -> Iterable[Split]:
-    """Return the splits of a read as its source has them joined; bad records that are collected need their own."""
-    return read.source.joined(read.splits) if isinstance(read.source, Joining) and not read.collect else read.splits
+    """Return the splits of a read as its source has them joined.
+
+    Bad records that are collected need their own; and where the order of rows counts, it is that of the splits.
+    """
+    if isinstance(read.source, Joining) and not read.collect and not read.whole:
+        return read.source.joined(read.splits)
+    return read.splits
 
 
 def _parts(split: Split) -> Sequence[Split] | None:
@@ -344,6 +355,7 @@ class OutputWriter:
     job: str = field(kw_only=True)
     task: int = field(kw_only=True)
     _columns: pa.Schema = field(init=False)
+    _functions: tuple[MapBatches, ...] = field(init=False)
     _stager: Stager | None = field(default=None, init=False)
     _first_epoch: int = field(default=0, init=False)
     _over: bool = field(default=False, init=False)
@@ -351,6 +363,7 @@ class OutputWriter:
 
     def __post_init__(self) -> None:
         self._columns = without_epoch(self.plan.schema)
+        self._functions = begun(self.plan.functions)
         self._operating = OP in self._columns.names
 
     def write(self, rows: pa.RecordBatch, epoch: int) -> None:
@@ -360,16 +373,14 @@ class OutputWriter:
         plan = self.plan
         given = plan.rows if plan.functions else self._columns
         try:
-            made = apply(plan.functions, conform(rows, given), self._columns, output=plan.name, epoch=epoch)
+            for batch in apply(self._functions, conform(rows, given), self._columns, output=plan.name, epoch=epoch):
+                if self._operating and (wrong := unknown(batch[OP])) is not None:
+                    found = said_of(batch[OP].filter(wrong)[0].as_py())
+                    raise WrongOperation(output=plan.name, epoch=epoch, found=found)
+                if batch.num_rows:
+                    self._stage(stamp(batch, epoch), epoch)
         except TidegaugeError as error:
             self._fail(epoch, error)
-            return
-        for batch in made:
-            if self._operating and (wrong := unknown(batch[OP])) is not None:
-                found = said_of(batch[OP].filter(wrong)[0].as_py())
-                self._fail(epoch, WrongOperation(output=plan.name, epoch=epoch, found=found))
-            elif batch.num_rows:
-                self._stage(stamp(batch, epoch), epoch)
 
     def write_mixed(self, batch: pa.RecordBatch) -> None:
         """Add rows that say in `_epoch` which epoch they are of."""

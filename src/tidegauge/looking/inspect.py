@@ -30,18 +30,19 @@ from tidegauge.looking.owners import SharedWith
 from tidegauge.looking.reports import EpochReport, Epochs, FlowReport, OutputReport, SliceReport, SourceReport
 from tidegauge.objects.reading import readable
 from tidegauge.reclock.slices import begins, held
-from tidegauge.remap.binding import Slice
+from tidegauge.remap.binding import Observation, Slice
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.mint import checked_observation
 from tidegauge.remap.store import Loaded, LoadedSource, Pause, Stall, Store, shown
 from tidegauge.sinks.location import at
 from tidegauge.sinks.protocol import Table
+from tidegauge.sinks.vectors import deleted, places_of
 from tidegauge.sources.protocol import Acknowledged, Source, from_time_of
 
 if TYPE_CHECKING:
     from tidegauge.flow.board import OutputCondition, SourceCondition
 
-__all__ = ["epochs", "explain", "holds", "opened", "outputs", "rows_of", "slice_report", "status"]
+__all__ = ["epochs", "explain", "holds", "observed", "opened", "outputs", "rows_of", "slice_report", "status"]
 
 pc: Final = library("pyarrow.compute")
 pq: Final = library("pyarrow.parquet")
@@ -59,9 +60,10 @@ def rows_of(table: Table, epoch: int, *, since: int = 0) -> int:
         if first <= file.first_epoch and file.last_epoch <= epoch:
             count += file.rows
         elif file.first_epoch <= epoch and first <= file.last_epoch:
-            column = pq.read_table(readable(at(table.uris([file])[0])), columns=["_epoch"], partitioning=None).column(
-                "_epoch"
-            )
+            [path] = table.uris([file])
+            rows = pq.read_table(readable(at(path)), columns=["_epoch"], partitioning=None)
+            left = places_of(deleted(file.deletions), 0, rows.num_rows)
+            column = (rows if left is None else rows.filter(left)).column("_epoch")
             there = pc.and_(pc.greater_equal(column, first), pc.less_equal(column, epoch))
             count += pc.sum(there).as_py() or 0
     return count
@@ -204,17 +206,15 @@ def _source(
             end, note = owner.says(name, bound)
     elif state == healthy:
         try:
-            observed = checked_observation(
-                name, from_time_of(source), found.bound, source.probe(found.bound, now=env.now())
-            )
+            seen = observed(flow, name, loaded, env)
         except TidegaugeError as raised:
             state, error = ("failed" if isinstance(raised, Definite) else "stalled"), raised
         except OSError as raised:
             state, error = "stalled", SourceUnreachable(source=name, error=type(raised).__name__, detail=str(raised))
         else:
             end, note = (
-                observed.end,
-                "; ".join(filter(None, [observed.note, _untold(source, found.table.inverse(upper))])),
+                seen.end,
+                "; ".join(filter(None, [seen.note, _untold(source, found.table.inverse(upper))])),
             )
             state = "starting" if not bound and not end else state
     return SourceReport(
@@ -231,6 +231,12 @@ def _source(
         incarnation=found.incarnation,
         lost=sum(gap.size for gap in loaded.gaps if gap.source == name),
     )
+
+
+def observed(flow: FlowSpec, name: str, loaded: Loaded, env: Env) -> Observation:
+    """Return what upstream of a source says of itself now, as the flow would see it. Raises as a tick does."""
+    source, bound = flow.sources[name], loaded.sources[name].bound
+    return checked_observation(name, from_time_of(source), bound, source.probe(bound, now=env.now()))
 
 
 def _untold(source: Source, frontier: Frontier) -> str:

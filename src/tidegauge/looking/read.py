@@ -5,8 +5,7 @@ to it, and nothing of later ones, whatever has been committed since. A read that
 less. A condition is a column and a value of that column's type, compared for equality by Arrow; nothing that is asked
 for is evaluated.
 
-`as_of` is an epoch, or a time (the newest epoch published that was minted by then; a time without a zone is UTC), or
-nothing for the newest published epoch.
+`as_of` is what `asof` says: an epoch, a time, positions of sources, or nothing for the newest published epoch.
 
 >>> typed(pa.field("amount", pa.decimal128(10, 2)), "1.5").as_py()
 Decimal('1.50')
@@ -15,62 +14,47 @@ Decimal('1.50')
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import reduce
+from datetime import datetime
+from functools import partial, reduce
 from operator import and_
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute
 import pyarrow.types as pt
 
-from tidegauge.engine import LocalEngine
-from tidegauge.env import Env
-from tidegauge.errors.base import TidegaugeError, brief
+from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.command import (
-    BeforeStart,
     IncomparableValue,
-    NotPublished,
-    OutputHasFailed,
-    OutputIsBehind,
     RowsUnreadable,
-    WithinPast,
 )
-from tidegauge.errors.flow import InvalidArgument, NeedsSpark, UnknownColumn
-from tidegauge.errors.store import EpochBelowSince
-from tidegauge.flow.belonging import check, check_unseen, table_of
+from tidegauge.errors.flow import UnknownColumn
+from tidegauge.errors.sinks import DeletedRows
 from tidegauge.flow.spec import Flow, FlowSpec
-from tidegauge.job.functions import with_epoch
-from tidegauge.looking.inspect import holds, opened
+from tidegauge.looking.asof import AsOf
 from tidegauge.looking.locate import Origin, looking
-from tidegauge.objects.reading import parquet_rows
-from tidegauge.operations import OP
+from tidegauge.looking.view import View, reading, view_of
 from tidegauge.remap.fromtime.protocol import excerpt
-from tidegauge.remap.store import Loaded, Store
 from tidegauge.sinks.columns import EPOCH
-from tidegauge.sinks.protocol import Resident
+from tidegauge.sinks.layout.values import PartitionValues, constants, unfolded
+from tidegauge.sinks.vectors import live_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 __all__ = [
-    "AsOf",
     "Trace",
     "TracedRow",
-    "View",
-    "instant",
+    "frame_of",
     "read",
     "read_arrow",
-    "reading",
     "trace",
     "typed",
-    "view_of",
 ]
 
-AsOf: TypeAlias = int | str | datetime | None
 T = TypeVar("T")
 
 _AS_WRITTEN: Final = {
@@ -81,140 +65,22 @@ _AS_WRITTEN: Final = {
 }
 """Options for Spark's reader, whatever its session says: dates are taken literally, and no file may be missing."""
 
+_BEYOND_ASCII: Final = re.compile("%[89A-Fa-f]")
+
 pc: Final[Any] = pyarrow.compute  # its functions are made at run time, which type checkers cannot see
 
 
-@dataclass(frozen=True, slots=True)
-class View:
-    """Files that hold every row of the epochs up to `epoch`, perhaps among later ones. `schema` is the table's.
-
-    held: the rows themselves, where they are in memory; then there are no files.
-    """
-
-    epoch: int
-    uris: list[str]
-    schema: pa.Schema
-    held: pa.Table | None = None
-
-    def dataset(self) -> Any:
-        """Return the rows as a dataset."""
-        if self.held is not None:
-            import pyarrow.dataset as ds  # here, for it loads pandas, which takes longer than all the rest
-
-            return ds.dataset(self.held)
-        return parquet_rows(self.uris, self.schema)
-
-
-@contextmanager
-def reading(output: str) -> Iterator[None]:
-    """Read data files of an output. Raises `RowsUnreadable` for one that is missing or damaged."""
-    try:
-        yield
-    except (OSError, pa.ArrowException) as error:
-        raise RowsUnreadable(output=output, detail=brief(error)) from error
-
-
-def instant(as_of: str | datetime) -> datetime:
-    """Return the point in time that a text names; one without a zone is UTC. Raises `InvalidArgument`."""
-    try:
-        time = datetime.fromisoformat(as_of) if isinstance(as_of, str) else as_of
-    except ValueError:
-        raise InvalidArgument(
-            parameter="as_of", value=as_of, expected="an epoch or a time like 2026-11-20 17:00"
-        ) from None
-    return time.replace(tzinfo=UTC) if time.tzinfo is None else time
-
-
-def _epoch(store: Store, flow: str, published: int, as_of: AsOf) -> int | None:
-    """Return the epoch that `as_of` names, None for the newest one."""
-    if as_of is None:
-        if published == 0:
-            raise NotPublished(as_of="the newest epoch", published=0)
-        return None
-    if isinstance(as_of, bool) or not isinstance(as_of, int | str | datetime):
-        raise InvalidArgument(parameter="as_of", value=as_of, expected="an epoch or a time like 2026-11-20 17:00")
-    epoch = as_of if isinstance(as_of, int) else store.epoch_at(flow, instant(as_of))
-    if epoch is None or not 0 <= epoch < published:
-        raise NotPublished(as_of=as_of, published=published)
-    return epoch
-
-
-def _check_held(loaded: Loaded, output: str, source: str, table_upper: int, epoch: int) -> None:
-    if max(epoch, 0) < (since := loaded.flow.since):  # before its first epoch an output is empty
-        raise EpochBelowSince(source=source, epoch=epoch, since=since)
-    start = loaded.outputs[output].start
-    if start is not None and max(epoch, 0) < start.epoch:
-        raise BeforeStart(output=output, start=start.epoch, said=start.said, as_of=epoch)
-    if start is not None and start.stamps is not None and max(epoch, 0) < start.stamp:
-        raise WithinPast(output=output, stamp=start.stamp, said=start.stamps.said, as_of=epoch)
-    held = holds(loaded, source, loaded.outputs[output].reached(table_upper))
-    if epoch < held:
-        return
-    for failure in (loaded.sources[source].failure, loaded.outputs[output].outstanding(table_upper)):
-        if failure is not None and epoch >= failure[0]:
-            raise OutputHasFailed(output=output, epoch=failure[0], as_of=epoch, detail=failure[1].summary)
-    raise OutputIsBehind(output=output, upper=held, as_of=epoch)
-
-
-def _columns(flow: FlowSpec, output: str, loaded: Loaded) -> pa.Schema:
-    """Return the columns of a published output that holds no row yet, and so has no table.
-
-    They are `_epoch` alone where nobody knows the source's columns yet, or only Spark knows what the steps make of
-    them.
-    """
-    plan = flow.outputs[output]
-    found = flow.sources[plan.source].schema or loaded.sources[plan.source].schema
-    with suppress(NeedsSpark):
-        if found is not None:  # operations are applied to a table, and are no column of it
-            schema = LocalEngine(threads=0).schema(plan, found)
-            return pa.schema([field for field in schema if field.name != OP])
-    return with_epoch(pa.schema([]))
-
-
-def view_of(flow: FlowSpec, output: str, as_of: AsOf, *, env: Env | None = None) -> View:
-    """Return the files of an output as of an epoch or a time. Raises what `read_arrow` raises."""
-    source = flow.output(output).source
-    with opened(flow, env or Env()) as store:
-        loaded = store.load(flow.name)
-        named = _epoch(store, flow.name, loaded.flow.published, as_of)
-        if output not in loaded.outputs or source not in loaded.sources:  # planned: it has not run yet
-            raise NotPublished(as_of=f"a row of {output}", published=loaded.flow.published)
-        table = table_of(flow, output, loaded)
-        check(store, flow, output, table)
-        check_unseen(store, flow, output, table, loaded)
-    known = loaded.outputs[output]
-    held = holds(loaded, source, known.reached(table.upper))
-    filled = output in loaded.backfills or known.start is not None
-    if named is None and filled and not table.upper and held < loaded.flow.published:
-        raise OutputIsBehind(output=output, upper=held, as_of=loaded.flow.published - 1)  # not: there are no rows
-    epoch = min(loaded.flow.published, held) - 1 if named is None else named
-    past = loaded.outputs.get(flow.outputs[output].past or "")
-    if past is not None and past.held and not table.upper and epoch < loaded.sources[source].began_at:
-        raise OutputIsBehind(output=output, upper=0, as_of=epoch)  # it gets what that holds of an old upstream
-    _check_held(loaded, output, source, table.upper, epoch)
-    while True:
-        schema = table.schema or _columns(flow, output, loaded)
-        with reading(output):  # a file that another program has rewritten is asked for its epochs
-            files = [file for file in table.files(as_of=epoch) if file.first_epoch <= epoch]
-        if isinstance(table, Resident):
-            return View(epoch, [], schema, table.rows(files))
-        uris = table.uris(files)
-        if table.schema in (None, schema):  # else all of its rows were replaced between the two looks
-            return View(epoch, uris, schema)
-
-
 def read_arrow(flow: Flow, output: str, *, as_of: AsOf = None) -> pa.Table:
-    """Return an output as an Arrow table, as of an epoch or a time. Needs no Spark.
+    """Return an output as an Arrow table, as of an epoch, a time, or positions of sources. Needs no Spark.
 
     Raises `NotPublished`, `BeforeStart`, `WithinPast`, `EpochBelowSince`, `OutputHasFailed`, `OutputIsBehind`,
-    `UnknownName`, `FlowNeverRan`, `StoreBehindTable` and `HistoriesDiffer`, and `RowsUnreadable` when a data file is
+    `UnknownName`, `FlowNeverRan`, `StoreBehindTable` and `HistoriesDiffer`; `NotYetBound` and `UnknownPartition` for
+    positions that no epoch has; and `RowsUnreadable` when a data file is
     missing or damaged.
     """
 
     def rows(view: View) -> pa.Table:
-        if not view.uris and not view.held:
-            return view.schema.empty_table()
-        return view.dataset().to_table(filter=pc.field("_epoch") <= view.epoch)
+        return view.rows(pc.field("_epoch") <= view.epoch).to_table()
 
     return _seen(flow.spec, output, as_of, rows)
 
@@ -226,7 +92,7 @@ def _seen(flow: FlowSpec, output: str, as_of: AsOf, rows: Callable[[View], T]) -
         try:
             with reading(output):
                 return rows(view)
-        except RowsUnreadable:
+        except (RowsUnreadable, DeletedRows):
             later = view_of(flow, output, as_of)
             if set(view.uris) <= set(later.uris):
                 raise
@@ -234,22 +100,100 @@ def _seen(flow: FlowSpec, output: str, as_of: AsOf, rows: Callable[[View], T]) -
 
 
 def read(spark: Any, flow: Flow, output: str, *, as_of: AsOf = None) -> DataFrame:
-    """Return an output as a DataFrame of the given session, as of an epoch or a time. Needs no table format's JARs.
+    """Return an output as a DataFrame of the given session, as of an epoch, a time, or positions of sources.
+
+    It needs no table format's JARs.
 
     The frame reads the files that are committed now; later commits do not appear in it. If one replaces all rows of
     a Parquet table, Spark finds these files no longer: ask for a new frame. Raises the same errors as `read_arrow`.
     """
+    return frame_of(spark, view_of(flow.spec, output, as_of))
+
+
+def frame_of(spark: Any, view: View) -> DataFrame:
+    """Return the rows of a view as a DataFrame of the given session."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    view = view_of(flow.spec, output, as_of)
     schema = from_arrow_schema(view.schema, prefer_timestamp_ntz=True)
     if view.held:
         rows = view.held.filter(pc.field("_epoch") <= view.epoch)
         return spark.createDataFrame(rows, schema)  # type: ignore[no-any-return]
     if not view.uris:
         return spark.createDataFrame([], schema)  # type: ignore[no-any-return]
-    frame = spark.read.options(**_AS_WRITTEN).schema(schema).parquet(*view.uris)
+    frame = _frame(spark, view, schema)
     return frame.where(frame["_epoch"] <= view.epoch)  # type: ignore[no-any-return]
+
+
+def _frame(spark: Any, view: View, schema: Any) -> Any:
+    """Return the rows of a view's files.
+
+    Spark takes the values of partition columns from the names of folders, and skips folders by them. Where files lie
+    elsewhere, as other writers may put them, those of each partition are read by themselves.
+    """
+    from pyspark.sql.functions import decode, encode, lit
+
+    if view.deletions:
+        return _marked(spark, view, schema)
+    if not view.partitions:
+        return spark.read.options(**_AS_WRITTEN).schema(schema).parquet(*view.uris)
+    groups: dict[_Folders | PartitionValues, list[str]] = {}
+    for uri, values in zip(view.uris, view.partitions, strict=True):
+        groups.setdefault(_folders(uri, values) or values, []).append(uri)
+    frames = []
+    for where, uris in groups.items():
+        base = {"basePath": where.base} if isinstance(where, _Folders) else {}
+        reader = spark.read.options(**_AS_WRITTEN, **base)
+        if isinstance(where, _Folders):
+            frame = reader.schema(schema).parquet(*uris)
+            names = [name for name, _ in view.partitions[0] if schema[name].dataType.typeName() == "string"]
+            for name in names if where.escaped else ():  # Spark takes each escaped byte for a character
+                frame = frame.withColumn(name, decode(encode(frame[name], "ISO-8859-1"), "UTF-8"))
+        else:
+            frame = reader.schema(_without(schema, where)).parquet(*uris)
+            for name, text in where:
+                frame = frame.withColumn(name, lit(text).cast(schema[name].dataType))
+        frames.append(frame.select(*schema.names))
+    return reduce(lambda one, other: one.union(other), frames)
+
+
+def _marked(spark: Any, view: View, schema: Any) -> Any:
+    """Return the rows that are left of a view's files: each task reads some of these as we do, for Spark cannot."""
+    files = view.pieces()
+    read = partial(_left, files=files, columns=view.schema)
+    return spark.range(0, len(files), 1, len(files)).mapInArrow(read, schema)
+
+
+def _left(
+    numbers: Iterator[pa.RecordBatch], *, files: Sequence[tuple[str, PartitionValues, str]], columns: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows that are left of the files with these numbers."""
+    for number in (number for batch in numbers for number in batch.column(0).to_pylist()):
+        uri, values, deletions = files[number]
+        yield from live_rows(uri, columns, constants(values, columns), deletions)
+
+
+@dataclass(frozen=True, slots=True)
+class _Folders:
+    """Folders of partitions, below `base`. escaped: whether texts in their names have escaped bytes beyond ASCII."""
+
+    base: str
+    escaped: bool
+
+
+def _folders(uri: str, values: PartitionValues) -> _Folders | None:
+    """Return the folders that a file is in, None where Spark would not read its values from their names."""
+    parts = uri.split("/")
+    at = len(parts) - 1 - len(values)
+    if at < 1 or tuple(map(unfolded, parts[at:-1])) != values:
+        return None
+    names = "/".join(parts[at:-1])
+    escaped = _BEYOND_ASCII.search(names) is not None
+    return _Folders("/".join(parts[:at]), escaped) if names.isascii() or not escaped else None
+
+
+def _without(schema: Any, values: PartitionValues) -> Any:
+    names = {name for name, _ in values}
+    return type(schema)([field for field in schema if field.name not in names])
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +233,7 @@ def trace(flow: Flow, output: str, values: Mapping[str, str], *, limit: int) -> 
                 raise UnknownColumn(column=excerpt(column), where=f"the trace of {output}", known=view.schema.names)
         equal = [pc.field(column) == typed(view.schema.field(column), text) for column, text in values.items()]
         condition = reduce(and_, equal, pc.field(EPOCH) <= view.epoch)
-        return view.epoch, view.dataset().head(limit + 1, filter=condition).to_pylist()
+        return view.epoch, view.rows(condition).head(limit + 1).to_pylist()
 
     epoch, rows = _seen(spec, output, None, matching)
     found: list[TracedRow] = []

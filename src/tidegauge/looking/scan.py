@@ -11,7 +11,7 @@ never fewer. What the flow has noted as lost (`gaps`) is not of its epochs, here
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -24,12 +24,13 @@ from tidegauge.errors.command import EpochNotBound, NotPublished, NotScannable
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.store import EpochBelowSince
 from tidegauge.flow.spec import Flow, FlowSpec
+from tidegauge.job.columns import by_columns, read_as
 from tidegauge.job.durable import passed, without
 from tidegauge.job.functions import with_epoch
 from tidegauge.job.plan import SourceRead
 from tidegauge.job.scanned import scanned
+from tidegauge.looking.asof import instant
 from tidegauge.looking.inspect import opened
-from tidegauge.looking.read import instant
 from tidegauge.reclock.slices import told_apart
 from tidegauge.remap.binding import Bound, Slice
 from tidegauge.remap.store import Loaded, Store
@@ -133,8 +134,11 @@ def planned(flow: FlowSpec, source: str, *, as_of: Moment | None, between: Betwe
     lost = upstream.lost(slices, found.bound) if slices and isinstance(upstream, GoingOn) else ()
     if lost:
         raise _not(source, range(lost[0].epoch, lost[-1].epoch + 1), "it has deleted some of their records")
-    splits = tuple(upstream.plan(slices, found.bound)) if slices else ()
-    return Scan(SourceRead(source, upstream, schema, splits, source in flow.collecting), found.bound)
+    bound = replace(found.bound, schema=schema)
+    parts = by_columns(slices, bound)
+    splits = tuple(split for columns, some in parts for split in upstream.plan(some, replace(bound, schema=columns)))
+    reader = read_as(upstream, parts, bound)
+    return Scan(SourceRead(source, reader, schema, splits, source in flow.collecting), found.bound)
 
 
 def _epochs(store: Store, flow: str, loaded: Loaded, as_of: Moment | None, between: Between | None) -> range:

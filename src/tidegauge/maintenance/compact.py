@@ -17,8 +17,8 @@ from tidegauge.env import Env
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.flow.belonging import check_all, table_of
 from tidegauge.flow.spec import Flow, FlowSpec
+from tidegauge.looking.asof import instant
 from tidegauge.looking.inspect import holds, opened
-from tidegauge.looking.read import instant
 from tidegauge.maintenance.resume import leased
 from tidegauge.remap.store import Loaded, Store
 

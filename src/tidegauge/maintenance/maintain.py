@@ -79,7 +79,7 @@ def maintain(
     dry_run: bool = False,
     env: Env | None = None,
 ) -> Maintained:
-    """Pack small files of the flow's Delta tables, remove files that nothing names, and keep their logs short.
+    """Pack small files of the flow's tables, remove files that nothing names, and keep their logs short.
 
     The flow may be running, here or elsewhere. Call it as often as you like: a row is written again about as often as
     the logarithm of its table's size says, whenever you call it.
@@ -89,7 +89,7 @@ def maintain(
         outputs: the names of the outputs, None for all whose sinks can be maintained.
         retention: how long files stay that newer versions of a table do not have: readers of older versions need
             them, and so does `as_of` for a table by key. None for what each table says
-            (`delta.deletedFileRetentionDuration`, else 7 days).
+            (`delta.deletedFileRetentionDuration`, else 7 days; `history.expire.max-snapshot-age-ms`, else 5 days).
         dry_run: only say what would be done.
         env: the world, for tests.
 

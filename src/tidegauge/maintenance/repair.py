@@ -21,6 +21,8 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final, Literal
 
+import pyarrow as pa
+
 from tidegauge.env import Env
 from tidegauge.errors.base import Definite, brief
 from tidegauge.errors.engine import RecordUnparsable
@@ -56,6 +58,8 @@ from tidegauge.remap.binding import Slice
 from tidegauge.remap.history import History
 from tidegauge.remap.start import StartRecord
 from tidegauge.remap.store import CodeRecord, Loaded, Store
+from tidegauge.sinks.columns import rows_schema
+from tidegauge.sinks.evolving import grown
 from tidegauge.sinks.mending import Mending, Ranges, TableDamage, joined, mendable
 from tidegauge.sinks.protocol import OutputId, StagedFile, job_mark
 
@@ -260,7 +264,7 @@ def repair(
                 table.replace(
                     epochs,
                     upper,
-                    rereading.schema,
+                    _columns(spec, output, table, rereading.schema),
                     files,
                     write=rereading.mark + env.unique()[-16:],
                     told=partial(_telling, store, spec.name, output, rereading.start),
@@ -276,6 +280,14 @@ def repair(
             raise
         anew = tuple((one.start, min(one.stop, upper) - 1) for one in epochs if one.start < upper)
         return Repaired(spec.name, output, anew, rows, removed, upper)
+
+
+def _columns(flow: FlowSpec, output: str, table: Mending, rows: pa.Schema) -> pa.Schema:
+    """Return the columns of a table that is mended by these rows, which may lack some where it is to evolve."""
+    if flow.outputs[output].evolution != "evolve" or table.schema is None:
+        return rows
+    place, name = _place(flow, output), f"{flow.name}:{output}"
+    return grown(table.schema, rows_schema(rows), "evolve", place=place, output=name, nests=True)
 
 
 def _telling(store: Store, flow: str, output: str, start: StartRecord | None, lower: int, upper: int) -> History:

@@ -22,13 +22,15 @@ from urllib.parse import urlsplit
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.objects import CredentialsInAddress
 
-__all__ = ["address", "is_address", "parts"]
+__all__ = ["address", "glob_address", "is_address", "parts"]
 
 _SCHEMES: Final = {"s3": "s3", "s3a": "s3", "gs": "gs", "abfss": "abfss"}
 _BEGIN: Final = re.compile(rf"(?i)({'|'.join(_SCHEMES)})://")
 _BUCKET: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _CONTAINER: Final = re.compile(r"[A-Za-z0-9$][A-Za-z0-9-]*@[A-Za-z0-9.-]+")
 _KEY: Final = re.compile(r"[A-Za-z0-9!_.*'()=/-]+")
+_SIGNED: Final = re.compile(r"(?i)\?(.*&)?(x-(amz|goog)-[a-z-]+|awsaccesskeyid|googleaccessid|signature|sig)=")
+"""How the query of an address begins that was signed for somebody. A `?` otherwise stands for a character."""
 _EXPECTED: Final = "s3://bucket/path, its path of letters, digits and ! - _ . * ' ( ) ="
 
 
@@ -49,6 +51,26 @@ def address(text: str) -> str:
         raise InvalidArgument(parameter="path", value=text, expected=_EXPECTED)
     if not steps or {".", ".."} & set(steps) or not _KEY.fullmatch("/".join(steps)):
         raise InvalidArgument(parameter="path", value=text, expected=_EXPECTED)
+    return f"{scheme}://{where}/{'/'.join(steps)}"
+
+
+def glob_address(text: str) -> str:
+    """Return an address, which may be a pattern, of keys that others have chosen: they may have any characters.
+
+    Raises `CredentialsInAddress`, `InvalidArgument`.
+
+    >>> glob_address("S3://lake//in/2026-11-2?/*.jsonl")
+    's3://lake/in/2026-11-2?/*.jsonl'
+    """
+    begin, _, rest = text.partition("://")
+    scheme = _SCHEMES[begin.lower()]
+    where, _, key = rest.partition("/")
+    if ":" in where or "?" in where or ("@" in where and scheme != "abfss") or _SIGNED.search(key):
+        raise CredentialsInAddress(scheme=scheme)
+    steps = [step for step in key.split("/") if step]
+    plain = (_CONTAINER if scheme == "abfss" else _BUCKET).fullmatch(where)
+    if not plain or not steps or {".", ".."} & set(steps):
+        raise InvalidArgument(parameter="path", value=text, expected="s3://bucket/path, or a pattern of such paths")
     return f"{scheme}://{where}/{'/'.join(steps)}"
 
 

@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.objects import BucketMissing, CredentialsRefused, ObjectLibraryMissing, ObjectStoreAway
@@ -29,7 +30,7 @@ from tidegauge.lazy import library
 from tidegauge.objects.address import parts
 from tidegauge.objects.profile import provider
 
-__all__ = ["RETRIES", "RETRY_SECONDS", "asking", "client", "obstore", "refusal", "told"]
+__all__ = ["RETRIES", "RETRY_SECONDS", "asking", "at_once", "client", "obstore", "refusal", "told"]
 
 obstore: Final[Any] = library("obstore")
 
@@ -37,6 +38,11 @@ RETRIES: Final = 4
 RETRY_SECONDS: Final = 20
 """What a client tries by itself. After that the output is `stalled`, and tries again after growing delays."""
 _PATIENCE: Final = timedelta(seconds=30)
+_AT_ONCE: Final = 16
+"""How many requests of one step are under way at the same time."""
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 _SETTINGS: Final = ("AWS_", "GOOGLE_", "AZURE_")
 _YES: Final = frozenset({"1", "true", "yes", "on", "y"})
@@ -83,6 +89,16 @@ def _made(bucket: str, _settings: frozenset[tuple[str, str]]) -> Any:
             "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=5), "base": 2},
         },
     )
+
+
+def at_once(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+    """Yield what a function that waits for a store returns of each item, in their order; several wait at once."""
+    waiting = list(items)
+    if len(waiting) < 2:
+        yield from map(function, waiting)
+        return
+    with ThreadPoolExecutor(min(_AT_ONCE, len(waiting)), thread_name_prefix="objects") as pool:
+        yield from pool.map(function, waiting)
 
 
 @contextmanager

@@ -79,9 +79,16 @@ class ObjectPath:
 
     def stat(self) -> ObjectStatus:
         """Return its status. Raises FileNotFoundError."""
+        found = self.meta()
+        tag = hashlib.blake2b(str(found["e_tag"]).encode(), digest_size=8).digest()
+        seconds = found["last_modified"].timestamp()
+        return ObjectStatus(int(found["size"]), int(seconds * 1000) * 1_000_000, int.from_bytes(tag))
+
+    def meta(self) -> Any:
+        """Return what the store says of it, as a listing does. Raises FileNotFoundError."""
         try:
             with asking(str(self)):
-                found = obstore.head(client(self.bucket), self.key)
+                return obstore.head(client(self.bucket), self.key)
         except FileNotFoundError:
             self._tells()
             raise
@@ -89,9 +96,6 @@ class ObjectPath:
             if "400" in error.evidence["detail"]:
                 self._tells()
             raise
-        tag = hashlib.blake2b(str(found["e_tag"]).encode(), digest_size=8).digest()
-        seconds = found["last_modified"].timestamp()
-        return ObjectStatus(int(found["size"]), int(seconds * 1000) * 1_000_000, int.from_bytes(tag))
 
     def exists(self) -> bool:
         """Whether there is an object of this very key."""
@@ -114,6 +118,11 @@ class ObjectPath:
         except (obstore.exceptions.AlreadyExistsError, obstore.exceptions.PreconditionError):
             return False
         return True
+
+    def copy_to(self, other: ObjectPath) -> None:
+        """Copy an object within its bucket, in the place of the one that may be there. Raises FileNotFoundError."""
+        with asking(str(self)):
+            obstore.copy(client(self.bucket), self.key, other.key)
 
     def unlink(self, missing_ok: bool = False) -> None:  # noqa: FBT001, FBT002 - as of a path
         """Remove an object. A store does not tell whether it was there."""

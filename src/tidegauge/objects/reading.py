@@ -7,10 +7,13 @@ What a store refuses is the error of ours that says so, also through Arrow.
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import and_
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.fs
 
 from tidegauge.objects.address import is_address
 from tidegauge.objects.path import ObjectPath
@@ -68,12 +71,28 @@ def readable(path: Any) -> Any:
     return pa.PythonFile(ObjectReader(path), mode="r") if isinstance(path, ObjectPath) else path
 
 
-def parquet_rows(uris: Sequence[str], schema: pa.Schema) -> Any:
-    """Return Parquet files, on disks or in object stores, as a dataset of rows with these columns."""
+def parquet_rows(uris: Sequence[str], schema: pa.Schema, constants: Sequence[Mapping[str, Any]] = ()) -> Any:
+    """Return Parquet files, on disks or in object stores, as a dataset of rows with these columns.
+
+    constants: for each file the values, as Arrow scalars, of columns that all its rows have, and it may lack itself.
+    """
     import pyarrow.dataset as ds  # here, for it loads pandas
 
-    if not any(map(is_address, uris)):
+    remote = any(map(is_address, uris))
+    if not remote and not any(constants):
         return ds.dataset(list(uris), format="parquet", schema=schema, partitioning=None)
     kind = ds.ParquetFileFormat()
-    pieces = [kind.make_fragment(readable(ObjectPath.of(uri))) for uri in uris]
-    return ds.FileSystemDataset(pieces, schema, kind)
+    local = pyarrow.fs.LocalFileSystem()
+    pieces = []
+    for uri, values in zip(uris, constants or [{}] * len(uris), strict=True):
+        place = {"file": readable(ObjectPath.of(uri))} if remote else {"file": uri, "filesystem": local}
+        pieces.append(kind.make_fragment(**place, partition_expression=_all_equal(ds, values)))
+    return ds.FileSystemDataset(pieces, schema, kind, filesystem=None if remote else local)
+
+
+def _all_equal(ds: Any, values: Mapping[str, Any]) -> Any:
+    """Return the expression that says which value each column has, None where there are none."""
+    each = [
+        ds.field(name).is_null() if not value.is_valid else ds.field(name) == value for name, value in values.items()
+    ]
+    return reduce(and_, each) if each else None

@@ -19,7 +19,7 @@ from tidegauge.remap.findings import Findings
 from tidegauge.remap.fromtime.polled import SourceState
 from tidegauge.remap.frontier import ORIGIN, Frontier
 
-__all__ = ["NO_DETAILS", "Bound", "Detail", "Observation", "Proposal", "Slice"]
+__all__ = ["NO_DETAILS", "Bound", "Detail", "EarlierColumns", "Observation", "Proposal", "Slice"]
 
 Detail: TypeAlias = Mapping[str, str | int]
 """Facts that a source keeps about one partition, such as the path and the fingerprint of a file."""
@@ -57,6 +57,19 @@ class Observation:
     coming: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class EarlierColumns:
+    """The columns that a source had until others took their place: those of its records before some positions.
+
+    epoch: the first that was not bound then. positions: of each partition of `incarnation` that had any bound.
+    """
+
+    epoch: int
+    schema: pa.Schema
+    incarnation: int
+    positions: Mapping[str, int] = field(repr=False)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bound:
     """The durable knowledge about a source: its frontier, the facts of its partitions, its schema once known.
@@ -64,8 +77,9 @@ class Bound:
     identity: upstream's identity when the source was first bound, "" if it has none. state: the newest bound one. All
     of it belongs to the present incarnation, whose number is `incarnation`. last: the last answer to the same driver,
     bound or not; it is not durable, and None at a driver's first probe. `plan` gets it while it is good enough for
-    that (`perform`), otherwise None. findings: what the sources share that are asked together with this one and look
-    where it looks (`Overlapping`), None where it is asked alone.
+    that (`perform`), otherwise None. earlier: the columns that it had before `schema`, in the order of time.
+    findings: what the sources share that are asked together with this one and look where it looks (`Overlapping`),
+    None where it is asked alone.
     """
 
     frontier: Frontier = ORIGIN
@@ -75,6 +89,7 @@ class Bound:
     state: SourceState | None = None
     incarnation: int = 0
     last: Observation | None = None
+    earlier: tuple[EarlierColumns, ...] = ()
     findings: Findings | None = field(default=None, compare=False, repr=False)
 
 

@@ -14,6 +14,7 @@ The rows of a tick's life, as events in and effects out:
 
     Answer(observed) -> remembered; when the round is over and it is a tick: mint -> append bindings -> Span
     Answer(observed) -> what upstream has taken back, where its user goes on without: record gap
+    Answer(columns)  -> other columns than the source has: the flow is opened anew with them; nothing of it is bound
     Answer(failure)  -> record failure; the source is not asked again
     Failure          -> the source is not asked again; the stage operator tells it, which has recorded it
 """
@@ -21,9 +22,11 @@ The rows of a tick's life, as events in and effects out:
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol
+
+import pyarrow as pa
 
 from tidegauge.dataflow import (
     EventQueue,
@@ -110,7 +113,8 @@ class RemapSetup:
     found, durable by then. published: the published upper. held: the first epoch that is not published and that some
     output of a source lacks. ticking: whether to look at the sources at all. policy: when to look, and when to bind.
     requests: additional ticks that somebody asks for. required: sources that are not sealed and without whose answer
-    nothing is bound. units: the unit of each source's positions.
+    nothing is bound. units: the unit of each source's positions. columned: who hears of other columns than a source
+    has, of those that are scouted: the flow is opened anew with these before a record that has them is bound.
     """
 
     timeline: Timeline
@@ -130,6 +134,7 @@ class RemapSetup:
     held: Callable[[str], int]
     ticking: Callable[[], bool]
     watcher: Watcher
+    columned: Mapping[str, Callable[[pa.Schema], None]] = field(default_factory=dict)
 
 
 def remap(scope: Scope, setup: RemapSetup) -> Bindings:
@@ -222,11 +227,23 @@ class _Remap:
         epoch = None
         bound = {source: self.timeline.tables[source].frontier for source in observations}
         tick = self.due is Due.TICK or enough(setup.policy, bound, observations, units=setup.units)
+        others = self.columned(observations)
         if setup.ticking() and tick and not awaited:
-            epoch = self.bind(observations, bound)
-        if setup.ticking():
+            epoch = self.bind({s: said for s, said in observations.items() if s not in others}, bound)
+        if setup.ticking() and not others:  # else who asked for the tick gets the one that follows
             self.tell(epoch, awaited)
         setup.watcher.settled(caught_up=caught_up(self.timeline, self.answers, self.live), awaited=awaited)
+
+    def columned(self, observations: Mapping[str, Observation]) -> frozenset[str]:
+        """Tell of scouted sources with other columns than they have, and return them: the flow is opened anew."""
+        others = dict[str, pa.Schema]()
+        for source in self.setup.columned.keys() & observations.keys():
+            found, known = observations[source].schema, self.timeline.schema(source)
+            if found is not None and known is not None and not found.equals(known):
+                others[source] = found
+        for source, found in others.items():
+            self.setup.columned[source](found)
+        return frozenset(others)
 
     def awaited(self, observations: Collection[str]) -> tuple[str, ...]:
         """Return the required sources that have not said how far they are."""

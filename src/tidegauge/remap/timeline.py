@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from tidegauge.errors.flow import InvalidArgument
-from tidegauge.remap.binding import Bound, Detail, Observation, Proposal
+from tidegauge.remap.binding import Bound, Detail, EarlierColumns, Observation, Proposal
 from tidegauge.remap.fromtime.polled import SourceState
 from tidegauge.remap.table import RemapTable
 
@@ -58,6 +58,7 @@ class Timeline:
         states: Mapping[str, SourceState | None] | None = None,
         incarnations: Mapping[str, int] | None = None,
         times: EpochTimes | None = None,
+        earlier: Mapping[str, tuple[EarlierColumns, ...]] | None = None,
     ) -> None:
         self.tables = dict(tables)
         self.upper = upper
@@ -67,6 +68,7 @@ class Timeline:
         self._schemas = {name: (schemas or {}).get(name) for name in self.tables}
         self._states = {name: (states or {}).get(name) for name in self.tables}
         self._incarnations = dict(incarnations or {})
+        self._earlier = dict(earlier or {})
         self._last: dict[str, Observation] = {}
 
     def append(self, epoch: int, proposals: Mapping[str, Proposal], *, at: datetime | None = None) -> None:
@@ -116,6 +118,7 @@ class Timeline:
             state=self._states[source],
             incarnation=self._incarnations.get(source, 0),
             last=self._last.get(source),
+            earlier=self._earlier.get(source, ()),
         )
 
     def schema(self, source: str) -> pa.Schema | None:

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from tidegauge.sinks.delta.sink import DeltaSink as DeltaSink
     from tidegauge.sinks.foreach.sink import EpochAttempt as EpochAttempt
     from tidegauge.sinks.foreach.sink import ForeachEpochSink as ForeachEpochSink
+    from tidegauge.sinks.iceberg.sink import IcebergSink as IcebergSink
     from tidegauge.sinks.kafka.sink import KafkaSink as KafkaSink
     from tidegauge.sinks.memory import MemorySink as MemorySink
     from tidegauge.sinks.parquet.sink import ParquetSink as ParquetSink
@@ -23,6 +24,7 @@ else:
         {
             "delta.sink": "DeltaSink",
             "foreach.sink": "EpochAttempt ForeachEpochSink",
+            "iceberg.sink": "IcebergSink",
             "kafka.sink": "KafkaSink",
             "memory": "MemorySink",
             "parquet.sink": "ParquetSink",

@@ -24,7 +24,11 @@ the list. A job whose files are to be committed yet is not abandoned (`kept`).
 publish, but it may yet come to commit. A commit is one rename of its folder; so is the first step of a removal. Of
 two renames of one folder the file system lets one win. If it is the commit, there is nothing left to remove. If it
 is the removal, the commit fails in whole. Nothing is ever removed from under a manifest. A task that still writes,
-writes into a folder that nobody will commit. Readers never look into folders whose names begin with "_"."""
+writes into a folder that nobody will commit. Readers never look into folders whose names begin with "_".
+
+An object store renames nothing. There the folders that are listed stay until this driver's own next commit is made
+(`parquet.bucket`), which takes the name that any commit of an earlier driver was to have.
+"""
 
 from __future__ import annotations
 
@@ -38,6 +42,7 @@ import pyarrow as pa
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.sinks import MisplacedRows
 from tidegauge.sinks.columns import EPOCH, fit
+from tidegauge.sinks.layout.values import PartitionValues
 from tidegauge.sinks.location import AWAY, StagingFiles, writing
 from tidegauge.sinks.protocol import StagedFile
 
@@ -49,6 +54,8 @@ __all__ = [
     "Waiting",
     "discard",
     "fitting",
+    "folders_of",
+    "left_by",
     "stem_of",
     "sweep",
 ]
@@ -107,15 +114,21 @@ class Waiting:
 
 
 class AttemptFiles(Generic[F]):
-    """The files of one attempt, written one after the other into the folder `prefix` of `place`."""
+    """The files of one attempt, written one after the other into the folder `prefix` of `place`.
 
-    def __init__(self, place: StagingFiles, prefix: str, *, stem: str, suffix: str) -> None:
+    partition: the values that all their rows have, see `StagedFile`.
+    """
+
+    def __init__(
+        self, place: StagingFiles, prefix: str, *, stem: str, suffix: str, partition: PartitionValues = ()
+    ) -> None:
         self.open: F | None = None
         self.closed = False
         self._place: Final = place
         self._prefix: Final = prefix
         self._stem: Final = place.own(stem)
         self._suffix: Final = suffix
+        self._partition: Final = partition
         self._number = 0
         self._paths: list[str] = []
         self._staged: list[StagedFile] = []
@@ -146,7 +159,8 @@ class AttemptFiles(Generic[F]):
             path = self._paths[-1]
             size = self._place.keep(path)
             ends = found.first_epoch, found.last_epoch
-            self._staged.append(StagedFile(path, found.rows, size, *ends, statistics=found.statistics))
+            said = found.statistics
+            self._staged.append(StagedFile(path, found.rows, size, *ends, said, self._partition))
             self.open = None
 
     def close(self) -> list[StagedFile]:
@@ -193,8 +207,19 @@ def discard(place: StagingFiles, files: Sequence[StagedFile]) -> None:
         if not file.path.startswith(f"{STAGED}/"):
             raise InvalidArgument(parameter="files", value=file.path, expected="files that were staged")
         place.remove(file.path)
-    for folder in {file.path.rpartition("/")[0] for file in files}:
+    for folder in folders_of(files):
         place.prune(folder)
+
+
+def folders_of(files: Sequence[StagedFile]) -> list[str]:
+    """Return the folders of staged files, below the one that all of them are below; the inner ones first.
+
+    >>> folders_of([StagedFile("_staged/job/day=1/part-0", 1, 1, 0, 0)])
+    ['_staged/job/day=1', '_staged/job']
+    """
+    parts = [file.path.split("/") for file in files]
+    found = {"/".join(one[:end]) for one in parts for end in range(2, len(one))}
+    return sorted(found, key=lambda folder: -folder.count("/"))
 
 
 def sweep(
@@ -205,8 +230,7 @@ def sweep(
     `confirm` raises when the lease is lost, and nothing is removed. What the file system does not let go stays: it is
     invisible and harmless. kept: names of jobs whose files are still to be committed.
     """
-    left = [name for name in place.folders(STAGED) if name not in kept]
-    found = [name for name in left if (job := _NAME.fullmatch(name)) is not None and job[1] == mark]
+    found = left_by(place, mark, kept=kept)
     if not found:
         return
     confirm()
@@ -214,3 +238,9 @@ def sweep(
     for name in sorted(found, key=lambda name: (not name.startswith(AWAY), name)):
         with suppress(OSError):
             place.clear(f"{STAGED}/{name}")
+
+
+def left_by(place: StagingFiles, mark: str, *, kept: Collection[str]) -> list[str]:
+    """Return the folders in `STAGED` that jobs of the flow `mark` have left."""
+    left = [name for name in place.folders(STAGED) if name not in kept]
+    return [name for name in left if (job := _NAME.fullmatch(name)) is not None and job[1] == mark]

@@ -6,10 +6,13 @@ as large as a commit may be (`merged`, a pure decision). And all that upstream h
 and a stop would take as long as to commit it; so the stage asks here first (`Backlog`). An output that is full is
 left out of the next jobs. What it lacks by then is staged as one span.
 
+An output with a `Cadence` gathers: its spans are not committed before enough of them wait, or the first has waited
+long enough. While nothing more will come, or the run is about to stop, nobody gathers.
+
 Invariants. Spans are committed in their order, each whole, and nothing between them is left out that is not
 vacuous: a merged span goes from the lower of its first to the upper of its last and has all their files. What waits
 of an output is less than `BYTES`, fewer than `PIECES`, and none but the first waits longer than `SECONDS`, when one
-more job is begun for it.
+more job is begun for it. One that gathers may have `MOST` pieces, and `SECONDS` begin when it is to be committed.
 
 >>> none = pa.schema([])
 >>> waiting = [StagedSpan(0, 1, "a", none, rows=1), StagedSpan(1, 5), StagedSpan(5, 6, "b", none, rows=2)]
@@ -20,28 +23,35 @@ more job is begun for it.
 True
 
 >>> clock = [0.0]
->>> backlog = Backlog(lambda: clock[0])
->>> backlog.add("topic", BYTES)
+>>> backlog = Backlog(lambda: clock[0], {"gathers": Cadence(5.0)})
+>>> large = StagedSpan(0, 1, "a", none, (StagedFile("a", 1, BYTES, 0, 0),))
+>>> backlog.add("topic", large)
 >>> backlog.full
 frozenset({'topic'})
->>> backlog.attach(lambda: print("there is room"))
->>> backlog.remove("topic", BYTES)
-there is room
->>> backlog.add("topic", 1); backlog.add("topic", 1); backlog.full
-frozenset()
->>> clock[0] = SECONDS; backlog.full
-frozenset({'topic'})
+>>> backlog.attach(lambda: print("there is room, or gathering is over"))
+>>> backlog.remove("topic")
+there is room, or gathering is over
+>>> for span in waiting: backlog.add("topic", span); backlog.add("gathers", span)
+>>> backlog.full, backlog.rest("topic"), backlog.rest("gathers")
+(frozenset(), 0.0, 5.0)
+>>> clock[0] = SECONDS; backlog.full, backlog.rest("gathers")
+(frozenset({'topic'}), 0.0)
+>>> clock[0] = 4.0; backlog.gather_no_more(); backlog.rest("gathers")
+there is room, or gathering is over
+0.0
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 import pyarrow as pa
 
+from tidegauge.sinks.cadence import MOST, Cadence
 from tidegauge.sinks.protocol import StagedFile
 
 __all__ = ["BYTES", "PIECES", "SECONDS", "Backlog", "StagedSpan", "merged"]
@@ -106,27 +116,40 @@ PIECES: Final = 32
 SECONDS: Final = 30.0
 
 
+_AT_ONCE: Final[Mapping[str, Cadence]] = MappingProxyType({})
+
+
 @dataclass(slots=True)
 class _Waiting:
-    """What waits of one output. since: when each piece came, in order; the first may be under way."""
+    """What waits of one output, with when each piece came, in order; the first may be under way."""
 
+    cadence: Cadence | None
     bytes: int = 0
-    since: deque[float] = field(default_factory=deque)
+    pieces: deque[tuple[StagedSpan, float]] = field(default_factory=deque)
 
     def full(self, now: float) -> bool:
         """Whether nothing more is to be staged."""
-        late = len(self.since) > 1 and now - self.since[1] >= SECONDS
-        return self.bytes >= BYTES or len(self.since) >= PIECES or late
+        most, longest = (PIECES, SECONDS) if self.cadence is None else (MOST, self.cadence.seconds + SECONDS)
+        late = len(self.pieces) > 1 and now - self.pieces[1][1] >= longest
+        return self.bytes >= BYTES or len(self.pieces) >= most or late
+
+    def rest(self, now: float) -> float:
+        """Return for how many seconds more it gathers."""
+        if self.cadence is None or not self.pieces or len(self.pieces) >= MOST:
+            return 0.0
+        (first, since), (last, _) = self.pieces[0], self.pieces[-1]
+        return self.cadence.rest(bytes=self.bytes, epochs=last.upper - first.lower, age=now - since)
 
 
 class Backlog:
     """The staged rows that are not committed, of the outputs of one worker. Of its thread alone.
 
-    monotonic: seconds that never go back.
+    monotonic: seconds that never go back. cadences: those of the outputs that gather.
     """
 
-    def __init__(self, monotonic: Callable[[], float]) -> None:
+    def __init__(self, monotonic: Callable[[], float], cadences: Mapping[str, Cadence] = _AT_ONCE) -> None:
         self._monotonic: Final = monotonic
+        self._cadences = dict(cadences)
         self._waiting: Final[dict[str, _Waiting]] = {}
         self._wakes: Final[list[Callable[[], None]]] = []
 
@@ -136,22 +159,39 @@ class Backlog:
         now = self._monotonic()
         return frozenset(name for name, waiting in self._waiting.items() if waiting.full(now))
 
+    def rest(self, output: str) -> float:
+        """Return in how many seconds what waits of an output is to be committed: 0.0 for now."""
+        return self._waiting[output].rest(self._monotonic())
+
+    def gather_no_more(self) -> None:
+        """Have all that waits committed, and what comes as soon as it can be."""
+        if self._cadences:
+            self._cadences.clear()
+            for waiting in self._waiting.values():
+                waiting.cadence = None
+            self._wake()
+
     def attach(self, wake: Callable[[], None]) -> None:
-        """Have `wake` called when an output is no longer full."""
+        """Have `wake` called when an output is no longer full, and when none gathers any more."""
         self._wakes.append(wake)
 
-    def add(self, output: str, size: int) -> None:
-        """Note that a piece of this size waits for its commit."""
-        waiting = self._waiting.setdefault(output, _Waiting())
-        waiting.bytes += size
-        waiting.since.append(self._monotonic())
+    def add(self, output: str, span: StagedSpan) -> None:
+        """Note that a piece waits for its commit."""
+        if output not in self._waiting:
+            self._waiting[output] = _Waiting(self._cadences.get(output))
+        waiting = self._waiting[output]
+        waiting.bytes += span.bytes
+        waiting.pieces.append((span, self._monotonic()))
 
-    def remove(self, output: str, size: int) -> None:
-        """Note that the first piece, of this size, waits no longer: it is committed, or given up."""
+    def remove(self, output: str) -> None:
+        """Note that the first piece waits no longer: it is committed, or given up."""
         waiting, now = self._waiting[output], self._monotonic()
         was_full = waiting.full(now)
-        waiting.bytes -= size
-        waiting.since.popleft()
+        span, _since = waiting.pieces.popleft()
+        waiting.bytes -= span.bytes
         if was_full and not waiting.full(now):
-            for wake in self._wakes:
-                wake()
+            self._wake()
+
+    def _wake(self) -> None:
+        for wake in self._wakes:
+            wake()

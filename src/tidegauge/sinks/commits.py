@@ -50,10 +50,18 @@ def expect(table: Table, output: OutputId, history: History, *, mendable: bool =
         raise HistoriesDiffer(flow=output.flow, output=output.output, store=at, table=at, parted="EPOCH", other=other)
 
 
-def check_span(lower: int, upper: int, files: Sequence[StagedFile], *, remove: Sequence[StagedFile] = ()) -> None:
+def check_span(
+    lower: int,
+    upper: int,
+    files: Sequence[StagedFile],
+    *,
+    remove: Sequence[StagedFile] = (),
+    partition: Sequence[str] = (),
+) -> None:
     """Raise unless `[lower, upper)` is a span of epochs and every row of the files belongs to it.
 
     Rows of the epochs of removed files belong to it too. A commit that removes files may have no epochs of its own.
+    partition: the columns that each file is to have one value in.
     """
     if not (0 <= lower < upper or (remove and 0 < lower == upper)):
         expected = "0 <= lower < upper, or lower == upper and files to remove"
@@ -66,8 +74,11 @@ def check_span(lower: int, upper: int, files: Sequence[StagedFile], *, remove: S
         if not first <= file.first_epoch <= file.last_epoch < upper:
             found = f"of the epochs {file.first_epoch} to {file.last_epoch}"
             raise MisplacedRows(found=found, expected=f"the epochs [{first}, {upper}) of the commit")
-        if file.partition:
-            raise InvalidArgument(parameter="files", value=file.partition, expected="files without partition values")
+        if [name for name, _ in file.partition] != list(partition):
+            expected = (
+                f"files with values of {', '.join(partition)}" if partition else "files without partition values"
+            )
+            raise InvalidArgument(parameter="files", value=file.partition, expected=expected)
     put, taken = sum(file.rows for file in files), sum(file.rows for file in remove)
     if lower == upper and put != taken:
         expected = f"{taken} rows, as many as it takes out: a commit that moves no upper changes none"
@@ -77,12 +88,13 @@ def check_span(lower: int, upper: int, files: Sequence[StagedFile], *, remove: S
 def still_to_do(
     files: Sequence[str], remove: Sequence[StagedFile], held: Container[str], *, table: str, replaces: bool
 ) -> bool:
-    """Return whether a table that holds these paths is still to be changed: False if a replacement was made already.
+    """Return whether a table that holds these is still to be changed: False if a replacement was made already.
 
-    files: the paths of the new files as the table would have them. replaces: whether the commit moves no upper.
+    held: the names of its files. files: the paths of the new files as the table would have them.
+    replaces: whether the commit moves no upper.
     Raises `FileNotHeld` for a file to remove that the table does not hold.
     """
-    missing = [file.path for file in remove if file.path not in held]
+    missing = [file.path for file in remove if file.name not in held]
     if not missing:
         return True
     if replaces and files and len(missing) == len(remove) and all(path in held for path in files):

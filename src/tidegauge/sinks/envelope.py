@@ -24,7 +24,7 @@ Envelope: TypeAlias = Literal["append", "upsert"]
 
 
 def check_envelope(
-    sink: str, envelope: Any, key: str | Sequence[str] | None, upserting: Mapping[str, str | Sequence[str] | None]
+    sink: str, envelope: Any, key: str | Sequence[str] | None, upserting: Mapping[str, object]
 ) -> None:
     """Raise `InvalidArgument` unless these arguments of a sink go together.
 

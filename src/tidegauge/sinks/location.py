@@ -25,17 +25,16 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, Protocol, TypeAlias
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
+from tidegauge import disk
 from tidegauge.errors.base import Transient
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.objects import ConditionalPutIgnored, ObjectStoreAway
@@ -61,7 +60,6 @@ __all__ = [
     "put_whole",
     "staging",
     "synchronise",
-    "write_durably",
     "writing",
 ]
 
@@ -69,25 +67,13 @@ TablePath: TypeAlias = Path | ObjectPath
 
 AWAY: Final = "removed-"
 """How the name of a folder begins that is on its way out."""
-_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 
 
 def local_folder(path: str | os.PathLike[str], *, sink: str) -> str:
-    """Return an absolute path for a path or a `file:` URI; raise `UnsupportedLocation` for any other scheme.
-
-    Absolute, because tasks may run in another working directory than the program that names the path.
-    """
-    text = os.fspath(path)
-    if not isinstance(text, str) or not text.strip() or "\0" in text:
-        raise InvalidArgument(parameter=f"{sink}(path)", value=text, expected="the path of a folder, not empty")
-    found = _SCHEME.match(text)
-    if found is None:
-        return str(Path(text).absolute())
-    uri = urlsplit(text)
-    if uri.scheme.lower() != "file" or uri.netloc not in {"", "localhost"}:
-        # Only the scheme is shown: the rest of a URI may hold a password.
-        raise UnsupportedLocation(sink=sink, scheme=found[1])
-    return str(Path(unquote(uri.path)).absolute())
+    """Return an absolute path for a path or a `file:` URI; raise `UnsupportedLocation` for any other scheme."""
+    return disk.local_path(
+        path, parameter=f"{sink}(path)", elsewhere=lambda scheme: UnsupportedLocation(sink=sink, scheme=scheme)
+    )
 
 
 def location(path: str | os.PathLike[str], *, sink: str) -> str:
@@ -150,41 +136,16 @@ def gone(path: TablePath) -> bool:
 
 def synchronise(path: str | TablePath) -> None:
     """Wait until a file, or the entries of a folder, are on the disk."""
-    if isinstance(path, ObjectPath):
-        return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def write_durably(path: Path, data: bytes) -> None:
-    """Write a file and wait until it is on the disk. Its name is durable when its folder is synchronised."""
-    with open(path, "wb") as out:
-        out.write(data)
-        out.flush()
-        os.fsync(out.fileno())
+    if not isinstance(path, ObjectPath):
+        disk.synchronise(path)
 
 
 def put_new(path: TablePath, data: bytes, *, beside: str) -> bool:
     """Make a file with this name, whole and durably, if and only if nobody else's is there; False where one is.
 
-    It is written and synchronised beside it, and then linked to its name, which the file system refuses when that is
-    taken; a store refuses by itself. beside: a name that no other attempt has.
+    beside: on a disk, a name that no other attempt has; a store refuses by itself.
     """
-    if isinstance(path, ObjectPath):
-        return path.put_new(data)
-    other = path.with_name(beside)
-    try:
-        write_durably(other, data)
-        os.link(other, path)
-    except FileExistsError:
-        return False
-    finally:
-        other.unlink(missing_ok=True)
-    synchronise(path.parent)
-    return True
+    return path.put_new(data) if isinstance(path, ObjectPath) else disk.put_new(path, data, beside=beside)
 
 
 def prove(path: TablePath) -> None:
@@ -213,7 +174,7 @@ def put_whole(path: TablePath, data: bytes, *, beside: str, durable: bool = True
     make_folder(path.parent)
     other = path.with_name(beside)
     if durable:
-        write_durably(other, data)
+        disk.write_durably(other, data)
     else:
         other.write_bytes(data)
     other.rename(path)
@@ -223,11 +184,8 @@ def put_whole(path: TablePath, data: bytes, *, beside: str, durable: bool = True
 
 def make_folder(path: TablePath) -> None:
     """Create a folder and its parents where they are missing, durably. A store needs none."""
-    if isinstance(path, ObjectPath) or path.is_dir():
-        return
-    make_folder(path.parent)
-    path.mkdir(exist_ok=True)
-    synchronise(path.parent)
+    if not isinstance(path, ObjectPath):
+        disk.make_folder(path)
 
 
 @contextmanager

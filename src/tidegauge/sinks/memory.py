@@ -33,13 +33,14 @@ from tidegauge.errors.sinks import (
     NothingTakenOut,
     OutputIsNoTable,
     TableOfAnotherIncarnation,
-    TableSchemaChanged,
     TableUpperMismatch,
 )
+from tidegauge.evolution import Evolution, filled, wider
 from tidegauge.remap.history import NO_HISTORY, History, Link
 from tidegauge.sinks.attempt import discard, sweep
-from tidegauge.sinks.columns import EPOCH, differences, rows_schema
+from tidegauge.sinks.columns import EPOCH, rows_schema
 from tidegauge.sinks.commits import check_span, expect, staged_status
+from tidegauge.sinks.evolving import gained, grown
 from tidegauge.sinks.location import LocalFiles, local_folder
 from tidegauge.sinks.ordered import OrderedStager, merged
 from tidegauge.sinks.protocol import OutputId, StagedFile, Volume, job_mark
@@ -154,6 +155,7 @@ class MemoryTable:
         self._folder: Final = folder
         self._output: Final = output
         self._name: Final = name
+        self._how: Evolution = "strict"
         self._check_owner()
 
     @property
@@ -171,6 +173,22 @@ class MemoryTable:
         """The columns, None before the first commit."""
         return self._memory.held.schema
 
+    def evolve(self, how: Evolution) -> None:
+        """Take rows of other columns in this way from now on."""
+        self._how = how
+
+    def lacking(self, schema: pa.Schema) -> tuple[str, ...]:
+        """Return the columns that a commit of rows with this schema would add; raise what it would raise of them."""
+        if (held := self.schema) is None:
+            return ()
+        return gained(held, self._grown(rows_schema(schema)))
+
+    def _grown(self, columns: pa.Schema) -> pa.Schema:
+        """Return the columns once there are rows with these. Raises as `grown`."""
+        if (held := self._memory.held.schema) is None:
+            return columns
+        return grown(held, columns, self._how, place=self._name, output=str(self._output), widens=wider, nests=True)
+
     def commit(
         self,
         lower: int,
@@ -185,7 +203,7 @@ class MemoryTable:
         """Take in the rows of `files` as the epochs `[lower, upper)`, or raise and change nothing.
 
         Raises `NothingTakenOut`, `TableUpperMismatch`, `HistoriesDiffer`, `TableOfAnotherIncarnation`,
-        `ForeignTable`, `TableSchemaChanged`, `StagedFileMissing`, `MisplacedRows`.
+        `ForeignTable`, `TableSchemaChanged`, `ColumnsRefused`, `StagedFileMissing`, `MisplacedRows`.
         """
         if remove:
             raise NothingTakenOut(files=len(remove), table=self._name)
@@ -199,9 +217,7 @@ class MemoryTable:
                     about = {"table": self._name, "output": str(self._output)}
                     raise TableUpperMismatch(**about, expected=lower, actual=held.upper)
                 expect(self, self._output, history, mendable=False)
-                known = columns if held.schema is None else held.schema
-                if detail := differences(known, columns):
-                    raise TableSchemaChanged(table=self._name, output=str(self._output), detail=detail)
+                known = self._grown(columns)
                 self._memory.held = replace(
                     held,
                     owner=self._output,
@@ -209,7 +225,10 @@ class MemoryTable:
                     digest=history.digest,
                     write=write,
                     schema=known,
-                    files=(*held.files, *((file, self._read(file, known)) for file in files)),
+                    files=(
+                        *((file, _anew(rows, known)) for file, rows in held.files),
+                        *((file, self._read(file, known)) for file in files),
+                    ),
                 )
         self.discard(files)
 
@@ -259,5 +278,12 @@ class MemoryTable:
 
     def _read(self, file: StagedFile, columns: pa.Schema) -> pa.Table:
         staged_status(self._folder, file)
-        batches = [batch.select(columns.names) for _, batch in merged(self._folder, [file])]
+        batches = [filled(batch, columns) for _, batch in merged(self._folder, [file])]
         return pa.Table.from_batches(batches, schema=columns)
+
+
+def _anew(rows: pa.Table, columns: pa.Schema) -> pa.Table:
+    """Return rows with the columns that the table has by now."""
+    if rows.schema.equals(columns):
+        return rows
+    return pa.Table.from_batches([filled(batch, columns) for batch in rows.to_batches()], schema=columns)

@@ -101,6 +101,11 @@ class Mending(Protocol):
         """The digest of the flow's history up to the upper, as `Table.digest`."""
         ...
 
+    @property
+    def schema(self) -> pa.Schema | None:
+        """Its columns, None where they are not known."""
+        ...
+
     def links(self) -> list[Link]:
         """Return the links of the flow's history that the table still has, as `Table.links`."""
         ...

@@ -7,7 +7,7 @@ which epochs are held durably. The table is compared, not trusted: see `decide`.
 
 A commit runs beside the worker, so a long one holds nobody else up. Each output has one commit under way, in order,
 and meanwhile the table is asked only to discard files that are no part of it. The worker's thread settles the result.
-Spans that arrive meanwhile become one commit (`spans`), which stays the same however often it is tried. If a table
+Spans that arrive meanwhile become one commit (`backlog`), which stays the same however often it is tried. If a table
 refuses it for good, its parts are committed one by one, which shows the culprit.
 
 *A lost answer.* An attempt that failed may have been made all the same, and the next one finds the table ahead. It is
@@ -161,13 +161,14 @@ class _Persist:
         """Whether the commit under way was reported as silent."""
         self.over = False
         setup.pausing.attach(self.wake.activate)
+        setup.backlog.attach(self.wake.activate)
 
     def step(self, inputs: list[OperatorInput], outputs: list[OperatorOutput]) -> None:
         """Take in spans, hear of a commit that ended, and settle as many as can be at once."""
         for message, batch in inputs[0].drain():
             for span in batch:
                 self.waiting.append((message.retain(), span))
-                self.setup.backlog.add(self.setup.output, span.bytes)
+                self.setup.backlog.add(self.setup.output, span)
         while True:
             if self.under_way is not None:
                 if not self.under_way.done():
@@ -178,10 +179,15 @@ class _Persist:
                 self.let_go()
             if not self.waiting or self.setup.output in self.setup.pausing.outputs:
                 return
-            if (wait := self.quiet_until - self.setup.env.monotonic()) > 0:
+            if (wait := max(self.quiet_until - self.setup.env.monotonic(), self.gathers())) > 0:
                 self.activator.activate_after(wait)
                 return
             self.begin(outputs)
+
+    def gathers(self) -> float:
+        """Return for how many seconds more no commit begins, since too little waits for one."""
+        begun = self.attempt or self.apart or self.waiting[0][1].schema is None
+        return 0.0 if begun else self.setup.backlog.rest(self.setup.output)
 
     def look(self) -> None:
         """Say when the commit under way has been so for too long."""
@@ -288,5 +294,5 @@ class _Persist:
     def next(self) -> tuple[Capability, StagedSpan]:
         """Take the first that waits."""
         capability, span = self.waiting.popleft()
-        self.setup.backlog.remove(self.setup.output, span.bytes)
+        self.setup.backlog.remove(self.setup.output)
         return capability, span

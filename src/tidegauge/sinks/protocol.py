@@ -20,10 +20,12 @@ from typing import Any, Protocol, runtime_checkable
 import pyarrow as pa
 
 from tidegauge.remap.history import NO_HISTORY, History, Link
+from tidegauge.sinks.layout.values import PartitionValues
 
 __all__ = [
     "Applying",
     "Finishing",
+    "Identified",
     "Keeping",
     "OutputId",
     "Recoverable",
@@ -65,6 +67,8 @@ class StagedFile:
     statistics: what readers skip files by, as the text that the table's log carries; "" where the sink keeps none.
     partition: the values of the table's partition columns that all its rows have, in the table's order, as the text
     that the table's log carries; empty for a table without partitions.
+    deletions: which of the rows that it has are deleted, as text that `sinks.vectors` reads; "" for none. `rows` are
+    those that are left.
     """
 
     path: str
@@ -73,7 +77,13 @@ class StagedFile:
     first_epoch: int
     last_epoch: int
     statistics: str = ""
-    partition: tuple[tuple[str, str | None], ...] = ()
+    partition: PartitionValues = ()
+    deletions: str = ""
+
+    @property
+    def name(self) -> str:
+        """What tells it from other files, and from itself with other rows deleted."""
+        return self.path + self.deletions
 
     def encode(self) -> dict[str, Any]:
         """Return the file as JSON data."""
@@ -90,6 +100,7 @@ class StagedFile:
             last_epoch=int(data["last_epoch"]),
             statistics=str(data.get("statistics", "")),
             partition=tuple((str(name), value) for name, value in data.get("partition", [])),
+            deletions=str(data.get("deletions", "")),
         )
 
 
@@ -278,6 +289,16 @@ class Replaceable(Protocol):
 
         Raises `TableUpperMismatch` where the table has been committed to since it was opened. edition: 32 hex digits.
         """
+        ...
+
+
+@runtime_checkable
+class Identified(Protocol):
+    """A `Table` that is told from one which was made later in its place."""
+
+    @property
+    def made(self) -> str:
+        """A text that was drawn when the table was made; "" before its first commit."""
         ...
 
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -34,6 +35,7 @@ from tidegauge.sinks.protocol import OutputId
 
 __all__ = ["check_folder", "remove_folder"]
 
+_MANIFEST: Final = re.compile(r"from_epoch=\d+/_manifest\.json")
 _SHOWN: Final = 3
 """How many foreign files an error names."""
 
@@ -72,20 +74,35 @@ def remove_folder(folder: str, output: OutputId) -> None:
 
 
 def _in_turn(paths: Sequence[str]) -> list[str]:
-    """Return the objects of a table as they go, one after the other; the log stands on the last of them.
+    """Return the objects of a table as they go, one after the other; the log, or the chain, stands on the last.
 
     >>> log = [f"_delta_log/{name}" for name in ("5.checkpoint.parquet", "5.json", "6.json", "_last_checkpoint")]
     >>> _in_turn([*log, "part-0.parquet"])[:3]
     ['part-0.parquet', '_delta_log/_last_checkpoint', '_delta_log/6.json']
     >>> _in_turn(log)[3:]
     ['_delta_log/5.checkpoint.parquet']
+    >>> _in_turn([f"from_epoch={name}/_manifest.json" for name in ("000", "0000", "001")])[1:]
+    ['from_epoch=000/_manifest.json', 'from_epoch=0000/_manifest.json']
     """
     log = sorted((path for path in paths if path.startswith("_delta_log/")), reverse=True)
     made = [path for path in log if ".checkpoint." in path]
     newest = made[0].partition(".checkpoint.")[0] if made else ""
     base = [path for path in made if path.startswith(newest)]
+    manifests = sorted((path for path in paths if _MANIFEST.fullmatch(path)), key=_backwards)
     kept = set(base)
-    return [*(path for path in paths if path not in set(log)), *(path for path in log if path not in kept), *base]
+    last = {*log, *manifests}
+    return [
+        *(path for path in paths if path not in last),
+        *manifests,
+        *(path for path in log if path not in kept),
+        *base,
+    ]
+
+
+def _backwards(manifest: str) -> tuple[int, int]:
+    """Return where the manifest of a Parquet table's commit goes: the first one of the newest edition is the last."""
+    digits = manifest[len("from_epoch=") :].partition("/")[0]
+    return -int(digits), len(digits)
 
 
 def _clear(away: Path) -> None:

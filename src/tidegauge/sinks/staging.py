@@ -32,6 +32,7 @@ __all__ = [
     "FILE_BYTES",
     "GROUP_BYTES",
     "GROUP_ROWS",
+    "OpenParquet",
     "ParquetStager",
 ]
 
@@ -39,7 +40,7 @@ GROUP_ROWS: Final = 128 * 1024
 GROUP_BYTES: Final = 32 << 20
 """A row group is written when this many rows, or this many bytes in memory, have come together."""
 FILE_BYTES: Final = 256 << 20
-"""A file that has grown past this is finished and the next one begun."""
+"""A file that has grown past this, as stored, is finished and the next one begun."""
 
 pc: Final = library("pyarrow.compute")
 pq: Final = library("pyarrow.parquet")
@@ -50,17 +51,31 @@ _SAMPLE: Final = 4096
 class ParquetStager:
     """A `Stager` into the folder `prefix` of the table's `place`. `schema` is the rows', `_epoch` included.
 
-    statistics: whether the files' statistics are wanted; a Parquet file has its own in its footer.
+    statistics: whether the files' statistics are wanted; a Parquet file has its own in its footer. declared: the same
+    columns as the files are to declare them, with the numbers that some readers find them by. file_bytes: how large a
+    file is to be, as stored, None for `FILE_BYTES`.
     """
 
     def __init__(
-        self, place: StagingFiles, prefix: str, schema: pa.Schema, *, job: str, task: int, statistics: bool = False
+        self,
+        place: StagingFiles,
+        prefix: str,
+        schema: pa.Schema,
+        *,
+        job: str,
+        task: int,
+        statistics: bool = False,
+        declared: pa.Schema | None = None,
+        file_bytes: int | None = None,
     ) -> None:
         self._place: Final = place
+        self._declared: Final = declared
         self._statistics: Final = statistics
         self._columns: Final = rows_schema(schema)
         self._waiting: Final = Waiting(self._columns)
-        self._files: Final[AttemptFiles[_ParquetFile]] = AttemptFiles(
+        self._file_bytes: Final = file_bytes
+        self._group_bytes: Final = GROUP_BYTES if file_bytes is None else min(GROUP_BYTES, file_bytes)
+        self._files: Final[AttemptFiles[OpenParquet]] = AttemptFiles(
             place, prefix, stem=stem_of(job, task), suffix=".parquet"
         )
 
@@ -74,7 +89,7 @@ class ParquetStager:
             piece = rows.slice(start, GROUP_ROWS - self._waiting.rows)
             start += piece.num_rows
             self._waiting.add(piece)
-            if self._waiting.rows >= GROUP_ROWS or self._waiting.bytes >= GROUP_BYTES:
+            if self._waiting.rows >= GROUP_ROWS or self._waiting.bytes >= self._group_bytes:
                 self._flush()
 
     def close(self) -> list[StagedFile]:
@@ -93,22 +108,22 @@ class ParquetStager:
         group = self._waiting.take()
         with writing(self._place.root):
             file = self._files.open or self._files.begin(
-                lambda out: _ParquetFile(out, group, statistics=self._statistics)
+                lambda out: OpenParquet(out, group, statistics=self._statistics, declared=self._declared)
             )
             file.add(group)
-        if file.size >= FILE_BYTES:
+        if file.size >= (FILE_BYTES if self._file_bytes is None else self._file_bytes):
             self._files.finish()
 
 
-class _ParquetFile:
+class OpenParquet:
     """One Parquet file being written, with what a commit must know of it."""
 
-    def __init__(self, out: Any, first: pa.Table, *, statistics: bool) -> None:
+    def __init__(self, out: Any, first: pa.Table, *, statistics: bool, declared: pa.Schema | None = None) -> None:
         self._out = out
         # Staging is a small part of a task; files of half the size are worth a quarter of its speed.
         self._writer: Any = pq.ParquetWriter(
             self._out,
-            first.schema,
+            first.schema if declared is None else declared,
             compression="zstd",
             compression_level=1,
             use_dictionary=_repetitive(first),
@@ -120,9 +135,11 @@ class _ParquetFile:
 
     @property
     def size(self) -> int:
+        """How many bytes it has so far."""
         return int(self._out.tell())
 
     def add(self, group: pa.Table) -> None:
+        """Write rows as a row group."""
         self._writer.write_table(group, row_group_size=GROUP_ROWS)
         ends = pc.min_max(group.column(EPOCH)).as_py()
         self._first = min(self._first, ends["min"])
@@ -132,12 +149,14 @@ class _ParquetFile:
             self._statistics.add(group)
 
     def finish(self) -> FileContent:
+        """Write the rest, close it, and say what it holds."""
         self._writer.close()
         self._out.close()
         text = "" if self._statistics is None else self._statistics.text()
         return FileContent(self._rows, self._first, self._last, text)
 
     def drop(self) -> None:
+        """Let go of it."""
         with suppress(OSError):
             self._writer.close()
         with suppress(OSError):

@@ -34,7 +34,7 @@ import pyarrow.types as pt
 from tidegauge.lazy import library
 from tidegauge.sinks.columns import EPOCH
 
-__all__ = ["FileStatistics", "footed", "suited"]
+__all__ = ["FileStatistics", "footed", "loosened", "suited"]
 
 pc: Final = library("pyarrow.compute")
 
@@ -148,6 +148,18 @@ def suited(text: str, schema: pa.Schema, configuration: Mapping[str, str]) -> st
         return text
     said = json.loads(text)
     return _json({name: said[name] for name in ("numRecords", "nullCount")})
+
+
+def loosened(text: str, rows: int) -> str:
+    """Return what may be said of a file with deleted rows: its ends may be those of rows that are gone.
+
+    rows: how many the file itself has.
+
+    >>> loosened('{"minValues":{"n":0.50}}', 3)
+    '{"numRecords":3,"minValues":{"n":0.50},"tightBounds":false}'
+    """
+    said = json.loads(text, parse_float=Decimal) if text else {}
+    return _json({"numRecords": rows, **said, "tightBounds": False})
 
 
 def _chosen(schema: pa.Schema) -> Iterator[tuple[_Path, Any]]:

@@ -58,7 +58,10 @@ class Upkeep(Protocol):
         ...
 
     def plan(self) -> list[Pack]:
-        """Return the packs that are worth their work now. Raises what `Table.files` raises."""
+        """Return the packs that are worth their work now. Raises what `Table.files` raises.
+
+        Raises `PartitionedOtherwise` and `KeptOtherwise` for a table that is not kept as the sink has it.
+        """
         ...
 
     def stage(self, pack: Pack, *, job: str) -> list[StagedFile]:

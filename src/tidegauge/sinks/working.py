@@ -19,13 +19,14 @@ OSError: [Errno 28] No space left on device
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.sinks.protocol import StagedFile
 
-__all__ = ["Work", "Workers", "Working", "alone", "outcome", "settled"]
+__all__ = ["Work", "Workers", "Working", "alone", "gathered", "outcome", "settled"]
 
 Work: TypeAlias = Callable[[], list[StagedFile]]
 """A task: stages files durably, and returns them."""
@@ -49,6 +50,33 @@ class Working(Protocol):
 def alone(tasks: Sequence[Work]) -> list[list[StagedFile]]:
     """Do the tasks one after the other."""
     return [task() for task in tasks]
+
+
+@dataclass(frozen=True, slots=True)
+class _Gathered:
+    """Several tasks as one: they are done one after the other."""
+
+    tasks: tuple[Work, ...]
+
+    def __call__(self) -> list[StagedFile]:
+        return [file for task in self.tasks for file in task()]
+
+
+def gathered(tasks: Iterable[tuple[int, Work]], *, most: int) -> Iterator[Work]:
+    """Yield tasks; small ones that follow each other become one. Each is given with how much it reads.
+
+    >>> [len(done()) for done in gathered([(1, list), (2, lambda: ["part-0"]), (9, list)], most=3)]
+    [1, 0]
+    """
+    waiting, size = list[Work](), 0
+    for weight, task in tasks:
+        if waiting and size + weight > most:
+            yield _Gathered(tuple(waiting))
+            waiting, size = [], 0
+        waiting.append(task)
+        size += weight
+    if waiting:
+        yield _Gathered(tuple(waiting))
 
 
 def outcome(task: Work) -> str:

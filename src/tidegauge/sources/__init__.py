@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 from tidegauge.lazy import names
 
 if TYPE_CHECKING:
+    from tidegauge.sources.batches.source import BatchSource as BatchSource
+    from tidegauge.sources.batches.source import BatchSplit as BatchSplit
     from tidegauge.sources.file.reading import FileSplit as FileSplit
     from tidegauge.sources.file.source import FileSource as FileSource
     from tidegauge.sources.formats.avro import Avro as Avro
@@ -32,6 +34,7 @@ else:
     __getattr__, __dir__, __all__ = names(
         __name__,
         {
+            "batches.source": "BatchSource BatchSplit",
             "file.reading": "FileSplit",
             "file.source": "FileSource",
             "formats.avro": "Avro",

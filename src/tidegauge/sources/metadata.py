@@ -18,7 +18,16 @@ import pyarrow as pa
 from tidegauge.errors.flow import ReservedColumn
 from tidegauge.operations import check
 
-__all__ = ["MESSAGE", "PLACE", "TIMESTAMP", "stamped", "with_metadata", "without_metadata"]
+__all__ = [
+    "MESSAGE",
+    "METADATA_CHANGED",
+    "PLACE",
+    "TIMESTAMP",
+    "has_metadata",
+    "stamped",
+    "with_metadata",
+    "without_metadata",
+]
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 _HEADER: Final = pa.struct([("key", pa.string()), ("value", pa.binary())])
@@ -32,6 +41,11 @@ MESSAGE: Final = pa.schema(
 """What a broker knows of a message."""
 
 _EPOCH: Final = "_epoch"
+
+METADATA_CHANGED: Final = (
+    "metadata= was changed, and records tell where they are from as they did when they were bound"
+)
+"""Why columns cannot be those of before."""
 
 
 def with_metadata(data: pa.Schema, *, metadata: bool, where: str, columns: pa.Schema = PLACE) -> pa.Schema:
@@ -47,6 +61,11 @@ def with_metadata(data: pa.Schema, *, metadata: bool, where: str, columns: pa.Sc
 def without_metadata(schema: pa.Schema, *, metadata: bool, columns: pa.Schema = PLACE) -> pa.Schema:
     """Return the columns that the data itself has."""
     return pa.schema(list(schema)[: -len(columns)]) if metadata else schema
+
+
+def has_metadata(schema: pa.Schema, columns: pa.Schema = PLACE) -> bool:
+    """Whether a source's columns end with these."""
+    return bool(pa.schema(list(schema)[-len(columns) :]).equals(columns))
 
 
 def stamped(

@@ -74,6 +74,7 @@ __all__ = [
     "Confirming",
     "Cuttable",
     "Divided",
+    "Evolvable",
     "Framed",
     "GoingOn",
     "Joining",
@@ -239,6 +240,18 @@ class Source(Protocol):
         driver dies; nor is it, in a later run, for a source that has failed or ended. Do nothing if upstream keeps
         its data anyway.
         """
+        ...
+
+
+@runtime_checkable
+class Evolvable(Protocol):
+    """A source whose declared columns may be changed, as its outputs allow: it reads earlier records as it did then.
+
+    `plan` gets the columns of its slices as `bound.schema`, and `read` gives rows with those.
+    """
+
+    def unreadable(self, columns: pa.Schema) -> str:
+        """Return why records cannot be read by these columns, which were declared before; "" if they can."""
         ...
 
 

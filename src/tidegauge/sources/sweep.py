@@ -32,9 +32,9 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from tidegauge.dataflow import (
     EventQueue,
@@ -55,10 +55,12 @@ from tidegauge.remap.mint import checked_observation
 from tidegauge.remap.round import Answer, Asking
 from tidegauge.sources.protocol import Overlapping, Source, from_time_of
 
-__all__ = ["LAPSE", "SLOW", "SweepSetup", "backoff", "meeting", "more", "news", "sweep"]
+__all__ = ["LAPSE", "SLOW", "Scout", "SweepSetup", "backoff", "meeting", "more", "news", "sweep"]
 
 SLOW: Final = 0.001
 """Seconds from which on a source is slow to answer. A folder of a few files takes a twentieth of that."""
+
+Scout: TypeAlias = Callable[[Bound, Observation], Observation]
 
 _NOTHING_TOLD: Final = Bound()
 
@@ -120,8 +122,9 @@ class SweepSetup:
     """What the operator works with.
 
     readers: where each source's reader hears its news. pushed: the answers of sources that know at once how far they
-    are. answers: where the remap operator hears of answers without news. going: whether to ask any source; called in
-    all threads.
+    are. scouts: of sources whose records are gone through for further columns before they are bound; each takes what
+    its source was told and what it said. answers: where the remap operator hears of answers without news. going:
+    whether to ask any source; called in all threads.
     """
 
     sources: Mapping[str, Source]
@@ -131,6 +134,7 @@ class SweepSetup:
     env: Env
     spawn: Spawn
     going: Callable[[], bool]
+    scouts: Mapping[str, Scout] = field(default_factory=dict)
 
 
 def sweep(asked: Stream[Asking], setup: SweepSetup) -> None:
@@ -153,6 +157,7 @@ class _Asked:
     clock: FromTime
     bound: Bound
     at: datetime
+    scout: Scout | None = None
     number: int = 0
     last: Observation | None = None
     busy: bool = False
@@ -173,7 +178,8 @@ class _Asked:
         """Ask it, in the thread that has taken it; return what it was told as well."""
         told = self.bound
         try:
-            return told, checked_observation(self.name, self.clock, told, self.source.probe(told, now=self.at))
+            said = checked_observation(self.name, self.clock, told, self.source.probe(told, now=self.at))
+            return told, said if self.scout is None else self.scout(told, said)
         except BaseException as error:  # noqa: BLE001 - it is the worker's to raise
             return told, error
 
@@ -187,7 +193,14 @@ class _Sweep:
         self.activator = context.activator
         self.wake = context.sync_activator()
         self.asked = {
-            name: _Asked(name, setup.sources[name], from_time_of(setup.sources[name]), _NOTHING_TOLD, now)
+            name: _Asked(
+                name,
+                setup.sources[name],
+                from_time_of(setup.sources[name]),
+                _NOTHING_TOLD,
+                now,
+                setup.scouts.get(name),
+            )
             for name in setup.readers
         }
         self.meeting = meeting(

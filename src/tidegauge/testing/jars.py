@@ -30,7 +30,7 @@ from tidegauge.errors.redaction import Redaction
 from tidegauge.errors.testing import JarsNotFetched, WrongJar
 from tidegauge.testing import ivy
 
-__all__ = ["CENTRAL", "CONNECTOR", "DELTA", "KAFKA", "Pin", "cache", "class_path", "pins"]
+__all__ = ["CENTRAL", "CONNECTOR", "DELTA", "ICEBERG", "KAFKA", "Pin", "cache", "class_path", "pins"]
 
 KAFKA: Final = "kafka-4.1.1"
 """A broker and its tools."""
@@ -38,6 +38,8 @@ CONNECTOR: Final = "spark-kafka-4.2.0"
 """What Spark 4.2 takes in `spark.jars` to read Kafka by itself, with the client that it is made for."""
 DELTA: Final = "spark-delta-4.4.0"
 """What Spark 4.2 takes in `spark.jars` to read and write Delta tables by itself."""
+ICEBERG: Final = "spark-iceberg-1.12.0"
+"""What Spark 4.1 takes in `spark.jars` to read and write tables of Iceberg by itself, and the driver for SQLite."""
 CENTRAL: Final = "https://repo1.maven.org/maven2/"
 _HIDE: Final = Redaction()
 

@@ -22,6 +22,7 @@ from tidegauge.engine.arrowtypes import arrow_schema
 from tidegauge.engine.plain import chain, projected
 from tidegauge.engine.spark.sql import prepare
 from tidegauge.engine.spelling import chosen
+from tidegauge.job.functions import RowRefused
 from tidegauge.job.plan import Filter, MapBatches, OutputPlan, Select, Step, Transform
 
 DOUBLES = [
@@ -77,26 +78,24 @@ STEP = st.one_of(
 
 @pytest.mark.spark
 @deep(6, phases=[Phase.generate], suppress_health_check=SLOW)
-@given(many=st.lists(st.lists(STEP, min_size=1, max_size=4), min_size=30, max_size=40), ansi=st.booleans())
-def test_any_chain_that_is_understood_gives_what_spark_gives(
-    classic: Any, many: list[list[Filter | Select]], *, ansi: bool
-) -> None:
-    classic.conf.set("spark.sql.ansi.enabled", str(ansi).lower())
-    try:
-        frame = classic.createDataFrame(pa.Table.from_batches([DATA]))
-        for steps in many:
+@given(many=st.lists(st.lists(STEP, min_size=1, max_size=4), min_size=30, max_size=40))
+def test_any_chain_that_is_understood_gives_what_spark_gives(classic: Any, many: list[list[Filter | Select]]) -> None:
+    """Where a row raises, Spark may have dropped it before; those are for `test_expressions`."""
+    frame = classic.createDataFrame(pa.Table.from_batches([DATA]))
+    for steps in many:
+        try:
+            frames = after_each(frame, steps)
+        except AnalysisException:
+            continue  # no such column, or one name twice
+        names = [one.columns for one in frames]
+        written = [_written(step, known) for step, known in zip(steps, [DATA.schema.names, *names], strict=False)]
+        made = chain(written, names, DATA.schema)
+        if made is not None and made.schema.equals(arrow_schema(frames[-1].schema, where="Spark")):
             try:
-                frames = after_each(frame, steps)
-            except AnalysisException:
-                continue  # no such column, or one name twice
-            names = [one.columns for one in frames]
-            written = [_written(step, known) for step, known in zip(steps, [DATA.schema.names, *names], strict=False)]
-            made = chain(written, names, DATA.schema)
-            if made is not None and made.schema.equals(arrow_schema(frames[-1].schema, where="Spark")):
-                theirs = frames[-1].toArrow()
-                assert differing(made(DATA).to_pylist(), theirs.to_pylist()) == [], steps
-    finally:
-        classic.conf.unset("spark.sql.ansi.enabled")
+                mine = made(DATA).to_pylist()
+            except RowRefused:
+                continue
+            assert differing(mine, frames[-1].toArrow().to_pylist()) == [], steps
 
 
 @pytest.mark.spark
@@ -139,9 +138,9 @@ def test_plain_steps_run_in_the_task_that_reads(
 @pytest.mark.parametrize(
     "steps",
     [
-        [Filter("id % 2 = 0")],
+        [Filter("id & 2 = 0")],
         [Filter("_epoch > 1")],
-        [Filter("id > 1"), Select(("id", "upper(user) AS user"))],
+        [Filter("id > 1"), Select(("id", "soundex(user) AS user"))],
         [Select(("id",)), Filter("n > 1")],
         [Select(("_epoch",))],
         [Select(("place.*",))],

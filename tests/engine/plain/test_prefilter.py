@@ -23,10 +23,8 @@ from tidegauge.job.task import Feed, run
 
 @pytest.mark.spark
 @settings(max_examples=3, deadline=None, suppress_health_check=SLOW)
-@given(chains=st.lists(CHAIN, min_size=40, max_size=60), ansi=st.booleans())
-def test_what_is_dropped_spark_neither_keeps_nor_refuses(
-    classic: Any, chains: list[list[str]], *, ansi: bool
-) -> None:
+@given(chains=st.lists(CHAIN, min_size=40, max_size=60))
+def test_what_is_dropped_spark_neither_keeps_nor_refuses(classic: Any, chains: list[list[str]]) -> None:
     """Each row that is dropped is evaluated by Spark, which raises nothing; so are all rows of what is understood."""
     chains = [["flag"], *chains]
     cases: list[tuple[int, int, bool, bool]] = []
@@ -41,12 +39,8 @@ def test_what_is_dropped_spark_neither_keeps_nor_refuses(
         for number, chain in enumerate(chains)
         if number in asked
     ]
-    classic.conf.set("spark.sql.ansi.enabled", str(ansi).lower())
-    try:
-        frame = classic.createDataFrame(table).selectExpr(f"CASE __case {' '.join(branches)} END AS said")
-        said = frame.toArrow()["said"].to_pylist()
-    finally:
-        classic.conf.unset("spark.sql.ansi.enabled")
+    frame = classic.createDataFrame(table).selectExpr(f"CASE __case {' '.join(branches)} END AS said")
+    said = frame.toArrow()["said"].to_pylist()
     for (number, row, stays, whole), answer in zip(cases, said, strict=True):
         assert stays or answer is not True, f"{chains[number]} keeps {DATA.slice(row, 1).to_pylist()}"
         assert not (stays and whole) or answer is True, f"{chains[number]} drops {DATA.slice(row, 1).to_pylist()}"

@@ -74,6 +74,8 @@ WRITES: list[tuple[str, Callable[[Store, Lease, Env], object]]] = [
     ("record_schema", lambda store, lease, _: store.record_schema(lease, "orders", pa.schema([("id", pa.int64())]))),
     ("append", bind(0)),
     ("append", bind(1)),
+    ("record_columns", lambda store, lease, _: store.record_columns(
+        lease, {"orders": pa.schema([("id", pa.int64()), ("at", pa.date32())])})),
     ("publish", lambda store, lease, env: store.publish(lease, expected=0, upper=2, at=env.now())),
     ("advance_since", lambda store, lease, _: store.advance_since(lease, 1)),
     ("record_failure", lambda store, lease, _: store.record_failure(lease, "orders", 1, WHY)),

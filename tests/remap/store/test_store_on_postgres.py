@@ -343,6 +343,7 @@ def test_a_server_that_is_started_again_is_waited_for(
     store.close()
 
 
+@pytest.mark.long
 def test_a_server_that_stays_away_stops_the_driver_which_then_waits_no_longer(
     postgres: Server, url: str, env: Env, clock: Callable[[], datetime]
 ) -> None:

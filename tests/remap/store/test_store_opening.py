@@ -126,6 +126,8 @@ def test_a_store_of_any_layout_is_brought_forward_and_keeps_what_it_holds(
     assert [None if start is None else start.stamps for start in stamps] == [None, kept]
     replaced = {name: one.edition for name, one in decided.replacements.items()}
     assert replaced == ({"raw": "f" * 32} if version >= 12 else {})
+    earlier = [(one.epoch, one.schema.names, dict(one.positions)) for one in orders.earlier]
+    assert earlier == [(1, ["old"], {"p0": 5})] * (version >= 14)
     assert [(r.epoch, r.published_at is None) for r in store.epochs("shop")] == [(0, False), (1, True)]
     assert sql(url, "SELECT version FROM store_layout") == [(LAYOUT,)]
 

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, QueryBuilder
 
-from tidegauge.errors.sinks import NothingTakenOut, StagedFileMissing, TableNotRemovable, TableSchemaChanged
+from tidegauge.errors.sinks import (
+    NothingTakenOut,
+    StagedFileMissing,
+    TableChangedByOthers,
+    TableNotRemovable,
+    TableSchemaChanged,
+)
 from tidegauge.sinks import DeltaSink, OutputId, StagedFile
+from tidegauge.sinks.delta import bykey
+from tidegauge.sinks.keyed.planning import Sizes
 from tidegauge.sinks.protocol import job_mark
 
 OUTPUT = OutputId("shop", "users", "a" * 32)
@@ -121,3 +131,19 @@ def test_an_epoch_that_changes_nothing_is_a_version_without_files(sink: DeltaSin
     before = table.files()
     table.commit(1, 4, SCHEMA, [], write="b" * 32)
     assert (table.upper, table.files(), table.files(as_of=2)) == (4, before, before)
+
+
+@pytest.mark.parametrize("vectors", [False, True])
+def test_a_restore_that_is_taken_back_leaves_nothing_open(sink: DeltaSink, vectors: bool) -> None:
+    sink = replace(sink, deletion_vectors=vectors)
+    with mock.patch.object(bykey, "SIZES", Sizes(few_rows=0, most_dead=1.0)):
+        for epoch in range(4):
+            commit(sink.open(OUTPUT), sink, epoch, ada=epoch, **{f"bob{epoch}": 7})
+        for version in (1, 2):
+            DeltaTable(sink.path).restore(version)
+            with pytest.raises(TableChangedByOthers):
+                sink.open(OUTPUT)
+        DeltaTable(sink.path).restore(3)
+        commit(sink.open(OUTPUT), sink, 4, ada=4)
+    found = pa.table(QueryBuilder().register("t", DeltaTable(sink.path)).execute("SELECT user, n FROM t"))
+    assert dict(zip(*found.to_pydict().values(), strict=True)) == {"ada": 4, **{f"bob{n}": 7 for n in range(4)}}

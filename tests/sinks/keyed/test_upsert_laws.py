@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import os
 import random
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
@@ -29,10 +31,11 @@ from tidegauge.sinks.delta.leaves import DeltaLeaves
 from tidegauge.sinks.keyed import merging, runs
 from tidegauge.sinks.keyed.planning import Sizes, clusters
 from tidegauge.sinks.protocol import Volume, job_mark
+from tidegauge.sinks.vectors import deleted, path_of
 
 OUTPUT = OutputId("shop", "users", "a" * 32)
 KEYS = 12
-SMALL = Sizes(leaf_bytes=1 << 30, leaf_rows=3, task_bytes=1, part_bytes=1 << 20, part_rows=2)
+SMALL = Sizes(leaf_bytes=1 << 30, leaf_rows=3, task_bytes=1, part_bytes=1 << 20, part_rows=2, few_rows=0)
 """So small that leaves split, tasks have parts, and parts have parts."""
 GROUPS = WriterProperties(max_row_group_size=2)
 PACKED_ROWS = 12
@@ -87,6 +90,8 @@ class Bench:
     operating: bool = True
     nan: bool = False
     """Whether a column has a NaN, so that the log has no statistics."""
+    vectors: bool = False
+    """Whether the table has deletion vectors."""
     random: random.Random = field(default_factory=random.Random)
     wanted: dict[int, tuple[int | None, int]] = field(default_factory=dict)
     states: list[dict[int, tuple[int | None, int]]] = field(default_factory=list)
@@ -95,7 +100,7 @@ class Bench:
 
     def __post_init__(self) -> None:
         order = "_offset" if self.operating else "n"
-        self.sink = DeltaSink(f"{self.folder}/t", envelope="upsert", key=self.kind.names, order=order)
+        self.sink = self.made(order)
         fields = [*zip(self.kind.names, self.kind.types, strict=True), ("value", pa.int64()), ("f", pa.float64())]
         if self.operating:
             fields += [("_partition", pa.string()), ("_offset", pa.int64()), ("_op", pa.string())]
@@ -103,6 +108,15 @@ class Bench:
             fields += [("n", pa.int32())]
         self.schema = pa.schema([*fields, ("_epoch", pa.int64())])
         self.table = self.sink.open(OUTPUT)
+
+    def made(self, order: str) -> Any:
+        return DeltaSink(
+            f"{self.folder}/t",
+            envelope="upsert",
+            key=self.kind.names,
+            order=order,
+            deletion_vectors=self.vectors,
+        )
 
     def rows(self, epoch: int, changes: Sequence[Change]) -> list[dict[str, Any]]:
         """Return the rows of an epoch, in the order in which they happened, as the dictionary takes them in, too."""
@@ -142,9 +156,9 @@ class Bench:
         self.upper = upper
 
     def shown(self, *, as_of: int | None = None) -> dict[tuple[Any, ...], tuple[int | None, int]]:
-        files = self.table.uris(self.table.files(as_of=as_of))
+        files = self.table.files(as_of=as_of)
         found: dict[tuple[Any, ...], tuple[int | None, int]] = {}
-        for row in (row for file in files for row in pq.ParquetFile(file).read().to_pylist()):
+        for row in (row for file, uri in zip(files, self.table.uris(files), strict=True) for row in left(file, uri)):
             if as_of is not None and row["_epoch"] > as_of:
                 continue
             key = tuple(row[name] for name in self.kind.names)
@@ -178,7 +192,24 @@ class Bench:
             for file in DeltaTable(self.sink.path, version=version).file_uris()
         }
         staged = {name for _, _, names in os.walk(f"{self.sink.path}/_staged") for name in names}
+        with suppress(FileNotFoundError):
+            staged |= {f"_vectors/{name}" for name in os.listdir(f"{self.sink.path}/_vectors")} - self.named_vectors()
         return (history - live - old) | staged
+
+    def named_vectors(self) -> set[str | None]:
+        """Return the files of vectors that the log has ever named."""
+        entries = Path(self.sink.path, "_delta_log").glob("*.json")
+        actions = [json.loads(line) for entry in entries for line in entry.read_text().splitlines()]
+        adds = [action["add"] for action in actions if "add" in action]
+        return {path_of(add["deletionVector"]) for add in adds if add.get("deletionVector")}
+
+
+def left(file: StagedFile, uri: str) -> list[dict[str, Any]]:
+    """Return the rows of a file that are left, in a way that is slow and plain."""
+    dead = set(deleted(file.deletions).tolist())
+    rows = [row for at, row in enumerate(pq.ParquetFile(uri).read().to_pylist()) if at not in dead]
+    assert len(rows) == file.rows
+    return rows
 
 
 def _dealt(rows: list[Any], chance: random.Random) -> Iterator[list[Any]]:
@@ -222,6 +253,9 @@ OTHERS = st.sampled_from(
     operating=st.booleans(),
     nan=st.booleans(),
     sizes=st.sampled_from([SMALL, TINY]),
+    vectors=st.booleans(),
+    dead=st.sampled_from([0.0, 0.4, 0.7, 1.0]),
+    inline=st.sampled_from([0, 512]),
     chance=st.randoms(use_true_random=False),
 )
 def test_t57_t59_a_table_is_the_dictionary_of_its_changes(
@@ -230,19 +264,24 @@ def test_t57_t59_a_table_is_the_dictionary_of_its_changes(
     operating: bool,
     nan: bool,
     sizes: Sizes,
+    vectors: bool,
+    dead: float,
+    inline: int,
     chance: random.Random,
 ) -> None:
+    sizes = replace(sizes, most_dead=dead)
     with (
         tempfile.TemporaryDirectory() as folder,
         mock.patch.object(bykey, "SIZES", sizes),
+        mock.patch("tidegauge.sinks.vectors._INLINE", inline),
         mock.patch.object(packing, "SIZES", replace(sizes, leaf_rows=PACKED_ROWS)),
     ):
-        bench = Bench(folder, KEY_KINDS[kind], operating=operating, nan=nan, random=chance)
+        bench = Bench(folder, KEY_KINDS[kind], operating=operating, nan=nan, vectors=vectors, random=chance)
         since, alone = 0, bench.kind.apart
         for span, others in spans:
             bench.commit(span)
             assert bench.litter() == set()
-            if alone:  # every leaf is a cluster
+            if alone and not vectors:  # every leaf is a cluster
                 version = DeltaTable(bench.sink.path).version()
                 found = DeltaLeaves(bench.sink.path, bench.kind.names).at(version)
                 assert all(len(one.leaves) <= 1 for one in clusters(found.values()))
@@ -253,13 +292,34 @@ def test_t57_t59_a_table_is_the_dictionary_of_its_changes(
             bench.check(since=since)
 
 
+def test_a_table_with_vectors_marks_rows_and_rewrites_what_is_small_or_mostly_dead(tmp_path: Path) -> None:
+    sizes = Sizes(few_rows=0, most_dead=0.5)
+    with mock.patch.object(bykey, "SIZES", sizes), mock.patch.object(packing, "SIZES", sizes):
+        bench = Bench(str(tmp_path), KEY_KINDS["long"], operating=False, vectors=True)
+        bench.commit([[Change(n, "update", 0) for n in range(KEYS)]])
+        [first] = bench.table.files()
+        bench.commit([[Change(n, "update", 1) for n in range(5)]])
+        marked, added = bench.table.files()
+        assert (marked.path, marked.rows, added.rows) == (first.path, KEYS - 5, 5)
+        assert deleted(marked.deletions).tolist() == [0, 1, 2, 3, 4]
+        bench.commit([[Change(n, "update", 2) for n in range(3, 8)]])
+        after = bench.table.files()
+        assert first.path not in {file.path for file in after}  # 8 of its 12 rows are gone by now
+        assert [file.rows for file in after if file.path == added.path] == [3]
+        bench.check()
+        pack(bench)
+        assert not any(file.deletions for file in bench.table.files())
+        bench.check()
+
+
 def pack(bench: Bench) -> None:
     """Pack small leaves, as maintenance does."""
     table, mark = bench.sink.maintain(OUTPUT), job_mark(OUTPUT.incarnation)
-    for some in table.plan():
-        files = table.stage(some, job=mark + uuid.uuid4().hex[:16])
-        assert len(files) < len(some.files)
-        assert table.commit(some, files, write=uuid.uuid4().hex) is not None
+    for _ in range(3 if bench.vectors else 1):
+        for some in table.plan():
+            files = table.stage(some, job=mark + uuid.uuid4().hex[:16])
+            assert len(files) < len(some.files) or some.files[0].deletions
+            assert table.commit(some, files, write=uuid.uuid4().hex) is not None
     assert table.plan() == []
 
 

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from tests.sinks.benches import TableBench
 
+import tidegauge as tg
 from tidegauge.sinks import DeltaSink, OutputId, Sink, StagedFile, Stager
 from tidegauge.sinks.delta.bykey import DeltaByKey
 from tidegauge.sinks.keyed.layout import Keyed
@@ -31,6 +33,9 @@ class UniqueTable(DeltaByKey):
     def schema(self) -> pa.Schema | None:
         found = super().schema
         return None if found is None else pa.schema([one for one in found if one.name != KEY])
+
+    def lacking(self, schema: pa.Schema) -> tuple[str, ...]:
+        return super().lacking(with_key(schema))
 
     def commit(
         self, lower: int, upper: int, schema: pa.Schema, files: Any, *, remove: Any = (), write: str, **more: Any
@@ -60,10 +65,12 @@ class UniqueSink:
     """The sink of a table by key, whose rows get their keys on the way."""
 
     path: str
+    parted: bool = False
 
     @property
     def sink(self) -> DeltaSink:
-        return DeltaSink(self.path, envelope="upsert", key=KEY)
+        parted = tg.bucket(3, "user") if self.parted else None  # where the key does not say where a row is
+        return DeltaSink(self.path, envelope="upsert", key=KEY, partition_by=parted)
 
     @property
     def identity(self) -> str:
@@ -80,7 +87,7 @@ class UniqueSink:
         self.sink.check(with_key(schema))
 
     def open(self, output: OutputId) -> UniqueTable:
-        return UniqueTable(self.sink.path, output, Keyed((KEY,)))
+        return UniqueTable(self.sink.path, output, Keyed((KEY,)), self.sink._files)
 
     def stage(self, schema: pa.Schema, *, job: str, task: int) -> UniqueStager:
         return UniqueStager(self.sink.stage(with_key(schema), job=job, task=task))
@@ -102,13 +109,17 @@ class UniqueBench(TableBench):
 
         table = DeltaTable(self.path)
         files = [name.removeprefix("file://") for name in table.file_uris()]
-        found = ds.dataset(files, format="parquet").to_table().to_pylist() if files else []
+        columns = pa.unify_schemas([pq.read_schema(file) for file in files]) if files else None
+        found = ds.dataset(files, schema=columns, format="parquet").to_table().to_pylist() if files else []
         return [{name: value for name, value in row.items() if name != KEY} for row in found]
 
     def ways(self) -> list[Sink]:
         self.path.parent.mkdir()
         (self.folder / "pond").symlink_to("lake")
         return [UniqueSink(way) for way in (f"{self.folder}/pond/orders", f"{self.path}/", f"file://{self.path}")]
+
+    def layouts(self) -> list[Any]:
+        return [UniqueSink(str(self.path), parted=True)]
 
     def elsewhere(self) -> Sink:
         return UniqueSink(f"{self.path}-2")

@@ -213,7 +213,6 @@ class Interleaved(RuleBasedStateMachine):
             shutil.rmtree(self.folder)
 
 
-@pytest.mark.slow
 @pytest.mark.deep
 def test_every_complete_line_is_read_once_in_every_interleaving(drive: Any) -> None:
     Interleaved.driver_class = drive

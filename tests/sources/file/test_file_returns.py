@@ -169,6 +169,31 @@ def test_a_log_that_is_cut_without_a_copy_loses_what_was_seen_and_goes_on(landin
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "compressed"])
+def test_a_log_of_which_nothing_was_bound_goes_on_in_a_copy_that_holds_all_that_was_seen_of_it(
+    landing: Path, drive: Drive, packed: bool
+) -> None:
+    (landing / "aaa.log").write_text(lines(1))
+    log = landing / "app.log"
+    log.write_text(lines(2, 3, 4))
+    flow = drive(source(landing, "a*.log*", max_bytes_per_epoch=len(lines(1))))
+    flow.tick()
+    assert [row["n"] for row in flow.catch_up()] == [1]
+    assert flow.detail("app.log")["size"] == len(lines(2, 3, 4)), "seen, and not read: the epoch had no room"
+    copy = landing / "app.log.2"
+    copy.write_bytes(log.read_bytes() + lines(5).encode())
+    log.write_text(lines(6))
+    later = (
+        landing / "app.log.1"
+    )  # which its name makes the first to be asked, and which is shorter than what was seen
+    later.write_bytes(log.read_bytes())
+    log.write_text("")
+    if packed:
+        compress(copy)
+        compress(later)
+    assert read(flow) == [2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "compressed"])
 @pytest.mark.parametrize("copied", [False, True], ids=["lost", "copied"])
 def test_a_log_that_was_cut_grew_again_and_was_renamed_is_no_copy_of_what_it_was(
     landing: Path, drive: Drive, copied: bool, packed: bool

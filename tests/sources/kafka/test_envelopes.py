@@ -314,7 +314,6 @@ def test_what_comes_of_messages_through_spark_s_connector_is_the_same(envelope: 
         ({"envelope": "upsert"}, "key"),
         ({"envelope": "debezium"}, "key"),
         ({"envelope": "debezium", "key": KEY, "format": tg.Json()}, "format"),
-        ({"envelope": "cdc", "format": tg.Text()}, "format"),
         ({"envelope": "debezium", "key": tg.Json("payload long")}, "key"),
         ({"envelope": "debezium", "key": tg.Json()}, "key"),
     ],

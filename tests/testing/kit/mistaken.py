@@ -34,10 +34,11 @@ class MistakenSink:
 
     path: str
     mistake: str
+    sort_by: str | None = None
 
     @property
     def sink(self) -> ParquetSink:
-        return ParquetSink(self.path)
+        return ParquetSink(self.path, sort_by=self.sort_by)
 
     @property
     def identity(self) -> str:
@@ -75,7 +76,21 @@ class MistakenSink:
     def stage(self, schema: pa.Schema, *, job: str, task: int) -> Any:
         if self.mistake == "visible":
             return ParquetStager(LocalFiles(self.path), "", schema, job=job, task=task)
-        return self.sink.stage(schema, job=job, task=task)
+        stager = self.sink.stage(schema, job=job, task=task)
+        return ForgetfulStager(stager) if self.mistake == "lays" and self.sort_by else stager
+
+
+@dataclass
+class ForgetfulStager:
+    """Leaves out rows without a user."""
+
+    stager: Any
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stager, name)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self.stager.write(batch.filter(batch.column("user").is_valid()))
 
 
 class MistakenTable:
@@ -110,6 +125,11 @@ class MistakenTable:
                 return
             case "columns" if self.table.schema is not None:
                 schema = self.table.schema
+            case "early" if self.table.schema is not None and schema != self.table.schema:
+                self.table.commit(self.table.upper, self.table.upper + 1, schema, [], write="e" * 32)
+                lower, upper = lower + 1, upper + 1
+            case "first job":
+                files = [file for file in files if file.path.split("/")[1] == files[0].path.split("/")[1]]
             case "history":
                 history = replace(history, before="")
             case "remove":
@@ -139,6 +159,15 @@ class MistakenTable:
             return 42  # type: ignore[return-value]
         found: list[StagedFile] = self.table.files(as_of=as_of)
         return found[1:] if self.mistake == "as of" and as_of is not None else found
+
+    def lacking(self, schema: pa.Schema) -> tuple[str, ...]:
+        return () if self.mistake == "lazy" else self.table.lacking(schema)
+
+    def evolve(self, how: Any) -> None:
+        self.table.evolve(how)
+
+    def keep(self, files: Sequence[StagedFile]) -> bool:
+        return True if self.mistake == "forgets" else self.table.keep(files)
 
     def sweep(self, confirm: Callable[[], None]) -> None:
         self.table.sweep((lambda: None) if self.mistake == "hasty" else confirm)

@@ -21,6 +21,7 @@ from tidegauge.sinks import ParquetSink, Sink
 from tidegauge.testing.kit import SinkBench, check_sink
 from tidegauge.testing.kit.commit_laws import COMMIT_LAWS
 from tidegauge.testing.kit.driver_laws import DRIVER_LAWS, a_crash_leaves_all_or_nothing
+from tidegauge.testing.kit.option_laws import OPTION_LAWS
 from tidegauge.testing.kit.place import SinkOnTrial
 from tidegauge.testing.kit.table_laws import TABLE_LAWS
 from tidegauge.testing.kit.trial import Law, check
@@ -50,6 +51,9 @@ class MistakenBench:
     def elsewhere(self) -> Sink:
         return MistakenSink(f"{self.path}-2", self.mistake)
 
+    def layouts(self) -> list[Sink]:
+        return [MistakenSink(str(self.path), self.mistake, sort_by="user")]
+
 
 MISTAKES = {
     "describe": ("it is a value", "'?files'?"),
@@ -71,12 +75,17 @@ MISTAKES = {
     "as of": ("a table tells its files by epoch", r"files\(as_of=0\) lack"),
     "digest": ("a table keeps the history it was told", "the digest is None"),
     "history": ("a table keeps the history it was told", "raised no HistoriesDiffer"),
+    "early": ("columns come with the rows that have them", "TG-0406, .*should raise TableUpperMismatch"),
+    "lazy": ("columns come with the rows that have them", "it lacks \\(\\), not \\('note',\\)"),
+    "first job": ("epochs that share a commit stay apart", "missing"),
+    "forgets": ("epochs that share a commit stay apart", "TG-04"),
+    "lays": ("a layout changes no rows", "user: None.* is missing"),
     "remove": ("files are taken out in whole or not at all", "raised TG-0406"),
 }
 
 
 BY_NAME: dict[str, Law[SinkOnTrial]] = {
-    law.__name__.replace("_", " "): law for law in (*COMMIT_LAWS, *DRIVER_LAWS, *TABLE_LAWS)
+    law.__name__.replace("_", " "): law for law in (*COMMIT_LAWS, *DRIVER_LAWS, *TABLE_LAWS, *OPTION_LAWS)
 }
 
 
@@ -102,7 +111,7 @@ def test_a_mistake_is_found_and_the_report_shows_an_example(mistake: str) -> Non
 def test_a_mistake_breaks_few_laws_and_the_others_are_tried() -> None:
     report = check_sink(lambda folder: MistakenBench(folder, "digest"), crashes=0)
     assert [finding.name for finding in report.broken] == ["a table keeps the history it was told"]
-    assert sum(finding.held for finding in report.findings) == 20
+    assert sum(finding.held for finding in report.findings) == 23
 
 
 @dataclass

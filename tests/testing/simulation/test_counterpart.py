@@ -151,6 +151,14 @@ def test_files_are_stood_in_for_by_a_folder_that_outlives_drivers() -> None:
     assert met == ["probe", "probed"]
 
 
+def test_objects_are_stood_in_for_by_files_in_memory() -> None:
+    source = tg.FileSource("s3://lake/landing/*.jsonl", format=tg.Json("id long"))
+    found = counterpart(source, name="clicks")
+    assert isinstance(found.upstream, Folder)
+    found.upstream.append("/s3/lake/landing/a.jsonl", b'{"id": 1}\n', at=NOW)
+    assert sum(found.met(ignore).probe(Bound(), now=NOW).upper.values()) == 10
+
+
 @dataclass(frozen=True)
 class Tap:
     """A source of a user's own that pushes."""

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from tests.depth import deep
 
 from tidegauge.errors.base import TidegaugeError
-from tidegauge.looking.read import View
+from tidegauge.looking.view import View
 from tidegauge.remap.history import NO_HISTORY, History, Link
 from tidegauge.sinks import DeltaSink, OutputId, ParquetSink, StagedFile
 from tidegauge.sinks.protocol import Volume

@@ -1,107 +1,46 @@
-"""Expressions that are understood of SQL, as values, and what they come to on the rows of a batch.
+"""Expressions that are understood of SQL, as values: a tree whose every node has a type.
 
-Invariant: on each row an expression has the value that Spark gives it, and to evaluate it raises nothing. A
-`Condition` is true, false or null there; `AND`, `OR` and `NOT` are those of three values. A `Value` is a column, or
-arithmetic of doubles, which is that of IEEE 754 on both sides.
+Invariant: on each row an expression has the value and the type that Spark gives it, and raises where Spark does
+(`evaluation` says what it comes to). A condition is an expression of booleans: true, false or null.
 
->>> orders = pa.record_batch({"id": [1, 2, 3], "amount": [5.0, None, float("nan")]})
->>> truth(Not(Compare("amount", "<=", 900.0)), orders).to_pylist()
-[False, None, True]
->>> computed(Arithmetic(Column("amount"), "*", 1.5), orders).to_pylist()
-[7.5, None, nan]
+>>> amount = Column("amount", pa.float64())
+>>> large = call("less", Literal(900.0, pa.float64()), amount, kind=pa.bool_())
+>>> columns(All((large, inverted(large)))), large.kind
+({'amount'}, DataType(bool))
+>>> inverted(inverted(large)) == large
+True
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import reduce
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute
 
 __all__ = [
     "All",
-    "Among",
-    "Arithmetic",
-    "Begins",
+    "Call",
+    "Case",
+    "Coalesce",
     "Column",
-    "Compare",
-    "Condition",
     "Either",
-    "Holds",
-    "IsNull",
-    "Not",
-    "Value",
-    "computed",
-    "truth",
+    "Expression",
+    "Literal",
+    "NotUnderstood",
+    "call",
+    "columns",
+    "constant",
+    "every",
+    "inverted",
+    "parts",
+    "text",
 ]
 
-pc: Final[Any] = pyarrow.compute  # its functions are made at run time, which type checkers cannot see
 
-
-@dataclass(frozen=True, slots=True)
-class IsNull:
-    """`column IS NULL`."""
-
-    column: str
-
-
-@dataclass(frozen=True, slots=True)
-class Holds:
-    """The value of a column of booleans."""
-
-    column: str
-
-
-@dataclass(frozen=True, slots=True)
-class Compare:
-    """A column of numbers or texts compared with a literal that is not NaN.
-
-    The other three comparisons are the negations of these. So they are right for NaN too, which Spark has above all
-    numbers: of `=`, `<` and `<=`, none holds for it, as in Arrow.
-    """
-
-    column: str
-    order: Literal["=", "<", "<="]
-    value: int | float | str
-
-
-@dataclass(frozen=True, slots=True)
-class Among:
-    """`column IN (values)`, for integers of the column's width, or for texts."""
-
-    column: str
-    values: tuple[int, ...] | tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Begins:
-    """`column LIKE 'prefix%'`, for texts."""
-
-    column: str
-    prefix: str
-
-
-@dataclass(frozen=True, slots=True)
-class Not:
-    """The negation: null stays null."""
-
-    inner: Condition
-
-
-@dataclass(frozen=True, slots=True)
-class All:
-    """The conjunction: false where one is, else null where one is."""
-
-    parts: tuple[Condition, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Either:
-    """The disjunction: true where one is, else null where one is."""
-
-    parts: tuple[Condition, ...]
+class NotUnderstood(Exception):
+    """A text, or a meaning of one, that we do not understand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,55 +48,115 @@ class Column:
     """The value of a column, of any type."""
 
     name: str
+    kind: pa.DataType
 
 
 @dataclass(frozen=True, slots=True)
-class Arithmetic:
-    """Arithmetic of two doubles, at least one of them a column; null where a column is."""
+class Literal:
+    """A value that is the same on each row. Of `NULL` the type is that of nulls.
 
-    left: Column | float
-    sign: Literal["+", "-", "*"]
-    right: Column | float
+    A decimal is a float here, with a decimal type: the doubles beside which it is understood make a double of it.
+    """
 
-
-Condition: TypeAlias = IsNull | Holds | Compare | Among | Begins | Not | All | Either
-Value: TypeAlias = Column | Arithmetic
-
-_ARITHMETIC: Final = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
-_KERNELS: Final = {"=": pc.equal, "<": pc.less, "<=": pc.less_equal}
+    value: bool | int | float | str | tuple[int, ...] | tuple[str, ...] | None
+    kind: pa.DataType
 
 
-def truth(condition: Condition, batch: pa.RecordBatch) -> Any:
-    """Return the value of a condition on every row, as an Arrow array of booleans."""
-    match condition:
-        case IsNull(column):
-            return pc.is_null(batch[column])
-        case Holds(column):
-            return batch[column]
-        case Compare(column, order, value):
-            return _KERNELS[order](batch[column], pa.scalar(value))
-        case Among(column, values):
-            known = batch[column]
-            found = pc.is_in(known, value_set=pa.array(values, known.type))
-            return pc.if_else(pc.is_valid(known), found, pa.scalar(None, pa.bool_())) if known.null_count else found
-        case Begins(column, prefix):
-            return pc.starts_with(batch[column], prefix)
-        case Not(inner):
-            return pc.invert(truth(inner, batch))
-        case All(parts):
-            return reduce(pc.and_kleene, (truth(part, batch) for part in parts))
-        case Either(parts):
-            return reduce(pc.or_kleene, (truth(part, batch) for part in parts))
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function by its name in `functions.KERNELS`."""
+
+    function: str
+    arguments: tuple[Expression, ...]
+    kind: pa.DataType
 
 
-def computed(expression: Value, batch: pa.RecordBatch) -> Any:
-    """Return the value of an expression on every row, as an Arrow array."""
+@dataclass(frozen=True, slots=True)
+class All:
+    """The conjunction: false where one is, else null where one is. What follows a false part is not asked."""
+
+    parts: tuple[Expression, ...]
+
+    @property
+    def kind(self) -> Any:
+        """Of booleans."""
+        return pa.bool_()
+
+
+@dataclass(frozen=True, slots=True)
+class Either:
+    """The disjunction: true where one is, else null where one is. What follows a true part is not asked."""
+
+    parts: tuple[Expression, ...]
+
+    @property
+    def kind(self) -> Any:
+        """Of booleans."""
+        return pa.bool_()
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """The value of the first branch whose condition is true, else the last one. No other value is asked."""
+
+    branches: tuple[tuple[Expression, Expression], ...]
+    otherwise: Expression
+    kind: pa.DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Coalesce:
+    """The first value that is not null. What follows it is not asked."""
+
+    parts: tuple[Expression, ...]
+    kind: pa.DataType
+
+
+Expression: TypeAlias = Column | Literal | Call | All | Either | Case | Coalesce
+
+
+def call(function: str, *arguments: Expression, kind: Any) -> Call:
+    """Return a call of a kernel."""
+    return Call(function, arguments, kind)
+
+
+def text(value: str) -> Literal:
+    """Return a literal of text."""
+    return Literal(value, pa.string())
+
+
+def inverted(condition: Expression) -> Expression:
+    """Return the negation of a condition: null stays null."""
+    if isinstance(condition, Call) and condition.function == "not":
+        return condition.arguments[0]
+    return call("not", condition, kind=pa.bool_())
+
+
+def parts(expression: Expression) -> tuple[Expression, ...]:
+    """Return the expressions that one is made of, in the order that they are asked in."""
     match expression:
-        case Column(name):
-            return batch[name]
-        case Arithmetic(left, sign, right):
-            return _ARITHMETIC[sign](_operand(left, batch), _operand(right, batch))
+        case Column() | Literal():
+            return ()
+        case Call(_, arguments):
+            return arguments
+        case All(inner) | Either(inner) | Coalesce(inner):
+            return inner
+        case Case(branches, otherwise):
+            return (*(one for branch in branches for one in branch), otherwise)
 
 
-def _operand(side: Column | float, batch: pa.RecordBatch) -> Any:
-    return batch[side.name] if isinstance(side, Column) else pa.scalar(side, pa.float64())
+def every(expression: Expression) -> Iterator[Expression]:
+    """Yield an expression and all within it."""
+    yield expression
+    for part in parts(expression):
+        yield from every(part)
+
+
+def columns(expression: Expression) -> set[str]:
+    """Return the names of the columns that an expression reads."""
+    return {one.name for one in every(expression) if isinstance(one, Column)}
+
+
+def constant(expression: Expression) -> bool:
+    """Whether an expression is the same on each row."""
+    return not columns(expression)

@@ -4,8 +4,8 @@ Invariant: a lexeme is what Spark's lexer takes at that place. Where it would ta
 the session changes, the lexemes end without an end.
 
 >>> [kind for kind, _text, _end in lexemes("amount > 900 AND `a b` LIKE 'x%'")]
-['word', '>', 'number', 'AND', 'word', 'LIKE', 'text', 'end']
->>> [kind for kind, _text, _end in lexemes("amount / 2")]
+['word', '>', 'number', 'AND', 'name', 'LIKE', 'text', 'end']
+>>> [kind for kind, _text, _end in lexemes("amount ^ 2")]
 ['word', '']
 """
 
@@ -17,17 +17,17 @@ from typing import Final, TypeAlias
 __all__ = ["Lexeme", "lexemes"]
 
 Lexeme: TypeAlias = tuple[str, str, int]
-"""Its kind, which for a keyword or a sign is that itself; its text; where it ends."""
+"""Its kind, which for a keyword or a sign is that itself; its text; where it ends. A name is a word in backticks."""
 
 # As Spark's lexer takes them, the longest first; a text that it would take otherwise matches nothing here, and so do
 # comments.
 _LEXICAL: Final = re.compile(
     r"""[ \t\r\n]*+(?:
       (?P<word>[A-Za-z_][A-Za-z0-9_]*+(?![^\x00-\x7f]))
-    | `(?P<quoted>[^`]+)`
+    | `(?P<name>[^`]+)`
     | '(?P<text>[^'\\\ud800-\udfff]*+)'
     | (?P<number>[0-9]++(?:\.[0-9]++)?+(?![A-Za-z0-9_.]))
-    | (?P<sign><>|!=|==|<=(?!>)|>=|-(?!-)|[=<>(),*+])
+    | (?P<sign><>|!=|==|<=(?!>)|>=|-(?![->])|\|\|(?!>)|/(?!\*)|\.(?![0-9])|[=<>(),*+%])
     | (?P<end>\Z)
     )""",
     re.VERBOSE,
@@ -55,7 +55,5 @@ def lexemes(sql: str) -> list[Lexeme]:
             kind = text.upper()
         elif kind == "sign":
             kind = text
-        elif kind == "quoted":
-            kind = "word"
         known.append((kind, text, at))
     return known

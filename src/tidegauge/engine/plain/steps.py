@@ -4,7 +4,7 @@ Law: **everything accepted here has the names, the types and the rows that Spark
 a `Chain` (`pushdown`). Elsewhere, names and types come from Spark's analysis; here only the certain ones are used:
 
     a column, named exactly as it is    its name, unless `AS` gives another, and its type as Spark has it
-    arithmetic of doubles               the name that `AS` gives, which it has to have; a double
+    any other expression                the name that `AS` gives, which it has to have; the type that it has for Spark
 
 All else is refused by name of the step (`NeedsSpark`), also what Spark would accept.
 
@@ -17,9 +17,9 @@ All else is refused by name of the step (`NeedsSpark`), also what Spark would ac
 >>> columns
 id: int64
 gross: double
->>> without_spark((Filter("abs(amount) > 900"),), orders, output="large")
+>>> without_spark((Filter("md5(id) > 'f'"),), orders, output="large")
 Traceback (most recent call last):
-tidegauge.errors.flow.NeedsSpark: TG-0106: output 'large' has the step filter('abs(amount) > 900'), ...
+tidegauge.errors.flow.NeedsSpark: TG-0106: output 'large' has the step filter("md5(id) > 'f'"), ...
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from tidegauge.engine.arrowtypes import carried
 from tidegauge.engine.plain import Chain, chain, projected, unknown
 from tidegauge.engine.spelling import chosen, said_as, written_as
 from tidegauge.errors.flow import NeedsSpark, ReservedColumn, UnknownColumn
-from tidegauge.job.functions import check_names, conform, result_schema
+from tidegauge.job.arrow import in_arrow, is_arrow
+from tidegauge.job.functions import check_names, conform
 from tidegauge.job.plan import Changelog, Filter, MapBatches, Select, Step
 from tidegauge.operations import OP, check
 
@@ -57,14 +58,13 @@ def without_spark(
 ) -> tuple[tuple[MapBatches, ...], pa.Schema]:
     """Return the steps of an output over columns of `schema` as Arrow functions alone, and the columns they give.
 
-    Raises `NeedsSpark` for a step that is not understood, `UnknownColumn`, `NoSparkType`, and the errors of names
-    that steps give.
+    Raises `NeedsSpark` for a step that is not understood, `UnknownColumn`, `NoSparkType`, the errors of names that
+    steps give, and those of `in_arrow`.
     """
     functions: list[MapBatches] = []
-    for arrow, group in groupby(steps, key=lambda step: isinstance(step, MapBatches)):
+    for arrow, group in groupby(steps, key=is_arrow):
         if arrow:
-            mine = [step for step in group if isinstance(step, MapBatches)]
-            schema = result_schema(mine, schema, output=output)
+            mine, schema = in_arrow([step for step in group if is_arrow(step)], schema, output=output)
             functions += mine
         else:
             check_names(schema.names, f"the stream of output {output!r}")

@@ -34,8 +34,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import pyarrow as pa
 
 from tidegauge.engine.arrowtypes import spark_schema
-from tidegauge.engine.parts import dealt, stream_schema, write_of
+from tidegauge.engine.parts import Analysed, dealt, stream_schema, write_of
 from tidegauge.engine.spark.branches import Branch, ended_by, in_one_pass, own_branch, prefilter, reported
+from tidegauge.engine.spark.catalog import SparkCatalog
 from tidegauge.engine.spark.copied import Jobs, jobs_of
 from tidegauge.engine.spark.errors import carried_error, lost, quiet, root_message, row_error
 from tidegauge.engine.spark.framed import framed, missing, without
@@ -46,8 +47,9 @@ from tidegauge.engine.spark.yielding import paced
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.engine import ExpressionFailed, JavaLost, JobFailed
 from tidegauge.errors.sinks import MergeFailed
-from tidegauge.job.functions import result_schema, with_epoch, without_epoch
-from tidegauge.job.plan import EpochJob, JobResult, MapBatches, OutputPlan, OutputWork
+from tidegauge.job.arrow import in_arrow, is_arrow, leading
+from tidegauge.job.functions import with_epoch
+from tidegauge.job.plan import EpochJob, JobResult, OutputPlan, OutputWork
 from tidegauge.job.report import Report, merge
 from tidegauge.job.task import Feed, Write
 from tidegauge.remap.round import Failure
@@ -68,7 +70,7 @@ _JOBS_AT_ONCE: Final = 32
 
 
 def _arrow_only(plan: OutputPlan) -> bool:
-    return all(isinstance(step, MapBatches) for step in plan.steps)
+    return all(map(is_arrow, plan.steps))
 
 
 _Work: TypeAlias = tuple[OutputWork, Prepared]
@@ -96,6 +98,7 @@ class SparkEngine:
         self._jobs: Jobs | None = None
         self._slots: int | None = None
         self._prepared: dict[str, tuple[pa.Schema, Prepared]] = {}
+        self._in_tasks: Final = Analysed(lambda plan, rows: in_arrow(leading(plan.steps), rows, output=plan.name))
         self._lock: Final = threading.RLock()
         self._tag: Final = f"tidegauge-{uuid.uuid4().hex}"
         self._threads: Final = ThreadPoolExecutor(_JOBS_AT_ONCE, thread_name_prefix="tidegauge-job")
@@ -139,11 +142,13 @@ class SparkEngine:
     def schema(self, plan: OutputPlan, source_schema: pa.Schema) -> pa.Schema:
         """Return the columns that the plan's steps give, with `_epoch` last, or raise the error of a step."""
         if _arrow_only(plan):
-            return with_epoch(result_schema(_functions(plan), stream_schema(plan, source_schema), output=plan.name))
+            return with_epoch(self._in_tasks.of(plan, stream_schema(plan, source_schema))[1])
         return self._ready(plan, source_schema).schema
 
     def rowwise(self, plan: OutputPlan, source_schema: pa.Schema) -> bool:
         """Whether Spark plans the steps without an aggregate, a window, a function of a DataFrame, or the like."""
+        if plan.ordered:
+            return False
         return _arrow_only(plan) or self._ready(plan, source_schema).rowwise is not None
 
     def submit(self, job: EpochJob) -> Future[JobResult]:
@@ -152,6 +157,11 @@ class SparkEngine:
         self._running.add(future)
         future.add_done_callback(self._running.discard)
         return future
+
+    @property
+    def catalog(self) -> SparkCatalog:
+        """The catalog of the session."""
+        return SparkCatalog(self.session)
 
     def work(self, tasks: Sequence[Work]) -> list[list[StagedFile]]:
         """Do tasks as one Spark job. Raises `MergeFailed` when Spark does not finish it, `JavaLost`."""
@@ -282,11 +292,12 @@ class SparkEngine:
         for work in job.outputs:
             plan, read = work.plan, reads[work.plan.source]
             if _arrow_only(plan):
-                direct.append(write_of(work, _functions(plan), stream_schema(plan, read.schema)))
+                rows = stream_schema(plan, read.schema)
+                direct.append(write_of(work, self._in_tasks.of(plan, rows)[0], rows))
             elif (ready := self._ready(plan, read.schema)).alone is None:
                 others.append((work, ready))
             else:
-                direct.append(write_of(work, ready.alone, without_epoch(ready.feed)))
+                direct.append(write_of(work, ready.alone, ready.given))
         return direct, others
 
     def _branches(self, works: list[_Work]) -> tuple[list[Feed], list[Branch]]:
@@ -385,7 +396,3 @@ class SparkEngine:
             wrong = ExpressionFailed(output=work.plan.name, epoch=epoch, detail=str(wrong))
             wrong.__cause__ = found[0]
         return [*reports, Report(failures=[Failure(work.plan.source, work.plan.name, epoch, wrong)])]
-
-
-def _functions(plan: OutputPlan) -> tuple[MapBatches, ...]:
-    return tuple(step for step in plan.steps if isinstance(step, MapBatches))

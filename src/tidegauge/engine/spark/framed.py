@@ -16,9 +16,9 @@ __all__ = ["framed", "missing", "without"]
 
 
 def framed(read: SourceRead) -> Framed | None:
-    """Return the source of a read if Spark reads it by itself."""
+    """Return the source of a read if Spark reads it by itself: not where one task has to read all of an epoch."""
     source = read.source
-    return source if isinstance(source, Framed) and source.framed and read.splits else None
+    return source if isinstance(source, Framed) and source.framed and read.splits and not read.whole else None
 
 
 def missing(job: EpochJob) -> list[Failure]:

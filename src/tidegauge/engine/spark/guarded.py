@@ -28,7 +28,7 @@ from tidegauge.engine.spelling import ROW, Projection, SparkStep, packed, quoted
 from tidegauge.job.plan import Filter
 from tidegauge.reclock.columns import EPOCH
 
-__all__ = ["Pick", "guarded", "rowwise"]
+__all__ = ["Pick", "guarded", "narrow", "rowwise"]
 
 _ROWWISE: Final = frozenset({"Project", "Filter", "MapInArrow", "Range", "LocalTableScan", "AdaptiveSparkPlan"})
 _NODE: Final = re.compile(r"^[\s:+|-]*(?:\*\s*(?:\(\d+\))?\s*)?(\w+)")
@@ -42,6 +42,12 @@ class Pick:
     expressions: tuple[tuple[str, str | None], ...]
 
 
+def narrow(planned: str) -> bool:
+    """Whether a physical plan is projections, filters and Arrow functions alone, which keep rows in their order."""
+    nodes = {found[1] for line in planned.splitlines() if line[:2] != "==" and (found := _NODE.match(line))}
+    return nodes <= _ROWWISE
+
+
 def rowwise(
     blank: Any, steps: Sequence[SparkStep], shapes: Sequence[Sequence[str]], *, planned: str, row: str
 ) -> tuple[Filter | Pick, ...] | None:
@@ -52,8 +58,7 @@ def rowwise(
     """
     from pyspark.errors import AnalysisException
 
-    nodes = {found[1] for line in planned.splitlines() if line[:2] != "==" and (found := _NODE.match(line))}
-    if not nodes <= _ROWWISE:
+    if not narrow(planned):
         return None
     frame = blank.selectExpr(packed(blank.columns, ROW))
     ready: list[Filter | Pick] = []

@@ -47,7 +47,7 @@ import pyarrow as pa
 
 from tidegauge.engine.spark.errors import carry
 from tidegauge.errors.base import TidegaugeError
-from tidegauge.job.functions import INTERNAL, apply, conform
+from tidegauge.job.functions import INTERNAL, apply, begun, conform
 from tidegauge.job.plan import MapBatches, SourceRead
 from tidegauge.job.report import Report
 from tidegauge.job.scanned import scanned
@@ -167,14 +167,14 @@ def mapping(step: MapBatches, given: pa.Schema, made: pa.Schema, result: pa.Sche
 
     def hop(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         acknowledge()
+        functions = begun([step])
         for batch in batches:
             for epoch, rows in by_epoch(pa.RecordBatch.from_struct_array(batch.column(0))):
                 try:
-                    changed = apply([step], conform(rows, given), made, output=output, epoch=epoch)
+                    for one in apply(functions, conform(rows, given), made, output=output, epoch=epoch):
+                        yield conform(stamp(one, epoch), result)
                 except TidegaugeError as error:
                     raise carry(error) from error
-                for one in changed:
-                    yield conform(stamp(one, epoch), result)
 
     return hop
 
@@ -209,6 +209,10 @@ class _Received:
     @property
     def collect(self) -> bool:
         return self.read.collect
+
+    @property
+    def whole(self) -> bool:
+        return self.read.whole
 
     @property
     def splits(self) -> Iterator[Split]:

@@ -22,15 +22,17 @@ import pyarrow as pa
 
 from tidegauge.engine.arrowtypes import arrow_schema, carried, spark_schema
 from tidegauge.engine.parts import stream_schema
-from tidegauge.engine.plain import KeptRows, chain, understood
-from tidegauge.engine.plain.expressions import Among, Either, IsNull, Not
+from tidegauge.engine.plain import KeptRows, chain, operating, understood
+from tidegauge.engine.plain.steps import without_spark
 from tidegauge.engine.spark.errors import analysis_error, quiet, row_error
-from tidegauge.engine.spark.guarded import Pick, rowwise
+from tidegauge.engine.spark.guarded import Pick, narrow, rowwise
 from tidegauge.engine.spark.hops import mapping
 from tidegauge.engine.spark.session import plan_text
-from tidegauge.engine.spelling import ROW, Projection, SparkStep, chosen, packed, quoted, said_as, spelt
+from tidegauge.engine.spelling import ROW, Projection, SparkStep, chosen, packed, quoted, said_as, spelt, written_as
 from tidegauge.errors.engine import LostEpoch, LostOperation, SessionNotShared, TransformFailed
-from tidegauge.errors.flow import ReservedColumn
+from tidegauge.errors.flow import NeedsSpark, ReservedColumn, UnknownColumn
+from tidegauge.errors.steps import NoOrderOfRows
+from tidegauge.job.arrow import in_arrow, leading
 from tidegauge.job.functions import (
     check_names,
     function_name,
@@ -39,8 +41,19 @@ from tidegauge.job.functions import (
     with_epoch,
     without_epoch,
 )
-from tidegauge.job.plan import Changelog, Filter, MapBatches, OutputPlan, Select, Step, Transform
-from tidegauge.operations import BEFORE, INSERT, OP, carries, check
+from tidegauge.job.plan import (
+    Changelog,
+    Dedupe,
+    Filter,
+    GivenStep,
+    MadeStep,
+    MapBatches,
+    OutputPlan,
+    Select,
+    Step,
+    Transform,
+)
+from tidegauge.operations import OP, carries, check
 from tidegauge.reclock.columns import EPOCH
 
 if TYPE_CHECKING:
@@ -56,7 +69,7 @@ class Prepared:
     made: the result of `leading`. feed: the same in Spark's form, with `_epoch`. rows: the result of `steps`. schema:
     of the staged rows. rowwise: the guarded steps, or None if they need a branch of their own. kept: the rows of the
     feed that the first filters of `steps` may keep, or None if only Spark can tell. alone: Arrow functions that give
-    the same rows in the task that reads, or None if Spark is needed.
+    the same rows in the task that reads, made for rows of `given`; or None if Spark is needed.
     """
 
     plan: OutputPlan
@@ -70,23 +83,28 @@ class Prepared:
     rowwise: tuple[Filter | Pick, ...] | None
     kept: KeptRows | None
     alone: tuple[MapBatches, ...] | None
+    given: pa.Schema
 
 
 def prepare(plan: OutputPlan, source_schema: pa.Schema, session: Any) -> Prepared:
     """Analyse an output's steps on a session. No job runs. Raises the error of a step."""
-    leading = _functions(plan.steps)
-    rest = plan.steps[len(leading) :]
-    trailing = _functions(rest[::-1])[::-1]
-    wanted = rest[: len(rest) - len(trailing)]
-    made = result_schema(leading, stream_schema(plan, source_schema), output=plan.name)
+    before = leading(plan.steps)
+    rest = plan.steps[len(before) :]
+    after = leading(rest[::-1])[::-1]
+    wanted = rest[: len(rest) - len(after)]
+    stream = stream_schema(plan, source_schema)
+    first, made = in_arrow(before, stream, output=plan.name)
     where = f"the stream of output {plan.name!r}"
     check_names(made.names, where)
     feed = with_epoch(carried(made, where=where))
     frames = [session.range(0, 1, 1, 1).mapInArrow(_nothing, spark_schema(feed))]
     steps: list[SparkStep] = []
     ends = [_columns(frames[0])]
+    ordered = 0  # how many of the steps are to keep the order of rows
     for step in wanted:
-        parts = spelt(step, ends[-1])
+        if isinstance(step, Dedupe):
+            ordered = len(steps)
+        parts = spelt(_for_spark(step, frames[-1], where, plan.name), ends[-1])
         if isinstance(step, Filter) and len(parts) > 1:
             applied(frames[-1], step, plan.name)  # is it one whole expression?
         for part in parts:
@@ -96,17 +114,55 @@ def prepare(plan: OutputPlan, source_schema: pa.Schema, session: Any) -> Prepare
     shapes = [_columns(frame) for frame in frames]
     where = f"the result of output {plan.name!r}"
     rows = arrow_schema(_fields(frames[-1]), where=where)
-    schema = with_epoch(result_schema(trailing, rows, output=plan.name))
+    last, columns = in_arrow(after, rows, output=plan.name)
+    schema = with_epoch(columns)
     in_one_pass = None
     if all(isinstance(step, Filter | Projection) for step in steps):
         planned = _planned(frames, steps, shapes, plan.name)
         row = _fields(frames[-1], epoch=True).simpleString()
         in_one_pass = rowwise(frames[0], steps, shapes, planned=planned, row=row)
     kept = _kept(wanted, feed, guarded=in_one_pass is not None)
-    # Functions that stand before the steps are called once for all outputs of a feed, so these keep to the feed.
-    instead = None if leading else _alone(wanted, ends, feed, rows)
-    alone = None if instead is None else (instead, *trailing)
-    return Prepared(plan, leading, made, feed, tuple(steps), rows, trailing, schema, in_one_pass, kept, alone)
+    given = without_epoch(feed)
+    if any(isinstance(step, MapBatches) for step in before):
+        alone = None  # they are called once for all outputs of a feed, so these keep to the feed
+    elif before or any(isinstance(step, MadeStep) for step in wanted):
+        alone, given = _in_the_task(plan, stream, schema), stream
+    else:
+        instead = _alone(wanted, ends, feed, rows)
+        alone = None if instead is None else (instead, *last)
+    if alone is None:
+        ordered = len(steps) if any(isinstance(step, Dedupe) for step in after) else ordered
+        _check_order(plan, frames[: ordered + 1], steps[:ordered], shapes)
+    return Prepared(plan, first, made, feed, tuple(steps), rows, last, schema, in_one_pass, kept, alone, given)
+
+
+def _for_spark(step: Step, frame: Any, where: str, output: str) -> GivenStep:
+    """Return a step that stands between others of Spark's, ours as an Arrow function."""
+    if not isinstance(step, MadeStep):
+        return step
+    return in_arrow((step,), arrow_schema(_fields(frame), where=where), output=output)[0][0]
+
+
+def _in_the_task(plan: OutputPlan, stream: pa.Schema, schema: pa.Schema) -> tuple[MapBatches, ...] | None:
+    """Return all steps as Arrow functions, if they are understood and give the columns that Spark says."""
+    try:
+        functions, made = without_spark(plan.steps, stream, output=plan.name)
+    except (NeedsSpark, UnknownColumn):
+        return None
+    return functions if with_epoch(made).equals(schema) else None
+
+
+def _check_order(
+    plan: OutputPlan, frames: Sequence[Any], steps: Sequence[SparkStep], shapes: list[list[str]]
+) -> None:
+    """Raise `NoOrderOfRows` unless the steps on Spark before a `Dedupe` keep rows in their order."""
+    if steps and not narrow(_planned(frames, steps, shapes, plan.name)):
+        raise NoOrderOfRows(
+            output=plan.name,
+            step=next(written_as(step) for step in reversed(plan.steps) if isinstance(step, Dedupe)),
+            why="Spark shuffles, groups or multiplies rows in a step before",
+            instead="put dedupe before that step, or do it in a function of a DataFrame, by a column that orders",
+        )
 
 
 def _planned(frames: Sequence[Any], steps: Sequence[SparkStep], shapes: list[list[str]], output: str) -> str:
@@ -149,16 +205,7 @@ def _kept(steps: tuple[Step, ...], feed: pa.Schema, *, guarded: bool) -> KeptRow
     if found is None:
         return None
     condition, whole = found
-    if carries(feed):  # of these a filter drops no others; a row without an operation is for the check of rows
-        condition = Either((IsNull(OP), Not(Among(OP, (INSERT, BEFORE))), condition))
-    return KeptRows(condition, closed=whole and guarded)
-
-
-def _functions(steps: tuple[Step, ...]) -> tuple[MapBatches, ...]:
-    """Return the Arrow functions with which the steps begin."""
-    return tuple(
-        step for step in takewhile(lambda step: isinstance(step, MapBatches), steps) if isinstance(step, MapBatches)
-    )
+    return KeptRows(operating(condition) if carries(feed) else condition, closed=whole and guarded)
 
 
 def _nothing(_batches: Any) -> Any:

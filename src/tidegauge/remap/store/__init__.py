@@ -5,7 +5,7 @@ flow is made of (`register`). `schema` describes the tables, and `opening` the v
 `sqlite` and `postgres` are all that differs between databases, behind `connect`. The methods are those of `Store`.
 """
 
-from tidegauge.remap.store.address import secrets, shown
+from tidegauge.remap.store.address import reveals, secrets, shown
 from tidegauge.remap.store.columns import decode_schema, encode_schema
 from tidegauge.remap.store.decisions import (
     Decision,
@@ -82,6 +82,7 @@ __all__ = [
     "encode_schema",
     "holder_of",
     "lacked",
+    "reveals",
     "secrets",
     "shown",
 ]

@@ -30,7 +30,7 @@ from sqlalchemy.exc import ArgumentError
 
 from tidegauge.errors.store import InvalidStoreUrl, StoreDriverMissing
 
-__all__ = ["File", "Server", "parse", "secrets", "shown"]
+__all__ = ["File", "Server", "parse", "reveals", "secrets", "shown"]
 
 _SECRETS: Final = ("password", "passwd", "secret", "token", "scram")
 _SERVER: Final = ("postgresql", "postgres", "postgresql+psycopg")
@@ -90,6 +90,17 @@ def secrets(text: str) -> tuple[str, ...]:
     """Return what must not be shown of an address, and of where PostgreSQL's client finds passwords. Raises as
     `parse` does."""
     return parse(text).secrets
+
+
+def reveals(text: str) -> bool:
+    """Whether an address itself holds a secret. Raises as `parse` does.
+
+    >>> reveals("postgresql://ada:hunter2@db/shop"), reveals("postgresql://ada@db/shop"), reveals("sqlite:///shop.db")
+    (True, False, False)
+    """
+    address = parse(text)
+    given = address.settings if isinstance(address, Server) else address.url.query
+    return any(_secret(key) for key in given)
 
 
 def shown(text: str) -> str:

@@ -22,6 +22,7 @@ from tidegauge.remap.binding import Detail, Proposal
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.history import Beginning, Link, Moves, follow, origin
 from tidegauge.remap.store.chain import beginning_of, digest_before
+from tidegauge.remap.store.earlier import untold
 from tidegauge.remap.store.incarnations import identify, newest, read, state_at, write_state
 from tidegauge.remap.store.lease import Lease, guard
 from tidegauge.remap.store.schema import as_json, changes, flows, partitions, seals, sources, timeline
@@ -42,7 +43,7 @@ class _Newest:
     """Where one source stands in its present incarnation, with the numbers of its partitions.
 
     identified: whether it is known what its upstream says of itself. state: the newest, encoded. begun: the
-    incarnations that begin with the next epoch. entered: whether anything of it is bound.
+    incarnations that begin with the next epoch. entered: whether records with its present columns are bound.
     """
 
     id: int
@@ -294,7 +295,7 @@ def _read_head(connection: Connection, lease: Lease, upper: int) -> Head:
             state=state,
             incarnation=number,
             begun=tuple(beginning_of(life) for life in begun if life.began_at == upper),
-            entered=bool(positions) or state is not None,
+            entered=(bool(positions) or state is not None) and not untold(connection, source.id),
         )
     last = connection.execute(
         select(timeline.c.minted_at, timeline.c.digest)

@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Row, exists, func, select, update
 from tidegauge.errors.store import UpperMismatch
 from tidegauge.remap.binding import Detail
 from tidegauge.remap.history import Beginning, Link, Moves, origin, rest
+from tidegauge.remap.store.earlier import columns_at, told_columns
 from tidegauge.remap.store.incarnations import read, state_at
 from tidegauge.remap.store.schema import (
     changes,
@@ -141,6 +142,7 @@ def _moved(
         ended = connection.scalar(select(seals.c.epoch).where(seals.c.source_id == source.id))
         there = {*positions, *details, *stated, *begun, *([] if ended is None else [ended])}
         entered = _entered(connection, source.id, began)
+        told = told_columns(connection, source.id, source.schema or "", began, entered)
         for epoch in sorted(epoch for epoch in there if first <= epoch < upper):
             found[epoch][source.name] = Moves(
                 positions=positions.get(epoch, {}),
@@ -149,7 +151,7 @@ def _moved(
                 sealed=epoch == ended,
                 begun=tuple(begun.get(epoch, ())),
                 identity=(source.identity or "") if epoch == entered else "",
-                schema=(source.schema or "") if epoch == entered else "",
+                schema=told.get(epoch, ""),
                 details=details.get(epoch, {}),
             )
     return found
@@ -195,7 +197,7 @@ def _standing(connection: Connection, flow: FlowRecord, epoch: int) -> dict[str,
             sealed=ended is not None and ended <= epoch,
             begun=tuple(beginning_of(life) for life in lives),
             identity=source.identity or "",
-            schema=source.schema or "",
+            schema=columns_at(connection, source.id, source.schema or "", epoch),
             details={row.key: from_json(row.detail) for row in rows if row.detail is not None},
             moved=source.folded if last is not None and last <= flow.since and source.folded is not None else last,
         )

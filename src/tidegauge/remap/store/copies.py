@@ -21,7 +21,6 @@ there, and nothing that had the name is lost; a driver may be writing meanwhile.
 
 from __future__ import annotations
 
-import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -31,6 +30,7 @@ from tempfile import TemporaryDirectory
 from typing import TypeAlias
 from uuid import uuid4
 
+from tidegauge.disk import synchronise
 from tidegauge.errors.history import BackupExists, BackupFailed, ServerBacksUp
 from tidegauge.remap.store.address import File, parse
 
@@ -120,7 +120,7 @@ def backup(url: str, target: Path) -> int:
         _backed_up(address.path, draft)
         size = draft.stat().st_size
         target.hardlink_to(draft)  # unlike a rename, it replaces nothing
-        _synchronise(target.parent)
+        synchronise(target.parent)
     except (sqlite3.Error, OSError) as error:
         if isinstance(error, FileExistsError) and draft.exists():
             raise BackupExists(target=str(target)) from None
@@ -143,12 +143,4 @@ def _backed_up(path: Path, draft: Path) -> None:
         found = [str(row[0]) for row in copy.execute("PRAGMA quick_check(1)")]
         if found != ["ok"]:
             raise sqlite3.DatabaseError(f"the copy is damaged, as the store is: {found[0]}")
-    _synchronise(draft)
-
-
-def _synchronise(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    synchronise(draft)

@@ -8,6 +8,9 @@ Bindings are copied, not referred to: `B` has a history of its own, which its ta
 explained, verified, recovered and compacted like any other, and which stays when `A` goes. To follow costs one read
 of the store, whatever the sources are; nothing upstream is asked.
 
+*Columns.* The owner says which columns the records of a shared source have, and from which epoch on. That comes along
+with the epochs: the follower has the same ones, for the records before the same positions.
+
 *The same history.* The digest of `A`'s epoch stands in `B`'s row of the epoch, as what wrote it. It says everything
 of `A` up to there. So to know that `A` is still the same is to compare one digest, however long the history
 is. Where it does not say that (`B` was recovered from its tables, which do not know of `A`) the bindings themselves
@@ -40,6 +43,7 @@ from tidegauge.remap.history import Link, Missed, Moves, rest
 from tidegauge.remap.history import follow as digest_after
 from tidegauge.remap.store.chain import LONGEST, digest_before, read_links
 from tidegauge.remap.store.columns import decode_schema
+from tidegauge.remap.store.earlier import columns_at, share_columns
 from tidegauge.remap.store.lease import Held, Lease, guard
 from tidegauge.remap.store.losses import bring_back
 from tidegauge.remap.store.moves import write_moves
@@ -63,7 +67,7 @@ class Followed:
 
     owned: how many epochs the owner has bound. noted: how many losses of the owner came along. schemas: of the shared
     sources, where they are known. failures: of the owner's sources, by this flow's names, in the words of their
-    errors.
+    errors. columned: whether a source has got other columns than it had.
     """
 
     links: tuple[Link, ...] = ()
@@ -72,11 +76,13 @@ class Followed:
     noted: int = 0
     schemas: Mapping[str, pa.Schema] = field(default_factory=dict)
     failures: Mapping[str, str] = field(default_factory=dict)
+    columned: bool = False
 
     @property
     def anew(self) -> bool:
-        """Whether something came along that a run knows from its opening: an incarnation, or a loss."""
-        return bool(self.noted) or any(moves.begun for link in self.links for moves in link.sources.values())
+        """Whether something came along that a run knows from its opening: an incarnation, a loss, other columns."""
+        begun = any(moves.begun for link in self.links for moves in link.sources.values())
+        return bool(self.noted) or self.columned or begun
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,16 +129,24 @@ def follow(
     if flow.upper > expected:
         mine = FlowRecord(lease.flow_id, lease.flow, lease.incarnation, flow.upper, flow.published, flow.since)
         links = (*read_links(connection, mine, expected, flow.upper), *links)
+    upper = links[-1].epoch + 1 if links else flow.upper
+    told = [one for one in shared if one.theirs.schema is not None]
+    columned = [share_columns(connection, one.mine.id, one.theirs.id, one.theirs.schema, upper) for one in told]
     newest = newest_loss(connection, owner.id)
     new = Followed(
         links=links,
         before=before,
         owned=owner.upper,
         noted=_bring_losses(connection, lease, shared) if newest else 0,
-        schemas={one.name: decode_schema(one.theirs.schema) for one in shared if one.theirs.schema is not None},
+        schemas={one.name: _columns(connection, one, upper) for one in told},
+        columned=any(columned),
         failures=failures_of({one.name: one.theirs for one in shared}),
     )
     return new, newest
+
+
+def _columns(connection: Connection, one: _Shared, upper: int) -> pa.Schema:
+    return decode_schema(columns_at(connection, one.theirs.id, one.theirs.schema, upper))
 
 
 def _pairs(connection: Connection, lease: Lease, following: Following, owner: FlowRecord) -> tuple[_Shared, ...]:
@@ -263,9 +277,6 @@ def _append(
         if any(said.begun for _, said in moves):  # what was wrong with the upstream before is over
             over = {"failed_at": None, "failure": None}
             connection.execute(update(sources).where(sources.c.id == one.mine.id).values(**over))
-        if one.mine.schema is None and one.theirs.schema is not None:
-            columns = {"schema": one.theirs.schema}
-            connection.execute(update(sources).where(sources.c.id == one.mine.id).values(**columns))
     since = {"since": first} if not flow.upper and first else {}
     connection.execute(update(flows).where(flows.c.id == lease.flow_id).values(upper=upper, **since))
     return tuple(links)

@@ -181,6 +181,15 @@ _STEPS: Final[Mapping[int, tuple[str, ...]]] = {
             SELECT flow_id, output, lower, upper, job, columns, files, rows FROM units_12""",
         "DROP TABLE units_12",
     ),
+    13: (  # a source may get other columns, from a position on
+        """CREATE TABLE earlier_columns (
+            source_id {ref} NOT NULL REFERENCES sources (id), epoch BIGINT NOT NULL, incarnation BIGINT NOT NULL,
+            columns TEXT NOT NULL, at VARCHAR(27) NOT NULL, PRIMARY KEY (source_id, epoch)) {rowless}""",
+        """CREATE TABLE earlier_positions (
+            source_id {ref} NOT NULL REFERENCES sources (id), epoch BIGINT NOT NULL,
+            partition_id {ref} NOT NULL REFERENCES partitions (id), position BIGINT NOT NULL,
+            PRIMARY KEY (source_id, epoch, partition_id)) {rowless}""",
+    ),
 }
 """What leads from each layout to the next one. `{id}` is the type of a table's own numbers, `{ref}` of another's;
 `{rowless}` marks a table that is its key's index."""

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Row, bindparam, select
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.flow import UnknownName
 from tidegauge.errors.store import DamagedStore, EpochBelowSince, EpochNotMinted
-from tidegauge.remap.binding import Detail
+from tidegauge.remap.binding import Detail, EarlierColumns
 from tidegauge.remap.fromtime.polled import SourceState
 from tidegauge.remap.log import columns_of_rows
 from tidegauge.remap.store import incarnations
@@ -25,6 +25,7 @@ from tidegauge.remap.store.backfills import read_backfills
 from tidegauge.remap.store.codes import read_codes
 from tidegauge.remap.store.columns import decode_schema
 from tidegauge.remap.store.decisions import read_decisions
+from tidegauge.remap.store.earlier import read_earlier
 from tidegauge.remap.store.losses import read_gaps
 from tidegauge.remap.store.register import read_stalls
 from tidegauge.remap.store.schema import (
@@ -79,6 +80,7 @@ def load(connection: Connection, name: str) -> Loaded:
     found_sources = connection.execute(select(sources).where(sources.c.flow_id == flow.id).order_by(sources.c.name))
     partitions_of = _partitions(connection, flow.id)
     later, last = incarnations.read_all(connection, flow.id), incarnations.newest_states(connection, flow.id)
+    earlier = read_earlier(connection, flow.id)
     begun, made_by = read_starts(connection, flow.id), read_codes(connection, flow.id)
     found_outputs = connection.execute(select(outputs).where(outputs.c.flow_id == flow.id).order_by(outputs.c.name))
     return Loaded(
@@ -92,6 +94,7 @@ def load(connection: Connection, name: str) -> Loaded:
                 later.get(row.id, ()),
                 last.get(row.id),
                 sealed.get(row.id),
+                earlier.get(row.id, ()),
             )
             for row in found_sources.all()
         },
@@ -131,6 +134,7 @@ def _source(
     later: tuple[Incarnation, ...],
     last: tuple[int, str] | None,
     sealed_at: int | None,
+    earlier: tuple[EarlierColumns, ...],
 ) -> LoadedSource:
     keys = {part.id: part.key for part in parts}
     details: dict[str, Detail] = {part.key: from_json(part.detail) for part in parts if part.detail is not None}
@@ -147,6 +151,7 @@ def _source(
         state=None if last is None or last[0] < began else incarnations.decoded(last[1]),
         incarnations=later,
         past=tuple(past),
+        earlier=earlier,
     )
 
 

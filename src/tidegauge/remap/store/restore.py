@@ -22,6 +22,7 @@ from tidegauge.remap.rebuilding import Way
 from tidegauge.remap.start import StartRecord
 from tidegauge.remap.store.backfills import forget_backfills, read_backfills
 from tidegauge.remap.store.compaction import bring_back_since
+from tidegauge.remap.store.earlier import bring_back_columns
 from tidegauge.remap.store.lease import Lease, guard
 from tidegauge.remap.store.losses import bring_back
 from tidegauge.remap.store.moves import insert_rows, write_moves
@@ -90,6 +91,7 @@ def restore(connection: Connection, lease: Lease, rebuilt: Rebuilt, *, at: datet
             known[name] = connection.execute(made).scalar_one()
         moves = [(link, link.sources[name]) for link in way.links if name in link.sources]
         write_moves(connection, known[name], moves)
+        bring_back_columns(connection, known[name], moves, cut=way.cut, at=at)
         if any(
             one.bind or one.begun for _, one in moves
         ):  # a source that had failed was resumed, or nothing is bound

@@ -56,7 +56,7 @@ __all__ = [
     "timeline",
 ]
 
-LAYOUT: Final = 13
+LAYOUT: Final = 14
 """The version of these tables. `migrate` has the way from each older one."""
 
 LONGEST_NAME: Final = 1024
@@ -214,7 +214,7 @@ sources: Final = Table(
     Column("folded", BigInteger, nullable=True),
     UniqueConstraint("flow_id", "name"),
 )
-"""The sources of a flow, known by their names. `schema` is NULL until it is known.
+"""The sources of a flow, known by their names. `schema` is NULL until it is known, and that of the newest records.
 
 `identity` is what upstream said of itself when it was first bound: another one later is another upstream. `failed_at`
 and `failure` (an error as JSON) say from which epoch on the source has failed for good. `clock` is the kind of its

@@ -54,6 +54,7 @@ from tidegauge.remap.store.address import File, parse
 from tidegauge.remap.store.codes import record_codes
 from tidegauge.remap.store.connect import Database
 from tidegauge.remap.store.dropping import drop_output
+from tidegauge.remap.store.earlier import record_columns
 from tidegauge.remap.store.following import Followed, follow
 from tidegauge.remap.store.history import read_bindings
 from tidegauge.remap.store.lease import Lease, LeaseHolder, acquire, break_lease, holding, silent
@@ -277,6 +278,14 @@ class Store:
     def record_schema(self, lease: Lease, source: str, schema: pa.Schema) -> None:
         """Set the columns of a source, once. Raises `SchemaChanged` when they were set to others."""
         self._write("record schema", register.record_schema, lease, source, schema)
+
+    def record_columns(self, lease: Lease, found: Mapping[str, pa.Schema]) -> None:
+        """Let other columns of sources take effect: records that are bound keep those that they have.
+
+        Raises `LeaseLost`.
+        """
+        self._write("record columns", record_columns, lease, found, self._env.now())
+        self._heads.pop(lease.flow_id, None)  # the next link tells them
 
     def append(self, lease: Lease, *, expected: int, at: datetime, proposals: Mapping[str, Proposal]) -> int:
         """Bind the epoch `expected` to the proposed frontiers, and return it. The first epoch is 0.

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 import pyarrow as pa
 
 from tidegauge.errors.base import TidegaugeError
-from tidegauge.remap.binding import Bound, Detail, Slice
+from tidegauge.remap.binding import Bound, Detail, EarlierColumns, Slice
 from tidegauge.remap.fromtime.partitioned import PARTITIONS
 from tidegauge.remap.fromtime.polled import SourceState
 from tidegauge.remap.start import StampMode, StartRecord
@@ -123,7 +123,7 @@ class LoadedSource:
 
     All this is of the present incarnation; at the epochs before it began, `table` has the frontier `ORIGIN`. The
     incarnations after the first one are `incarnations`, and the tables of those that are over are `past`: one for
-    each, each up to the epoch at which the next one began.
+    each, each up to the epoch at which the next one began. `earlier` are the columns that it had before `schema`.
     """
 
     table: RemapTable
@@ -136,6 +136,7 @@ class LoadedSource:
     state: SourceState | None = None
     incarnations: tuple[Incarnation, ...] = ()
     past: tuple[RemapTable, ...] = ()
+    earlier: tuple[EarlierColumns, ...] = ()
 
     @property
     def incarnation(self) -> int:
@@ -148,6 +149,11 @@ class LoadedSource:
         return self.incarnations[-1].began_at if self.incarnations else 0
 
     @property
+    def columns_since(self) -> int:
+        """The first epoch whose records have the present columns, 0 if there were no others."""
+        return self.earlier[-1].epoch if self.earlier else 0
+
+    @property
     def bound(self) -> Bound:
         """Its newest binding."""
         return Bound(
@@ -157,6 +163,7 @@ class LoadedSource:
             identity=self.identity,
             state=self.state,
             incarnation=self.incarnation,
+            earlier=self.earlier,
         )
 
     def slices(self, lower: int, upper: int) -> list[Slice]:

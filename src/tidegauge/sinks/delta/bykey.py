@@ -10,9 +10,15 @@ the table holds every leaf that was merged, and has the upper that the merge beg
 and the merge is planned again: others may have packed leaves together meanwhile. So a crash leaves the old table or
 the new one, and staged files are litter. A row that others delete stays deleted until its key is changed again.
 
-*Which leaves.* Runs are sorted, so most of their row groups lie within one cluster's territory, and their ends say
-so. Of a row group with keys of several, the keys are read; so a small epoch with keys far apart touches the leaves of
-these keys, not all between them.
+*Deletion vectors.* In a table that has them, old rows are marked deleted (`delta.marking`). Changes are merged into
+those leaves alone that are small, or would be too dead.
+
+*Which leaves.* Those whose territories have keys of the runs (`keyed.touching`).
+
+*Partitions.* Leaves are of one partition each, and those of each are clusters of their own. The changes are settled
+first: each key's last one goes into a run of its partition (`keyed.parting`). Where the key does not say the whole
+partition, a row may have come from any other: all leaves that can hold a changed key, by the ends of theirs, are
+looked at, in tasks, and those that do hold one are written anew.
 
 *As of an epoch.* Each commit tells the first and the last epoch of its changes. Before the first the table was as
 before the commit, from the last one on as with it; in between nobody can tell (`delta.asof`).
@@ -20,49 +26,53 @@ before the commit, from the last one on as with it; in between nobody can tell (
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
 
 from tidegauge.errors.base import TidegaugeError
-from tidegauge.errors.sinks import FileNotHeld, NothingTakenOut, StagedFileMissing, TableBusy, TableSchemaChanged
+from tidegauge.errors.sinks import FileNotHeld, NothingTakenOut, TableBusy
+from tidegauge.evolution import Evolution
 from tidegauge.lazy import library
-from tidegauge.objects.reading import readable
 from tidegauge.remap.history import NO_HISTORY, History, Link
 from tidegauge.sinks.attempt import STAGED, discard, sweep
-from tidegauge.sinks.columns import differences, rows_schema
-from tidegauge.sinks.commits import all_staged, check_span, staged_status
+from tidegauge.sinks.columns import rows_schema
+from tidegauge.sinks.commits import all_staged, check_span
+from tidegauge.sinks.delta.columns import NARROW
+from tidegauge.sinks.delta.entry import MarkedFile
 from tidegauge.sinks.delta.files import remove_unnamed
 from tidegauge.sinks.delta.leaves import DeltaLeaves
 from tidegauge.sinks.delta.log import DeltaLog
+from tidegauge.sinks.delta.marking import discard_vectors, mark
 from tidegauge.sinks.delta.replacement import DeltaReplacement
-from tidegauge.sinks.keyed.keys import Key, pieces_of, plain, within
-from tidegauge.sinks.keyed.layout import Keyed
-from tidegauge.sinks.keyed.merging import MergeTask
+from tidegauge.sinks.evolving import grown
+from tidegauge.sinks.keyed.layout import Keyed, Ordering
+from tidegauge.sinks.keyed.merging import MergeTask, merge_job
+from tidegauge.sinks.keyed.parting import PartingTask, home_of, homes, key_in_files
 from tidegauge.sinks.keyed.planning import (
     SIZES,
     LeafCluster,
-    Merge,
-    Run,
     TableLeaf,
-    clusters,
-    is_large,
+    by_partition,
     planned,
-    spread,
 )
-from tidegauge.sinks.location import at, inside, names_in, staging
+from tidegauge.sinks.keyed.touching import Changed, changed_in, planned_in, run_of
+from tidegauge.sinks.layout.layout import AS_IT_COMES, FileLayout
+from tidegauge.sinks.layout.values import folders
+from tidegauge.sinks.location import at, names_in, staging
 from tidegauge.sinks.protocol import OutputId, StagedFile, Volume, job_mark
-from tidegauge.sinks.working import Workers, alone
+from tidegauge.sinks.working import Work, Workers, alone, gathered
 
 __all__ = ["DeltaByKey"]
 
 pq: Final[Any] = library("pyarrow.parquet")
-pc: Final[Any] = library("pyarrow.compute")
 
 _ATTEMPTS: Final = 20
+_FEW: Final = 32 * 1024
+"""So few changes are settled here, without the engine."""
 
 
 class DeltaByKey:
@@ -77,22 +87,35 @@ class DeltaByKey:
         folder: str,
         output: OutputId,
         layout: Keyed,
+        lying: FileLayout = AS_IT_COMES,
         *,
+        vectors: bool = False,
         inner: DeltaReplacement | None = None,
         kept: set[str] | None = None,
     ) -> None:
+        self._vectors: Final = vectors
         self._folder: Final = folder
         self._output: Final = output
         self._layout: Final = layout
         self._place: Final = staging(folder)
-        self._leaves: Final = DeltaLeaves(folder, layout.key)
+        self._lying: Final = lying
+        self._key: Final = key_in_files(lying, layout.key)
+        self._homes: Final = homes(lying, layout.key)
+        self._sizes: Final = SIZES.with_leaves(lying.file_bytes)
+        self._leaves: Final = DeltaLeaves(folder, self._key)
         self._workers: Workers = alone
+        self._how: Evolution = "strict"
         self._kept: Final[set[str]] = set() if kept is None else kept
         self._inner: DeltaLog | DeltaReplacement = inner or self._opened()
 
     def _opened(self) -> DeltaLog:
         return DeltaLog(
-            self._folder, self._output, key=self._layout.key, held=lambda version: self._leaves.at(version).keys()
+            self._folder,
+            self._output,
+            key=self._layout.key,
+            held=self._leaves.names,
+            layout=self._lying,
+            vectors=self._vectors,
         )
 
     def work_by(self, workers: Workers) -> None:
@@ -114,10 +137,26 @@ class DeltaByKey:
         """The present columns of the table, None before it is there."""
         return self._inner.schema
 
+    def evolve(self, how: Evolution) -> None:
+        """Take rows of other columns in this way from now on."""
+        self._how = how
+        if isinstance(self._inner, DeltaLog):
+            self._inner.evolve(how)
+
+    def lacking(self, schema: pa.Schema) -> tuple[str, ...]:
+        """Return the columns that a commit of rows with this schema would add; raise what it would raise of them."""
+        columns = self._lying.columns(self._layout.columns(rows_schema(schema)))
+        return self._inner.lacking(columns) if isinstance(self._inner, DeltaLog) else ()
+
     @property
     def edition(self) -> str:
         """The first digits of the edition that its rows had when it was opened, "" for the first one."""
         return self._inner.edition if isinstance(self._inner, DeltaLog) else ""
+
+    @property
+    def made(self) -> str:
+        """The table's id."""
+        return self._inner.made if isinstance(self._inner, DeltaLog) else ""
 
     def replacement(self, edition: str) -> DeltaByKey:
         """Return a table that holds nothing, until its first commit takes this one's place."""
@@ -131,8 +170,19 @@ class DeltaByKey:
             edition,
             key=self._layout.key,
             after=lambda: found[0]._opened(),  # noqa: SLF001 - of this class
+            layout=self._lying,
         )
-        found.append(DeltaByKey(self._folder, self._output, self._layout, inner=inner, kept=self._kept))
+        found.append(
+            DeltaByKey(
+                self._folder,
+                self._output,
+                self._layout,
+                self._lying,
+                vectors=self._vectors,
+                inner=inner,
+                kept=self._kept,
+            )
+        )
         found[0].work_by(self._workers)
         return found[0]
 
@@ -160,41 +210,77 @@ class DeltaByKey:
             raise NothingTakenOut(files=len(remove), table=self._folder)
         check_span(lower, upper, files)
         rows = rows_schema(schema)
-        columns = self._layout.columns(rows)
+        columns = self._lying.columns(self._layout.columns(rows))
         changes = (min(f.first_epoch for f in files), max(f.last_epoch for f in files)) if files else None
-        for attempt in range(_ATTEMPTS):
-            self._inner.check(lower, history)
-            self._check_columns(columns)
-            runs = [self._run(file) for file in files]
-            merges = list(self._merges(runs))
-            gone = {path: leaf for _, leaves in merges for path, leaf in leaves.items()}
-            job = self._job(write, attempt)
-            tasks = [
-                MergeTask(self._folder, columns, self._layout.ordering(rows), merge, SIZES, job, number)
-                for number, merge in enumerate(merge for found, _ in merges for merge in found)
-            ]
-            try:
-                made = [file for staged in (self._workers(tasks) if tasks else []) for file in staged]
-                self._inner.commit(
-                    lower,
-                    upper,
-                    columns,
-                    made,
-                    remove=[leaf.file for leaf in gone.values()],
-                    write=write,
-                    history=history,
-                    changes=changes,
+        runs: list[StagedFile] | None = None
+        try:
+            for attempt in range(_ATTEMPTS):
+                self._inner.check(lower, history)
+                columns = self._grown(columns)
+                if runs is None:
+                    runs = self._settled(files, rows, write)
+                job, changed = (
+                    merge_job(self._output.incarnation, write, attempt),
+                    changed_in(self._folder, runs, self._key, self._lying.names),
                 )
-            except FileNotHeld:
-                self._clear(job)
-            except BaseException:
-                self._clear(job)
-                raise
-            else:
-                with suppress(OSError, TidegaugeError):  # they are litter by now, and swept another time
-                    self.discard(files)
-                return
-        raise TableBusy(table=self._folder, attempts=_ATTEMPTS)
+                marked, present = self._marked(changed, columns)
+                tasks, leaves = self._tasks(runs, changed, present, columns, self._layout.ordering(rows), job)
+                made, gone = list[StagedFile](), dict(leaves)
+                try:
+                    for file in (file for staged in (self._workers(tasks) if tasks else []) for file in staged):
+                        if gone.pop(file.path, None) is None:  # a leaf that stays is no new one
+                            made.append(file)
+                    self._inner.commit(
+                        lower,
+                        upper,
+                        columns,
+                        made,
+                        remove=list(gone.values()),
+                        write=write,
+                        history=history,
+                        changes=changes,
+                        marked=marked,
+                    )
+                except FileNotHeld:
+                    self._clear(job, leaves.values(), runs, marked)
+                except BaseException:
+                    self._clear(job, leaves.values(), runs, marked)
+                    raise
+                else:
+                    with suppress(OSError, TidegaugeError):  # they are litter by now, and swept another time
+                        self.discard(files)
+                    return
+            raise TableBusy(table=self._folder, attempts=_ATTEMPTS)
+        finally:
+            if runs is not None and self._lying.partition:
+                with suppress(OSError, TidegaugeError):
+                    self.discard(runs)
+
+    def _tasks(
+        self,
+        runs: Sequence[StagedFile],
+        changed: Changed,
+        present: Iterable[TableLeaf],
+        columns: pa.Schema,
+        ordering: Ordering,
+        job: str,
+    ) -> tuple[list[Work], dict[str, StagedFile]]:
+        """Return the tasks that merge runs into some leaves, and those of the leaves that they merge."""
+        stored = self._lying.stored(columns)
+        within = replace(ordering, key=self._key)
+        tasks, leaves = list[tuple[int, MergeTask]](), dict[str, StagedFile]()
+        sizes = {file.path: file.bytes for file in runs}
+        for partition, cluster, merges in planned_in(
+            self._folder, self._key, self._homes, changed, by_partition(present), self._sizes
+        ):
+            leaves |= {leaf.file.path: leaf.file for leaf in cluster.leaves}
+            for merge in merges:
+                task = MergeTask(self._folder, stored, within, merge, self._sizes, job, len(tasks), partition)
+                read = sum(leaves[path].bytes for path in merge.leaves) + sum(sizes[path] for path in merge.runs)
+                tasks.append((read, task))
+        if not self._lying.partition:
+            return [task for _, task in tasks], leaves
+        return list(gathered(tasks, most=self._sizes.task_bytes)), leaves
 
     def discard(self, files: Sequence[StagedFile]) -> None:
         """Remove runs. Files of the table are kept, whatever the caller believes of them."""
@@ -240,89 +326,69 @@ class DeltaByKey:
 
     # -- the plan
 
-    def _check_columns(self, columns: pa.Schema) -> None:
-        """Raise `TableSchemaChanged` before rows of the table are read as rows of these columns."""
+    def _grown(self, columns: pa.Schema) -> pa.Schema:
+        """Return the columns of the table once it has changes to these: its rows are read, and written, with them.
+
+        Raises `TableSchemaChanged`, `ColumnsRefused`, before any is.
+        """
         present = self._inner.schema
-        if present is not None and (detail := differences(present, columns)):
-            raise TableSchemaChanged(table=self._folder, output=str(self._output), detail=detail)
+        if present is None:
+            return columns
+        return grown(
+            present, columns, self._how, place=self._folder, output=str(self._output), narrow=NARROW, nests=True
+        )
 
-    def _run(self, file: StagedFile) -> Run:
-        """Return what a run says of its keys. Raises `StagedFileMissing`."""
-        staged_status(self._folder, file)
-        try:
-            with pq.ParquetFile(readable(inside(self._folder, file.path))) as opened:
-                return Run(file.path, tuple(pieces_of(opened, self._layout.key)))
-        except pa.ArrowException as error:
-            problem = f"is damaged: {' '.join(str(error).split())}"
-            raise StagedFileMissing(path=file.path, table=self._folder, problem=problem) from error
-
-    def _merges(self, runs: Sequence[Run]) -> Iterator[tuple[list[Merge], dict[str, TableLeaf]]]:
-        """Yield the tasks for each cluster that has changes, with its leaves."""
-        found = clusters(self._present().values())
-        for number in sorted(self._touched(runs, found)):
-            cluster = found[number]
-            asked = cluster.leaves if is_large(cluster, SIZES) else ()
-            pieces = [piece for leaf in asked for piece in self._pieces(leaf)]
-            leaves = {leaf.file.path: leaf for leaf in cluster.leaves}
-            yield planned(cluster, runs, pieces, SIZES), leaves
+    def _marked(self, changed: Changed, columns: pa.Schema) -> tuple[list[MarkedFile], Iterable[TableLeaf]]:
+        """Mark old rows deleted; return the leaves that have them, and those that the changes are merged into."""
+        present = self._present().values()
+        if not self._inner.marks or not self._key or not (changed.own or changed.keys):
+            return [], present
+        key = pa.schema([columns.field(name) for name in self._key])
+        parts = [
+            (leaves, [*changed.own.get(of, ()), *changed.keys.get(home_of(of, self._homes), ())])
+            for of, leaves in by_partition(present).items()
+        ]
+        return mark(self._folder, key, parts, self._leaves, self._inner.version, self._workers, self._sizes)
 
     def _present(self) -> dict[str, TableLeaf]:
         return dict(self._leaves.at(self._inner.version)) if self._inner.upper else {}
 
-    def _pieces(self, leaf: TableLeaf) -> list[Any]:
-        with (
-            suppress(OSError, pa.ArrowException),
-            pq.ParquetFile(readable(inside(self._folder, leaf.file.path))) as opened,
-        ):
-            return pieces_of(opened, self._layout.key)
-        return []  # whoever merges it will tell
-
-    def _touched(self, runs: Sequence[Run], found: Sequence[LeafCluster]) -> set[int]:
-        """Return the places of the clusters that runs have changes of."""
-        touched = set[int]()
-        for run in runs:
-            doubtful = list[int]()
-            for piece in run.pieces:
-                low, high = piece.ends.low, piece.ends.high
-                near = spread([low, high], found) if low is not None and high is not None else set[int]()
-                if len(near) == 1:
-                    touched |= near
-                elif not near or not touched >= set(range(min(near), max(near) + 1)):
-                    doubtful.append(piece.number)
-            if doubtful:
-                touched |= self._places(run, doubtful, found)
-        return touched
-
-    def _places(self, run: Run, groups: Sequence[int], found: Sequence[LeafCluster]) -> set[int]:
-        """Return the places of the clusters that row groups of a run have changes of, by their keys."""
-        places, key = set[int](), self._layout.key
-        with pq.ParquetFile(readable(inside(self._folder, run.path))) as opened:
-            for batch in opened.iter_batches(row_groups=list(groups), columns=[*key], use_threads=False):
-                ends = spread(plain(batch.take(pa.array([0, batch.num_rows - 1])), key), found)
-                between = range(min(ends), max(ends) + 1)
-                if len(between) * _SEARCHES > batch.num_rows:
-                    places |= spread(plain(batch, key), found)
-                else:
-                    places |= {at for at in between if self._any(batch, found[at].low, found[at].high)}
-        return places
-
-    def _any(self, batch: pa.RecordBatch, low: Key | None, high: Key | None) -> bool:
-        mask = within(batch, self._layout.key, low, high)
-        return mask is None or bool(pc.any(mask).as_py())
+    def _settled(self, files: Sequence[StagedFile], rows: pa.Schema, write: str) -> list[StagedFile]:
+        """Return runs of one partition each with the changes of these; these, where there are no partitions."""
+        if not self._lying.partition or not files:
+            return list(files)
+        columns = self._layout.columns(rows)
+        runs = [run_of(self._folder, file, self._layout.key) for file in files]
+        merges = planned(LeafCluster(()), runs, (), self._sizes)
+        job = merge_job(self._output.incarnation, write, "settled")
+        tasks = [
+            PartingTask(
+                MergeTask(self._folder, columns, self._layout.ordering(rows), merge, self._sizes, job, number),
+                self._lying,
+            )
+            for number, merge in enumerate(merges)
+        ]
+        few = sum(file.rows for file in files) <= _FEW
+        return [file for staged in (alone if few else self._workers)(tasks) for file in staged]
 
     # -- what was staged
 
-    def _job(self, write: str, attempt: int) -> str:
-        """Return the name of a job that no other merge has."""
-        digest = hashlib.blake2b(f"{write}/{attempt}".encode(), digest_size=8).hexdigest()
-        return job_mark(self._output.incarnation) + digest
-
-    def _clear(self, job: str) -> None:
+    def _clear(
+        self,
+        job: str,
+        leaves: Iterable[StagedFile],
+        runs: Iterable[StagedFile],
+        marked: Sequence[MarkedFile],
+    ) -> None:
         """Remove what the tasks of a job have written, and the log does not name. What stays is litter."""
         with suppress(OSError, TidegaugeError):
-            names = names_in(at(self._folder), f"part-{job}-")
-            remove_unnamed(self._folder, [StagedFile(name, 0, 0, 0, 0) for name in names])
-
-
-_SEARCHES: Final = 50
-"""To look for a key in a row group takes about this many times as long as to look one of its keys up."""
+            discard_vectors(self._folder, marked)
+            partitions = {file.partition for file in (*leaves, *runs)}
+            places = sorted({folders(of) for of in partitions if len(of) == len(self._lying.names)})
+            found = list[StagedFile]()
+            for place in places or [""]:
+                with suppress(FileNotFoundError):
+                    names = names_in(at(self._folder) / place if place else at(self._folder), f"part-{job}-")
+                    paths = [f"{place}/{name}" if place else name for name in names]
+                    found += [StagedFile(path, 0, 0, 0, 0) for path in paths]
+            remove_unnamed(self._folder, found)

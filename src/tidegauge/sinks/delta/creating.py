@@ -44,18 +44,21 @@ def create(
     adding: Sequence[tuple[StagedFile, int, str]],
     vouching: Mapping[str, int],
     said: Mapping[str, Any],
+    *,
+    partition: Sequence[str] = (),
 ) -> None:
     """Create a table with files, each with when it was written and its statistics.
 
-    vouching: the application transactions. said: what the entry has for people and for us. Raises `DeltaError` where
-    there is a table already.
+    partition: the columns that it is parted by. vouching: the application transactions. said: what the entry has for
+    people and for us. Raises `DeltaError` where there is a table already.
     """
     make_folder(at(folder))
     create_table_with_add_actions(
         folder,
         Schema.from_arrow(columns),
-        [AddAction(f.path, f.bytes, {}, at, True, text) for f, at, text in adding],  # noqa: FBT003 - data_change
+        [AddAction(f.path, f.bytes, dict(f.partition), at, True, text) for f, at, text in adding],  # noqa: FBT003 - data_change
         mode="error",
+        partition_by=list(partition),
         commit_properties=CommitProperties(
             app_transactions=[Transaction(owner, version) for owner, version in vouching.items()],
             custom_metadata=dict(said),

@@ -15,17 +15,46 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote
 
 import pyarrow as pa
 
 from tidegauge.sinks.commits import staged_status
-from tidegauge.sinks.delta.head import actions_of, entry
+from tidegauge.sinks.delta.head import Action, actions_of, entry
 from tidegauge.sinks.location import TablePath, put_new
 from tidegauge.sinks.protocol import StagedFile
-from tidegauge.sinks.statistics import suited
+from tidegauge.sinks.statistics import loosened, suited
+from tidegauge.sinks.vectors import count_of, descriptor_of
 
-__all__ = ["changing", "described", "made", "put", "was_written_by"]
+__all__ = ["MarkedFile", "changing", "described", "made", "put", "was_written_by"]
+
+_SAFE: Final = "/=:+,;@!$&'()*"
+"""Signs that an address may have in its path."""
+
+
+@dataclass(frozen=True, slots=True)
+class MarkedFile:
+    """A file of the table that loses rows. added: what its log says of it, word for word.
+
+    before, after: the file without these deletions, and with them.
+    """
+
+    before: StagedFile
+    after: StagedFile
+    added: Action
+
+    @property
+    def action(self) -> dict[str, Any]:
+        """What the log says of it with its deletions. Its statistics are ends still, of rows that may be gone."""
+        return {
+            **{name: value for name, value in self.added.items() if value is not None},
+            "path": _in_log(self.after.path),
+            "dataChange": True,
+            "stats": loosened(self.added.get("stats") or "", self.after.rows + count_of(self.after.deletions)),
+            "deletionVector": descriptor_of(self.after.deletions),
+        }
 
 
 def changing(
@@ -37,14 +66,15 @@ def changing(
     milliseconds: int,
     rows: bool = True,
     anew: Sequence[Mapping[str, Any]] = (),
+    marked: Sequence[MarkedFile] = (),
 ) -> str:
     """Return an entry that takes files out and puts others in, each with when it was written and its statistics.
 
     said: what `commitInfo` has for people and for us. milliseconds: the time of the commit. rows: whether it changes
     any; readers that follow a table's rows pass over an entry that does not. anew: actions that describe the table
-    otherwise than before.
+    otherwise than before. marked: files that lose rows.
     """
-    mode = "Overwrite" if gone else "Append"
+    mode = "Overwrite" if gone or marked else "Append"
     operation = {"operation": "WRITE", "operationParameters": {"mode": mode}}
     if not rows:
         operation = {"operation": "OPTIMIZE", "operationParameters": {}}
@@ -54,7 +84,7 @@ def changing(
     actions += [
         {
             "add": {
-                "path": file.path,
+                "path": _in_log(file.path),
                 "partitionValues": dict(file.partition),
                 "size": file.bytes,
                 "modificationTime": changed,
@@ -64,20 +94,31 @@ def changing(
         }
         for file, changed, statistics in files
     ]
+    actions += [{"add": file.action} for file in marked]
     actions += [
         {
             "remove": {
-                "path": file.path,
+                "path": _in_log(file.path),
                 "deletionTimestamp": milliseconds,
                 "dataChange": rows,
                 "extendedFileMetadata": True,
                 "partitionValues": dict(file.partition),
                 "size": file.bytes,
+                **({"deletionVector": descriptor_of(file.deletions)} if file.deletions else {}),
             }
         }
-        for file in gone
+        for file in (*gone, *(one.before for one in marked))
     ]
     return _text(actions)
+
+
+def _in_log(path: str) -> str:
+    """Return a path as the log has it: as Java writes addresses, for Spark compares them as texts.
+
+    >>> _in_log("country=a%2Fb/part-0.parquet"), _in_log("country=ü x/part-0.parquet")
+    ('country=a%252Fb/part-0.parquet', 'country=ü%20x/part-0.parquet')
+    """
+    return "".join(one if not one.isascii() and one.isprintable() else quote(one, safe=_SAFE) for one in path)
 
 
 def _text(actions: Iterable[Mapping[str, Any]]) -> str:
@@ -85,17 +126,17 @@ def _text(actions: Iterable[Mapping[str, Any]]) -> str:
 
 
 def described(
-    folder: str, files: Iterable[StagedFile], columns: pa.Schema, configuration: Mapping[str, str]
+    folder: str, files: Iterable[StagedFile], stored: pa.Schema, configuration: Mapping[str, str]
 ) -> list[tuple[StagedFile, int, str]]:
     """Return files as an entry has them: with when they were written, in milliseconds, and their statistics.
 
-    Raises `StagedFileMissing`.
+    stored: the columns that are in the files. Raises `StagedFileMissing`.
     """
     return [
         (
             file,
             staged_status(folder, file).st_mtime_ns // 1_000_000,
-            suited(file.statistics, columns, configuration),
+            suited(file.statistics, stored, configuration),
         )
         for file in files
     ]

@@ -1,4 +1,6 @@
-"""The data files of a Delta table, each with its epochs, as delta-rs's snapshot of the table has them.
+"""The data files of a Delta table, each with its epochs and its deletion vector.
+
+They are as delta-rs's snapshot of the table has them, and their vectors as the log itself has these (`delta.adds`).
 
 Invariant: every statement about a file is true of all its rows: if the log does not say, the file itself is asked.
 """
@@ -8,26 +10,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from tidegauge.errors.sinks import DeletedRows
 from tidegauge.lazy import library
 from tidegauge.objects.reading import readable
 from tidegauge.sinks.columns import EPOCH
+from tidegauge.sinks.delta.adds import vectors_in
 from tidegauge.sinks.delta.creating import snapshot
 from tidegauge.sinks.delta.head import log_read
+from tidegauge.sinks.layout.values import texts_of
 from tidegauge.sinks.location import TablePath, inside, staging
 from tidegauge.sinks.protocol import StagedFile
+from tidegauge.sinks.vectors import count_of, path_of, text_of
 
 __all__ = [
     "LiveFile",
     "epochs_in",
     "epochs_of",
     "files_of",
-    "has_deletion_vectors",
     "live",
     "named",
     "named_files",
@@ -38,14 +42,13 @@ __all__ = [
 pc: Final = library("pyarrow.compute")
 pq: Final = library("pyarrow.parquet")
 
+_PARTITION: Final = "partition."
 _UNREADABLE: Final = (OSError, KeyError, pa.ArrowException)
 
 
 def files_of(table: DeltaTable, folder: str) -> list[StagedFile]:
-    """Return the files in the order of their epochs. Raises `DeletedRows` for deletion vectors."""
-    if has_deletion_vectors(table):
-        raise DeletedRows(table=folder)
-    found = [_file(row, folder) for row in _actions(table).to_pylist()]
+    """Return the files in the order of their epochs."""
+    found = [_file(row, folder) for row in _rows(table, folder)]
     return sorted(found, key=lambda file: (file.first_epoch, file.last_epoch, file.path))
 
 
@@ -64,10 +67,8 @@ class LiveFile:
 
 
 def live(table: DeltaTable, folder: str) -> list[LiveFile]:
-    """Return the files that the log names. Raises `DeletedRows` for deletion vectors."""
-    if has_deletion_vectors(table):
-        raise DeletedRows(table=folder)
-    return [_live(row, folder) for row in _actions(table).to_pylist()]
+    """Return the files that the log names."""
+    return [_live(row, folder) for row in _rows(table, folder)]
 
 
 def epochs_in(path: TablePath) -> range | None:
@@ -88,7 +89,8 @@ def remove_unnamed(folder: str, files: Sequence[StagedFile]) -> None:
         return
     with log_read(folder):
         try:
-            named = paths_of(snapshot(folder))
+            table = snapshot(folder)
+            named = paths_of(table) | {path_of(one) for one in vectors_in(table, folder).values()}
         except TableNotFoundError:
             named = set()
     place = staging(folder)
@@ -98,39 +100,45 @@ def remove_unnamed(folder: str, files: Sequence[StagedFile]) -> None:
 
 
 def named(folder: str, version: int) -> set[str]:
-    """Return the paths of the files that a version of a table names. Raises `DeletedRows` for deletion vectors."""
+    """Return the names of the files of a version; see `StagedFile.name`."""
     table = snapshot(folder, version)
-    if has_deletion_vectors(table):
-        raise DeletedRows(table=folder)
-    return paths_of(table)
+    vectors = vectors_in(table, folder)
+    return {path + text_of(folder, vectors.get(path)) for path in paths_of(table)}
 
 
 def named_files(folder: str, version: int) -> list[StagedFile]:
-    """Return the files that a version names, to be taken out: their paths and sizes alone. Raises `DeletedRows`."""
-    table = snapshot(folder, version)
-    if has_deletion_vectors(table):
-        raise DeletedRows(table=folder)
-    rows = _actions(table).to_pylist()
-    return [StagedFile(str(row["path"]), 0, int(row["size_bytes"]), 0, 0) for row in rows]
+    """Return the files that a version names, to be taken out: their names and sizes alone."""
+    return [
+        StagedFile(row["path"], 0, row["size_bytes"], 0, 0, partition=row["partition"], deletions=row["deletions"])
+        for row in _rows(snapshot(folder, version), folder)
+    ]
 
 
 def paths_of(table: DeltaTable) -> set[str]:
     """Return the files' paths, relative to the table."""
-    return {str(path) for path in _actions(table)["path"].to_pylist()}
+    return {unquote(path) for path in _actions(table).column("path").to_pylist()}
+
+
+def _rows(table: DeltaTable, folder: str) -> list[dict[str, Any]]:
+    """Return what the table says of its files: a wide table says much, and we ask for little of it."""
+    actions, vectors = _actions(table), vectors_in(table, folder)
+    names = [name for name in actions.schema.names if name.startswith(_PARTITION)]
+    order = [f"{_PARTITION}{name}" for name in table.metadata().partition_columns] if names else []
+    texts = [texts_of(actions.column(name).combine_chunks()) for name in order]
+    found: list[dict[str, Any]] = actions.drop_columns(names).to_pylist()
+    for at, row in enumerate(found):
+        row["path"] = unquote(row["path"])  # delta-rs gives it as the log has it
+        row["deletions"] = text_of(folder, vectors.get(row["path"]))
+        row["partition"] = tuple(
+            (name.removeprefix(_PARTITION), text[at]) for name, text in zip(order, texts, strict=True)
+        )
+    return found
 
 
 def _actions(table: DeltaTable) -> Any:
-    """Return what the table says of its files, and of the columns that we ask for: a wide table says much."""
     wanted = {"path", "size_bytes", "num_records", f"min.{EPOCH}", f"max.{EPOCH}"}
     actions = pa.table(table.get_add_actions(flatten=True))
-    return actions.select([name for name in actions.schema.names if name in wanted])
-
-
-def has_deletion_vectors(table: DeltaTable) -> bool:
-    """Whether a table's log says of single rows that they are gone."""
-    if "deletionVectors" not in (table.protocol().reader_features or []):
-        return False
-    return bool(pa.table(table.deletion_vectors()).num_rows)
+    return actions.select([name for name in actions.schema.names if name in wanted or name.startswith(_PARTITION)])
 
 
 def _file(row: dict[str, Any], folder: str) -> StagedFile:
@@ -138,7 +146,9 @@ def _file(row: dict[str, Any], folder: str) -> StagedFile:
     first, last = row.get(f"min.{EPOCH}"), row.get(f"max.{EPOCH}")
     if rows is None or first is None or last is None:  # a file with a NaN, or rewritten without such statistics
         rows, first, last = epochs_of(inside(folder, path))
-    return StagedFile(path=path, rows=rows, bytes=row["size_bytes"], first_epoch=first, last_epoch=last)
+    deletions = row["deletions"]
+    left = rows - count_of(deletions)
+    return StagedFile(path, left, row["size_bytes"], first, last, partition=row["partition"], deletions=deletions)
 
 
 def _live(row: dict[str, Any], folder: str) -> LiveFile:

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
+from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
@@ -35,10 +36,12 @@ __all__ = [
     "NOTHING",
     "DeltaHead",
     "actions_of",
+    "checkpoint_before",
     "entry",
     "follow",
     "hinted",
     "is_entry",
+    "lines_of",
     "log_read",
     "newer",
     "newest",
@@ -136,8 +139,6 @@ def unsupported(head: DeltaHead) -> str | None:
     for name in head.configuration:
         if name.startswith("delta.constraints."):
             return f"the constraint {name.rpartition('.')[2]}"
-    if head.partitioned:
-        return f"partitions by {', '.join(head.partitioned)}"
     columns = head.metadata.get("schemaString", "")
     return next((said for key, said in _OF_COLUMNS.items() if re.search(rf'"{re.escape(key)}"\s*:', columns)), None)
 
@@ -166,12 +167,25 @@ def is_entry(name: str) -> bool:
     return _ENTRY.fullmatch(name) is not None
 
 
+def lines_of(path: TablePath) -> list[str]:
+    """Return the lines of an entry; within one, texts may have what `str.splitlines` takes for the end of a line."""
+    return [line for line in path.read_text(encoding="utf-8").split("\n") if line]
+
+
 def actions_of(path: TablePath) -> list[Action]:
-    """Return the actions of an entry. Raises `OSError`, and `ValueError` for anything else."""
+    """Return the actions of an entry. Raises `OSError`, and `ValueError` for anything else.
+
+    Files have the paths that they have in the table's folder: the log has these as parts of an address.
+    """
     try:
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+        found = [json.loads(line) for line in lines_of(path)]
     except RecursionError as error:
         raise ValueError(f"{path.name} is nested too deeply") from error
+    for action in found:
+        for file in (action.get("add"), action.get("remove")) if isinstance(action, dict) else ():
+            if isinstance(file, dict) and "%" in str(file.get("path", "")):
+                file["path"] = unquote(str(file["path"]))
+    return found
 
 
 def newer(log: TablePath, head: DeltaHead) -> Iterator[tuple[DeltaHead, list[Action]]]:
@@ -193,7 +207,7 @@ def newest(log: TablePath) -> DeltaHead | None:
     except FileNotFoundError:
         return None
     versions = sorted(int(found[1]) for name in names if (found := _ENTRY.fullmatch(name)))
-    checkpoint, parts = _last_checkpoint(names)
+    checkpoint, parts = checkpoint_before(names)
     if not versions and not parts:
         return None
     head = replace(_with(NOTHING, _said(log, parts)), version=checkpoint)
@@ -215,11 +229,14 @@ def hinted(log: TablePath) -> int:
     return -1
 
 
-def _last_checkpoint(names: Iterable[str]) -> tuple[int, list[str]]:
-    """Return the version of the last checkpoint that is there whole, and its files; -1 and none without one."""
+def checkpoint_before(names: Iterable[str], version: int | None = None) -> tuple[int, list[str]]:
+    """Return the version of the last checkpoint that is there whole, and its files; -1 and none without one.
+
+    version: no checkpoint of a later one counts.
+    """
     found: dict[int, list[str]] = {}
     for name in names:
-        if match := _CHECKPOINT.fullmatch(name):
+        if (match := _CHECKPOINT.fullmatch(name)) and (version is None or int(match["version"]) <= version):
             alone = found.setdefault(int(match["version"]), [])
             if match["part"] is None:
                 alone[:] = [name]

@@ -34,6 +34,7 @@ from tidegauge.objects.reading import readable
 from tidegauge.remap.history import History, Link
 from tidegauge.remap.rebuilding import pooled
 from tidegauge.sinks.commits import in_line
+from tidegauge.sinks.delta.head import lines_of
 from tidegauge.sinks.location import TablePath, at, names_in, put_whole, writing
 from tidegauge.sinks.protocol import OutputId
 
@@ -141,7 +142,7 @@ def incarnation_in(table: str, output: str) -> str | None:
         return None
     for name in (name for name in names if _ENTRY.fullmatch(name)):
         with suppress(FileNotFoundError, ValueError, RecursionError):
-            for line in (log / name).read_text(encoding="utf-8").splitlines():
+            for line in lines_of(log / name):
                 match json.loads(line):
                     case {"txn": {"appId": str(owner)}} if owner.startswith(mark):
                         return owner.removeprefix(mark)
@@ -179,7 +180,7 @@ def _entries(table: str, output: OutputId, *, moved: int) -> Iterator[tuple[int,
     for version in versions:
         path = log / f"{version:020d}.json"
         try:
-            lines = path.read_text(encoding="utf-8").splitlines()
+            lines = lines_of(path)
         except FileNotFoundError:
             continue  # removed meanwhile
         links = _links_in(lines, output, table=table, path=str(path))
@@ -235,7 +236,7 @@ def span_of(entry: TablePath, output: OutputId, life: str) -> CommitSpan | None:
     last: int | None = None
     takes_out = False
     with suppress(FileNotFoundError, ValueError, RecursionError):  # cleaned up meanwhile, or nothing that we wrote
-        for line in entry.read_text(encoding="utf-8").splitlines():
+        for line in lines_of(entry):
             action = json.loads(line)
             match action:
                 case {"commitInfo": {"flow": output.flow, "output": output.output, "lower": int(), "upper": int()}}:

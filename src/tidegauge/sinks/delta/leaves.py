@@ -3,7 +3,8 @@
 What a commit of changes must know of a table is which of its files can hold a key. The log's statistics say it,
 where they are ends for certain: of whole numbers and texts (cut short, they are ends still). Of other types writers
 disagree (Spark cuts instants to milliseconds, decimals become floating point numbers), and a file with a NaN in any
-column has no ends in the log; then the file's own footer is asked, once.
+column has no ends in the log; then the file's own footer is asked, once. The key is that within a partition: columns
+that a table is parted by have one value in a file.
 
 Invariant: `at` gives the files of that version, whatever versions were asked for before. They are listed once, from a
 snapshot; from there on the log is followed entry by entry, so a commit costs the changes since the last one.
@@ -17,21 +18,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.types as pt
 
-from tidegauge.errors.sinks import LeafUnreadable, UnsupportedTable
+from tidegauge.errors.sinks import LeafUnreadable
 from tidegauge.lazy import library
 from tidegauge.objects.reading import readable
+from tidegauge.sinks import vectors
 from tidegauge.sinks.columns import EPOCH
+from tidegauge.sinks.delta.adds import adds_at, may_have_vectors, taken_in
 from tidegauge.sinks.delta.creating import snapshot
-from tidegauge.sinks.delta.files import epochs_of, has_deletion_vectors
-from tidegauge.sinks.delta.head import actions_of, entry, log_read
+from tidegauge.sinks.delta.files import epochs_of
+from tidegauge.sinks.delta.head import Action, actions_of, entry, log_read
 from tidegauge.sinks.delta.owner import columns_of
 from tidegauge.sinks.keyed.keys import Ends, ends_of
 from tidegauge.sinks.keyed.planning import TableLeaf
+from tidegauge.sinks.layout.values import PartitionValues, parsed, text_of, texts_of
 from tidegauge.sinks.location import at, inside
 from tidegauge.sinks.protocol import StagedFile
 
@@ -50,17 +56,33 @@ class DeltaLeaves:
         self._version = -1
         self._sure = False
         """Whether the log's statistics of the key are ends for certain."""
+        self._parted: dict[str, Any] = {}
+        """The types of the partition columns."""
         self._leaves: dict[str, TableLeaf] = {}
+        self._adds: dict[str, Action] | None = None
+        """What the log says of each leaf, word for word, where leaves may have deletion vectors."""
 
     def at(self, version: int) -> Mapping[str, TableLeaf]:
         """Return the leaves of a version by their paths.
 
-        Raises `TableUnavailable`, `UnsupportedTable` for deletion vectors, `LeafUnreadable`.
+        Raises `TableUnavailable`, `LeafUnreadable`.
         """
         with log_read(self._folder):
             if not 0 <= self._version <= version or not self._follow(version):
                 self._list(version)
         return self._leaves
+
+    def names(self, version: int) -> set[str]:
+        """Return the names of the leaves of a version; see `StagedFile.name`. Raises as `at` does."""
+        return {leaf.file.name for leaf in self.at(version).values()}
+
+    def added(self, version: int, path: str) -> Action:
+        """Return what the log says of a leaf of a version, word for word. Raises as `at` does."""
+        self.at(version)
+        with log_read(self._folder):
+            if self._adds is None:
+                self._adds = adds_at(self._log, version)
+        return self._adds[path]
 
     def _follow(self, version: int) -> bool:
         """Take in the entries up to a version; False where that cannot be done."""
@@ -69,17 +91,23 @@ class DeltaLeaves:
                 actions = actions_of(entry(self._log, later))
             except FileNotFoundError:
                 return False
-            if any("metaData" in action for action in actions):
+            if any("metaData" in action or "protocol" in action for action in actions):
                 return False  # other columns, perhaps
             for action in actions:
                 if "remove" in action:
                     self._leaves.pop(str(action["remove"]["path"]), None)
             for action in actions:
                 if "add" in action:
-                    leaf = self._known(leaf_of(action["add"], self._asked), action["add"].get("deletionVector"))
+                    leaf = self._leaf(action["add"])
                     self._leaves[leaf.file.path] = leaf
+            if self._adds is not None:
+                self._adds = taken_in(self._adds, actions)
             self._version = later
         return True
+
+    def _values(self, said: Mapping[str, str | None]) -> PartitionValues:
+        """Return the values that an entry has of a partition, as we write them."""
+        return tuple((name, text_of(parsed(said.get(name), kind))) for name, kind in self._parted.items())
 
     @property
     def _asked(self) -> tuple[str, ...]:
@@ -88,29 +116,41 @@ class DeltaLeaves:
 
     def _list(self, version: int) -> None:
         table = snapshot(self._folder, version)
-        if has_deletion_vectors(table):
-            raise UnsupportedTable(table=self._folder, feature="deletion vectors")
         columns = columns_of(table.schema().to_json())
         kinds = [columns.field(name).type for name in self._key if name in columns.names]
         self._sure = len(kinds) == len(self._key) and all(pt.is_integer(k) or pt.is_string(k) for k in kinds)
+        self._parted = {name: columns.field(name).type for name in table.metadata().partition_columns}
+        if may_have_vectors(table):
+            adds = adds_at(self._log, version)
+            leaves = {path: self._leaf(add) for path, add in adds.items()}
+            self._version, self._adds, self._leaves = version, adds, leaves
+            return
         rows = pa.table(table.get_add_actions(flatten=True))
+        texts = [texts_of(rows.column(f"partition.{name}").combine_chunks()) for name in self._parted]
+        values = [tuple(zip(self._parted, some, strict=True)) for some in zip(*texts, strict=True)]
         names = [f"{end}.{name}" for name in (*self._asked, EPOCH) for end in ("min", "max")]
         wanted = [name for name in ("path", "size_bytes", "num_records", *names) if name in rows.schema.names]
         found: dict[str, TableLeaf] = {}
-        for row in rows.select(wanted).to_pylist():
+        for number, row in enumerate(rows.select(wanted).to_pylist()):
             stats = {
                 "numRecords": row.get("num_records"),
                 "minValues": {name: row.get(f"min.{name}") for name in (*self._asked, EPOCH)},
                 "maxValues": {name: row.get(f"max.{name}") for name in (*self._asked, EPOCH)},
             }
-            path = str(row["path"])
-            found[path] = self._known(_leaf(path, int(row["size_bytes"]), stats, self._asked), None)
-        self._version, self._leaves = version, found
+            path, partition = unquote(str(row["path"])), values[number] if values else ()
+            leaf = _leaf(path, int(row["size_bytes"]), stats, self._asked, partition)
+            found[path] = self._known(leaf)
+        self._version, self._adds, self._leaves = version, None, found
 
-    def _known(self, leaf: TableLeaf, vector: object) -> TableLeaf:
+    def _leaf(self, add: Action) -> TableLeaf:
+        """Return a leaf by what adds it. Its rows are those that are left."""
+        leaf = self._known(leaf_of(add, self._asked, self._values(add.get("partitionValues") or {})))
+        deletions = vectors.text_of(self._folder, add.get("deletionVector"))
+        left = leaf.file.rows - vectors.count_of(deletions)
+        return TableLeaf(replace(leaf.file, rows=left, deletions=deletions), leaf.ends)
+
+    def _known(self, leaf: TableLeaf) -> TableLeaf:
         """Return a leaf, with what its file says where the log does not say it."""
-        if vector is not None:
-            raise UnsupportedTable(table=self._folder, feature="deletion vectors")
         if leaf.ends.low is not None and leaf.file.rows >= 0:
             return leaf
         file = leaf.file
@@ -127,10 +167,10 @@ class DeltaLeaves:
                 raise  # the disk, which may be back
             detail = " ".join(str(error).split())
             raise LeafUnreadable(path=file.path, table=self._folder, detail=detail) from error
-        return TableLeaf(StagedFile(file.path, rows, file.bytes, first, last), ends)
+        return TableLeaf(replace(file, rows=rows, first_epoch=first, last_epoch=last), ends)
 
 
-def leaf_of(add: Mapping[str, Any], key: Sequence[str]) -> TableLeaf:
+def leaf_of(add: Mapping[str, Any], key: Sequence[str], partition: PartitionValues = ()) -> TableLeaf:
     """Return a leaf by what an entry says that adds it. Its ends are unknown, or its rows -1, if it does not say.
 
     key: none, where statistics of the key are not to be believed.
@@ -139,16 +179,19 @@ def leaf_of(add: Mapping[str, Any], key: Sequence[str]) -> TableLeaf:
         stats = json.loads(add.get("stats") or "{}")
     except (ValueError, RecursionError):
         stats = {}
-    return _leaf(str(add["path"]), int(add["size"]), stats if isinstance(stats, dict) else {}, key)
+    path, size = str(add["path"]), int(add["size"])
+    return _leaf(path, size, stats if isinstance(stats, dict) else {}, key, partition)
 
 
-def _leaf(path: str, size: int, stats: Mapping[str, Any], key: Sequence[str]) -> TableLeaf:
+def _leaf(
+    path: str, size: int, stats: Mapping[str, Any], key: Sequence[str], partition: PartitionValues
+) -> TableLeaf:
     lows, highs = stats.get("minValues") or {}, stats.get("maxValues") or {}
     rows, first, last = stats.get("numRecords"), lows.get(EPOCH), highs.get(EPOCH)
     if isinstance(rows, int) and isinstance(first, int) and isinstance(last, int):
-        file = StagedFile(path, rows, size, first, last)
+        file = StagedFile(path, rows, size, first, last, partition=partition)
     else:
-        file = StagedFile(path, -1, size, 0, 0)
+        file = StagedFile(path, -1, size, 0, 0, partition=partition)
     low, high = tuple(_plain(lows.get(name)) for name in key), tuple(_plain(highs.get(name)) for name in key)
     return TableLeaf(file, Ends() if not key or None in low or None in high else Ends(low, high))
 

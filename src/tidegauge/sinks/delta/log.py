@@ -41,20 +41,23 @@ from tidegauge.errors.sinks import (
     TableUnavailable,
     TableUpperMismatch,
 )
+from tidegauge.evolution import Evolution
 from tidegauge.objects.address import is_address
 from tidegauge.remap.history import NO_HISTORY, History, Link
 from tidegauge.sinks.columns import EPOCH, rows_schema
 from tidegauge.sinks.commits import all_staged, check_span, expect, still_to_do
 from tidegauge.sinks.delta.asof import version_as_of
 from tidegauge.sinks.delta.checkpoints import Checkpoints
+from tidegauge.sinks.delta.columns import allows_vectors, with_columns, with_vectors
 from tidegauge.sinks.delta.creating import create, snapshot
-from tidegauge.sinks.delta.entry import changing, described, made, was_written_by
+from tidegauge.sinks.delta.entry import MarkedFile, changing, described, made, was_written_by
 from tidegauge.sinks.delta.files import files_of, named, paths_of, remove_unnamed
-from tidegauge.sinks.delta.head import DeltaHead, entry, log_read
+from tidegauge.sinks.delta.head import Action, DeltaHead, entry, follow, log_read
 from tidegauge.sinks.delta.history import carried, kept_links, number, text_of, version_of
 from tidegauge.sinks.delta.owner import (
     Mine,
     check_columns,
+    check_partition,
     check_taking,
     columns_of,
     digest_in,
@@ -68,6 +71,10 @@ from tidegauge.sinks.delta.owner import (
     replaced_id,
 )
 from tidegauge.sinks.delta.view import LogView, holding
+from tidegauge.sinks.evolving import gained
+from tidegauge.sinks.layout.counting import TablePartitions
+from tidegauge.sinks.layout.layout import AS_IT_COMES, FileLayout
+from tidegauge.sinks.layout.values import PartitionValues
 from tidegauge.sinks.location import at, gone, inside, prove, synchronise, writing
 from tidegauge.sinks.protocol import OutputId, StagedFile, Volume
 
@@ -89,9 +96,13 @@ class DeltaLog:
         *,
         key: Sequence[str] = (),
         held: Callable[[int], Container[str]] | None = None,
+        layout: FileLayout = AS_IT_COMES,
+        vectors: bool = False,
     ) -> None:
-        """key: the columns of whose values the table is to have one row; none, to have all. held: tells the paths of
-        the files at a version."""
+        """key: the columns of whose values the table is to have one row; none, to have all. held: tells the names of
+        the files at a version. layout: how its files are to lie. vectors: whether it is to have deletion vectors."""
+        self._vectors: Final = vectors
+        self._layout: Final = layout
         self._folder: Final = folder
         self._output: Final = output
         self._key: Final = tuple(key)
@@ -99,6 +110,9 @@ class DeltaLog:
         self._log: Final = at(folder) / "_delta_log"
         self._view: Final = LogView(folder, Mine.of(output))
         self._checkpoints: Final = Checkpoints(folder, output)
+        self._partitions: Final = TablePartitions(layout, folder, str(output))
+        self._how: Evolution = "strict"
+        """How the table takes rows with other columns."""
         self._unsettled: int | None = None
         """A version of ours that is there, and that could not be made durable yet."""
         self._proved = False
@@ -123,11 +137,16 @@ class DeltaLog:
         """The first digits of the edition that its rows had when it was opened, "" for the first one."""
         return self._edition
 
+    @property
+    def made(self) -> str:
+        """The table's id."""
+        return "" if self._head is None else str(self._head.metadata.get("id", ""))
+
     def replacement(self, edition: str) -> DeltaReplacement:
         """Return a table that holds nothing, until its first commit takes this one's place."""
         from tidegauge.sinks.delta.replacement import DeltaReplacement
 
-        return DeltaReplacement(self._folder, self._output, self, edition)
+        return DeltaReplacement(self._folder, self._output, self, edition, layout=self._layout)
 
     def withdraw(self, edition: str) -> None:
         """Give the rows that are there another edition, so that no replacement which was begun takes their place."""
@@ -141,10 +160,33 @@ class DeltaLog:
         return self._next - 1
 
     @property
+    def marks(self) -> bool:
+        """Whether rows of its files may be marked deleted, by the newest version seen."""
+        return self._head is not None and (self._vectors or allows_vectors(self._head))
+
+    @property
     def schema(self) -> pa.Schema | None:
         """The present columns of the table, None before it is there."""
         self._refresh()
         return None if self._head is None else columns_of(self._head.schema)
+
+    def evolve(self, how: Evolution) -> None:
+        """Take rows of other columns in this way from now on."""
+        self._how = how
+
+    def lacking(self, schema: pa.Schema) -> tuple[str, ...]:
+        """Return the columns that a commit of rows with this schema would add; raise what it would raise of them."""
+        if (held := self.schema) is None or self._head is None:
+            return ()
+        after = check_columns(
+            self._folder,
+            self._output,
+            self._head,
+            self._layout.columns(rows_schema(schema)),
+            self._layout,
+            self._how,
+        )
+        return gained(held, after)
 
     def commit(
         self,
@@ -157,18 +199,20 @@ class DeltaLog:
         write: str,
         history: History = NO_HISTORY,
         changes: tuple[int, int] | None = None,
+        marked: Sequence[MarkedFile] = (),
     ) -> None:
         """Append `files` as the epochs `[lower, upper)`, or raise `TableUpperMismatch` and change nothing.
 
         remove: files that the same entry takes out. Which files the table holds is asked of a snapshot then. changes:
-        the first and the last epoch of changes by key that the files have, if there are any.
+        the first and the last epoch of changes by key that the files have, if there are any. marked: files that lose
+        rows by the same entry.
 
-        Also raises `HistoriesDiffer`, `TableOfAnotherIncarnation`, `TableSchemaChanged`, `ForeignTable`,
-        `UnsupportedTable`, `StagedFileMissing`, `MisplacedRows`, `FileNotHeld`, `DeletedRows`, `KeptOtherwise`;
-        `TableBusy` and `TableUnavailable` may pass by themselves.
+        Also raises `HistoriesDiffer`, `TableOfAnotherIncarnation`, `TableSchemaChanged`, `ColumnsRefused`,
+        `ForeignTable`, `UnsupportedTable`, `StagedFileMissing`, `MisplacedRows`, `FileNotHeld`,
+        `KeptOtherwise`; `TableBusy` and `TableUnavailable` may pass by themselves.
         """
-        check_span(lower, upper, files, remove=remove)
-        columns = rows_schema(schema)
+        check_span(lower, upper, files, remove=remove, partition=self._layout.names)
+        columns = self._layout.columns(rows_schema(schema))
         if self._unsettled is not None:  # before the table is found to hold the span
             self._settle(self._unsettled)
         # before the commit, which may refer to a file of it
@@ -185,12 +229,17 @@ class DeltaLog:
             self.check(lower, history)
             if self._upper:
                 self._view.keep()
-            if remove and not self._takes_out(files, remove, rows=lower < upper):
+            before = [one.before for one in marked]
+            if (remove or marked) and not self._takes_out(files, [*remove, *before], rows=lower < upper):
                 return
-            version, volume = self._next, self._volume_with(files, remove)
-            changed = (bool(remove) or changes is not None) and lower < upper
+            put = [*files, *(one.after for one in marked)]
+            version, volume = self._next, self._volume_with(put, [*remove, *before])
+            if lower < upper:
+                self._partitions.check(files, volume, self._present_partitions)
+            changed = (bool(remove or marked) or changes is not None) and lower < upper
             vouching = marks(self._output, upper, chain, changed=changed, key=key_mark(self._key))
-            if self._attempt(columns, files, remove, vouching, {**mine, **chain, **holding(volume)}, write):
+            said = {**mine, **chain, **holding(volume)}
+            if self._attempt(columns, files, remove, marked, vouching, said, write):
                 self._upper = upper
                 if lower < upper:
                     self._digest = text_of(number(chain["digest"])) if chain else None
@@ -219,7 +268,7 @@ class DeltaLog:
             raise TableUpperMismatch(table=self._folder, output=str(self._output), expected=upper, actual=0)
 
     def files(self, *, as_of: int | None = None) -> list[StagedFile]:
-        """Return the table's data files in the order of their epochs. Raises `DeletedRows` for deletion vectors.
+        """Return the table's data files in the order of their epochs.
 
         as_of: where rows were taken out since this epoch, the files are those of the version before; `EpochReplaced`
         where the log no longer tells it. VACUUM removes them from the disk.
@@ -314,6 +363,9 @@ class DeltaLog:
             raise TableChangedByOthers(table=self._folder, output=str(self._output), detail=detail, upper=upper)
         return upper
 
+    def _present_partitions(self) -> set[PartitionValues]:
+        return {file.partition for file in self.files()} if self._upper else set()
+
     def _takes_out(self, files: Sequence[StagedFile], remove: Sequence[StagedFile], *, rows: bool) -> bool:
         """Return whether the commit is still to be made. rows: whether it changes any."""
         if self._head is None:
@@ -342,7 +394,14 @@ class DeltaLog:
         # Rows of another edition are another table: even at the same upper these do not follow them.
         if self._upper != lower or edition_in(head, self._output) != self._edition:
             raise TableUpperMismatch(table=self._folder, output=str(self._output), expected=lower, actual=self._upper)
-        if self._upper and (kept := key_in(head, self._output)) != key_mark(self._key):
+        self.check_kept()
+
+    def check_kept(self) -> None:
+        """Raise `PartitionedOtherwise` or `KeptOtherwise` unless the rows are kept as the output wants them to be."""
+        if (head := self._head) is None or not self._upper:
+            return
+        check_partition(self._folder, self._output, head, self._layout)
+        if (kept := key_in(head, self._output)) != key_mark(self._key):
             held = "all rows" if kept < 0 else "one row for each value of another key"
             wanted = f"one row for each value of {', '.join(self._key)}" if self._key else "all rows"
             raise KeptOtherwise(table=self._folder, output=str(self._output), held=held, wanted=wanted)
@@ -352,8 +411,8 @@ class DeltaLog:
         names = columns_of(head.schema).names
         if EPOCH not in names:
             detail = f"it has no column {EPOCH}; its columns are {', '.join(names)}"
-        elif head.partitioned:
-            detail = f"it is partitioned by {', '.join(head.partitioned)}"
+        elif head.partitioned != list(self._layout.names):
+            detail = f"it is partitioned by {', '.join(head.partitioned) or 'nothing'}"
         elif self._holds_data():
             detail = "it holds data, and its log has no transaction of this output"
         else:
@@ -372,6 +431,7 @@ class DeltaLog:
         columns: pa.Schema,
         files: Sequence[StagedFile],
         remove: Sequence[StagedFile],
+        marked: Sequence[MarkedFile],
         vouching: Mapping[str, int],
         said: Mapping[str, Any],
         write: str,
@@ -384,17 +444,24 @@ class DeltaLog:
         if not self._proved:
             prove(self._log / f"_commit_{write}.json.tmp")
             self._proved = True
-        adding = described(self._folder, files, columns, {} if head is None else head.configuration)
+        stored = self._layout.stored(columns)
+        adding = described(self._folder, files, stored, {} if head is None else head.configuration)
+        anew = list[Action]()
         if head is not None:
-            check_columns(self._folder, self._output, head, columns)
+            after = check_columns(self._folder, self._output, head, columns, self._layout, self._how)
+            anew = with_columns(head, after)
+            if self._vectors:
+                anew = _last_of_each([*anew, *with_vectors(follow(head, anew))])
         try:
             with writing(self._folder):
                 if head is None:
-                    create(self._folder, columns, adding, vouching, said)
+                    create(self._folder, columns, adding, vouching, said, partition=self._layout.names)
                 else:
                     now = time.time_ns() // 1_000_000
                     rows = said["lower"] < said["upper"]
-                    text = changing(adding, remove, vouching, said, milliseconds=now, rows=rows)
+                    text = changing(
+                        adding, remove, vouching, said, milliseconds=now, rows=rows, anew=anew, marked=marked
+                    )
                     return made(self._log, version, text, write=write)
         except (DeltaError, OSError, ObjectStoreAway) as error:
             if not was_written_by(entry(self._log, version), write):
@@ -415,3 +482,8 @@ class DeltaLog:
             synchronise(self._log)
             synchronise(at(self._folder))
         self._unsettled = None
+
+
+def _last_of_each(actions: Sequence[Action]) -> list[Action]:
+    """Return the last action of each kind: an entry has one protocol, and one description of the table."""
+    return list({next(iter(action)): action for action in actions}.values())

@@ -27,7 +27,6 @@ from tidegauge.errors.sinks import (
     TableBusy,
     UnsupportedTable,
 )
-from tidegauge.objects.reading import parquet_rows
 from tidegauge.remap.history import Link
 from tidegauge.sinks.columns import EPOCH, rows_schema
 from tidegauge.sinks.delta.creating import snapshot
@@ -39,17 +38,22 @@ from tidegauge.sinks.delta.owner import (
     Mine,
     changed_id,
     check_columns,
+    columns_of,
     digest_in,
     marks,
     own_upper,
+    paths,
     replaced_by,
     since_ours,
 )
 from tidegauge.sinks.delta.view import holding
+from tidegauge.sinks.layout.layout import AS_IT_COMES, FileLayout
+from tidegauge.sinks.layout.stager import LaidOutStager
+from tidegauge.sinks.layout.values import PartitionValues, constants
 from tidegauge.sinks.location import at, inside, staging, writing
 from tidegauge.sinks.mending import HistoryOf, Ranges, TableDamage, apart, joined, within
 from tidegauge.sinks.protocol import OutputId, StagedFile, Volume
-from tidegauge.sinks.staging import ParquetStager
+from tidegauge.sinks.vectors import live_rows
 
 __all__ = ["DeltaMending"]
 
@@ -59,7 +63,8 @@ pc: Final[Any] = pyarrow.compute
 class DeltaMending:
     """A `Mending`: the Delta table in `folder`, as the output `output` finds it."""
 
-    def __init__(self, folder: str, output: OutputId) -> None:
+    def __init__(self, folder: str, output: OutputId, layout: FileLayout = AS_IT_COMES) -> None:
+        self._layout: Final = layout
         self._folder: Final = folder
         self._output: Final = output
         self._log: Final = at(folder) / "_delta_log"
@@ -82,6 +87,11 @@ class DeltaMending:
     def digest(self) -> str | None:
         """The first digits of the digest of the flow's history up to the upper, None where the log has none."""
         return digest_in(self._head, self._output)
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """Its columns, None where there is no table."""
+        return None if self._head is None else columns_of(self._head.schema)
 
     @property
     def damage(self) -> TableDamage:
@@ -122,8 +132,8 @@ class DeltaMending:
             raise UnsupportedTable(table=self._folder, feature="the property delta.appendOnly")
         if epochs and epochs[0].start <= head.transactions.get(changed_id(self._output), -1):
             raise RowsTakenOut(table=self._folder, output=str(self._output), epoch=epochs[0].start)
-        columns = rows_schema(schema)
-        check_columns(self._folder, self._output, head, columns)
+        columns = self._layout.columns(rows_schema(schema))
+        check_columns(self._folder, self._output, head, columns, self._layout)
         gone, cut = self._taken(epochs)
         with writing(self._folder):
             said = self._history(epochs, upper, write, told)
@@ -132,7 +142,7 @@ class DeltaMending:
         again = ", ".join(f"{one.start} to {one.stop - 1}" for one in epochs)
         rest = self._rest(cut, epochs, columns, write)
         try:
-            adding = described(self._folder, (*files, *rest), columns, head.configuration)
+            adding = described(self._folder, (*files, *rest), self._layout.stored(columns), head.configuration)
             left = [file.known for path, file in self._files.items() if path not in gone and file.known is not None]
             held = holding(Volume.of([*left, *files, *rest]))
             now = time.time_ns() // 1_000_000
@@ -161,9 +171,10 @@ class DeltaMending:
         found = live(snapshot(self._folder, head.version), self._folder)
         self._files = {file.path: file for file in found}
         old = dict.fromkeys(self._replaced(head), "it was put back after all rows had been replaced")
-        foreign = {path: what for path, what in account.foreign.items() if path in self._files and path not in old}
+        strange = paths(account.foreign)
+        foreign = {path: what for path, what in strange.items() if path in self._files and path not in old}
         lost = [file.path for file in found if not file.sound and file.path not in foreign]
-        missing = {**account.missing, **old, **dict.fromkeys(lost, "it is gone, or is not as it was")}
+        missing = {**paths(account.missing), **old, **dict.fromkeys(lost, "it is gone, or is not as it was")}
         held = self._held(set(missing), head.version)
         epochs = joined(held.values())
         unknown = tuple(sorted(set(missing) - set(held)))
@@ -212,14 +223,18 @@ class DeltaMending:
         """Stage what files hold of other epochs."""
         if not cut:
             return []
-        stager = ParquetStager(staging(self._folder), "", columns, job=write, task=0, statistics=True)
+        stager = LaidOutStager(
+            staging(self._folder), "", self._layout, columns, job=write, task=0, statistics=True, most=None
+        )
         at = pc.field(EPOCH)
         others = reduce(and_, [(at < one.start) | (at >= one.stop) for one in epochs])
-        uris = [str(inside(self._folder, path)) for path in cut]
         try:
-            rows = parquet_rows(uris, columns)
-            for batch in rows.to_batches(filter=others):
-                stager.write(batch)
+            for path in cut:
+                held = constants(_partition_of(self._files[path]), columns)
+                known = self._files[path].known
+                deletions = "" if known is None else known.deletions
+                for batch in live_rows(str(inside(self._folder, path)), columns, held, deletions):
+                    stager.write(batch.filter(others))
             return stager.close()
         except BaseException:
             stager.abort()
@@ -242,6 +257,10 @@ class DeltaMending:
             if was_written_by(entry(self._log, version), write):
                 return True
             raise
+
+
+def _partition_of(file: LiveFile) -> PartitionValues:
+    return () if file.known is None else file.known.partition
 
 
 def _said(file: Mapping[str, Any]) -> range | None:

@@ -41,12 +41,18 @@ from typing import Final
 import pyarrow as pa
 from deltalake import Schema
 
-from tidegauge.errors.sinks import TableOfAnotherIncarnation, TableSchemaChanged, UnsupportedTable
-from tidegauge.sinks.columns import differences, stored
+from tidegauge.errors.layout import PartitionedOtherwise
+from tidegauge.errors.sinks import TableOfAnotherIncarnation, UnsupportedTable
+from tidegauge.evolution import Evolution
+from tidegauge.sinks.columns import stored
+from tidegauge.sinks.delta.columns import NARROW
 from tidegauge.sinks.delta.head import Action, DeltaHead, actions_of, entry, unsupported
 from tidegauge.sinks.delta.history import digest_id, number, text_of
+from tidegauge.sinks.evolving import grown
+from tidegauge.sinks.layout.layout import FileLayout
 from tidegauge.sinks.location import TablePath
 from tidegauge.sinks.protocol import OutputId, job_mark
+from tidegauge.sinks.vectors import identity
 
 __all__ = [
     "CLEAR",
@@ -54,6 +60,7 @@ __all__ = [
     "Mine",
     "changed_id",
     "check_columns",
+    "check_partition",
     "check_taking",
     "columns_of",
     "digest_in",
@@ -66,6 +73,7 @@ __all__ = [
     "marks",
     "open_changes",
     "own_upper",
+    "paths",
     "replaced_by",
     "replaced_id",
     "since_ours",
@@ -87,6 +95,10 @@ class Mine:
         """What tells the own of an output with this store."""
         return Mine(life_id(output), f"part-{job_mark(output.incarnation)}")
 
+    def named(self, path: str) -> bool:
+        """Whether a file has a name that the output's have."""
+        return path.rpartition("/")[2].startswith(self.files)
+
     def made(self, actions: Iterable[Action]) -> bool:
         """Whether an entry is one of the output."""
         return any(action.get("txn", {}).get("appId") == self.transaction for action in actions)
@@ -96,8 +108,9 @@ class Mine:
 class DeltaAccount:
     """The open changes: files of the output that were taken away, and files with rows that it did not write.
 
-    Each with the operation, and its version. returned: files of the output that others put in. They may have taken
-    these out before, as they may; `open_changes` says which of them they may not.
+    Each with the operation, and its version. A file with other rows deleted is another one. returned: files of the
+    output that others put in. They may have taken these out before, as they may; `open_changes` says which of them
+    they may not.
     """
 
     missing: Mapping[str, str] = field(default_factory=dict)
@@ -128,21 +141,36 @@ def then(account: DeltaAccount, actions: Sequence[Action], version: int, mine: M
     what = f"{operation}, version {version}"
     allowed = operation in _DELETING or not any(file.get("dataChange", True) for file in (*added, *removed))
     if allowed:
-        mixed = {file["path"]: said for file in removed if (said := foreign.pop(file["path"], None))}
+        mixed = {_name(file): said for file in removed if (said := foreign.pop(_name(file), None))}
         if mixed:  # rows of the output are in one file with those of others now
             said = next(iter(mixed.values()))
-            foreign |= {file["path"]: said for file in added}
-            missing |= {file["path"]: said for file in removed if added and file["path"] not in mixed}
+            foreign |= {_name(file): said for file in added}
+            missing |= {_name(file): said for file in removed if added and _name(file) not in mixed}
         return DeltaAccount(missing, foreign, account.returned)
-    returned = {path: said for path, said in account.returned.items() if path not in {f["path"] for f in removed}}
+    returned = dict(account.returned)
     for file in removed:
-        if foreign.pop(file["path"], None) is None:
-            missing[file["path"]] = what
+        if returned.pop(_name(file), None) is None and foreign.pop(_name(file), None) is None:
+            missing[_name(file)] = what
     for file in added:
-        back = file.get("deletionVector") is None and missing.pop(file["path"], None) is not None
-        if not back:
-            (returned if file["path"].startswith(mine.files) else foreign)[file["path"]] = what
+        if missing.pop(_name(file), None) is None:
+            (returned if mine.named(file["path"]) else foreign)[_name(file)] = what
     return DeltaAccount(missing, foreign, returned)
+
+
+def _name(file: Action) -> str:
+    """Return what tells a file from others, and from itself with other rows deleted.
+
+    >>> vector = {"storageType": "i", "pathOrInlineDv": "x"}
+    >>> _name({"path": "part-0"}), _name({"path": "part-0", "deletionVector": vector})
+    ('part-0', 'part-0\\x00ix')
+    """
+    vector = identity(file.get("deletionVector"))
+    return f"{file['path']}\0{vector}" if vector else str(file["path"])
+
+
+def paths(files: Mapping[str, str]) -> dict[str, str]:
+    """Return the open changes of an account by the paths of the files."""
+    return {name.partition("\0")[0]: what for name, what in files.items()}
 
 
 def since_ours(log: TablePath, newest: int, mine: Mine) -> DeltaAccount:
@@ -168,7 +196,7 @@ def since_ours(log: TablePath, newest: int, mine: Mine) -> DeltaAccount:
 def open_changes(log: TablePath, head: DeltaHead, output: OutputId, account: DeltaAccount) -> str:
     """Return in words what others did that is open at a head, "" if nothing is."""
     old = replaced_by(log, head, output) if account.returned else frozenset()
-    back = {path: what for path, what in account.returned.items() if path in old}
+    back = {path: what for path, what in paths(account.returned).items() if path in old}
     said = _said(
         back, "file of rows that were replaced was put back", "files of rows that were replaced were put back"
     )
@@ -292,6 +320,13 @@ def columns_of(schema: str) -> pa.Schema:
     return stored(pa.schema(Schema.from_json(schema).to_arrow()))
 
 
+def check_partition(folder: str, output: OutputId, head: DeltaHead, layout: FileLayout) -> None:
+    """Raise `PartitionedOtherwise` unless a table is parted as the layout has it."""
+    if head.partitioned != list(layout.names):
+        held = ", ".join(head.partitioned) or "nothing"
+        raise PartitionedOtherwise(table=folder, output=str(output), held=held, wanted=layout.said)
+
+
 def check_taking(folder: str, head: DeltaHead) -> None:
     """Raise `UnsupportedTable` where rows of a table may not be taken out, or not by files alone."""
     for name in ("delta.appendOnly", "delta.enableChangeDataFeed"):
@@ -299,11 +334,20 @@ def check_taking(folder: str, head: DeltaHead) -> None:
             raise UnsupportedTable(table=folder, feature=f"the property {name}")
 
 
-def check_columns(folder: str, output: OutputId, head: DeltaHead, columns: pa.Schema) -> None:
-    """Raise `UnsupportedTable`, or `TableSchemaChanged` for rows with other columns than the table."""
+def check_columns(
+    folder: str,
+    output: OutputId,
+    head: DeltaHead,
+    columns: pa.Schema,
+    layout: FileLayout,
+    how: Evolution = "strict",
+) -> pa.Schema:
+    """Return the columns of a table once it has rows with these. Raises `UnsupportedTable`, and as `grown`.
+
+    Raise `PartitionedOtherwise` for a table that is parted by others than the layout has.
+    """
     feature = unsupported(head)
     if feature is not None:
         raise UnsupportedTable(table=folder, feature=feature)
-    detail = differences(columns_of(head.schema), columns)
-    if detail:
-        raise TableSchemaChanged(table=folder, output=str(output), detail=detail)
+    check_partition(folder, output, head, layout)
+    return grown(columns_of(head.schema), columns, how, place=folder, output=str(output), narrow=NARROW, nests=True)

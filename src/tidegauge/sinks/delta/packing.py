@@ -5,6 +5,9 @@ ones in, and moves no upper. It is made by the same comparison as every commit o
 whatever upper the table has by then, and carries its transactions; so it is only made where no change of others is
 open. A driver that is running meets an entry more, and goes on.
 
+*Deleted rows.* A file with many deleted rows is packed by itself: the new one has no deletion vector. Where leaves
+are marked rather than merged, they are packed one by one, not by clusters: their ends meet, and no two have a key.
+
 *As of an epoch.* Each row keeps its `_epoch`, and files are packed in the order of their epochs: a table that is
 appended to is read as of any epoch from the packed files. One by key is packed in the order of its keys, by the merge
 that commits use, without changes in it. As of an earlier epoch it is read from its earlier files: they stay as long
@@ -14,6 +17,8 @@ Invariant: an entry is made only if the table holds every file that was packed, 
 What a driver has merged, replaced or taken out meanwhile is never put back.
 
 >>> import tempfile
+>>> import pyarrow as pa
+>>> from tidegauge.sinks.staging import ParquetStager
 >>> mine = OutputId("shop", "orders", "0" * 32)
 >>> schema = pa.schema([("n", pa.int64()), ("_epoch", pa.int64())])
 >>> with tempfile.TemporaryDirectory() as folder:
@@ -32,17 +37,12 @@ What a driver has merged, replaced or taken out meanwhile is never put back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
-import pyarrow as pa
-
-from tidegauge.errors.sinks import FileNotHeld, TableUnavailable, TableUpperMismatch
-from tidegauge.errors.upkeep import CannotPack
-from tidegauge.lazy import library
-from tidegauge.objects.reading import readable
+from tidegauge.errors.sinks import FileNotHeld, TableUpperMismatch
 from tidegauge.sinks.columns import rows_schema
 from tidegauge.sinks.delta.checkpoints import checkpointed
 from tidegauge.sinks.delta.creating import snapshot
@@ -53,36 +53,45 @@ from tidegauge.sinks.delta.log import DeltaLog
 from tidegauge.sinks.delta.remnants import remnants_of
 from tidegauge.sinks.keyed.layout import Keyed
 from tidegauge.sinks.keyed.merging import MergeTask
-from tidegauge.sinks.keyed.planning import SIZES, LeafCluster, Merge, TableLeaf, clusters, planned
-from tidegauge.sinks.location import at, inside, staging
-from tidegauge.sinks.packing import TARGET, FileSize, packs
+from tidegauge.sinks.keyed.packing import packs_of_leaves
+from tidegauge.sinks.keyed.parting import key_in_files
+from tidegauge.sinks.keyed.planning import SIZES, TableLeaf
+from tidegauge.sinks.layout.layout import AS_IT_COMES, FileLayout
+from tidegauge.sinks.layout.packing import PackedRows, packed_as, packs_of
+from tidegauge.sinks.layout.stager import LaidOutStager
+from tidegauge.sinks.location import at, staging
 from tidegauge.sinks.protocol import OutputId, StagedFile
-from tidegauge.sinks.staging import ParquetStager
 from tidegauge.sinks.upkeep import Pack, Remnant
 
 __all__ = ["DeltaUpkeep"]
 
-pq: Final[Any] = library("pyarrow.parquet")
-
 _ATTEMPTS: Final = 50
-_BATCH: Final = 32 * 1024
 _ENTRIES: Final = 10
 """A log with fewer entries since its last checkpoint is short enough."""
 
 
 class DeltaUpkeep:
-    """An `Upkeep`: the Delta table in `folder`. layout: how it keeps one row for each key, None where it has all."""
+    """An `Upkeep`: the Delta table in `folder`.
 
-    def __init__(self, folder: str, output: OutputId, layout: Keyed | None = None) -> None:
+    layout: how it keeps one row for each key, None where it has all. lying: how these lie in files.
+    """
+
+    def __init__(
+        self, folder: str, output: OutputId, layout: Keyed | None = None, lying: FileLayout = AS_IT_COMES
+    ) -> None:
+        self._lying: Final = lying
         self._folder: Final = folder
         self._output: Final = output
         self._layout: Final = layout
-        self._leaves: Final = None if layout is None else DeltaLeaves(folder, layout.key)
+        self._key: Final = () if layout is None else key_in_files(lying, layout.key)
+        self._sizes: Final = SIZES.with_leaves(lying.file_bytes)
+        self._leaves: Final = None if layout is None else DeltaLeaves(folder, self._key)
         self._log: Final = (
-            DeltaLog(folder, output)
+            DeltaLog(folder, output, layout=lying)
             if layout is None
-            else DeltaLog(folder, output, key=layout.key, held=lambda version: self._present(version).keys())
+            else DeltaLog(folder, output, key=layout.key, held=self._names, layout=lying)
         )
+        self._log.evolve("evolve")  # a driver may add columns while files are packed that have none of them
 
     def files(self) -> Sequence[StagedFile]:
         """Return its files, in the order of their epochs."""
@@ -92,13 +101,11 @@ class DeltaUpkeep:
         """Return which of its present files are worth packing."""
         if not self._log.upper or self._log.schema is None:  # which brings it up to now
             return []
+        self._log.check_kept()  # before any row is read for a pack that the commit would refuse
         if self._layout is None:
-            files = self._log.files()
-            found = packs([FileSize(file.rows, file.bytes) for file in files], target=TARGET)
-            return [Pack(tuple(files[some.start : some.stop])) for some in found]
-        present = clusters(self._present(self._log.version).values())
-        found = packs([_size(one) for one in present], target=SIZES.leaf_bytes)
-        return [_pack(present[some.start : some.stop]) for some in found]
+            return packs_of(self._log.files(), self._lying)
+        leaves = list(self._present(self._log.version).values())
+        return packs_of_leaves(leaves, self._sizes, marked=self._log.marks)
 
     def stage(self, pack: Pack, *, job: str) -> list[StagedFile]:
         """Write the rows of a pack into new files, in memory that does not grow with them."""
@@ -106,17 +113,18 @@ class DeltaUpkeep:
             return []
         columns = rows_schema(columns)
         if self._layout is not None:
-            ordering = self._layout.ordering(columns)
+            ordering = replace(self._layout.ordering(columns), key=self._key)
+            stored, partition = self._lying.stored(columns), pack.files[0].partition
             tasks = [
-                MergeTask(self._folder, columns, ordering, merge, SIZES, job, number)
+                MergeTask(self._folder, stored, ordering, merge, self._sizes, job, number, partition)
                 for number, merge in enumerate(pack.how)
             ]
             return [file for task in tasks for file in task()]
-        stager = ParquetStager(staging(self._folder), "", columns, job=job, task=0, statistics=True)
+        place, lying = staging(self._folder), packed_as(self._lying)
+        stager = LaidOutStager(place, "", lying, columns, job=job, task=0, statistics=True, most=None)
         try:
-            for file in pack.files:
-                for rows in self._rows(file, columns):
-                    stager.write(rows)
+            for rows in PackedRows(self._folder, columns, self._lying)(pack):
+                stager.write(rows)
             return stager.close()
         except BaseException:
             stager.abort()
@@ -171,46 +179,8 @@ class DeltaUpkeep:
         """Wait for the checkpoint under way."""
         self._log.end()
 
+    def _names(self, version: int) -> set[str]:
+        return set() if self._leaves is None else self._leaves.names(version)
+
     def _present(self, version: int) -> Mapping[str, TableLeaf]:
         return {} if self._leaves is None else self._leaves.at(version)
-
-    def _rows(self, file: StagedFile, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a file, our own or another writer's, in the table's columns. Raises `CannotPack`."""
-        path = inside(self._folder, file.path)
-        try:
-            # Spark writes such instants; and in one thread, for a live flow has the others.
-            with closing(
-                pq.ParquetFile(readable(path), pre_buffer=False, coerce_int96_timestamp_unit="us")
-            ) as opened:
-                for batch in opened.iter_batches(batch_size=_BATCH, columns=columns.names, use_threads=False):
-                    yield _cast(batch, columns)
-        except FileNotFoundError as error:
-            raise CannotPack(path=file.path, table=self._folder, detail="it is not there") from error
-        except (pa.ArrowException, KeyError) as error:
-            detail = " ".join(str(error).split())
-            raise CannotPack(path=file.path, table=self._folder, detail=detail) from error
-        except OSError as error:
-            raise TableUnavailable(table=self._folder, detail=str(error)) from error
-
-
-def _cast(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
-    """Return rows as others may have stored them with these columns, in this order. Raises `KeyError`."""
-    if batch.schema.equals(columns):
-        return batch
-    arrays = [batch.column(field.name).cast(field.type) for field in columns]
-    return pa.RecordBatch.from_arrays(arrays, schema=columns)
-
-
-def _size(cluster: LeafCluster) -> FileSize:
-    """Return how much the leaves of a cluster hold. Those with as many rows as a leaf has are as large as one."""
-    rows = sum(leaf.file.rows for leaf in cluster.leaves)
-    stored = sum(leaf.file.bytes for leaf in cluster.leaves)
-    return FileSize(rows, max(stored, rows * SIZES.leaf_bytes // SIZES.leaf_rows))
-
-
-def _pack(neighbours: Sequence[LeafCluster]) -> Pack:
-    """Return the pack of clusters that follow each other: they are merged as one, and no changes into it."""
-    leaves = tuple(leaf for one in neighbours for leaf in one.leaves)
-    together = LeafCluster(leaves, neighbours[0].low, neighbours[-1].high)
-    merges: tuple[Merge, ...] = tuple(planned(together, (), (), SIZES))
-    return Pack(tuple(leaf.file for leaf in leaves), merges)

@@ -10,16 +10,21 @@ had, none of a program that stages beside us, and none that is younger than the 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
+from deltalake import DeltaTable
+
+from tidegauge.sinks.delta.adds import may_have_vectors, vectors_in
 from tidegauge.sinks.delta.creating import snapshot
-from tidegauge.sinks.delta.head import actions_of
+from tidegauge.sinks.delta.head import Action, actions_of
 from tidegauge.sinks.delta.owner import Mine
 from tidegauge.sinks.location import TablePath, at, inside, names_in
 from tidegauge.sinks.protocol import OutputId
 from tidegauge.sinks.upkeep import Remnant
+from tidegauge.sinks.vectors import FOLDER, path_of
 
 __all__ = ["remnants_of"]
 
@@ -36,16 +41,51 @@ def remnants_of(folder: str, output: OutputId, retention: timedelta | None) -> l
     hours = None if retention is None else -(-retention // _HOUR)
     table = snapshot(folder)
     found = set(table.vacuum(retention_hours=hours, dry_run=True, enforce_retention_duration=False, full=True))
+    vectors = _vectors(folder, table, retention)
     if not found:
-        return []
+        return vectors
     # What a checkpoint no longer says was taken out, older entries of the log may.
     out = found & _taken_out(at(folder) / "_delta_log")
     out |= found & set(
         table.vacuum(retention_hours=hours, dry_run=True, enforce_retention_duration=False, full=False)
     )
-    staged = {path for path in found - out if path.startswith(Mine.of(output).files) and _old(folder, path)}
+    mine = Mine.of(output)
+    staged = {path for path in found - out if mine.named(path) and _old(folder, path)}
     sizes = {path: _bytes(folder, path) for path in sorted(out | staged)}
-    return [Remnant(path, size, staged=path in staged) for path, size in sizes.items() if size is not None]
+    return [
+        *(Remnant(path, size, staged=path in staged) for path, size in sizes.items() if size is not None),
+        *vectors,
+    ]
+
+
+def _vectors(folder: str, table: DeltaTable, retention: timedelta | None) -> list[Remnant]:
+    """Return files of deletion vectors of ours that no version within the retention names: nobody else clears them.
+
+    retention: None for as long as the log has the entry that took the vector out.
+    """
+    if not may_have_vectors(table):
+        return []
+    log = at(folder) / "_delta_log"
+    since = 0.0 if retention is None else (time.time() - retention.total_seconds()) * 1000
+    named = {path_of(vector) for vector in vectors_in(table, folder).values()}
+    for removed in _removed(log, table.version()):
+        if removed.get("deletionVector") and int(removed.get("deletionTimestamp") or 0) > since:
+            named.add(path_of(removed["deletionVector"]))
+    try:
+        names = sorted(names_in(at(folder) / FOLDER))
+    except FileNotFoundError:
+        return []
+    left = [path for path in (f"{FOLDER}/{name}" for name in names) if path not in named and _old(folder, path)]
+    sizes = {path: _bytes(folder, path) for path in left}
+    return [Remnant(path, size, staged=False) for path, size in sizes.items() if size is not None]
+
+
+def _removed(log: TablePath, version: int) -> Iterator[Action]:
+    """Yield what the log says of files that were taken out, as far back as its entries go."""
+    for name in sorted(names_in(log)):
+        if name.endswith(".json") and name[:-5].isdecimal() and int(name[:-5]) <= version:
+            with suppress(FileNotFoundError):  # cleaned up meanwhile
+                yield from (action["remove"] for action in actions_of(log / name) if "remove" in action)
 
 
 def _taken_out(log: TablePath) -> set[str]:

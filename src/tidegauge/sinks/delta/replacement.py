@@ -35,7 +35,6 @@ from deltalake import Schema
 
 from tidegauge.errors.objects import ObjectStoreAway
 from tidegauge.errors.sinks import (
-    DeletedRows,
     ForeignTable,
     TableBusy,
     TableChangedByOthers,
@@ -45,9 +44,10 @@ from tidegauge.errors.sinks import (
 from tidegauge.remap.history import NO_HISTORY, History, Link, agree
 from tidegauge.sinks.columns import differences, rows_schema
 from tidegauge.sinks.commits import all_staged, check_span
-from tidegauge.sinks.delta.entry import changing, described, made, was_written_by
+from tidegauge.sinks.delta.columns import described_anew
+from tidegauge.sinks.delta.entry import MarkedFile, changing, described, made, was_written_by
 from tidegauge.sinks.delta.files import named_files, remove_unnamed
-from tidegauge.sinks.delta.head import Action, DeltaHead, entry, log_read, newest, unsupported
+from tidegauge.sinks.delta.head import DeltaHead, entry, log_read, newest, unsupported
 from tidegauge.sinks.delta.history import carried, number
 from tidegauge.sinks.delta.log import DeltaLog
 from tidegauge.sinks.delta.owner import (
@@ -66,22 +66,14 @@ from tidegauge.sinks.delta.owner import (
     since_ours,
 )
 from tidegauge.sinks.delta.view import holding
+from tidegauge.sinks.layout.counting import TablePartitions
+from tidegauge.sinks.layout.layout import AS_IT_COMES, FileLayout
 from tidegauge.sinks.location import at, synchronise, writing
 from tidegauge.sinks.protocol import OutputId, StagedFile, Volume
 
 __all__ = ["DeltaReplacement", "withdraw"]
 
 _ATTEMPTS: Final = 50
-_LISTS_READERS: Final = 3
-_LISTS_WRITERS: Final = 7
-_LEGACY: Final[Mapping[int, tuple[str, ...]]] = {
-    2: ("appendOnly", "invariants"),
-    3: ("checkConstraints",),
-    4: ("changeDataFeed", "generatedColumns"),
-    5: ("columnMapping",),
-    6: ("identityColumns",),
-}
-"""What a table may use by the version of its protocol for writers, besides what the versions before have."""
 
 
 class DeltaReplacement:
@@ -96,10 +88,12 @@ class DeltaReplacement:
         *,
         key: Sequence[str] = (),
         after: Callable[[], DeltaLog] | None = None,
+        layout: FileLayout = AS_IT_COMES,
     ) -> None:
-        """key: see `DeltaLog`. after: opens the table once the new rows are there."""
+        """key, layout: see `DeltaLog`. after: opens the table once the new rows are there."""
         self._key: Final = tuple(key)
-        self._open: Final = after or partial(DeltaLog, folder, output)
+        self._layout: Final = layout
+        self._open: Final = after or partial(DeltaLog, folder, output, layout=layout)
         self._folder: Final = folder
         self._output: Final = output
         self._log: Final = at(folder) / "_delta_log"
@@ -124,6 +118,11 @@ class DeltaReplacement:
         return -1 if self._after is None else self._after.version
 
     @property
+    def marks(self) -> bool:
+        """Whether rows of the new files may be marked deleted."""
+        return self._after is not None and self._after.marks
+
+    @property
     def schema(self) -> pa.Schema | None:
         """The columns of the new rows, None until they are there."""
         return None if self._after is None else self._after.schema
@@ -139,6 +138,7 @@ class DeltaReplacement:
         write: str,
         history: History = NO_HISTORY,
         changes: tuple[int, int] | None = None,
+        marked: Sequence[MarkedFile] = (),
     ) -> None:
         """Put the epochs `[0, upper)` in the place of all that the table holds; from then on append, as `DeltaLog`.
 
@@ -146,13 +146,22 @@ class DeltaReplacement:
         """
         if self._after is not None:
             self._after.commit(
-                lower, upper, schema, files, remove=remove, write=write, history=history, changes=changes
+                lower,
+                upper,
+                schema,
+                files,
+                remove=remove,
+                write=write,
+                history=history,
+                changes=changes,
+                marked=marked,
             )
             return
         if lower:
             raise self._mismatch(lower, 0)
-        check_span(lower, upper, files, remove=remove)
-        columns = rows_schema(schema)
+        check_span(lower, upper, files, remove=remove, partition=self._layout.names)
+        TablePartitions(self._layout, self._folder, str(self._output)).check(files, Volume.of(files), set)
+        columns = self._layout.columns(rows_schema(schema))
         chain = carried(self._folder, history, lower=lower, upper=upper, write=write)
         for _ in range(_ATTEMPTS):
             if self._attempt(upper, columns, files, chain, write, changes):
@@ -185,12 +194,9 @@ class DeltaReplacement:
         if head is None or (actual, edition) != self._seen or (edition and agree(edition, self._edition)):
             raise self._mismatch(0, actual)
         self._check(head, actual)
-        try:
-            with log_read(self._folder):
-                gone = named_files(self._folder, head.version)
-        except DeletedRows as error:  # it fails the output, and no other
-            raise UnsupportedTable(table=self._folder, feature="deletion vectors") from error
-        adding = described(self._folder, files, columns, head.configuration)
+        with log_read(self._folder):
+            gone = named_files(self._folder, head.version)
+        adding = described(self._folder, files, self._layout.stored(columns), head.configuration)
         version = head.version + 1
         vouching = {
             **marks(self._output, upper, chain, changed=changes is not None, key=key_mark(self._key)),
@@ -211,7 +217,9 @@ class DeltaReplacement:
             **holding(Volume.of(files)),
         }
         now = time.time_ns() // 1_000_000
-        anew = () if not differences(columns_of(head.schema), columns) else _described_anew(head, columns)
+        same = not differences(columns_of(head.schema), columns) and head.partitioned == list(self._layout.names)
+        text = Schema.from_arrow(columns).to_json()
+        anew = () if same else described_anew(head, text, partition=self._layout.names)
         text = changing(adding, gone, vouching, said, milliseconds=now, anew=anew)
         try:
             with writing(self._folder):
@@ -306,22 +314,3 @@ def _upper_in(head: DeltaHead | None, folder: str, output: OutputId) -> int:
         detail = "its log has no transaction of this output"
         raise ForeignTable(table=folder, output=str(output), detail=detail)
     return upper
-
-
-def _described_anew(head: DeltaHead, columns: pa.Schema) -> list[Action]:
-    """Return the actions that give a table other columns, and the protocol that these need."""
-    text = Schema.from_arrow(columns).to_json()
-    found: list[Action] = [{"metaData": {**head.metadata, "schemaString": text}}]
-    protocol = head.protocol
-    if '"timestamp_ntz"' in text and "timestampNtz" not in (protocol.get("writerFeatures") or ()):
-        writing_by = int(protocol.get("minWriterVersion", 1))
-        legacy = {name for version, names in _LEGACY.items() if version <= writing_by for name in names}
-        writers = {*(protocol.get("writerFeatures") or ()), *(legacy if writing_by < _LISTS_WRITERS else ())}
-        anew = {
-            "minReaderVersion": _LISTS_READERS,
-            "minWriterVersion": _LISTS_WRITERS,
-            "readerFeatures": sorted({*(protocol.get("readerFeatures") or ()), "timestampNtz"}),
-            "writerFeatures": sorted({*writers, "timestampNtz"}),
-        }
-        found.insert(0, {"protocol": anew})
-    return found

@@ -27,11 +27,15 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.types as pt
 
+from tidegauge.errors.layout import LaidOutByKey, PartitionColumnUnfit
 from tidegauge.errors.sinks import LocalTimesInMap
 from tidegauge.objects.address import is_address
+from tidegauge.sinks.cataloguing import check_name
 from tidegauge.sinks.columns import rows_schema
 from tidegauge.sinks.envelope import Envelope, check_envelope, named_columns
 from tidegauge.sinks.keyed.layout import Keyed
+from tidegauge.sinks.layout.layout import FileLayout
+from tidegauge.sinks.layout.transforms import PartitionBy
 from tidegauge.sinks.location import at, gone, location, staging
 from tidegauge.sinks.protocol import OutputId, job_mark
 from tidegauge.sinks.removal import check_folder, remove_folder
@@ -42,14 +46,16 @@ if TYPE_CHECKING:
     from tidegauge.sinks.delta.mend import DeltaMending
     from tidegauge.sinks.delta.packing import DeltaUpkeep
     from tidegauge.sinks.keyed.runs import RunStager
+    from tidegauge.sinks.layout.stager import LaidOutStager
     from tidegauge.sinks.staging import ParquetStager
 
 __all__ = ["DeltaSink"]
 
 _FILE: Final = re.compile(
-    r"(_delta_log|_tidegauge|_change_data|_staged)/.+|part-[^/]+\.parquet|deletion_vector_[^/]+\.bin|\.[^/]+\.crc"
+    r"(_delta_log|_tidegauge|_change_data|_staged|_vectors)/.+"
+    r"|([^/=]+=[^/]*/)*(part-[^/]+\.parquet|deletion_vector_[^/]+\.bin|\.[^/]+\.crc)"
 )
-"""The paths that files of a table have, those of other writers to it among them."""
+"""The paths that files of a table have, those of other writers to it among them; in partitions' folders too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +73,17 @@ class DeltaSink:
         key: for upserts, the key column, or columns.
         order: for upserts, the column whose greatest value marks the last row of a key in an epoch.
         deleted: for upserts, a column of booleans; true takes the row of the key away. The table does not have it.
+        partition_by: the columns that the table is parted by, or transforms of columns: `tg.day("at")`, `tg.month`,
+            `tg.hour`, `tg.bucket(16, "id")`.
+        sort_by: to append, the columns that the rows of a file are sorted by.
+        file_size: about how large a file becomes, as stored: "128MB", or a number of bytes.
+        deletion_vectors: for upserts, whether a change marks the old row deleted in the file that has it, rather than
+            writing that file anew. Readers of the table need to know Delta's feature `deletionVectors` then. A table
+            that has it switched on already is written so whatever this says.
+        table: a name such as `"shop.orders"`, which the table gets in the catalog of the Spark session that the flow
+            runs on. Where the table is remains a matter of the path.
 
-    Raises `InvalidArgument`, `UnsupportedLocation` for other schemes, and `CredentialsInAddress`.
+    Raises `InvalidArgument`, `UnsupportedLocation` for other schemes, `CredentialsInAddress`, and `LaidOutByKey`.
     """
 
     path: str
@@ -77,17 +92,37 @@ class DeltaSink:
     key: str | Sequence[str] | None = None
     order: str | None = None
     deleted: str | None = None
+    partition_by: PartitionBy | Sequence[PartitionBy] | None = None
+    sort_by: str | Sequence[str] | None = None
+    file_size: str | int | None = None
+    deletion_vectors: bool = False
+    table: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", location(self.path, sink="DeltaSink"))
         object.__setattr__(self, "key", named_columns("DeltaSink", "key", self.key))
-        others = {"key": self.key, "order": self.order, "deleted": self.deleted}
+        vectors = self.deletion_vectors or None
+        others = {"key": self.key, "order": self.order, "deleted": self.deleted, "deletion_vectors": vectors}
         check_envelope("DeltaSink", self.envelope, self.key, others)
+        for name in ("partition_by", "sort_by", "file_size"):
+            given = getattr(self, name)
+            if name == "sort_by" and self.applies and given is not None:
+                raise LaidOutByKey(sink="DeltaSink", parameter=name)
+            if isinstance(given, Sequence) and not isinstance(given, str):
+                object.__setattr__(self, name, tuple(given))
+        self._files  # noqa: B018 - raises for what makes no sense
+        if self.table is not None:
+            check_name("DeltaSink", self.table, self.path)
 
     @property
     def applies(self) -> bool:
         """Whether it takes rows with an operation: an upsert does."""
         return self.envelope == "upsert"
+
+    @property
+    def _files(self) -> FileLayout:
+        """How rows lie in files."""
+        return FileLayout.of("DeltaSink", self.partition_by, self.sort_by, self.file_size)
 
     @property
     def _layout(self) -> Keyed | None:
@@ -100,6 +135,11 @@ class DeltaSink:
         return self.path if is_address(self.path) else os.path.realpath(self.path)
 
     @property
+    def place(self) -> str:
+        """The folder, or the address, as other programs are told it."""
+        return self.path
+
+    @property
     def shared(self) -> bool:
         """False: the table belongs to one output."""
         return False
@@ -108,18 +148,26 @@ class DeltaSink:
         """Return the configuration as JSON."""
         named = {name: getattr(self, name) for name in ("key", "order", "deleted")} if self.applies else {}
         said = {name: list(v) if isinstance(v, tuple) else v for name, v in named.items() if v is not None}
+        said |= {} if self.table is None else {"table": self.table}
+        said |= {"deletion_vectors": True} if self.deletion_vectors else {}
+        said |= self._files.describe()
         return {"kind": "delta", "path": self.path, **({"envelope": "upsert"} if self.applies else {}), **said}
 
     def check(self, schema: pa.Schema) -> None:
         """Raise `UnsupportedColumn`, `InvalidColumnName` or `EpochColumnMissing` when rows could not be written.
 
-        Raise `KeyedColumnUnfit` when they could not be changes of a table by key, and `LocalTimesInMap` when a table
-        of these columns cannot be created, and there is none yet.
+        Raise `KeyedColumnUnfit` when they could not be changes of a table by key, `PartitionColumnUnfit` and
+        `SortColumnUnfit` when they could not lie in files as wanted, and `LocalTimesInMap` when a table of these
+        columns cannot be created, and there is none yet.
         """
         columns = rows_schema(schema)
         if (layout := self._layout) is not None:
             layout.check(columns)
             columns = layout.columns(columns)
+            if set(layout.key) <= set(self._files.names):
+                problem = "the key has no other column, so each partition would have one row"
+                raise PartitionColumnUnfit(partition=self._files.said, problem=problem, known=columns.names)
+        self._files.check(columns)
         try:
             _check_creatable(columns)
         except LocalTimesInMap:
@@ -141,10 +189,10 @@ class DeltaSink:
         if (layout := self._layout) is not None:
             from tidegauge.sinks.delta.bykey import DeltaByKey
 
-            return DeltaByKey(self.path, output, layout)
+            return DeltaByKey(self.path, output, layout, self._files, vectors=self.deletion_vectors)
         from tidegauge.sinks.delta.log import DeltaLog
 
-        return DeltaLog(self.path, output)
+        return DeltaLog(self.path, output, layout=self._files)
 
     def check_removable(self, output: OutputId) -> None:
         """Raise `TableNotRemovable`, or as `open`, unless all in the folder is this output's.
@@ -154,7 +202,7 @@ class DeltaSink:
         known = (
             _FILE
             if self.open(output).upper
-            else re.compile(rf"(_staged/[^/]+/)?part-{job_mark(output.incarnation)}[^/]*\.parquet")
+            else re.compile(rf"(_staged/[^/]+/|([^/=]+=[^/]*/)*)part-{job_mark(output.incarnation)}[^/]*\.parquet")
         )
         check_folder(self.path, lambda path: known.fullmatch(path) is not None)
 
@@ -167,21 +215,26 @@ class DeltaSink:
         """Return the present table, whatever others have done to it, to be mended; one that was appended to."""
         from tidegauge.sinks.delta.mend import DeltaMending
 
-        return DeltaMending(self.path, output)
+        return DeltaMending(self.path, output, self._files)
 
     def maintain(self, output: OutputId) -> DeltaUpkeep:
         """Return the present table, to be kept in shape."""
         from tidegauge.sinks.delta.packing import DeltaUpkeep
 
-        return DeltaUpkeep(self.path, output, self._layout)
+        return DeltaUpkeep(self.path, output, self._layout, self._files)
 
-    def stage(self, schema: pa.Schema, *, job: str, task: int) -> ParquetStager | RunStager:
+    def stage(self, schema: pa.Schema, *, job: str, task: int) -> ParquetStager | LaidOutStager | RunStager:
         """Return a writer for one task of one job. `job` is 32 hex digits, `task` counts from 0."""
         if self.applies:
             return self.stage_from(0, schema, job=job, task=task)
-        from tidegauge.sinks.staging import ParquetStager  # what writes Parquet is for those who do
+        place, layout = staging(self.path), self._files
+        if layout.partition or layout.sort:
+            from tidegauge.sinks.layout.stager import LaidOutStager  # what writes Parquet is for those who do
 
-        return ParquetStager(staging(self.path), "", schema, job=job, task=task, statistics=True)
+            return LaidOutStager(place, "", layout, schema, job=job, task=task, statistics=True)
+        from tidegauge.sinks.staging import ParquetStager
+
+        return ParquetStager(place, "", schema, job=job, task=task, statistics=True, file_bytes=layout.file_bytes)
 
     def stage_from(self, least: int, schema: pa.Schema, *, job: str, task: int) -> RunStager:
         """Return a writer of changes by key. No row of the table gets an epoch before `least` from them."""
@@ -189,7 +242,8 @@ class DeltaSink:
 
         if (layout := self._layout) is None:
             raise ValueError("rows that are appended are no changes")
-        return RunStager(staging(self.path), layout, schema, table=self.path, job=job, task=task, least=least)
+        place, lying = staging(self.path), self._files
+        return RunStager(place, layout, schema, table=self.path, job=job, task=task, least=least, lying=lying)
 
 
 def _check_creatable(columns: pa.Schema) -> None:

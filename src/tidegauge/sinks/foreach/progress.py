@@ -27,10 +27,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from tidegauge.disk import write_durably
 from tidegauge.errors.foreach import EpochFunctionBusy, ProgressFileDamaged
 from tidegauge.remap.history import History, Link, fold
 from tidegauge.sinks.commits import in_line
-from tidegauge.sinks.location import make_folder, synchronise, write_durably, writing
+from tidegauge.sinks.location import make_folder, synchronise, writing
 
 __all__ = ["PROGRESS", "GivenSoFar", "alone", "read", "write"]
 

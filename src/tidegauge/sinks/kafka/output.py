@@ -43,6 +43,7 @@ from tidegauge.errors.kafkasink import (
     WriterFenced,
 )
 from tidegauge.errors.sinks import NothingTakenOut, OutputIsNoTable, StagedFileMissing, TableUpperMismatch
+from tidegauge.evolution import Evolution
 from tidegauge.kafka import Settings
 from tidegauge.kafka.clients import admin
 from tidegauge.kafka.cluster import Topic, described
@@ -118,6 +119,13 @@ class TopicOutput:
     def schema(self) -> pa.Schema | None:
         """The columns of a message, None before the first commit. Rows may have other columns at any time."""
         return MESSAGES if self.upper else None
+
+    def evolve(self, how: Evolution) -> None:
+        """Do nothing: a message has the columns of its row, whatever others have."""
+
+    def lacking(self, schema: pa.Schema) -> tuple[str, ...]:  # noqa: ARG002
+        """Return none: a topic keeps no columns."""
+        return ()
 
     def commit(
         self,

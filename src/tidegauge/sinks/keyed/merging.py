@@ -5,6 +5,9 @@
     merge   the last change of each key takes the place of its row, or takes it away (`folding.merged`)
     write   rows go out sorted by key, into files with disjoint key ranges
 
+In a table that is parted, a task has the leaves of one partition, and there are runs of keys whose rows go away from
+it (`keyed.parting`). It looks at the keys of its leaves first: those that have none of them stay.
+
 Invariant: no more is in memory at once than the rows of one short part and one row group, whatever the sizes of the
 table, its leaves and the changes. A file whose row groups are large, or not in the order of their keys, as others
 write them, is looked through once for where its keys lie, and is then read once for each short part.
@@ -13,38 +16,70 @@ write them, is looked through once for where its keys lie, and is then read once
 from __future__ import annotations
 
 import bisect
+import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 
 from tidegauge.errors.sinks import LeafUnreadable, StagedFileMissing
+from tidegauge.evolution import filled
 from tidegauge.lazy import library
 from tidegauge.objects.reading import readable
+from tidegauge.sinks.columns import EPOCH
 from tidegauge.sinks.keyed.folding import lasts, merged, sort
 from tidegauge.sinks.keyed.keys import Ends, Key, RowGroup, pieces_of, plain, within
 from tidegauge.sinks.keyed.layout import AT, GONE, Ordering
 from tidegauge.sinks.keyed.planning import Merge, Sizes, parted
+from tidegauge.sinks.layout.values import PartitionValues, folders
 from tidegauge.sinks.location import inside, staging
-from tidegauge.sinks.protocol import StagedFile
+from tidegauge.sinks.protocol import StagedFile, Stager, job_mark
 from tidegauge.sinks.staging import ParquetStager
+from tidegauge.sinks.vectors import deleted, places_of
 
-__all__ = ["MergeTask"]
+__all__ = ["LeafWriter", "MergeTask", "merge_job", "plain_leaf"]
 
 pc: Final[Any] = library("pyarrow.compute")
 pq: Final[Any] = library("pyarrow.parquet")
 
 _BATCH: Final = 32 * 1024
+_FEW: Final = 4096
+"""So few keys are looked for in the row groups alone that may have them."""
+_HELD: Final = -2
+_LEAVES: Final = -1
+"""The epochs, as of changes, of the table's rows, and of keys whose rows go away."""
 _EVERY: Final = 1024
 """Of a file whose keys are in no order, each of this many tells where they lie."""
 
 
+def merge_job(incarnation: str, write: str, attempt: int | str) -> str:
+    """Return the name of a job that no other merge of the flow has."""
+    digest = hashlib.blake2b(f"{write}/{attempt}".encode(), digest_size=8).hexdigest()
+    return job_mark(incarnation) + digest
+
+
+class LeafWriter(Protocol):
+    """Begins a new leaf of a table; can be pickled."""
+
+    def __call__(self, folder: str, columns: pa.Schema, *, prefix: str, job: str, task: int) -> Stager:
+        """Return the stager of a leaf with these columns. prefix: the folder of its partition, "" for none."""
+        ...
+
+
+def plain_leaf(folder: str, columns: pa.Schema, *, prefix: str, job: str, task: int) -> Stager:
+    """Begin a Parquet file in the table's folder, or in that of a partition."""
+    return ParquetStager(staging(folder), prefix, columns, job=job, task=task, statistics=True)
+
+
 @dataclass(frozen=True, slots=True)
 class MergeTask:
-    """A picklable task of a table in `folder` with these columns, in stored form. See `Work`."""
+    """A picklable task of a table in `folder` with these columns, in stored form. See `Work`.
+
+    partition: what all rows of its leaves have in the table's partition columns, which are none of `columns`.
+    """
 
     folder: str
     columns: pa.Schema
@@ -53,15 +88,25 @@ class MergeTask:
     sizes: Sizes
     job: str
     task: int
+    partition: PartitionValues = ()
+    begin: LeafWriter = plain_leaf
 
     def __call__(self) -> list[StagedFile]:
-        """Merge, and return the new leaves. Raises `LeafUnreadable`, `StagedFileMissing`, `LastUndecided`."""
+        """Merge, and return the new leaves; the old ones, by their paths alone, where nothing concerns them.
+
+        Raises `LeafUnreadable`, `StagedFileMissing`, `LastUndecided`.
+        """
         out = _Leaves(self)
         try:
-            leaves = [_Reading(self, path, changes=False) for path in self.merge.leaves]
-            runs = [_Reading(self, path, changes=True) for path in self.merge.runs]
-            for low, high in self._short_parts([*leaves, *runs]):
-                for rows in self._merged(leaves, runs, low, high):
+            deletions = self.merge.deletions or ("",) * len(self.merge.leaves)
+            pairs = zip(self.merge.leaves, deletions, strict=True)
+            leaves = [_Reading(self, path, self.columns, deletions=dead) for path, dead in pairs]
+            runs = [_Reading(self, path, _changes(self.columns), run=True) for path in self.merge.runs]
+            keys = [_Reading(self, path, self._keys, run=True) for path in self.merge.keys]
+            if self.merge.lone and leaves and keys and not runs and not self._hold(leaves, keys):
+                return [StagedFile(path, 0, 0, 0, 0) for path in self.merge.leaves]
+            for low, high in self._short_parts([*leaves, *runs, *keys]):
+                for rows in self._merged(leaves, runs, keys, low, high):
                     out.write(rows)
             return out.close()
         except BaseException:
@@ -73,7 +118,7 @@ class MergeTask:
 
         table: its name in errors. Raises `StagedFileMissing`, `LastUndecided`.
         """
-        runs = [_Reading(self, path, changes=True) for path in self.merge.runs]
+        runs = [_Reading(self, path, _changes(self.columns), run=True) for path in self.merge.runs]
         for low, high in self._short_parts(runs):
             if found := [batch for run in runs for batch in run.read(low, high)]:
                 yield lasts(pa.Table.from_batches(found), self.ordering, table=table)
@@ -90,45 +135,92 @@ class MergeTask:
         ]
         return parted(weights, low, high, most=self.sizes.part_bytes)
 
+    @property
+    def _keys(self) -> pa.Schema:
+        return pa.schema([self.columns.field(name) for name in self.ordering.key])
+
+    def _hold(self, leaves: Sequence[_Reading], keys: Sequence[_Reading]) -> bool:
+        """Whether any of the leaves holds a row of the keys."""
+        names = self.ordering.key
+        for low, high in self._short_parts(keys):
+            wanted = [batch for one in keys for batch in one.read(low, high)]
+            few = sorted(key for batch in wanted for key in plain(batch, names)) if _rows(wanted) <= _FEW else None
+            exact: set[Key] | None = None
+            for held in (batch for leaf in leaves if wanted for batch in leaf.keys(low, high, few)):
+                some = _among(held, wanted, names)
+                if some.num_rows and len(names) == 1:
+                    return True
+                if some.num_rows:
+                    exact = exact or {key for batch in wanted for key in plain(batch, names)}
+                    if not exact.isdisjoint(plain(some, names)):
+                        return True
+        return False
+
     def _merged(
-        self, leaves: Sequence[_Reading], runs: Sequence[_Reading], low: Key | None, high: Key | None
+        self,
+        leaves: Sequence[_Reading],
+        runs: Sequence[_Reading],
+        keys: Sequence[_Reading],
+        low: Key | None,
+        high: Key | None,
     ) -> Iterator[pa.Table]:
         """Yield the rows that are left with keys in `[low, high)`, sorted."""
         changes = [batch for run in runs for batch in run.read(low, high)]
         rows = [batch for leaf in leaves for batch in leaf.read(low, high)]
-        if changes:
-            found = pa.Table.from_batches([*map(_as_change, rows), *changes])
+        named = [batch for one in keys for batch in one.read(low, high)] if rows else []
+        leaving = [_among(batch, rows, self.ordering.key) for batch in named]
+        if changes or _rows(leaving):
+            marked = [_marked(filled(batch, self.columns), _LEAVES, gone=True) for batch in leaving]
+            held = [_marked(batch, _HELD, gone=False) for batch in rows]
+            found = pa.Table.from_batches([*held, *marked, *changes])
             yield merged(found, self.ordering, table=self.folder).select(self.columns.names)
         elif rows:
             yield sort(pa.Table.from_batches(rows), self.ordering.key)
 
 
-def _as_change(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return rows of the table as changes that were before all others."""
+def _changes(columns: pa.Schema) -> pa.Schema:
+    return pa.schema([*columns, pa.field(AT, pa.int64()), pa.field(GONE, pa.bool_())])
+
+
+def _marked(batch: pa.RecordBatch, at: int, *, gone: bool) -> pa.RecordBatch:
+    """Return rows as changes of an epoch."""
     count = batch.num_rows
-    return batch.append_column(AT, pa.repeat(pa.scalar(-1, pa.int64()), count)).append_column(
-        GONE,
-        pa.repeat(pa.scalar(False, pa.bool_()), count),  # noqa: FBT003 - a value
+    return batch.append_column(AT, pa.repeat(pa.scalar(at, pa.int64()), count)).append_column(
+        GONE, pa.repeat(pa.scalar(gone, pa.bool_()), count)
     )
 
 
+def _rows(batches: Sequence[pa.RecordBatch]) -> int:
+    return sum(batch.num_rows for batch in batches)
+
+
+def _among(batch: pa.RecordBatch, others: Sequence[pa.RecordBatch], key: Sequence[str]) -> pa.RecordBatch:
+    """Return the rows whose value in each column of the key others have: those with their keys, and perhaps more."""
+    for name in key:
+        values = pa.chunked_array([one.column(name) for one in others])
+        batch = batch.filter(pc.is_in(batch.column(name), value_set=values))
+    return batch
+
+
 class _Reading:
-    """A leaf or a run that is read. sorted: whether its row groups are small, and in the order of their keys.
+    """A leaf or a run that is read, as rows of these columns. sorted: whether its row groups are small, and in the
+    order of their keys.
 
     It is only open while it is read: there may be many.
     """
 
-    def __init__(self, task: MergeTask, path: str, *, changes: bool) -> None:
+    def __init__(
+        self, task: MergeTask, path: str, columns: pa.Schema, *, run: bool = False, deletions: str = ""
+    ) -> None:
+        self._dead: Final = deleted(deletions)
         self._task: Final = task
         self._path: Final = path
-        self._changes: Final = changes
-        columns = task.columns
-        if changes:
-            columns = pa.schema([*columns, pa.field(AT, pa.int64()), pa.field(GONE, pa.bool_())])
+        self._run: Final = run
         self._columns: Final = columns
         self._key: Final = task.ordering.key
         with self._guarded(), self._opened() as file:
             self._pieces: Final[list[RowGroup]] = pieces_of(file, self._key)
+        self._starts: Final = list(accumulate((piece.rows for piece in self._pieces), initial=0))
         sizes = task.sizes
         small = all(one.rows <= sizes.part_rows and one.loaded <= sizes.part_bytes for one in self._pieces)
         self.sorted: Final = small and _in_order(self._pieces)
@@ -155,13 +247,34 @@ class _Reading:
         with self._guarded(), self._opened() as file:
             for piece in pieces:
                 whole = piece.ends.inside(low, high)
+                start = self._starts[piece.number]
                 for stored in _batches(file, [piece.number], self._columns.names):
-                    batch = _cast(stored, self._columns)
+                    left = places_of(self._dead, start, stored.num_rows)
+                    start += stored.num_rows
+                    batch = self._fitted(stored if left is None else stored.filter(left))
                     mask = None if whole else within(batch, self._key, low, high)
                     rows = batch if mask is None else batch.filter(mask)
                     if rows.num_rows:
                         found.append(rows)
         return found
+
+    def keys(self, low: Key | None, high: Key | None, few: Sequence[Key] | None) -> Iterator[pa.RecordBatch]:
+        """Yield the keys in `[low, high)`, and others.
+
+        few: the keys that are asked for, in order, if they are few: only row groups that may have one are read.
+        """
+        pieces = [piece for piece in self._near(low, high) if piece.ends.meets(low, high)]
+        groups = [piece.number for piece in pieces if few is None or _may_have(piece.ends, few)]
+        if groups:
+            with self._guarded(), self._opened() as file:
+                yield from _batches(file, groups, list(self._key))
+
+    def _fitted(self, stored: pa.RecordBatch) -> pa.RecordBatch:
+        """Return rows, of others perhaps, with the table's columns. Raises `KeyError` for one that they must have."""
+        needed = [name for name in (*self._key, EPOCH, AT, GONE) if name in self._columns.names]
+        if lost := [name for name in needed if name not in stored.schema.names]:
+            raise KeyError(lost[0])
+        return filled(stored, self._columns)
 
     def _near(self, low: Key | None, high: Key | None) -> list[RowGroup]:
         """Return the row groups that may meet `[low, high)`: where they are in order, no others."""
@@ -186,7 +299,7 @@ class _Reading:
             if isinstance(error, OSError) and error.errno and not gone:
                 raise  # the disk, which may be back; Arrow says what is wrong with a file without a number
             detail = "is not there" if gone else f"is damaged: {' '.join(str(error).split())}"
-            if self._changes:
+            if self._run:
                 raise StagedFileMissing(path=self._path, table=table, problem=detail) from error
             raise LeafUnreadable(path=self._path, table=table, detail=f"it {detail}") from error
 
@@ -201,7 +314,7 @@ class _Leaves:
     def __init__(self, task: MergeTask) -> None:
         self._task: Final = task
         self._left = 0
-        self._open: ParquetStager | None = None
+        self._open: Stager | None = None
         self._staged: list[StagedFile] = []
 
     def write(self, rows: pa.Table) -> None:
@@ -230,22 +343,21 @@ class _Leaves:
         for file in self._staged:
             place.remove(file.path)
 
-    def _begin(self) -> ParquetStager:
+    def _begin(self) -> Stager:
         task = self._task
-        return ParquetStager(staging(task.folder), "", task.columns, job=task.job, task=task.task, statistics=True)
+        prefix = folders(task.partition)
+        return task.begin(task.folder, task.columns, prefix=prefix, job=task.job, task=task.task)
 
     def _finish(self) -> None:
         if self._open is not None:
-            self._staged += self._open.close()
+            self._staged += [replace(file, partition=self._task.partition) for file in self._open.close()]
             self._open = None
 
 
-def _cast(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
-    """Return rows as others may have stored them with these columns, in this order. Raises `KeyError`."""
-    if batch.schema.equals(columns):
-        return batch
-    arrays = [batch.column(field.name).cast(field.type) for field in columns]
-    return pa.RecordBatch.from_arrays(arrays, schema=columns)
+def _may_have(ends: Ends, keys: Sequence[Key]) -> bool:
+    """Whether any of these keys, in order, lies between the ends."""
+    first = 0 if ends.low is None else bisect.bisect_left(keys, ends.low)
+    return first < len(keys) and (ends.high is None or keys[first] <= ends.high)
 
 
 def _in_order(pieces: Sequence[RowGroup]) -> bool:

@@ -24,10 +24,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from tidegauge.sinks.keyed.keys import Ends, Key, RowGroup
+from tidegauge.sinks.layout.values import PartitionValues
 from tidegauge.sinks.protocol import StagedFile
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "Run",
     "Sizes",
     "TableLeaf",
+    "by_partition",
     "clusters",
     "parted",
     "planned",
@@ -53,7 +55,8 @@ class Sizes:
     """How large things become.
 
     leaf_bytes, leaf_rows: a file of the table. task_bytes: what a task merges, as stored. part_bytes, part_rows: what
-    it has in memory at once, besides a row group.
+    it has in memory at once, besides a row group. few_rows, most_dead: in a table with deletion vectors, up to how
+    many rows a leaf is small, and the share of rows that may be dead.
 
     Each epoch rewrites the leaves it touches, so a small leaf makes small epochs cheap; and a table has a file for
     each, which makes a large one cheap to read. Databricks gives 32 MB to tables that are merged into.
@@ -64,6 +67,19 @@ class Sizes:
     task_bytes: int = 64 << 20
     part_bytes: int = 48 << 20
     part_rows: int = 256 * 1024
+    few_rows: int = 1 << 14
+    most_dead: float = 0.25
+
+    def with_leaves(self, file_bytes: int | None) -> Sizes:
+        """Return these with files of this size, None for the same ones.
+
+        >>> SIZES.with_leaves(64 << 20).leaf_rows == 2 * SIZES.leaf_rows
+        True
+        """
+        if file_bytes is None:
+            return self
+        rows = max(1, self.leaf_rows * file_bytes // self.leaf_bytes)
+        return replace(self, leaf_bytes=file_bytes, leaf_rows=rows, task_bytes=max(self.task_bytes, 2 * file_bytes))
 
 
 SIZES: Final = Sizes()
@@ -102,7 +118,9 @@ class LeafCluster:
 class Merge:
     """One task: these leaves and runs are merged, as far as their keys are in `[low, high)`.
 
-    rows: about how many a file that is written gets.
+    rows: about how many a file that is written gets. keys: runs that name keys alone, whose rows go away. lone:
+    whether no other task has rows of these leaves, so that they stay unchanged where nothing concerns them.
+    deletions: of each leaf which of its rows are deleted; empty where none are.
     """
 
     leaves: tuple[str, ...]
@@ -110,6 +128,9 @@ class Merge:
     low: Key | None
     high: Key | None
     rows: int
+    keys: tuple[str, ...] = ()
+    lone: bool = False
+    deletions: tuple[str, ...] = ()
 
 
 @dataclass
@@ -124,8 +145,16 @@ class _Met:
         self.low = self.leaves[0].ends.low
 
 
+def by_partition(leaves: Iterable[TableLeaf]) -> dict[PartitionValues, list[TableLeaf]]:
+    """Return the leaves of each partition."""
+    found: dict[PartitionValues, list[TableLeaf]] = {}
+    for leaf in leaves:
+        found.setdefault(leaf.file.partition, []).append(leaf)
+    return found
+
+
 def clusters(leaves: Iterable[TableLeaf]) -> list[LeafCluster]:
-    """Return the clusters of a table, in the order of their keys."""
+    """Return the clusters of a table, or of a partition of it, in the order of their keys."""
     found: list[_Met] = []
     for leaf in sorted(leaves, key=lambda one: (one.ends.low is not None, one.ends.low or ())):
         low, high = leaf.ends.low, leaf.ends.high
@@ -150,10 +179,18 @@ def spread(keys: Iterable[Key], found: Sequence[LeafCluster]) -> set[int]:
     return {bisect_right(begins, key) for key in keys}
 
 
-def planned(cluster: LeafCluster, runs: Sequence[Run], pieces: Sequence[RowGroup], sizes: Sizes) -> list[Merge]:
+def planned(
+    cluster: LeafCluster,
+    runs: Sequence[Run],
+    pieces: Sequence[RowGroup],
+    sizes: Sizes,
+    *,
+    keys: Sequence[Run] = (),
+) -> list[Merge]:
     """Return the tasks that merge runs into a cluster.
 
-    pieces: the row groups of its leaves, which are only asked for where it is large; see `is_large`.
+    pieces: the row groups of its leaves, which are only asked for where it is large; see `is_large`. keys: runs of
+    keys whose rows go away.
     """
     low, high = cluster.low, cluster.high
     touching = [run for run in runs if run.within(low, high)]
@@ -163,16 +200,23 @@ def planned(cluster: LeafCluster, runs: Sequence[Run], pieces: Sequence[RowGroup
     files = max(1, round(stored / sizes.leaf_bytes), round(rows / sizes.leaf_rows))
     each = -(-rows // files) or 1
     weights = [(piece.ends.low, piece.stored) for piece in (*changes, *pieces) if piece.ends.low is not None]
-    paths = tuple(leaf.file.path for leaf in cluster.leaves)
-    return [
-        Merge(
-            tuple(leaf.file.path for leaf in cluster.leaves if leaf.ends.meets(*part)) if len(paths) > 1 else paths,
-            tuple(run.path for run in touching if run.within(*part)),
-            *part,
-            each,
+    parts = parted(weights, low, high, most=sizes.task_bytes)
+    found = list[Merge]()
+    for part in parts:
+        leaves = cluster.leaves if len(cluster.leaves) == 1 else [n for n in cluster.leaves if n.ends.meets(*part)]
+        deletions = tuple(leaf.file.deletions for leaf in leaves)
+        found.append(
+            Merge(
+                tuple(leaf.file.path for leaf in leaves),
+                tuple(run.path for run in touching if run.within(*part)),
+                *part,
+                each,
+                tuple(run.path for run in keys if cluster.leaves and run.within(*part)),
+                lone=len(parts) == 1,
+                deletions=deletions if any(deletions) else (),
+            )
         )
-        for part in parted(weights, low, high, most=sizes.task_bytes)
-    ]
+    return found
 
 
 def is_large(cluster: LeafCluster, sizes: Sizes) -> bool:

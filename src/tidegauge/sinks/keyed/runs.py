@@ -21,6 +21,7 @@ ranges, in order, but for a key that two of them share.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -30,11 +31,13 @@ from tidegauge.lazy import library
 from tidegauge.sinks.attempt import STAGED, AttemptFiles, FileContent, Waiting, fitting, stem_of
 from tidegauge.sinks.columns import EPOCH, rows_schema
 from tidegauge.sinks.keyed.folding import folded
-from tidegauge.sinks.keyed.layout import Keyed
+from tidegauge.sinks.keyed.layout import AT, GONE, Keyed
+from tidegauge.sinks.layout.layout import AS_IT_COMES, FileLayout
+from tidegauge.sinks.layout.noting import MOST, NotedPartitions
 from tidegauge.sinks.location import StagingFiles, writing
 from tidegauge.sinks.protocol import StagedFile
 
-__all__ = ["RUN_BYTES", "RUN_ROWS", "RunStager"]
+__all__ = ["RUN_BYTES", "RUN_ROWS", "RunFile", "RunStager"]
 
 RUN_ROWS: Final = 512 * 1024
 RUN_BYTES: Final = 64 << 20
@@ -49,7 +52,7 @@ pq: Final = library("pyarrow.parquet")
 class RunStager:
     """A `Stager` of changes. `schema` is the rows', `_epoch` included.
 
-    least: no row of the table has an epoch before it.
+    least: no row of the table has an epoch before it. lying: what the table is parted by.
     """
 
     def __init__(
@@ -62,20 +65,26 @@ class RunStager:
         job: str,
         task: int,
         least: int = 0,
+        lying: FileLayout = AS_IT_COMES,
     ) -> None:
         self._place: Final = place
         self._layout: Final = layout
         self._table: Final = table
         self._least: Final = least
+        self._lying: Final = lying
+        self._noted: Final = NotedPartitions(lying, table, most=MOST)
         self._columns: Final = rows_schema(schema)
         self._ordering: Final = layout.ordering(self._columns)
         self._waiting: Final = Waiting(layout.staged(self._columns))
-        self._files: Final[AttemptFiles[_RunFile]] = AttemptFiles(
+        self._files: Final[AttemptFiles[RunFile]] = AttemptFiles(
             place, f"{STAGED}/{job}", stem=stem_of(job, task), suffix=".parquet"
         )
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows. Raises `BatchDoesNotFit`, `MisplacedRows`, `KeyMissing`."""
+        """Add rows.
+
+        Raises `BatchDoesNotFit`, `MisplacedRows`, `KeyMissing`, `PartitionValueUnfit`, `TooManyPartitions`.
+        """
         if self._files.closed:
             raise ValueError("the stager is closed")
         rows = fitting(batch, self._columns)
@@ -83,7 +92,9 @@ class RunStager:
         while start < rows.num_rows:
             piece = rows.slice(start, max(1, RUN_ROWS - self._waiting.rows))
             start += piece.num_rows
-            self._waiting.add(self._layout.changes(piece, table=self._table, least=self._least))
+            changes = self._layout.changes(piece, table=self._table, least=self._least)
+            self._note(changes)
+            self._waiting.add(changes)
             if self._waiting.rows >= RUN_ROWS or self._waiting.bytes >= RUN_BYTES:
                 self._flush()
 
@@ -98,24 +109,31 @@ class RunStager:
         self._waiting.take()
         self._files.abort()
 
+    def _note(self, changes: pa.RecordBatch) -> None:
+        """Look at the partitions that rows are put into. A row that goes away lies in one already, or in none."""
+        if self._lying.partition:
+            there = changes.filter(pc.invert(changes.column(GONE)))
+            self._noted.note(self._lying.parted(there.drop_columns([AT, GONE])), epochs=there.column(AT))
+
     def _flush(self) -> None:
         """Write the waiting changes as one run."""
         changes = folded(self._waiting.take(), self._ordering)
         with writing(self._place.root):
-            self._files.begin(lambda out: _RunFile(out, changes, self._layout.key))
+            self._files.begin(lambda out: RunFile(out, changes, self._layout.key))
         self._files.finish()
 
 
-class _RunFile:
+class RunFile:
     """One run being written."""
 
-    def __init__(self, out: Any, changes: pa.Table, key: tuple[str, ...]) -> None:
+    def __init__(self, out: Any, changes: pa.Table, key: Sequence[str]) -> None:
         self._out = out
         self._changes = changes
         how: dict[str, Any] = {"compression": "zstd", "compression_level": 1, "use_dictionary": False}
         self._writer: Any = pq.ParquetWriter(out, changes.schema, write_statistics=[*key], **how)
 
     def finish(self) -> FileContent:
+        """Write the run, and say what it holds."""
         changes = self._changes
         self._writer.write_table(changes, row_group_size=GROUP_ROWS)
         self._writer.close()
@@ -124,6 +142,7 @@ class _RunFile:
         return FileContent(changes.num_rows, ends["min"], ends["max"])
 
     def drop(self) -> None:
+        """Let go of it."""
         with suppress(OSError):
             self._writer.close()
         with suppress(OSError):

@@ -1,72 +1,67 @@
 """The driver's side of a Parquet table: the chain of its commits, followed to its end, and the next one added.
 
-Invariant (compare-and-append): the folders are a chain, each beginning where another ends, from epoch 0. A commit at
-`lower` is the rename of a finished folder onto `from_epoch=<lower>`, which the file system refuses when a commit
-is there already. So of two drivers one wins, and the table's upper is the end of the chain. A commit that only
-replaces files takes the same place in the chain, and the next one the same name with one more zero before the number.
+Invariant (compare-and-append): the commits are a chain, each beginning where another ends, from epoch 0. A commit at
+`lower` takes the name `from_epoch=<lower>` in one step (`parquet.ground`), which is refused when a commit has it
+already. So of two drivers one wins, and the table's upper is the end of the chain. A commit that only replaces files
+takes the same place in the chain, and the next one the same name with one more zero before the number.
 
-A commit that takes files out names them in its manifest, so our readers see them go with the same rename. Readers
+A commit that takes files out names them in its manifest, so our readers see them go with the same step. Readers
 that list the folder see them until they are moved to `_removed`, right after it, or at the next run if the driver
 dies in between; for so long they see replaced rows twice. A swap (`parquet.edition`) takes all rows of before out,
 and the chain goes on in a new edition, from epoch 0; a commit of an earlier edition is refused.
+
+In an object store, which renames nothing, the manifest is the commit, and its files come into sight of those who list
+the table after it (`parquet.bucket`), before the next commit: who lists it may miss the rows of the last commit for a
+moment, or until the next run if the driver dies, and sees none twice.
 """
 
 from __future__ import annotations
 
-import errno
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from tidegauge.errors.sinks import DamagedManifest, EpochReplaced, TableSchemaChanged, TableUpperMismatch
+from tidegauge.errors.base import Transient
+from tidegauge.errors.layout import PartitionedOtherwise
+from tidegauge.errors.sinks import DamagedManifest, EpochReplaced, TableUpperMismatch
+from tidegauge.evolution import Evolution
 from tidegauge.remap.history import NO_HISTORY, History, Link
-from tidegauge.sinks.attempt import discard, sweep
-from tidegauge.sinks.columns import differences, rows_schema
-from tidegauge.sinks.commits import all_staged, check_span, expect, staged_status, still_to_do
-from tidegauge.sinks.location import LocalFiles, gone, make_folder, path_inside, synchronise, writing
+from tidegauge.sinks.columns import rows_schema
+from tidegauge.sinks.commits import check_span, expect, staged_status, still_to_do
+from tidegauge.sinks.evolving import gained, grown
+from tidegauge.sinks.layout.counting import TablePartitions
+from tidegauge.sinks.layout.layout import AS_IT_COMES, FileLayout
 from tidegauge.sinks.parquet.commits import Commits, take_in
-from tidegauge.sinks.parquet.edition import finish
-from tidegauge.sinks.parquet.manifest import (
-    REMOVED,
-    Manifest,
-    commits_in,
-    folder_name,
-    gathered,
-    links_of,
-    placed,
-    remove_empty,
-    slot_of,
-    ungathered,
-)
+from tidegauge.sinks.parquet.ground import ground_of
+from tidegauge.sinks.parquet.manifest import REMOVED, Manifest, folder_name, placed, slot_of
 from tidegauge.sinks.protocol import OutputId, StagedFile, Volume, job_mark
 
 if TYPE_CHECKING:
-    from tidegauge.sinks.parquet.replacement import ParquetReplacement
+    from tidegauge.sinks.replacement import TableReplacement
 
 __all__ = ["ParquetChain"]
 
-_TAKEN: Final = frozenset([errno.ENOTEMPTY, errno.EEXIST])
-
-
-class _Taken(Exception):
-    """The name of a commit is that of another one by now."""
+_NARROW: Final = "readers of a folder take the type of one file for all of them, and some read others wrong, or not"
 
 
 class ParquetChain:
     """A `Table`: the chain of commits in `folder`, as the output `output` sees it."""
 
-    def __init__(self, folder: str, output: OutputId) -> None:
+    def __init__(self, folder: str, output: OutputId, layout: FileLayout = AS_IT_COMES) -> None:
+        self._layout: Final = layout
         self._folder: Final = folder
         self._output: Final = output
         self._kept: frozenset[str] = frozenset()
-        self._now: Final = Commits(folder, output)
+        self._ground: Final = ground_of(folder)
+        self._now: Final = Commits(self._ground, output)
         self._now.follow()
         self._opened: Final = self._now.edition
+        self._how: Evolution = "strict"
+        self._partitions: Final = TablePartitions(layout, folder, str(output))
 
     @property
     def upper(self) -> int:
@@ -84,16 +79,42 @@ class ParquetChain:
         self._now.follow()
         return self._now.schema
 
+    def evolve(self, how: Evolution) -> None:
+        """Take rows of other columns in this way from now on."""
+        self._how = how
+
+    def lacking(self, schema: pa.Schema) -> tuple[str, ...]:
+        """Return the columns that a commit of rows with this schema would add; raise what it would raise of them."""
+        if (held := self.schema) is None:
+            return ()
+        grown_to = self._grown(self._layout.columns(rows_schema(schema)))
+        return gained(held, grown_to)
+
+    def _grown(self, columns: pa.Schema) -> pa.Schema:
+        """Return the columns of the table once it has rows with these. Raises as `grown`."""
+        if (held := self._now.schema) is None:
+            return columns
+        return grown(
+            held, columns, self._how, place=self._folder, output=str(self._output), narrow=_NARROW, nests=True
+        )
+
     @property
     def edition(self) -> str:
         """The edition that its rows had when it was opened, "" for the first one."""
         return self._opened
 
-    def replacement(self, edition: str) -> ParquetReplacement:
-        """Return a table that holds nothing, until its first commit takes this one's place."""
-        from tidegauge.sinks.parquet.replacement import ParquetReplacement
+    @property
+    def made(self) -> str:
+        """The name of the attempt that made its first commit."""
+        return self._now.made
 
-        return ParquetReplacement(self._folder, self._output, self, edition)
+    def replacement(self, edition: str) -> TableReplacement:
+        """Return a table that holds nothing, until its first commit takes this one's place."""
+        from tidegauge.sinks.parquet.replacement import ParquetSwap
+        from tidegauge.sinks.replacement import TableReplacement
+
+        seen = self.upper, self.edition
+        return TableReplacement(self, ParquetSwap(self._folder, self._output, seen, edition, self._layout))
 
     def withdraw(self, edition: str) -> None:
         """Give the rows that are there another edition, so that no replacement which was begun takes their place."""
@@ -101,6 +122,7 @@ class ParquetChain:
         while True:
             self._now.follow()
             self._expect(upper)
+            self.finish()
             if self.added(replace(self.swap(edition), anew=0), []):
                 return
 
@@ -120,18 +142,20 @@ class ParquetChain:
         remove: files that the same commit takes out.
 
         Also raises `FileNotHeld`, `HistoriesDiffer`, `TableOfAnotherIncarnation`, `TableSchemaChanged`,
-        `StagedFileMissing`, `MisplacedRows`, `TableNotWritable` and `StagingElsewhere`; any other `OSError`, of a
-        full disk for one, goes through.
+        `ColumnsRefused`, `StagedFileMissing`, `MisplacedRows`, `TableNotWritable` and `StagingElsewhere`; any other
+        `OSError`, of a full disk for one, goes through.
         """
-        check_span(lower, upper, files, remove=remove)
-        columns = rows_schema(schema)
+        check_span(lower, upper, files, remove=remove, partition=self._layout.names)
+        columns = self._layout.columns(rows_schema(schema))
         self._now.follow()
         self._expect(lower)
         expect(self, self._output, history)
-        if self._now.schema is not None and (detail := differences(self._now.schema, columns)):
-            raise TableSchemaChanged(table=self._folder, output=str(self._output), detail=detail)
+        self._check_partition()
+        after = self._grown(columns)
         if remove and not self._is_to_do(files, remove, replaces=lower == upper):
             return
+        if lower < upper:
+            self._check_partitions(files)
         for file in files:
             staged_status(self._folder, file)
         self.finish()  # else those who list the folder would see its rows beside old ones
@@ -141,18 +165,19 @@ class ParquetChain:
             upper,
             write,
             tuple(placed(file, folder_name(lower, self._now.place)) for file in files),
-            columns if self._now.schema is None else None,
+            None if self._now.schema is not None and after.equals(self._now.schema) else after,
             history.digest,
             removed=tuple(file.path for file in remove),
             place=self._now.place,
             edition=self._now.edition,
+            partition=self._layout.names if self._now.schema is None else (),
         )
         if not self.added(manifest, files, history):
             self._now.follow()
             raise self._mismatch(lower)
-        self._now.follow()
-        with suppress(OSError):  # the commit is made; what stays in sight is moved by the next run
-            self._move_removed()
+        self._now.took(manifest)
+        with suppress(OSError, Transient):  # the commit is made; the rest is done by the next one, or the next run
+            self._bring_into_sight()
 
     def added(
         self,
@@ -166,19 +191,7 @@ class ParquetChain:
 
         swap: the manifest of a swap that the commit is to be out of sight in.
         """
-        try:
-            with writing(self._folder), gathered(self._folder, files, manifest, history, swap=swap) as folder:
-                try:
-                    # rename(2) also replaces a folder that is empty; a commit never is, it has its manifest
-                    folder.rename(Path(self._folder, (swap or manifest).folder))
-                except OSError as error:
-                    raise (_Taken if error.errno in _TAKEN else error) from None
-        except _Taken:
-            return False
-        with writing(self._folder):
-            synchronise(self._folder)
-        remove_empty(self._folder, files)
-        return True
+        return self._ground.add(manifest, files, history, swap)
 
     def swap(self, edition: str) -> Manifest:
         """Return the swap that would put rows of another edition in the place of those that are there now."""
@@ -197,26 +210,27 @@ class ParquetChain:
         return first is not None and first.write == write
 
     def finish(self) -> None:
-        """Finish a swap: those who list the folder then see the rows that are there, and no others."""
+        """Finish what came before: those who list the table then see the rows that are there, and no others."""
         if self._now.swap is not None:
-            with writing(self._folder):
-                finish(self._folder, self._now.swap, self._now.base)
+            self._ground.finish(self._now.slot(0, self._now.base))
             self._now.follow()
+        if self._now.hidden:
+            self._bring_into_sight()
 
     def discard(self, files: Sequence[StagedFile]) -> None:
-        """Remove staged files. A file that was committed is not where it was staged, and so is safe."""
-        discard(LocalFiles(self._folder), files)
+        """Remove staged files. A file that was committed is safe."""
+        committed = {path.rpartition("/")[2] for path in [*self._now.hidden]}
+        self._ground.discard([file for file in files if file.path.rpartition("/")[2] not in committed])
 
     def stand(self) -> None:
         """Raise `TableUpperMismatch` where nothing is left of the table."""
         upper = self._now.upper
-        if upper and all(map(gone, self._now.folders(0, self._now.base))):
+        if upper and self._ground.gone(self._now.slot(0, self._now.base)):
             raise TableUpperMismatch(table=self._folder, output=str(self._output), expected=upper, actual=0)
 
     def keep(self, files: Sequence[StagedFile]) -> bool:
         """Keep files from the sweep, also what a commit had gathered, if all are there; say whether they are."""
-        ungathered(self._folder, files, job_mark(self._output.incarnation))
-        there = all_staged(self._folder, files)
+        there = self._ground.keep(files, job_mark(self._output.incarnation))
         self._kept = frozenset(file.path.split("/")[1] for file in files if there)
         return there
 
@@ -228,11 +242,11 @@ class ParquetChain:
         if self._now.swap is not None:
             confirm()
             self.finish()
-        if self._now.removed:
+        if self._now.removed or self._now.hidden:
             confirm()
             with suppress(OSError):
-                self._move_removed()
-        sweep(LocalFiles(self._folder), job_mark(self._output.incarnation), confirm, kept=self._kept)
+                self._bring_into_sight()
+        self._ground.sweep(job_mark(self._output.incarnation), confirm, kept=self._kept)
 
     def files(self, *, as_of: int | None = None) -> list[StagedFile]:
         """Return the committed files in commit order.
@@ -256,7 +270,8 @@ class ParquetChain:
             manifest = self._now.read(one.lower, one.place)
             if manifest is not None:
                 take_in(held, manifest)
-        return [file if file.path in self._now.files else self._moved(file) for file in held.values()]
+        away = self._ground.away(path for path in held if path not in self._now.files)
+        return [_taken_out(file) if file.path in away else file for file in held.values()]
 
     def volume(self) -> Volume:
         """Return how much the committed files come to."""
@@ -264,12 +279,8 @@ class ParquetChain:
 
     def uris(self, files: Sequence[StagedFile]) -> list[str]:
         """Return absolute paths of the files."""
-        first = Path(self._folder, folder_name(0, self._now.base))
-        now = next(
-            filter(Path.is_dir, self._now.folders(0, self._now.base)), first
-        )  # its rows may be out of sight yet
-        paths = [path_inside(self._folder, file.path) for file in files]
-        return [str(now / path.name if path.parent == first else path) for path in paths]
+        now = self._now
+        return self._ground.uris([file.path for file in files], first=now.slot(0, now.base), hidden=now.hidden)
 
     def version_of(self, epoch: int) -> str | None:
         """Return the name of the folder whose commit brought the epoch, None for one that is not held."""
@@ -286,7 +297,7 @@ class ParquetChain:
         self._now.follow()
         found = list[Link]()
         base = self._now.base
-        for lower, place in {*map(slot_of, commits_in(self._folder, self._output)), (0, base)}:
+        for lower, place in {*map(slot_of, self._now.names()), (0, base)}:
             try:
                 manifest = self._now.read(lower, place)
             except DamagedManifest:
@@ -294,8 +305,7 @@ class ParquetChain:
                     raise
                 continue  # it brings no row any more
             if manifest is not None:
-                for folder in filter(Path.is_dir, self._now.folders(lower, place)):
-                    found += links_of(folder, manifest)
+                found += self._ground.links(self._now.slot(lower, place), manifest)
         return found
 
     # -- files that are taken out
@@ -308,19 +318,28 @@ class ParquetChain:
         paths = [held.get(file.path.rpartition("/")[2], "") for file in files]
         return still_to_do(paths, remove, self._now.files, table=self._folder, replaces=replaces)
 
-    def _move_removed(self) -> None:
-        """Move files that commits have taken out away from readers that list the folder."""
-        away = Path(self._folder, REMOVED)
+    def _bring_into_sight(self) -> None:
+        """Move files that commits have taken out away from readers that list the table, then show them new ones."""
         for path in [*self._now.removed]:
-            make_folder(away)
-            with suppress(FileNotFoundError):  # another driver has moved it, or it was cleared away
-                path_inside(self._folder, path).rename(away / path.rpartition("/")[2])
+            self._ground.hide(path)
             self._now.removed.discard(path)
+        if self._now.hidden:
+            self._ground.show([self._now.files[path] for path in sorted(self._now.hidden)])
+            self._now.hidden.clear()
 
-    def _moved(self, file: StagedFile) -> StagedFile:
-        """Return a file that was taken out where it is now."""
-        away = f"{REMOVED}/{file.path.rpartition('/')[2]}"
-        return replace(file, path=away) if path_inside(self._folder, away).exists() else file
+    def _check_partitions(self, files: Sequence[StagedFile]) -> None:
+        """Raise `PartitionsTooSmall` where the table would get too many with hardly any rows."""
+        held = self._now.files
+        if self._partitions.many(len(held) + len(files)):
+            after = Volume.of([*held.values(), *files])
+            self._partitions.check(files, after, lambda: {file.partition for file in held.values()})
+
+    def _check_partition(self) -> None:
+        """Raise `PartitionedOtherwise` for a table that is parted by others than the layout has."""
+        if self._now.schema is not None and self._now.partition != self._layout.names:
+            held = ", ".join(self._now.partition) or "nothing"
+            output, wanted = str(self._output), self._layout.said
+            raise PartitionedOtherwise(table=self._folder, output=output, held=held, wanted=wanted)
 
     def _expect(self, lower: int) -> None:
         """Raise unless the table ends there. Rows of another edition are another table, at the same upper too."""
@@ -331,3 +350,8 @@ class ParquetChain:
         return TableUpperMismatch(
             table=self._folder, output=str(self._output), expected=expected, actual=self._now.upper
         )
+
+
+def _taken_out(file: StagedFile) -> StagedFile:
+    """Return a file that was taken out where it is now."""
+    return replace(file, path=f"{REMOVED}/{file.path.rpartition('/')[2]}")

@@ -30,7 +30,7 @@ from pathlib import Path
 from tidegauge.sinks.location import make_folder, synchronise
 from tidegauge.sinks.parquet.manifest import MANIFEST, REMOVED, ROWS, folder_name, is_commit, slot_of
 
-__all__ = ["finish", "first_folders", "hidden", "newest", "visible"]
+__all__ = ["below", "finish", "first_folders", "hidden", "newest", "visible"]
 
 
 def newest(names: Iterable[str]) -> int:
@@ -57,6 +57,19 @@ def visible(folder: Path) -> list[str]:
         return []
 
 
+def below(folder: Path) -> list[str]:
+    """Return the files in a folder that readers who list it see, as paths relative to it; none where it is gone.
+
+    Folders of partitions are looked into, and no others.
+    """
+    found: list[str] = []
+    for name in visible(folder):
+        inner = folder / name
+        parted = "=" in name and inner.is_dir() and not inner.is_symlink()
+        found += [f"{name}/{path}" for path in below(inner)] if parted else [name]
+    return found
+
+
 def finish(table: str, swap: str, base: int) -> None:
     """Take the rows before a swap out of sight, and bring those of the swap into it, if this is still to be done."""
     rows, there = first_folders(table, swap, base)
@@ -65,7 +78,7 @@ def finish(table: str, swap: str, base: int) -> None:
     away = Path(table, REMOVED)
     slots = [slot_of(name) for name in visible(Path(table)) if is_commit(name)]
     folders = [Path(table, folder_name(*slot)) for slot in sorted(slots, reverse=True) if slot[1] < base]
-    old = [folder / name for folder in folders for name in visible(folder)]
+    old = [folder / name for folder in folders for name in below(folder)]
     make_folder(away)
     for path in old:  # without a pause: for so long rows are missing from the listing
         with suppress(FileNotFoundError):  # another driver has moved it

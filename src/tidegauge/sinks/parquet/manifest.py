@@ -26,13 +26,15 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from tidegauge.disk import write_durably
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.history import DamagedHistory
 from tidegauge.errors.sinks import DamagedManifest, ForeignTable, TableOfAnotherIncarnation
 from tidegauge.remap.history import History, Link
-from tidegauge.sinks.attempt import STAGED
+from tidegauge.sinks.attempt import STAGED, folders_of
 from tidegauge.sinks.commits import in_line
-from tidegauge.sinks.location import AWAY, make_folder, path_inside, synchronise, write_durably
+from tidegauge.sinks.layout.values import folders
+from tidegauge.sinks.location import AWAY, make_folder, path_inside, synchronise
 from tidegauge.sinks.protocol import OutputId, StagedFile
 
 __all__ = [
@@ -43,10 +45,12 @@ __all__ = [
     "STAGED",
     "Manifest",
     "commits_in",
+    "first_of",
     "folder_name",
     "gathered",
     "is_commit",
     "links_of",
+    "only_commits",
     "placed",
     "remove_empty",
     "slot_of",
@@ -63,6 +67,10 @@ _FORMAT_TAKING: Final = 2
 """Of manifests that take files out, or add no epochs: a version that knows nothing of them must not read over it."""
 _FORMAT_EDITIONS: Final = 3
 """Of manifests of another edition than the first (`parquet.edition`), for the same reason."""
+_FORMAT_COLUMNS: Final = 4
+"""Of manifests that give the table other columns than it had before, for the same reason."""
+_FORMAT_PARTED: Final = 5
+"""Of manifests whose files are in the folders of partitions, or will be in later ones, for the same reason."""
 ROWS: Final = "_rows"
 """The folder, in that of a swap, with the commit that is not in sight yet."""
 
@@ -88,12 +96,15 @@ def slot_of(name: str) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One commit: the epochs `[lower, upper)`. `schema` is the table's, and is in its first manifest alone.
+    """One commit: the epochs `[lower, upper)`.
+
+    schema: the table's columns, in its first manifest and in those that bring others; None elsewhere.
 
     digest: of the history up to `upper`, "" where it was not known. links: of the epochs, those that were found in
     here, as JSON data: they are looked at only to recover a lost store. removed: paths of files of earlier commits
     that this one takes out. place: see `folder_name`. edition: that of the rows from here on, "" for the first one.
     anew: the place of the commit, of [0, ...), whose rows change places here with all rows of before; 0 for none.
+    partition: the columns that the table is parted by, beside the schema.
     """
 
     output: OutputId
@@ -108,6 +119,7 @@ class Manifest:
     place: int = 0
     edition: str = ""
     anew: int = 0
+    partition: tuple[str, ...] = ()
 
     @property
     def folder(self) -> str:
@@ -124,13 +136,14 @@ class Manifest:
         """Whether it takes out rows that the table held before, and does not put the same ones in again."""
         return bool(self.removed) and self.lower < self.upper
 
-    def encode(self, links: Sequence[str] = ()) -> bytes:
+    def encode(self, links: Sequence[str] = (), *, first: bytes = b"") -> bytes:
         """Return the manifest as JSON. The schema is there twice: for people, and as an Arrow IPC message.
 
-        links: the links of the epochs that are to be in it, each as JSON.
+        links: the links of the epochs that are to be in it, each as JSON. first: of a swap in an object store, the
+        manifest of the commit that it leads to (`first_of`).
         """
         data: dict[str, Any] = {
-            "format": _FORMAT_EDITIONS if self.edition else _FORMAT_TAKING if self._takes else _FORMAT,
+            "format": self._format,
             "flow": self.output.flow,
             "output": self.output.output,
             "incarnation": self.output.incarnation,
@@ -146,9 +159,13 @@ class Manifest:
             data |= {"edition": self.edition, "anew": self.anew}
         if self.digest:
             data["digest"] = self.digest
+        if self.partition:
+            data["partition"] = list(self.partition)
         if self.schema is not None:
             data["columns"] = [{"name": field.name, "type": str(field.type)} for field in self.schema]
             data["arrow_schema"] = base64.b64encode(self.schema.serialize().to_pybytes()).decode("ascii")
+        if first:
+            data["first"] = json.loads(first)
         text = json.dumps(data, indent=1)
         if links:  # a line each, as they are: indented by the standard library they would cost more than all the rest
             lines = ",\n".join(f"  {link}" for link in links)
@@ -160,9 +177,14 @@ class Manifest:
         """Return the manifest that was read from `path`, or raise `DamagedManifest`."""
         try:
             data = json.loads(text)
-            if data["format"] not in (_FORMAT, _FORMAT_TAKING, _FORMAT_EDITIONS):
-                raise ValueError(f"its format is {data['format']}, this version knows those up to {_FORMAT_EDITIONS}")
+            if data["format"] not in range(_FORMAT, _FORMAT_PARTED + 1):
+                raise ValueError(f"its format is {data['format']}, this version knows those up to {_FORMAT_PARTED}")
             encoded = data.get("arrow_schema")
+            brings = encoded is not None and int(data["lower"]) > 0
+            if data["format"] != _FORMAT_PARTED and (data["format"] == _FORMAT_COLUMNS) != brings:
+                raise ValueError(
+                    f"its format is {data['format']}, and it begins at {data['lower']} with columns or not"
+                )
             found = Manifest(
                 output=OutputId(str(data["flow"]), str(data["output"]), str(data["incarnation"])),
                 lower=int(data["lower"]),
@@ -176,6 +198,7 @@ class Manifest:
                 place=int(data.get("place", 0)),
                 edition=str(data.get("edition", "")),
                 anew=int(data.get("anew", 0)),
+                partition=tuple(map(str, data.get("partition", []))),
             )
             found._check()
         except (ValueError, KeyError, TypeError, AttributeError, pa.ArrowException, OSError) as error:
@@ -190,6 +213,14 @@ class Manifest:
             raise TableOfAnotherIncarnation(table=table, output=str(output), incarnation=output.incarnation)
 
     @property
+    def _format(self) -> int:
+        if self.partition or any(file.partition for file in self.files):
+            return _FORMAT_PARTED
+        if self.schema is not None and self.lower:
+            return _FORMAT_COLUMNS
+        return _FORMAT_EDITIONS if self.edition else _FORMAT_TAKING if self._takes else _FORMAT
+
+    @property
     def _takes(self) -> bool:
         return bool(self.removed) or self.place > 0
 
@@ -202,9 +233,15 @@ class Manifest:
             raise ValueError(f"it has {len(self.files)} files and no epochs")
         folder = self.folder
         for file in self.files:
-            parent, _, name = file.path.rpartition("/")
-            if parent != folder or name in {"", ".", ".."} or "\\" in name or "\0" in name:
+            name = file.path.rpartition("/")[2]
+            if placed(file, folder) != file or name in {"", ".", ".."} or "\\" in name or "\0" in name:
                 raise ValueError(f"the file {file.path!r} is not in the folder {folder}")
+
+
+def first_of(swap: bytes) -> bytes | None:
+    """Return the manifest that a swap in an object store carries, None where it carries none."""
+    found = json.loads(swap).get("first")
+    return None if found is None else json.dumps(found).encode()
 
 
 REMOVED: Final = "_removed"
@@ -233,13 +270,16 @@ def gathered(
             place.mkdir()
             write_durably(folder / MANIFEST, swap.encode())
         for file in files:
-            source = path_inside(table, file.path)
-            moved.append((source, place / source.name))
-            source.rename(place / source.name)
+            source, there = path_inside(table, file.path), place / _within(file)
+            moved.append((source, there))
+            there.parent.mkdir(parents=True, exist_ok=True)
+            source.rename(there)
         lines = history.lines if in_line(history) else ()
         if not lines and history.lines:
             write_durably(place / LINKS, history.encode().encode())
         write_durably(place / MANIFEST, manifest.encode(lines))
+        for inner in sorted({path for _, there in moved for path in there.relative_to(place).parents}, reverse=True):
+            synchronise(place / inner)
         synchronise(place)
         if swap is not None:
             synchronise(folder)
@@ -269,7 +309,7 @@ def ungathered(table: str, files: Sequence[StagedFile], mark: str) -> None:
         taken = folder if folder.name.startswith(AWAY) else folder.with_name(f"{AWAY}{folder.name}")
         with suppress(FileNotFoundError):
             folder.rename(taken)
-            for found in [path for path in (*taken.iterdir(), *taken.glob(f"{ROWS}/*")) if path.name in away]:
+            for found in [path for path in taken.rglob("*") if path.name in away]:
                 place = path_inside(table, away.pop(found.name))
                 make_folder(place.parent)
                 found.rename(place)
@@ -307,14 +347,20 @@ def links_of(folder: Path, manifest: Manifest) -> list[Link]:
 
 def placed(file: StagedFile, folder: str) -> StagedFile:
     """Return a staged file under its name in the commit with this folder."""
-    return replace(file, path=f"{folder}/{file.path.rpartition('/')[2]}")
+    return replace(file, path=f"{folder}/{_within(file)}")
+
+
+def _within(file: StagedFile) -> str:
+    """Return where a file is in the folder of its commit: below the folders of its partition."""
+    name = file.path.rpartition("/")[2]
+    return f"{folders(file.partition, letters=True)}/{name}" if file.partition else name
 
 
 def remove_empty(table: str, files: Sequence[StagedFile]) -> None:
     """Remove the jobs' folders that hold nothing any more."""
-    for folder in {path_inside(table, file.path).parent for file in files}:
+    for folder in folders_of(files):
         with suppress(OSError):
-            folder.rmdir()
+            path_inside(table, folder).rmdir()
 
 
 def commits_in(table: str, output: OutputId) -> list[str]:
@@ -323,10 +369,15 @@ def commits_in(table: str, output: OutputId) -> list[str]:
         names = sorted(name for name in os.listdir(table) if not name.startswith(("_", ".")))
     except FileNotFoundError:
         return []
+    return only_commits(names, table, output)
+
+
+def only_commits(names: Sequence[str], table: str, output: OutputId) -> list[str]:
+    """Return the names in a table, which are those of commits' folders. Raises `ForeignTable` for others."""
     if foreign := [name for name in names if not is_commit(name)]:
         detail = f"it holds {', '.join(foreign[:3])}" + (" and more" if len(foreign) > 3 else "")
         raise ForeignTable(table=table, output=str(output), detail=detail)
-    return names
+    return list(names)
 
 
 def is_commit(name: str) -> bool:

@@ -28,12 +28,14 @@ from tidegauge.errors.sinks import (
     TableBusy,
     TableSchemaChanged,
 )
+from tidegauge.evolution import Evolved, evolved, kinds
 from tidegauge.remap.history import Link
 from tidegauge.sinks.columns import differences, rows_schema
 from tidegauge.sinks.commits import staged_status
+from tidegauge.sinks.layout.layout import AS_IT_COMES, FileLayout
 from tidegauge.sinks.location import path_inside, synchronise, writing
 from tidegauge.sinks.mending import HistoryOf, Ranges, TableDamage, joined, within
-from tidegauge.sinks.parquet.edition import finish, first_folders, hidden, newest, visible
+from tidegauge.sinks.parquet.edition import below, finish, first_folders, hidden, newest
 from tidegauge.sinks.parquet.manifest import (
     MANIFEST,
     Manifest,
@@ -55,7 +57,8 @@ __all__ = ["ParquetMending"]
 class ParquetMending:
     """A `Mending`: the chain of commits in `folder`, as the output `output` finds it."""
 
-    def __init__(self, folder: str, output: OutputId) -> None:
+    def __init__(self, folder: str, output: OutputId, layout: FileLayout = AS_IT_COMES) -> None:
+        self._layout: Final = layout
         self._folder: Final = folder
         self._output: Final = output
         self._all: Final = self._list()
@@ -83,6 +86,12 @@ class ParquetMending:
         """The digest of the flow's history up to the upper, None where the last commit has none."""
         last = self._manifests.get(self._spans[self._ranges[-1]]) if self._ranges else None
         return (last.digest or None) if last is not None else None
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """Its columns, as the manifests that can be read have them last; None if none does."""
+        found = [one.schema for one in self._manifests.values() if one is not None and one.schema is not None]
+        return found[-1] if found else None
 
     @property
     def damage(self) -> TableDamage:
@@ -121,10 +130,8 @@ class ParquetMending:
 
         Raises `TableBusy` when a commit has come meanwhile, `TableSchemaChanged`, `StagedFileMissing`.
         """
-        columns = rows_schema(schema)
-        first = self._manifests.get(folder_name(0, self._base))
-        if first is not None and first.schema is not None and (detail := differences(first.schema, columns)):
-            raise TableSchemaChanged(table=self._folder, output=str(self._output), detail=detail)
+        columns = self._layout.columns(rows_schema(schema))
+        held = self._columns(columns)
         for file in files:
             staged_status(self._folder, file)
         with writing(self._folder), ExitStack() as made:
@@ -139,10 +146,11 @@ class ParquetMending:
                         stop,
                         write_of(write, one.start),
                         tuple(placed(file, folder_name(one.start, self._base)) for file in mine),
-                        columns if one.start == 0 else None,
+                        columns if one.start == 0 else held if self._tells(one, held) else None,
                         history.digest,
                         place=self._base,
                         edition="" if self._last is None else self._last.edition,
+                        partition=self._layout.names if one.start == 0 else (),
                     )
                     folders[one] = made.enter_context(gathered(self._folder, mine, manifest, history))
             if self._list() != self._all:
@@ -154,6 +162,26 @@ class ParquetMending:
             self._remove_foreign()
             synchronise(self._folder)
         remove_empty(self._folder, files)
+
+    def _columns(self, rows: pa.Schema) -> pa.Schema:
+        """Return the columns of the table, mended by these rows. Raises `TableSchemaChanged`.
+
+        Which columns a commit has brought whose manifest cannot be read, the rows tell.
+        """
+        held = rows if self.schema is None else self.schema
+        unknown = any(self._manifests.get(name) is None for name in self._spans.values())
+        more = evolved(kinds(held), kinds(rows), "add") if unknown else Evolved(refused="all are known")
+        if more.refused and (detail := differences(held, rows)):
+            raise TableSchemaChanged(table=self._folder, output=str(self._output), detail=detail)
+        return pa.schema([*held, *(rows.field(name) for name in more.added)])
+
+    def _tells(self, epochs: range, held: pa.Schema) -> bool:
+        """Whether a commit of these epochs may have brought columns that none before it has."""
+        found = [self._manifests.get(name) for span, name in self._spans.items() if span.start in epochs]
+        earlier = [self._manifests.get(name) for span, name in self._spans.items() if span.start < epochs.start]
+        known = [one.schema for one in earlier if one is not None and one.schema is not None]
+        bringing = any(one is None or one.schema is not None for one in found)
+        return bringing and not (known and known[-1].equals(held))
 
     # -- what is there
 
@@ -206,7 +234,7 @@ class ParquetMending:
             self._account(name)
         for name in self._all if self._swap is None else ():
             if slot_of(name)[1] < self._base:
-                files = visible(Path(self._folder, name))
+                files = below(Path(self._folder, name))
                 self._foreign.update((f"{name}/{file}", "of rows that were replaced") for file in files)
 
     def _read(self, name: str) -> Manifest:
@@ -229,14 +257,14 @@ class ParquetMending:
     def _account(self, name: str) -> None:
         """Hold the files of a folder against its manifest. Without one, files are ours that have such names."""
         manifest, folder = self._manifests[name], self._at(name)
-        there = {f"{name}/{file}": _size(folder / file) for file in visible(folder)}
+        there = {f"{name}/{file}": _size(folder / file) for file in below(folder)}
         wanted = {} if manifest is None else {file.path: file.bytes for file in manifest.files}
         for path, size in wanted.items():
             if there.get(path) != size:
                 self._missing[path] = "it is gone, or is not as it was"
-        ours = f"{name}/part-{job_mark(self._output.incarnation)}"
+        ours = f"part-{job_mark(self._output.incarnation)}"
         for path in sorted(there.keys() - wanted.keys()):
-            if manifest is not None or not path.startswith(ours):
+            if manifest is not None or not path.rpartition("/")[2].startswith(ours):
                 self._foreign[path] = "of no commit"
 
     def _is_damaged(self, name: str) -> bool:

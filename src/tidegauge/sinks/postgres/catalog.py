@@ -20,7 +20,17 @@ from tidegauge.sinks.postgres.connection import quoted_name
 from tidegauge.sinks.postgres.place import TableName
 from tidegauge.sinks.postgres.types import type_of
 
-__all__ = ["Relation", "TableIndex", "any_row", "create", "definitions", "found", "last_epoch", "schema_is_there"]
+__all__ = [
+    "Relation",
+    "TableIndex",
+    "alter",
+    "any_row",
+    "create",
+    "definitions",
+    "found",
+    "last_epoch",
+    "schema_is_there",
+]
 
 _RELATION = """
     SELECT c.oid::bigint, c.relkind::text
@@ -127,6 +137,19 @@ def create(cursor: Cursor[Any], name: TableName, columns: Any, key: Sequence[str
         parts.append(sql.SQL("PRIMARY KEY ({})").format(sql.SQL(", ").join(map(sql.Identifier, key))))
     cursor.execute(sql.SQL("CREATE TABLE {} ({})").format(quoted_name(name), sql.SQL(", ").join(parts)))
     cursor.execute(sql.SQL("CREATE INDEX ON {} (_epoch)").format(quoted_name(name)))
+
+
+def alter(
+    cursor: Cursor[Any], name: TableName, columns: Any, *, added: Sequence[str], widened: Sequence[str]
+) -> None:
+    """Give a table columns that it lacks, and some that it has a wider type: the server writes it anew for these."""
+    kinds: list[Any] = [type_of(columns.field(one).type) for one in (*added, *widened)]
+    words = [sql.SQL("ADD COLUMN {} {}")] * len(added) + [sql.SQL("ALTER COLUMN {} TYPE {}")] * len(widened)
+    parts = [
+        word.format(sql.Identifier(one), sql.SQL(kind))
+        for word, one, kind in zip(words, (*added, *widened), kinds, strict=True)
+    ]
+    cursor.execute(sql.SQL("ALTER TABLE {} {}").format(quoted_name(name), sql.SQL(", ").join(parts)))
 
 
 def definitions(columns: Any) -> list[sql.Composable]:

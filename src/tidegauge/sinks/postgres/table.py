@@ -24,7 +24,7 @@ reads the upper only then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -33,6 +33,7 @@ import pyarrow as pa
 from psycopg import Cursor
 
 from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.columns import ColumnsRefused
 from tidegauge.errors.history import DamagedHistory
 from tidegauge.errors.postgressink import PostgresForbidden, ProgressApart, ServerTableUnfit, TableKeptOtherwise
 from tidegauge.errors.sinks import (
@@ -43,6 +44,7 @@ from tidegauge.errors.sinks import (
     TableSchemaChanged,
     TableUpperMismatch,
 )
+from tidegauge.evolution import Evolution, Evolved, listed
 from tidegauge.remap.history import NO_HISTORY, History, Link
 from tidegauge.sinks.attempt import discard, sweep
 from tidegauge.sinks.columns import EPOCH, rows_schema
@@ -53,7 +55,7 @@ from tidegauge.sinks.postgres import catalog, progress, rows
 from tidegauge.sinks.postgres.connection import PostgresServer, be_patient, lock_number, refused
 from tidegauge.sinks.postgres.place import TableName
 from tidegauge.sinks.postgres.progress import ProgressRow
-from tidegauge.sinks.postgres.types import arrow_of, check, mismatch
+from tidegauge.sinks.postgres.types import arrow_of, change, check, server_types
 from tidegauge.sinks.protocol import OutputId, StagedFile, Volume, job_mark
 
 __all__ = ["ServerTable"]
@@ -89,6 +91,7 @@ class ServerTable:
         self._layout: Final = layout
         self._folder: Final = folder
         self._kept: Final[set[str]] = set()
+        self._how: Evolution = "strict"
         with server.looking() as cursor:
             self._held = self._read(cursor, lock=False)
 
@@ -108,6 +111,18 @@ class ServerTable:
         if self._held.row is None or self._held.look is None:
             return None
         return pa.schema([(name, arrow_of(kind)) for name, kind in self._held.look.columns.items()])
+
+    def evolve(self, how: Evolution) -> None:
+        """Take rows of other columns in this way from now on."""
+        self._how = how
+
+    def lacking(self, schema: pa.Schema) -> tuple[str, ...]:
+        """Return the columns that a commit of rows with this schema would add; raise what it would raise of them."""
+        columns = self._columns(rows_schema(schema))
+        check(columns)
+        if self._held.row is None or self._held.look is None:
+            return ()
+        return self._change(self._held.look.columns, columns).added
 
     def commit(
         self,
@@ -247,12 +262,23 @@ class ServerTable:
         if row is not None and row.key != key:
             said = [f"one row for each {', '.join(one)}" if one else "all rows" for one in (row.key, key)]
             raise TableKeptOtherwise(table=str(self._name), output=str(self._output), held=said[0], wanted=said[1])
-        if detail := mismatch(look.columns, columns):
-            raise TableSchemaChanged(table=str(self._name), output=str(self._output), detail=detail)
+        self._change(look.columns, columns)
         if look.fixed:
             self._unfit(f"the server itself fills its column {look.fixed[0]!r}")
         if key and not look.keeps_unique(key):
             self._unfit(f"it has no primary key or unique index of exactly {', '.join(key)}")
+
+    def _change(self, held: Mapping[str, str], columns: pa.Schema) -> Evolved:
+        """Return what becomes of the table's columns. Raises `TableSchemaChanged`, `ColumnsRefused`."""
+        found = change(held, columns, self._how)
+        if keyed := [name for name in found.widened if name in self._key()]:
+            found = Evolved(refused=f"{keyed[0]!r} is of the key, whose types never change")
+        if found.refused and self._how == "strict":
+            raise TableSchemaChanged(table=str(self._name), output=str(self._output), detail=found.refused)
+        if found.refused:
+            said = {"held": listed(held), "given": listed(server_types(columns)), "how": self._how}
+            raise ColumnsRefused(table=str(self._name), output=str(self._output), detail=found.refused, **said)
+        return found
 
     def _unfit(self, problem: str) -> None:
         raise ServerTableUnfit(table=str(self._name), output=str(self._output), problem=problem)
@@ -279,6 +305,10 @@ class ServerTable:
             look = catalog.found(cursor, name)
         if look is None:
             raise RuntimeError("a table that was just made is not there")
+        found = self._change(look.columns, columns)
+        if found.added or found.widened:
+            catalog.alter(cursor, name, columns, added=found.added, widened=found.widened)
+            look = catalog.found(cursor, name) or look
         row = held.row
         if row is None:
             row = ProgressRow(self._output.flow, self._output.output, self._output.incarnation)

@@ -18,10 +18,10 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.types as pt
 
-from tidegauge.errors.base import nearest
 from tidegauge.errors.postgressink import ServerColumnUnfit
+from tidegauge.evolution import Evolution, Evolved, evolved, wider
 
-__all__ = ["LONGEST_NAME", "arrow_of", "check", "mismatch", "type_of"]
+__all__ = ["LONGEST_NAME", "arrow_of", "change", "check", "mismatch", "server_types", "type_of"]
 
 LONGEST_NAME: Final = 63
 """Bytes of a name. The server would cut a longer one, and two names might become one."""
@@ -77,17 +77,23 @@ def check(columns: pa.Schema) -> None:
 
 def mismatch(held: Mapping[str, str], rows: pa.Schema) -> str:
     """Say how the columns of rows differ from those of a table, by name and type; "" where they do not."""
-    ours = {field.name: type_of(field.type) or str(field.type) for field in rows}
-    found = [f"the rows have no column {name!r} ({held[name]})" for name in held if name not in ours]
-    for name, kind in ours.items():
-        if name not in held:
-            near = nearest(name, held)
-            found.append(
-                f"the table has no column {name!r} ({kind})" + (f", the nearest is {near!r}" if near else "")
-            )
-        elif held[name] != kind and held[name] not in _wider(kind):
-            found.append(f"{name!r} is {held[name]} in the table and {kind} in the rows")
-    return "; ".join(found)
+    return change(held, rows, "strict").refused
+
+
+def change(held: Mapping[str, str], rows: pa.Schema, how: Evolution) -> Evolved:
+    """Return what becomes of a table with these columns, each with the server's type, when rows come.
+
+    >>> change({"n": "integer", "_epoch": "bigint"}, pa.schema([("n", pa.int64()), ("_epoch", pa.int64())]), "evolve")
+    Evolved(added=(), widened=('n',), absent=(), within={}, refused='')
+    """
+    ours = server_types(rows)
+    known = {name: ours[name] if kind in _wider(ours.get(name, "")) else kind for name, kind in held.items()}
+    return evolved(known, ours, how, widens=lambda before, after: wider(arrow_of(before), arrow_of(after)))
+
+
+def server_types(rows: pa.Schema) -> dict[str, str]:
+    """Return the server's types for columns, by their names; Arrow's own where the server has none."""
+    return {field.name: type_of(field.type) or str(field.type) for field in rows}
 
 
 def _wider(kind: str) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ from tidegauge.sources.file.reading import naming
 from tidegauge.sources.formats.gzip import flaw, gunzip
 from tidegauge.sources.formats.protocol import Format, LineFormat, as_line, as_whole, is_whole
 
-__all__ = ["enter", "grow", "put_off"]
+__all__ = ["admit_lines", "columns_known", "enter", "grow", "put_off"]
 
 _PATIENCE: Final = 3600 * 10**9
 """Nanoseconds for which a compressed file with a flaw is waited for."""
@@ -48,8 +48,8 @@ def grow(stream: BinaryIO, seen: Seen, key: str, rules: Rules, found: Survey) ->
     if known.packed:
         upper = _admit_packed(known, lower, rules, found)
     elif rules.line is not None and not known.whole and seen.size > lower:
-        upper = _admit_lines(stream, rules.line, seen, lower, rules, found, final=bool(known.final))
-        if lower == 0 and upper and not _columns_known(stream, seen, upper, rules, found):
+        upper = admit_lines(stream, rules.line, seen, lower, rules, found, final=bool(known.final))
+        if lower == 0 and upper and not columns_known(stream, seen, upper, rules, found):
             upper = 0
     _record(stream, seen, key, known, upper, found)
 
@@ -64,8 +64,8 @@ def enter(stream: BinaryIO, seen: Seen, rules: Rules, found: Survey) -> None:
     if whole or rules.line is None:
         upper = _admit_whole(stream, seen, rules, found)
     else:
-        upper = _admit_lines(stream, rules.line, seen, 0, rules, found, final=False)
-    if upper and not _columns_known(stream, seen, upper, rules, found):
+        upper = admit_lines(stream, rules.line, seen, 0, rules, found, final=False)
+    if upper and not columns_known(stream, seen, upper, rules, found):
         upper = 0
     if upper == 0 and whole:
         found.ends[f"{seen.dev:x}:{seen.ino:x}"] = seen.size
@@ -132,7 +132,7 @@ def _record(stream: BinaryIO, seen: Seen, key: str, known: FileFacts, upper: int
         found.positions[key] = upper
 
 
-def _admit_lines(
+def admit_lines(
     stream: BinaryIO, line: LineFormat, seen: Seen, lower: int, rules: Rules, found: Survey, *, final: bool
 ) -> int:
     """Return how far complete records reach from `lower`, within the rest of the epoch.
@@ -181,10 +181,15 @@ def _admit_whole(stream: BinaryIO, seen: Seen, rules: Rules, found: Survey) -> i
     return seen.size
 
 
-def _columns_known(stream: BinaryIO, seen: Seen, upper: int, rules: Rules, found: Survey) -> bool:
-    """Infer the columns from the first file that shows them; without them nothing is admitted."""
+def columns_known(
+    stream: BinaryIO, seen: Seen, upper: int, rules: Rules, found: Survey, *, final: bool = False
+) -> bool:
+    """Infer the columns from the first file that shows them; without them nothing is admitted.
+
+    final: whether a last line without an end is complete.
+    """
     if rules.need_columns and found.columns is None:
-        found.columns = _inferred(stream, rules.format, found.held.disk, path=seen.path, upper=upper)
+        found.columns = _inferred(stream, rules.format, path=seen.path, upper=upper, final=final)
         if found.columns is None:
             found.notes.append(f"waiting: {printable(seen.path)} has no full record yet to infer the columns from")
             return False
@@ -207,7 +212,7 @@ def _flaw(seen: Seen, disk: Disk) -> str:
         return "it was moved just now"
 
 
-def _inferred(stream: BinaryIO, format: Format, disk: Disk, *, path: str, upper: int) -> pa.Schema | None:
+def _inferred(stream: BinaryIO, format: Format, *, path: str, upper: int, final: bool) -> pa.Schema | None:
     """Return the columns that the first `upper` bytes of an open file show, or None when there is no full record.
 
     A mebibyte is enough for most files; more is read, up to 64, only for records that are larger. Raises
@@ -220,8 +225,9 @@ def _inferred(stream: BinaryIO, format: Format, disk: Disk, *, path: str, upper:
         line = as_line(format)
         size = _SAMPLE
         while line is not None:
-            head = _head(stream, disk, min(size, _LARGEST_SAMPLE), upper, compressed=is_whole(format, path))
-            columns = line.infer(head)
+            head = _head(stream, min(size, _LARGEST_SAMPLE), upper, compressed=is_whole(format, path))
+            ended = final and len(head) == upper and not head.endswith(b"\n")
+            columns = line.infer(head + b"\n" if ended else head)
             if columns is not None or len(head) < size:
                 return columns
             if size >= _LARGEST_SAMPLE:
@@ -230,10 +236,10 @@ def _inferred(stream: BinaryIO, format: Format, disk: Disk, *, path: str, upper:
     return None
 
 
-def _head(stream: BinaryIO, disk: Disk, size: int, upper: int, *, compressed: bool) -> bytes:
-    if not compressed:
-        return disk.pread(stream.fileno(), min(size, upper), 0)
+def _head(stream: BinaryIO, size: int, upper: int, *, compressed: bool) -> bytes:
     stream.seek(0)
+    if not compressed:
+        return stream.read(min(size, upper))
     try:
         with gunzip(stream) as text:
             return text.read(size)

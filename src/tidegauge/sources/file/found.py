@@ -27,7 +27,7 @@ from tidegauge.sources.file.listing import printable
 from tidegauge.sources.file.memory import OpenFiles
 from tidegauge.sources.formats.protocol import Format, LineFormat
 
-__all__ = ["Rules", "Survey", "give_up", "refuse_away", "unread"]
+__all__ = ["Rules", "Survey", "give_up", "refuse_all_away", "refuse_away", "unread"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +114,7 @@ def unread(found: Survey) -> dict[str, Detail]:
 
 
 def give_up(missing: Mapping[str, Detail], rules: Rules, found: Survey) -> None:
-    """Bind files that are gone to their end. Raises `FolderAway`, and `FileGone` where nothing can be bound yet."""
-    if not missing:
-        return
-    _refuse_away(missing, found)
+    """Bind files that are gone to their end. Raises `FileGone` where nothing can be bound yet."""
     for key, detail in missing.items():
         path, lower, upper = str(detail["path"]), found.positions.get(key, 0), int(detail["size"])
         if rules.need_columns and found.columns is None:
@@ -131,7 +128,8 @@ def give_up(missing: Mapping[str, Detail], rules: Rules, found: Survey) -> None:
         found.notes.insert(0, f"{printable(path)} is gone, with {upper - lower} bytes that were not read")
 
 
-def _refuse_away(missing: Mapping[str, Detail], found: Survey) -> None:
+def refuse_all_away(missing: Mapping[str, Detail], found: Survey) -> None:
+    """Raise `FolderAway` where files of a look are missing with their folder."""
     here = {str(Path(str(found.known[key]["path"])).parent) for key in found.here if key in found.known}
     refuse_away(missing.values(), found.held.disk, here=here.__contains__)
 

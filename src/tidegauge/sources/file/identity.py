@@ -73,7 +73,8 @@ class FileFacts:
     long it was when it was last seen, read or not; 0 where an older version has written the facts. tail: a digest of
     the last bytes that are bound, "" as well. packed: 1 for a log that has been compressed since; `size` and all
     positions are those of what it holds. final: 1 when nobody writes to it any more, so its last line ends with it. A
-    log that began anew in its file has the inode number 0.
+    log that began anew in its file has the inode number 0. etag: of an object in a store, which is known by its path
+    and that, and by nothing else.
     """
 
     path: str
@@ -90,30 +91,37 @@ class FileFacts:
     tail_end: int = 0
     packed: int = 0
     final: int = 0
+    etag: str = ""
 
     @classmethod
     def of(cls, detail: Detail) -> FileFacts:
         """Return the facts that `detail` wrote."""
         return cls(
             path=str(detail["path"]),
-            first=str(detail["first"]),
-            dev=int(detail["dev"]),
-            ino=int(detail["ino"]),
-            born=int(detail["born"]),
+            first=str(detail.get("first", detail["path"])),
+            dev=int(detail.get("dev", 0)),
+            ino=int(detail.get("ino", 0)),
+            born=int(detail.get("born", 0)),
             modified=int(detail["modified"]),
-            head=int(detail["head"]),
-            digest=str(detail["digest"]),
+            head=int(detail.get("head", 0)),
+            digest=str(detail.get("digest", "")),
             whole=int(detail["whole"]),
             size=int(detail.get("size", 0)),
             tail=str(detail.get("tail", "")),
             tail_end=int(detail.get("tail_end", 0)),
             packed=int(detail.get("packed", 0)),
             final=int(detail.get("final", 0)),
+            etag=str(detail.get("etag", "")),
         )
 
     def detail(self) -> Detail:
-        """Return the facts as plain values."""
-        return asdict(self)
+        """Return the facts as plain values; of an object those alone that it has."""
+        values: dict[str, str | int] = asdict(self)
+        if not self.etag:
+            del values["etag"]
+            return values
+        values["first"] = "" if self.first == self.path else self.first
+        return {name: value for name, value in values.items() if value or name in ("size", "whole")}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -28,7 +28,7 @@ from functools import cache
 from tidegauge.sources.file.disk import DISK, Disk, Entry, FileStatus
 from tidegauge.sources.file.watching import Watch
 
-__all__ = ["Listing", "listed", "literally", "printable", "root", "siblings"]
+__all__ = ["Listing", "listed", "literally", "matcher", "printable", "root", "segments", "siblings"]
 
 _MAGIC = re.compile(r"[*?\[]")
 
@@ -80,7 +80,8 @@ def siblings(folder: str, inos: Iterable[int], *, watch: Watch) -> list[tuple[st
 
 
 @cache
-def _matcher(segment: str) -> Callable[[str], bool]:
+def matcher(segment: str) -> Callable[[str], bool]:
+    """Return what tells whether a segment of a pattern stands for a name."""
     match = re.compile(fnmatch.translate(segment)).match
     shown = segment[:1] if segment[:1] in {".", "_"} else ""
 
@@ -92,7 +93,8 @@ def _matcher(segment: str) -> Callable[[str], bool]:
 
 
 @cache
-def _segments(pattern: str) -> tuple[str, ...]:
+def segments(pattern: str) -> tuple[str, ...]:
+    """Return the segments of a pattern."""
     parts = [part for part in pattern.split("/") if part]
     kept = [part for i, part in enumerate(parts) if part != "**" or parts[i - 1 : i] != ["**"]]
     return (*kept, "*") if kept[-1:] == ["**"] else tuple(kept)
@@ -109,13 +111,13 @@ class _Names:
 @cache
 def _tests(pattern: str) -> tuple[tuple[_Names | None, ...], tuple[str, int]]:
     """Return for each segment how names are told to match, None where one name does; and where to begin."""
-    segments = _segments(pattern)
+    steps = segments(pattern)
     tests = tuple(
-        None if part == "**" or magic is None else _Names(part[: magic.start()], _matcher(part))
-        for part, magic in ((part, _MAGIC.search(part)) for part in segments)
+        None if part == "**" or magic is None else _Names(part[: magic.start()], matcher(part))
+        for part, magic in ((part, _MAGIC.search(part)) for part in steps)
     )
-    plain = next((i for i, part in enumerate(segments) if tests[i] or part == "**"), len(segments) - 1)
-    return tests, ("/" + "/".join(segments[:plain]), plain)
+    plain = next((i for i, part in enumerate(steps) if tests[i] or part == "**"), len(steps) - 1)
+    return tests, ("/" + "/".join(steps[:plain]), plain)
 
 
 def root(pattern: str) -> str:
@@ -130,20 +132,20 @@ def root(pattern: str) -> str:
 
 def _paths(pattern: str, watch: Watch) -> dict[str, Entry | None]:
     """Return the paths that a pattern names, each with its entry if that was found for other sources, too."""
-    segments = _segments(pattern)
+    steps = segments(pattern)
     tests, start = _tests(pattern)
-    visible, keep = _matcher("*"), watch.findings is not None
+    visible, keep = matcher("*"), watch.findings is not None
     found: dict[str, Entry | None] = {}
     todo = [start]
     while todo:
         folder, at = todo.pop()
-        last = at + 1 == len(segments)
+        last = at + 1 == len(steps)
         names = tests[at]
-        if segments[at] == "**":
+        if steps[at] == "**":
             todo.append((folder, at + 1))
             todo += [(entry.path, at) for entry in watch.folders(folder) if visible(entry.name)]
         elif names is None:
-            path = os.path.join(folder, segments[at])
+            path = os.path.join(folder, steps[at])
             if last:
                 found[path] = None
             else:

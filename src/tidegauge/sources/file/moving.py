@@ -27,15 +27,16 @@ from tidegauge.sources.file.identity import FileFacts, Seen, fingerprint
 from tidegauge.sources.file.listing import Listing, printable, root
 from tidegauge.sources.file.returning import continued, lacking
 
-__all__ = ["follow", "moved", "put_back", "same"]
+__all__ = ["follow", "moved", "outside", "put_back", "same"]
 
 
 def moved(known: str, path: str, folder: str) -> bool:
     """Whether a path is that of a known file, in the folder with which the pattern begins by now."""
-    return _outside(known, folder) and known.endswith(path.removeprefix(folder.rstrip("/")))
+    return outside(known, folder) and known.endswith(path.removeprefix(folder.rstrip("/")))
 
 
-def _outside(path: str, folder: str) -> bool:
+def outside(path: str, folder: str) -> bool:
+    """Whether a path is not in a folder, nor below it."""
     return not path.startswith(f"{folder.rstrip('/')}/")
 
 
@@ -58,7 +59,7 @@ def follow(pattern: str, listing: Listing, rules: Rules, found: Survey) -> None:
     folder = root(pattern)
     left: defaultdict[str, list[str]] = defaultdict(list)
     for key, detail in found.known.items():
-        if detail["ino"] and _outside(str(detail["path"]), folder):
+        if detail["ino"] and outside(str(detail["path"]), folder):
             left[os.path.basename(str(detail["path"]))].append(key)  # noqa: PTH119 - of ten thousand files
     if not left:
         return

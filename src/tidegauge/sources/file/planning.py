@@ -1,7 +1,7 @@
 """Cutting slices into splits, at record boundaries.
 
 A file is opened once, and checked once, for all slices of it: with all that they have, which is what the last of
-them asks for.
+them asks for. Where files are is for `SlicedFiles` to know.
 
 Invariant: the splits of a slice follow each other without gap or overlap, from its lower to its upper end. For a
 whole format the ends between them only say how the bytes are shared out; tasks read the groups of rows.
@@ -9,18 +9,19 @@ whole format the ends between them only say how the bytes are shared out; tasks 
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final, Protocol
 
 import pyarrow as pa
 
+from tidegauge.errors.objects import ObjectOverwritten
 from tidegauge.errors.sources import FileGone, FileRewritten, ShortRead
 from tidegauge.remap.binding import Bound, Slice
-from tidegauge.sources.file.disk import Disk
 from tidegauge.sources.file.found import refuse_away
 from tidegauge.sources.file.identity import FileFacts, Seen, open_known
 from tidegauge.sources.file.listing import listed, root
@@ -33,7 +34,10 @@ from tidegauge.sources.formats.protocol import Format, LineFormat, WholeFormat, 
 from tidegauge.sources.formats.records import MAX_RECORD_BYTES
 from tidegauge.sources.protocol import Split
 
-__all__ = ["BoundFiles", "cut", "gone", "planned", "record_at", "shares"]
+__all__ = ["LOST", "BoundFiles", "SlicedFiles", "cut", "gone", "planned", "record_at", "shares"]
+
+LOST: Final = (FileGone, FileRewritten, ObjectOverwritten)
+"""What says that bound bytes are not there any more."""
 
 _WINDOW: Final = 1 << 16
 """How many bytes at first are searched for the end of a long record."""
@@ -52,6 +56,23 @@ def shares(weights: Sequence[int], size: int) -> list[tuple[int, int]]:
             weight = 0
         weight += group
     return list(pairwise([*cuts, len(weights)]))
+
+
+class SlicedFiles(Protocol):
+    """The files of bound slices."""
+
+    @property
+    def bound(self) -> Bound:
+        """The bindings."""
+        ...
+
+    def open(self, piece: Slice) -> tuple[FileFacts, BinaryIO]:
+        """Open the file of a slice, wherever it is now. Raises an error of `LOST` where it is not there any more."""
+        ...
+
+    def each(self, function: Callable[[Any], Any], items: Iterable[Any], /) -> Iterable[Any]:
+        """Return what a function that opens files returns of each item, in their order."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +101,10 @@ class BoundFiles:
                 raise
             return found
         return replace(known, path=path), stream
+
+    def each(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterable[Any]:
+        """Return what a function returns of each item."""
+        return map(function, items)
 
     def _elsewhere(self, key: str, known: FileFacts) -> Iterator[str]:
         here = listed(self.pattern, disk=self.held.disk).files
@@ -129,16 +154,22 @@ def _related(path: str, known: FileFacts, folder: str) -> bool:
 
 
 def planned(
-    slices: Sequence[Slice], files: BoundFiles, *, schema: pa.Schema, format: Format, size: int
+    slices: Sequence[Slice], files: SlicedFiles, *, schema: pa.Schema, format: Format, size: int
 ) -> list[Split]:
     """Return the splits of the slices, in their order, each about `size` bytes."""
     cuts: dict[Slice, list[FileSplit]] = {}
-    whole, line, disk = as_whole(format), as_line(format), files.held.disk
-    for pieces in _by_file(slices):
+    whole, line = as_whole(format), as_line(format)
+
+    def of_one_file(pieces: list[Slice]) -> list[list[FileSplit]]:
         file, stream = files.open(_around(pieces))
         with stream, naming(file.path):
-            for piece in pieces:
-                cuts[piece] = list(_cut(stream, piece, file, disk, schema=schema, whole=whole, line=line, size=size))
+            return [
+                list(_cut(stream, piece, file, schema=schema, whole=whole, line=line, size=size)) for piece in pieces
+            ]
+
+    by_file = list(_by_file(slices))
+    for pieces, found in zip(by_file, files.each(of_one_file, by_file), strict=True):
+        cuts.update(zip(pieces, found, strict=True))
     return [split for piece in slices for split in cuts[piece]]
 
 
@@ -155,33 +186,36 @@ def _around(pieces: Sequence[Slice]) -> Slice:
     return replace(pieces[0], upper=max(piece.upper for piece in pieces))
 
 
-def gone(slices: Sequence[Slice], files: BoundFiles) -> list[Slice]:
+def gone(slices: Sequence[Slice], files: SlicedFiles) -> list[Slice]:
     """Return the slices whose bytes are not there any more. Raises `OSError`."""
-    lost: set[Slice] = set()
-    for pieces in _by_file(slices):
-        if not _there(_around(pieces), files):
-            lost.update(pieces if len(pieces) == 1 else (piece for piece in pieces if not _there(piece, files)))
+
+    def of_one_file(pieces: list[Slice]) -> list[Slice]:
+        if _there(_around(pieces), files):
+            return []
+        return pieces if len(pieces) == 1 else [piece for piece in pieces if not _there(piece, files)]
+
+    lost = {piece for pieces in files.each(of_one_file, list(_by_file(slices))) for piece in pieces}
     return [piece for piece in slices if piece in lost]
 
 
-def _there(piece: Slice, files: BoundFiles) -> bool:
+def _there(piece: Slice, files: SlicedFiles) -> bool:
     """Whether the bytes of a slice are there; then those of every slice that ends before it are, too."""
     try:
         _file, stream = files.open(piece)
-    except (FileGone, FileRewritten):
+    except LOST:
         return False
     stream.close()
     return True
 
 
-def record_at(piece: Slice, position: int, files: BoundFiles, format: Format) -> tuple[int, int] | None:
+def record_at(piece: Slice, position: int, files: SlicedFiles, format: Format) -> tuple[int, int] | None:
     """Return the ends of the record that a position is inside of; see `Divided`. A whole file is one record here."""
     line = as_line(format)
     if line is None or int(files.bound.details[piece.partition]["whole"]):
         return piece.lower, piece.upper
     try:
         _file, stream = files.open(piece)
-    except (FileGone, FileRewritten):
+    except LOST:
         return None
     with stream:
         lower = line.last_boundary(stream, piece.lower, position)
@@ -191,7 +225,7 @@ def record_at(piece: Slice, position: int, files: BoundFiles, format: Format) ->
         return lower, next(iter(line.cuts(stream, lower, upper, position - lower)), piece.upper)
 
 
-def cut(piece: Slice, size: int, files: BoundFiles, format: Format) -> int | None:
+def cut(piece: Slice, size: int, files: SlicedFiles, format: Format) -> int | None:
     """Return the last record boundary within the first `size` bytes of a slice, or else the first one after them.
 
     None where the slice has none, where its file is read whole, and where that is gone or damaged: `planned` says so.
@@ -201,7 +235,7 @@ def cut(piece: Slice, size: int, files: BoundFiles, format: Format) -> int | Non
         return None
     try:
         file, stream = files.open(piece)
-    except (FileGone, FileRewritten):
+    except LOST:
         return None
     with stream:
         if file.packed:  # each part would decompress all that is before it
@@ -229,7 +263,6 @@ def _cut(
     stream: BinaryIO,
     piece: Slice,
     file: FileFacts,
-    disk: Disk,
     *,
     schema: pa.Schema,
     whole: WholeFormat | None,
@@ -260,13 +293,13 @@ def _cut(
             upper = piece.upper if end else max(lower + 1, piece.lower + piece.size * done // total)
             yield split(lower, upper, weight, (first, last))
             lower = upper
-    elif line is None or file.whole:
+    elif line is None or file.whole or piece.size <= size:
         yield split(piece.lower, piece.upper, piece.size)
     else:
         try:
             cuts = line.cuts(stream, piece.lower, piece.upper, size)
         except EOFError as error:
-            now = disk.fstat(stream.fileno()).st_size
+            now = stream.seek(0, os.SEEK_END)
             raise ShortRead(path=file.path, lower=piece.lower, upper=piece.upper, size=now) from error
         for lower, upper in pairwise([piece.lower, *cuts, piece.upper]):
             yield split(lower, upper, upper - lower)

@@ -38,7 +38,7 @@ from tidegauge.errors.sources import EndTakenBack, FileRewritten
 from tidegauge.remap.binding import Bound, Detail
 from tidegauge.sources.file.admitting import enter, grow, put_off
 from tidegauge.sources.file.disk import FileStatus
-from tidegauge.sources.file.found import Rules, Survey, give_up, unread
+from tidegauge.sources.file.found import Rules, Survey, give_up, refuse_all_away, unread
 from tidegauge.sources.file.identity import Match, Seen, fingerprint, judge
 from tidegauge.sources.file.listing import Listing, listed, literally, printable, siblings
 from tidegauge.sources.file.memory import OpenFiles
@@ -81,7 +81,10 @@ def survey(pattern: str, listing: Listing, rules: Rules, bound: Bound, held: Ope
         found.at_rest = False
     if rules.stop and (rewritten := next(filter(None, found.anew.values()), None)) is not None:
         raise rewritten
-    give_up({key: detail for key, detail in unread(found).items() if key not in found.awaited}, rules, found)
+    missing = {key: detail for key, detail in unread(found).items() if key not in found.awaited}
+    if missing:
+        refuse_all_away(missing, found)
+    give_up(missing, rules, found)
     found.gone = {key: position for key, position in bound.frontier.items() if key not in found.here}
     return found
 

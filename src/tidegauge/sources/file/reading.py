@@ -14,6 +14,7 @@ deleted in the midst of a line, decoding begins anew.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -40,17 +41,13 @@ from tidegauge.lazy import library
 from tidegauge.operations import OP, carries, said_of, unknown
 from tidegauge.reclock.columns import EPOCH
 from tidegauge.sources.file.disk import DISK, Disk
-from tidegauge.sources.file.identity import (
-    FileFacts,
-    check,
-    open_known,
-)
+from tidegauge.sources.file.identity import FileFacts, check, open_known
 from tidegauge.sources.formats.gzip import gunzip
 from tidegauge.sources.formats.protocol import Decoded, Format, LineFormat, OnBad, as_line, as_whole
 from tidegauge.sources.metadata import stamped, without_metadata
 from tidegauge.sources.protocol import BadRecord, OnBadRecord
 
-__all__ = ["FileRun", "FileSplit", "batches", "joined", "naming"]
+__all__ = ["FileRun", "FileSplit", "batches", "joined", "lines_of", "naming", "opened"]
 
 _CHUNK: Final = 1 << 20
 
@@ -184,15 +181,14 @@ def batches(
     split: FileSplit | FileRun, *, format: Format, metadata: bool, on_bad_record: OnBadRecord, disk: Disk = DISK
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a split in batches of its schema, with `_epoch` behind it where the split is a run."""
-    path, stream = open_known(split.file, lower=split.lower, upper=split.size, disk=disk)
 
     def on_bad(position: int, raw: bytes, problem: str) -> None:
         on_bad_record(BadRecord(split.partition, position, raw, UnreadableRecord.code, problem))
 
-    with stream, naming(path):
+    with opened(split, disk) as (path, stream), naming(path):
         columns = without_metadata(split.schema, metadata=metadata)
         try:
-            for part in _stretches(stream, split, disk) if isinstance(split, FileRun) else [split]:
+            for part in _stretches(stream, split) if isinstance(split, FileRun) else [split]:
                 found = _decoded(stream, part, format, columns, on_bad)
                 for decoded in _operating(found, part, on_bad_record) if carries(columns) else found:
                     rows = stamped(
@@ -204,16 +200,31 @@ def batches(
                     )
                     yield split.dated(rows, decoded.positions) if isinstance(split, FileRun) else rows
         except EOFError as error:
-            size = disk.fstat(stream.fileno()).st_size
+            size = stream.seek(0, os.SEEK_END)
             raise ShortRead(path=path, lower=split.lower, upper=split.upper, size=size) from error
+
+
+@contextmanager
+def opened(split: FileSplit | FileRun, disk: Disk) -> Iterator[tuple[str, BinaryIO]]:
+    """Open the file of a split, and check it again after the last byte. An object gives its own bytes, or none."""
+    if split.file.etag:
+        from tidegauge.sources.file.objects.opening import open_object
+
+        with open_object(split.file, lower=split.lower, upper=split.upper) as stream:
+            yield split.file.path, stream
+        return
+    path, stream = open_known(split.file, lower=split.lower, upper=split.size, disk=disk)
+    with stream:
+        yield path, stream
         check(stream, split.file, path=path, upper=split.size, disk=disk)
 
 
-def _stretches(stream: BinaryIO, run: FileRun, disk: Disk) -> Iterator[FileSplit]:
+def _stretches(stream: BinaryIO, run: FileRun) -> Iterator[FileSplit]:
     """Yield the parts of a run as few splits that begin where a line does."""
     first, last = run.parts[0], run.parts[0]
     for part in run.parts[1:]:
-        if disk.pread(stream.fileno(), 1, part.lower - 1) != b"\n":
+        stream.seek(part.lower - 1)
+        if stream.read(1) != b"\n":
             yield replace(first, upper=last.upper, size=last.size)
             first = part
         last = part
@@ -251,35 +262,40 @@ def _decoded(
     whole, line = as_whole(format), as_line(format)
     if whole is not None and split.groups is not None:
         first, last = split.groups
-        return whole.decode_groups(stream, first=first, last=last, schema=columns)
+        yield from whole.decode_groups(stream, first=first, last=last, schema=columns)
+        return
     if line is None:
         raise TypeError(f"a {type(format).__name__} cannot read the bytes {split.lower} to {split.upper}")
-    if split.file.packed:
-        return _decoded_packed(stream, line, split, columns, on_bad)
-    if split.file.whole:
-        return _decoded_gzip(stream, line, columns, on_bad)
-    header = line.header(stream)
-    stream.seek(split.lower)
-    return line.decode(stream, lower=split.lower, upper=split.upper, header=header, schema=columns, on_bad=on_bad)
-
-
-def _decoded_gzip(stream: BinaryIO, line: LineFormat, columns: pa.Schema, on_bad: OnBad) -> Iterator[Decoded]:
-    stream.seek(0)
-    with gunzip(stream) as text:
-        header = line.header(text)
-        text.seek(0)
-        yield from line.decode(text, lower=0, upper=None, header=header, schema=columns, on_bad=on_bad)
-
-
-def _decoded_packed(
-    stream: BinaryIO, line: LineFormat, split: FileSplit, columns: pa.Schema, on_bad: OnBad
-) -> Iterator[Decoded]:
-    """Yield the rows of a range of a log that has been compressed since it was first seen."""
-    stream.seek(0)
-    with gunzip(stream) as text:
-        header = line.header(text)
-        text.seek(0)
-        _skip(text, split.lower)
+    with lines_of(stream, split, line) as found:
         yield from line.decode(
-            text, lower=split.lower, upper=split.upper, header=header, schema=columns, on_bad=on_bad
+            found.text, lower=found.lower, upper=found.upper, header=found.header, schema=columns, on_bad=on_bad
         )
+
+
+@dataclass(frozen=True, slots=True)
+class OpenLines:
+    """The lines of a split: a stream that stands at `lower`, the end if it is not that of the stream, the header."""
+
+    text: BinaryIO
+    lower: int
+    upper: int | None
+    header: bytes
+
+
+@contextmanager
+def lines_of(stream: BinaryIO, split: FileSplit, line: LineFormat) -> Iterator[OpenLines]:
+    """Give the lines of a split in a file that is open, compressed or not. Raises `EOFError`."""
+    if not split.file.whole and not split.file.packed:
+        header = line.header(stream)
+        stream.seek(split.lower)
+        yield OpenLines(stream, split.lower, split.upper, header)
+        return
+    stream.seek(0)
+    with gunzip(stream) as text:
+        header = line.header(text)
+        text.seek(0)
+        if split.file.packed:  # a log that has been compressed since it was first seen
+            _skip(text, split.lower)
+            yield OpenLines(text, split.lower, split.upper, header)
+        else:
+            yield OpenLines(text, 0, None, header)

@@ -3,7 +3,8 @@
 Definition. Let a log be bound to `p`. A file *continues* it when it begins with the bytes of the log's fingerprint,
 has the log's last bytes before `p` at the same place, and is at least `p` long; for a compressed one all this
 concerns its content. (A log that was gone is bound to its end, and its last bytes are those before.) If no byte of a
-log was bound, nothing tells what continues it. A file that continues a log is the log, so its rows are those from `p`
+log was bound, its content tells nothing: a file continues it that is as long as the log was seen to be, or that was
+not modified after it. A file that continues a log is the log, so its rows are those from `p`
 on. The copy of a log that began anew may be shorter, as it lacks lines written between the copy and the cut: it
 continues the log with no rows. It is the copy only if it was not modified after the log: what the log has become
 since the cut, and copies of that, were.
@@ -76,6 +77,8 @@ def continued(
     older = seen.modified <= log.modified
     if seen.path.endswith(".gz"):
         return _unpacked(stream, seen, log, position, cut=cut and older, older=older, disk=disk)
+    if not _may_hold_all(log, seen.size, older=older):
+        return None
     end = log.tail_end or position
     there = tail(stream.fileno(), end, disk=disk) if seen.size >= position else None
     head = disk.pread(stream.fileno(), log.head, 0)
@@ -83,6 +86,14 @@ def continued(
         return None
     here = replace(log, path=seen.path, dev=seen.dev, ino=seen.ino, born=seen.born, modified=seen.modified)
     return replace(here, size=seen.size, final=0)
+
+
+def _may_hold_all(log: FileFacts, size: int, *, older: bool) -> bool:
+    """Whether a file of this size may have all that was seen of a log, or lacks only what came after it was copied.
+
+    Of a log that was bound its content tells more, and what it lacks is a loss.
+    """
+    return bool(log.head) or older or size >= log.size
 
 
 def _fits(log: FileFacts, head: bytes, there: str | None, *, cut: bool, older: bool) -> bool:
@@ -116,6 +127,8 @@ def _unpacked(
                 return None
             while chunk := text.read(_CHUNK):
                 size += len(chunk)
+            if not _may_hold_all(log, size, older=older):
+                return None
     except Definite:  # cut off or damaged: it is for its reader to say so
         return None
     finally:

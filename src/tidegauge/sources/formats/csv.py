@@ -34,10 +34,12 @@ import pyarrow as pa
 
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.sources import CorruptFile, UnreadableRecord, UnsupportedType
+from tidegauge.evolution import joined
 from tidegauge.sources.ddl import as_schema, to_ddl
 from tidegauge.sources.formats.boundaries import Boundaries, Ints, read_exactly
 from tidegauge.sources.formats.fields import Fields, names_in
-from tidegauge.sources.formats.infer import as_table, infer_text
+from tidegauge.sources.formats.further import further_texts
+from tidegauge.sources.formats.infer import as_table, column_by_column, infer_text
 from tidegauge.sources.formats.messages import MessageRows, OnBadMessage, Part, in_chunks, present
 from tidegauge.sources.formats.protocol import Decoded, OnBad
 from tidegauge.sources.formats.records import (
@@ -219,6 +221,31 @@ class Csv:
                 records.report(on_bad)
                 if len(kept):
                     yield records.decoded(rows, kept)
+
+    def further(
+        self, stream: BinaryIO, *, lower: int, upper: int | None, header: bytes, schema: pa.Schema
+    ) -> pa.Schema:
+        """Return columns, and those that a header names besides, where a record of `[lower, upper)` has a value.
+
+        A name that is there twice is none. Raises `EOFError`.
+        """
+        if not self.has_header:
+            return schema
+        names = self._names(self._header_record(header))
+        unknown = [name for name in dict.fromkeys(names) if name and names.count(name) == 1]
+        texts = pa.schema([(name, pa.string()) for name in unknown if name not in schema.names])
+        if not len(texts):
+            return schema
+        fields, told, first = self._fields(names, texts), dict[str, Any](), lower == 0
+        for block in blocks(stream, self._boundaries, lower=lower, upper=upper):
+            for part in records_of(block):
+                records = self._outline(part)
+                if first and len(records):
+                    records, first = records.after_first(), False
+                rows = fields.rows(records)[0]
+                further_texts(told, {name: rows.column(name) for name in texts.names})
+        found = pa.schema([(name, told[name]) for name in texts.names if name in told])
+        return joined(schema, column_by_column(found, "the CSV"))
 
     def infer_messages(self, values: Sequence[bytes | None]) -> pa.Schema | None:
         """Return the columns of messages as `infer` does without a header."""

@@ -31,16 +31,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import pyarrow as pa
 
+from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.formats import NamesAlike
 from tidegauge.sources.ddl import as_schema
 from tidegauge.sources.formats.convert import from_text
 from tidegauge.sources.formats.records import BOM
 
-__all__ = ["as_table", "infer_json", "infer_text"]
+__all__ = ["as_table", "column_by_column", "infer_json", "infer_text", "told_by_json"]
 
 MAX_DEPTH: Final = 32
 _LONG: Final = range(-(2**63), 2**63)
@@ -49,8 +51,26 @@ _UNKNOWN: Final = pa.null()
 
 def infer_json(head: bytes) -> pa.Schema | None:
     """Return the columns of the objects on the complete lines of `head`, or None. Other lines do not count."""
+    columns = _kinds(head[: head.rfind(b"\n") + 1].removeprefix(BOM))
+    known = {name: kind for name, found in columns.items() if (kind := _settled(found)) is not None}
+    return pa.schema(list(known.items())) if known else None
+
+
+def told_by_json(lines: bytes) -> pa.Schema:
+    """Return the columns that values tell, of the objects on all lines: a null tells none, nor does an empty list.
+
+    >>> told_by_json(b'{"x": null, "y": [], "z": {"a": null, "b": 1}}\\n{"z": {"c": "text"}}')
+    z: struct<b: int64, c: string>
+      child 0, b: int64
+      child 1, c: string
+    """
+    told = {name: kind for name, found in _kinds(lines).items() if (kind := _told(found)) is not None}
+    return pa.schema(list(told.items()))
+
+
+def _kinds(lines: bytes) -> dict[str, Any]:
     columns: dict[str, Any] = {}
-    for line in head[: head.rfind(b"\n") + 1].removeprefix(BOM).split(b"\n"):
+    for line in lines.split(b"\n"):
         try:
             value = json.loads(line)
             found = _kind(value, 0) if isinstance(value, dict) else pa.struct([])
@@ -58,8 +78,7 @@ def infer_json(head: bytes) -> pa.Schema | None:
             continue
         for field in found:
             columns[field.name] = _agreed(columns.get(field.name, _UNKNOWN), field.type)
-    known = {name: kind for name, found in columns.items() if (kind := _settled(found)) is not None}
-    return pa.schema(list(known.items())) if known else None
+    return columns
 
 
 def infer_text(columns: Mapping[str, Any]) -> pa.Schema:
@@ -127,6 +146,26 @@ def _settled(found: Any) -> Any:
         known = {field.name: kind for field in found if (kind := _settled(field.type)) is not None}
         return pa.struct(list(known.items())) if known else None
     return found
+
+
+def _told(found: Any) -> Any:
+    """Return a type without what only nulls were seen of, None where that is all of it."""
+    if pa.types.is_list(found):
+        item = _told(found.value_type)
+        return None if item is None else pa.list_(item)
+    if pa.types.is_struct(found):
+        told = {field.name: kind for field in found if (kind := _told(field.type)) is not None}
+        return pa.struct(list(told.items())) if told else None
+    return None if found == _UNKNOWN else found
+
+
+def column_by_column(found: pa.Schema, where: str) -> pa.Schema:
+    """Return those columns, as a table has them, that one can have; see `as_table`."""
+    fit: list[pa.Field] = []
+    for field in found:
+        with suppress(TidegaugeError):
+            fit += as_table(pa.schema([field]), where)
+    return pa.schema(fit)
 
 
 def as_table(found: pa.Schema, where: str) -> pa.Schema:

@@ -51,6 +51,7 @@ from tidegauge.sources.formats.convert import (
     overflows,
     suspects,
 )
+from tidegauge.sources.formats.further import further_json
 from tidegauge.sources.formats.gather import Gathered, Refused, gather
 from tidegauge.sources.formats.infer import as_table, infer_json
 from tidegauge.sources.formats.members import may_be_spared, only_columns, too_big
@@ -125,9 +126,24 @@ class Json:
         del header
         return decode_lines(stream, lower=lower, upper=upper, schema=schema, on_bad=on_bad)
 
+    def further(
+        self, stream: BinaryIO, *, lower: int, upper: int | None, header: bytes, schema: pa.Schema
+    ) -> pa.Schema:
+        """Return columns, and those that the objects of `[lower, upper)` have besides."""
+        del header
+        for block in blocks(stream, _LINES, lower=lower, upper=upper):
+            if not block.oversized:
+                start = len(BOM) if not block.position and block.data.startswith(BOM) else 0
+                schema = further_json(memoryview(block.data)[start : int(block.ends[-1])], schema)
+        return schema
+
     def infer_messages(self, values: Sequence[bytes | None]) -> pa.Schema | None:
         """Return the columns of the objects among the values, or None when there are none."""
-        return _inferred(b"".join(value.removeprefix(BOM) + b"\n" for value in _on_one_line(present(values)[0])))
+        return _inferred(_as_lines(values))
+
+    def further_messages(self, values: Sequence[bytes | None], *, schema: pa.Schema) -> pa.Schema:
+        """Return columns, and those that the objects among the values have besides."""
+        return further_json(_as_lines(values), schema)
 
     def decode_messages(
         self, values: Sequence[bytes | None], *, schema: pa.Schema, on_bad: OnBadMessage
@@ -167,6 +183,10 @@ def decode_lines(
 def _inferred(lines: bytes) -> pa.Schema | None:
     found = infer_json(lines)
     return None if found is None else as_table(found, "the JSON")
+
+
+def _as_lines(values: Sequence[bytes | None]) -> bytes:
+    return b"".join(value.removeprefix(BOM) + b"\n" for value in _on_one_line(present(values)[0]))
 
 
 def _on_one_line(values: Sequence[bytes]) -> Sequence[bytes]:

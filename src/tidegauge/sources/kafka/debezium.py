@@ -1,7 +1,8 @@
 """Debezium's records: an operation, with the row before it and the row after it.
 
-A record stands bare, or in `payload` beside its `schema`: Kafka Connect has an option for that, and one topic may
-have both. Only JSON is read.
+In JSON a record stands bare, or in `payload` beside its `schema`: Kafka Connect has an option for that, and one topic
+may have both. The columns of the rows are declared. In Avro and Protobuf the schema is that of the record, so it has
+them: `rows_in`.
 
 Some records cannot be carried out by key. PostgreSQL does not log a large value that an UPDATE leaves unchanged
 (TOAST), and Debezium puts a placeholder there. To take it for the value, or to take the row away, would lose the
@@ -28,9 +29,10 @@ import numpy as np
 import pyarrow as pa
 
 from tidegauge.errors.base import Definite
-from tidegauge.errors.changes import TableTruncated, ValueUnavailable
+from tidegauge.errors.changes import NoChangeRecords, TableTruncated, ValueUnavailable
 from tidegauge.lazy import library
 from tidegauge.sources.formats.boundaries import Ints
+from tidegauge.sources.formats.json import Json
 from tidegauge.sources.formats.messages import MessageFormat, OnBadMessage
 
 __all__ = [
@@ -39,6 +41,7 @@ __all__ = [
     "Refusals",
     "in_payload",
     "records_of",
+    "rows_in",
     "taken_out",
     "truncations",
     "unavailable",
@@ -76,15 +79,47 @@ class DecodedChanges:
     refused: Refusals = field(default_factory=dict)
 
 
+def rows_in(record: pa.Schema, *, without: Sequence[str]) -> pa.Schema:
+    """Return the columns of rows, given those of records, but for the key's. Raises `NoChangeRecords`.
+
+    without: the columns of the key, which rows have from there.
+
+    >>> row = pa.struct([("id", pa.int64()), ("name", pa.string())])
+    >>> rows_in(pa.schema([("before", row), ("after", row), ("op", pa.string())]), without=["id"]).names
+    ['name']
+    >>> rows_in(pa.schema([("name", pa.string())]), without=[])
+    Traceback (most recent call last):
+    tidegauge.errors.changes.NoChangeRecords: TG-0465: ... there is no struct 'after' among them: name
+    ...
+    """
+    after = record.field("after").type if record.names.count("after") == 1 else None
+    if after is None or not pa.types.is_struct(after):
+        raise NoChangeRecords(detail=f"there is no struct 'after' among them: {', '.join(record.names)}")
+    if record.names.count("op") != 1 or not pa.types.is_string(record.field("op").type):
+        raise NoChangeRecords(detail=f"there is no text 'op' among them: {', '.join(record.names)}")
+    taken = {name.lower() for name in without}
+    return pa.schema([one for one in after if one.name.lower() not in taken])
+
+
+def _wire(columns: Sequence[Any], format: MessageFormat) -> pa.Schema:
+    """Return the columns as which parts of records are decoded."""
+    return in_payload(columns) if isinstance(format, Json) else pa.schema(columns)
+
+
+def _parts(rows: pa.RecordBatch, format: MessageFormat) -> list[Any]:
+    """Return the columns of `_wire`."""
+    return taken_out(rows) if isinstance(format, Json) else list(rows.columns)
+
+
 def records_of(
     format: MessageFormat, values: Sequence[bytes | None], columns: pa.Schema, on_bad: OnBadMessage
 ) -> DecodedChanges:
     """Return the records among values; those that the format does not understand go to `on_bad`."""
     row = pa.struct([one.with_nullable(True) for one in columns])  # noqa: FBT003
-    wire = in_payload([pa.field("before", row), pa.field("after", row), pa.field("op", pa.string())])
+    wire = _wire([pa.field("before", row), pa.field("after", row), pa.field("op", pa.string())], format)
     part = format.decode_messages(values, schema=wire, on_bad=on_bad)
     places = np.arange(len(values)) if part.indices is None else part.indices.to_numpy()
-    before, after, op = taken_out(part.rows)
+    before, after, op = _parts(part.rows, format)
     words = np.array(op.to_pylist(), object)
     puts, afters = np.isin(words, _PUTS), after.flatten()
     truncated = np.flatnonzero(words == _TRUNCATE).tolist()
@@ -112,9 +147,9 @@ def records_of(
 
 def truncations(format: MessageFormat, values: Sequence[bytes | None]) -> list[int]:
     """Return which values say that all rows are gone. Such a message has no key."""
-    wire = in_payload([pa.field("op", pa.string())])
+    wire = _wire([pa.field("op", pa.string())], format)
     part = format.decode_messages(values, schema=wire, on_bad=lambda *_: None)
-    [op] = taken_out(part.rows)
+    [op] = _parts(part.rows, format)
     hit = np.flatnonzero(pc.fill_null(pc.equal(op, _TRUNCATE), fill_value=False).to_numpy(zero_copy_only=False))
     places: list[int] = (hit if part.indices is None else part.indices.to_numpy()[hit]).tolist()
     return places

@@ -41,10 +41,11 @@ import pyarrow as pa
 from tidegauge.errors.engine import UnknownOperation
 from tidegauge.errors.kafka import HeaderUnreadable, KeyAndValueClash, MessageTimeUnfit
 from tidegauge.errors.store import SchemaChanged
+from tidegauge.evolution import evolved, kinds, wider
 from tidegauge.operations import OP, carries, said_of, unknown
 from tidegauge.remap.store.columns import differences
 from tidegauge.sources.formats.messages import MessageFormat, MessageRows, Problems
-from tidegauge.sources.kafka.enveloping import ERROR, Envelope, EnvelopeReader, enveloped
+from tidegauge.sources.kafka.enveloping import ERROR, Envelope, EnvelopeReader, enveloped, row_columns
 from tidegauge.sources.kafka.reading import Bulk
 from tidegauge.sources.metadata import MESSAGE, TIMESTAMP, with_metadata, without_metadata
 from tidegauge.sources.protocol import BadRecord, OnBadRecord
@@ -90,7 +91,8 @@ def key_and_value(
 ) -> tuple[pa.Schema, pa.Schema]:
     """Return which of the bound columns are the key's and which the value's, given those that are declared.
 
-    Raises `SchemaChanged` when the declaration differs from the bound columns.
+    The columns of a value may be earlier ones than those that are declared. Raises `SchemaChanged` when the
+    declaration differs from the bound columns by more than such may.
     """
     known = facts_of(envelope)
     facts = pa.schema(list(bound)[-len(known) :]).equals(known)
@@ -106,9 +108,16 @@ def key_and_value(
     mine, others = pa.schema(columns[:count]), pa.schema(columns[count:])
     if value is not None:
         value = pa.schema(list(enveloped(value, envelope, keys=0, where=source))[: len(value)])
-    for was, declared in ((mine, key), (others, value)):
-        if declared is not None and (changed := differences(was, declared)):
-            raise SchemaChanged(source=source, differences=changed)
+    if key is not None and (other := differences(mine, key)):
+        raise SchemaChanged(source=source, differences=other)
+    changed = [] if value is None else differences(others, value)
+    if envelope == "append" and value is not None and carries(others) and not carries(value):
+        raise SchemaChanged(source=source, differences=changed)  # no column that rows lack: the envelope is off
+    if changed and (
+        key is None or evolved(kinds(others), kinds(value or others), "evolve", widens=wider, nests=True).refused
+    ):
+        # Where the key is inferred, the number of declared columns tells which are whose: it has to stay.
+        raise SchemaChanged(source=source, differences=changed)
     return mine, others
 
 
@@ -129,7 +138,8 @@ class MessageDecoder:
         return self._plain(bulk, on_bad_record) if self.envelope == "append" else self._changes(bulk, on_bad_record)
 
     def _changes(self, bulk: Bulk, on_bad_record: OnBadRecord) -> pa.RecordBatch:
-        values = self.values if self.format.schema is None else self.format.schema
+        declared = row_columns(self.envelope, self.format, self.format.schema, self.keys)
+        values = self.values if declared is None else declared
         reader = EnvelopeReader(self.envelope, self.format, self.key, self.keys, values)
         found = reader.read(bulk.keys, bulk.values, _untold(bulk) if self.metadata else {})
         for index in sorted({*found.faults, *found.refused}):

@@ -53,12 +53,13 @@ from tidegauge.sources.kafka.debezium import (
     Refusals,
     in_payload,
     records_of,
+    rows_in,
     taken_out,
     truncations,
     unavailable,
 )
 
-__all__ = ["ERROR", "ChangeRows", "Envelope", "EnvelopeReader", "check_envelope", "enveloped"]
+__all__ = ["ERROR", "ChangeRows", "Envelope", "EnvelopeReader", "check_envelope", "enveloped", "row_columns"]
 
 Envelope: TypeAlias = Literal["append", "upsert", "debezium", "cdc"]
 
@@ -81,12 +82,27 @@ def check_envelope(envelope: Envelope, format: MessageFormat, key: MessageFormat
             parameter="key", value=None, expected=f"the format of keys: envelope={envelope!r} needs it"
         )
     if envelope in ("debezium", "cdc"):
-        if not isinstance(format, Json) or format.schema is None:
+        if isinstance(format, Json) and format.schema is None:
             expected = "tg.Json with the columns of the rows, in which Debezium's records are read"
             raise InvalidArgument(parameter="format", value=format, expected=expected)
+        if not isinstance(format, Json) and key is not None and key.schema is None:
+            expected = "a format that declares the columns of the key: the others of a record are the value's"
+            raise InvalidArgument(parameter="key", value=key, expected=expected)
         if isinstance(key, Json) and (key.schema is None or PAYLOAD in key.schema.names):
             expected = f"tg.Json with the columns of the key, none of them called {PAYLOAD!r}"
             raise InvalidArgument(parameter="key", value=key, expected=expected)
+
+
+def row_columns(
+    envelope: Envelope, format: MessageFormat, columns: pa.Schema | None, keys: pa.Schema | None
+) -> pa.Schema | None:
+    """Return the columns of the rows that values tell, given the format's own. Raises `NoChangeRecords`.
+
+    JSON declares those of the rows, other formats those of the whole record.
+    """
+    if columns is None or envelope not in ("debezium", "cdc") or isinstance(format, Json):
+        return columns
+    return rows_in(columns, without=[] if keys is None else keys.names)
 
 
 def enveloped(columns: pa.Schema, envelope: Envelope, *, keys: int, where: str) -> pa.Schema:

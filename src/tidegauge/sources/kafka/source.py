@@ -29,6 +29,7 @@ from tidegauge.errors.base import TidegaugeError, Transient
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.kafka import NothingToInfer
 from tidegauge.errors.sources import RecordsLost
+from tidegauge.errors.store import SchemaChanged
 from tidegauge.kafka.clients import admin, consumer, kafka
 from tidegauge.kafka.cluster import AskedCluster
 from tidegauge.kafka.java import java
@@ -36,15 +37,18 @@ from tidegauge.kafka.settings import Settings, Value
 from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.remap.fromtime import SourceState
 from tidegauge.remap.frontier import Frontier
+from tidegauge.sources.formats.avro import Avro
 from tidegauge.sources.formats.messages import MessageFormat
 from tidegauge.sources.kafka.acknowledging import commit, lacking
 from tidegauge.sources.kafka.decoding import MessageDecoder, joined, key_and_value
-from tidegauge.sources.kafka.enveloping import Envelope, check_envelope
+from tidegauge.sources.kafka.enveloping import Envelope, check_envelope, row_columns
 from tidegauge.sources.kafka.framing import Piece, beyond, bulk_of, frame, missing, received
+from tidegauge.sources.kafka.further import further, tells, told
 from tidegauge.sources.kafka.inquiry import Given, Inquiry, Start, Topics, named
 from tidegauge.sources.kafka.planning import KafkaSplit, Outrun, Range, begun, overtaken, planned, seen
 from tidegauge.sources.kafka.probing import TopicListing, confirm, survey
 from tidegauge.sources.kafka.reading import Bulk, messages
+from tidegauge.sources.metadata import MESSAGE, METADATA_CHANGED, has_metadata
 from tidegauge.sources.protocol import OnBadRecord, Split
 
 __all__ = ["KafkaSource"]
@@ -63,6 +67,7 @@ class KafkaSource:
         servers: `host:port` of one broker, or of several with commas. The client finds the others through them.
         topic: a name, a list of names, or `tg.Topics(pattern=...)`.
         format: the format of the values. Columns that it does not declare are inferred from the first messages, once.
+            Of Debezium's changes, `Json` declares the columns of the rows; other formats have the whole record's.
         key: the format of the keys, whose columns come first. None, because most rows need no key. Either `format` or
             `key` has to declare its columns, or nothing would tell which inferred column belongs to which.
         envelope: what messages are: `"append"`, rows; `"upsert"`, the newest value of each key, or a tombstone;
@@ -84,8 +89,8 @@ class KafkaSource:
             connector, which has to be on the class path. The local engine always reads by itself, with the same rows.
         name: the source's name in its flow. The flow sets it.
 
-    Raises `InvalidArgument`, `KeyAndValueClash`, `ReservedColumn`, `SettingTaken`, `SecretInClear`, and
-    `SettingNotShared`.
+    Raises `InvalidArgument`, `KeyAndValueClash`, `NoChangeRecords`, `ReservedColumn`, `SettingTaken`,
+    `SecretInClear`, and `SettingNotShared`.
     """
 
     servers: str
@@ -150,12 +155,17 @@ class KafkaSource:
     @cached_property
     def schema(self) -> pa.Schema | None:
         """The declared columns, metadata columns included, or None when they are to be inferred."""
-        return self._joined(self._keys, self.format.schema)
+        return self._joined(self._keys, self._values)
 
     @cached_property
     def _keys(self) -> pa.Schema | None:
         """The declared columns of keys, none without a format for them."""
         return pa.schema([]) if self.key is None else self.key.schema
+
+    @cached_property
+    def _values(self) -> pa.Schema | None:
+        """The declared columns of the rows that values tell."""
+        return row_columns(self.envelope, self.format, self.format.schema, self._keys)
 
     def _joined(self, keys: pa.Schema | None, values: pa.Schema | None) -> pa.Schema | None:
         if keys is None or values is None:
@@ -165,7 +175,19 @@ class KafkaSource:
     def _parts(self, bound: pa.Schema) -> tuple[pa.Schema, pa.Schema]:
         """Return the bound columns of keys and of values. Raises `SchemaChanged`."""
         how = {"metadata": self.metadata, "source": self.name, "envelope": self.envelope}
-        return key_and_value(bound, self._keys, self.format.schema, **how)
+        return key_and_value(bound, self._keys, self._values, **how)
+
+    def unreadable(self, columns: pa.Schema) -> str:
+        """Return why records cannot be read by columns that were declared before, "" if they can."""
+        if self.envelope != "append":
+            return f"the rows of envelope={self.envelope!r} are made of all columns of a message together"
+        if isinstance(self.format, Avro) and self.format.registry is None:
+            return "a schema of Avro without a registry is that of the messages, so it cannot be another one for some"
+        try:
+            keys, _ = self._parts(columns)
+        except SchemaChanged as error:
+            return METADATA_CHANGED if has_metadata(columns, MESSAGE) != self.metadata else error.summary
+        return "" if self._keys is None or keys.equals(self._keys) else "the columns of the key never change"
 
     def placed(self, flow: str, name: str) -> KafkaSource:
         """Return the source as the one of this name in this flow, after which its group is named.
@@ -289,6 +311,16 @@ class KafkaSource:
             yield decoder.decode(bulk, on_bad_record)
 
     @property
+    def tells(self) -> bool:
+        """Whether the columns of values are inferred, and their format tells of further ones."""
+        return self.envelope == "append" and tells(self.format)
+
+    def further(self, split: KafkaSplit, columns: pa.Schema) -> pa.Schema:
+        """Return columns, and those that the values of a split's messages have besides. Raises as `read` does."""
+        bulks = messages(self.connection, self._group, split.ranges, self._inquiry, headers=False)
+        return further(bulks, self.format, *self._parts(columns), metadata=self.metadata)
+
+    @property
     def framed(self) -> bool:
         """Whether Spark's own connector is to read."""
         return self.reader == "spark"
@@ -337,7 +369,7 @@ class KafkaSource:
     def _inferred(self, listing: TopicListing, what: Inquiry) -> pa.Schema | None:
         """Return the columns of the first messages of a partition that has any that tell.
 
-        Raises `NothingToInfer`, `KeyAndValueClash`, and the error of the columns when the inferred ones are no table.
+        Raises `NothingToInfer`, `KeyAndValueClash`, `NoChangeRecords`, and the error of columns that are no table.
         """
         wrong: TidegaugeError | None = None
         for partition, end in sorted(listing.ends.items()):
@@ -346,8 +378,9 @@ class KafkaSource:
                 wanted = Range(partition, listing.lows[partition], upper)
                 found = self._sample(wanted, what)
                 try:
-                    values = _told(self.format.schema, self.format, [v for bulk in found for v in bulk.values])
-                    keys = _told(self._keys, self.key, [k for bulk in found for k in bulk.keys])
+                    value = told(self.format.schema, self.format, [v for bulk in found for v in bulk.values])
+                    keys = told(self._keys, self.key, [k for bulk in found for k in bulk.keys])
+                    values = row_columns(self.envelope, self.format, value, keys)
                     if (columns := self._joined(keys, values)) is not None:
                         return columns
                 except Transient:
@@ -367,10 +400,3 @@ class KafkaSource:
                 if sum(one.bytes for one in found) >= SAMPLE_BYTES:
                     break
         return found
-
-
-def _told(
-    declared: pa.Schema | None, format: MessageFormat | None, sample: Sequence[bytes | None]
-) -> pa.Schema | None:
-    """Return the columns that are declared, or those that a sample tells."""
-    return declared if declared is not None or format is None or not sample else format.infer_messages(sample)

@@ -23,6 +23,7 @@ from pathlib import Path
 
 from tidegauge.testing.kit.commit_laws import COMMIT_LAWS
 from tidegauge.testing.kit.driver_laws import DRIVER_LAWS, a_crash_leaves_all_or_nothing
+from tidegauge.testing.kit.option_laws import OPTION_LAWS
 from tidegauge.testing.kit.place import SinkOnTrial
 from tidegauge.testing.kit.report import ConnectorReport
 from tidegauge.testing.kit.sink_bench import SinkBench
@@ -44,7 +45,7 @@ def check_sink(make: Callable[[Path], SinkBench], *, crashes: int = 12, deadline
     Raises `BenchNotMade`.
     """
     dying: Law[SinkOnTrial] = partial(a_crash_leaves_all_or_nothing, crashes=crashes, within=deadline / 3)
-    laws = (*COMMIT_LAWS, *DRIVER_LAWS, dying, *TABLE_LAWS)
+    laws = (*COMMIT_LAWS, *DRIVER_LAWS, dying, *TABLE_LAWS, *OPTION_LAWS)
 
     def put(bench: SinkBench, folder: Path) -> SinkOnTrial:
         return SinkOnTrial(bench, folder, make)

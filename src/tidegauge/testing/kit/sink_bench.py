@@ -11,6 +11,7 @@ Two members are needed, `sink` and `rows`. Every other hand has a protocol of it
     member      what the laws do with it
     sink        check it
     rows        compare the rows that a reader sees
+    layouts     write the same rows, with each of them on a place of its own
     remove      remove the place, as somebody might who knows nothing of Tidegauge
     ways        reach the same place by other ways; `elsewhere` is another place
     secrets     look for them in all that the sink shows
@@ -29,7 +30,7 @@ import pyarrow as pa
 from tidegauge.sinks.protocol import Sink
 from tidegauge.testing.kit.rows import Row
 
-__all__ = ["ROWS", "Placeable", "Removes", "SinkBench"]
+__all__ = ["ROWS", "LaidOut", "Placeable", "Removes", "SinkBench"]
 
 ROWS: Final = pa.schema([("user", pa.string()), ("amount", pa.float64()), ("_epoch", pa.int64())])
 """The columns that the kit writes."""
@@ -48,7 +49,7 @@ class SinkBench(Protocol):
         """Return the rows that a reader sees who knows nothing of Tidegauge, in any order.
 
         None while there is no table. The kit wrote the columns `user`, `amount` and `_epoch`; it compares those that
-        the first row has, and `_epoch` should be one of them.
+        the first row has, and `_epoch` should be one of them. Where rows take on a column, `note`, rows have it too.
         """
         ...
 
@@ -59,6 +60,15 @@ class Removes(Protocol):
 
     def remove(self) -> None:
         """Remove it, as somebody might who knows nothing of Tidegauge."""
+        ...
+
+
+@runtime_checkable
+class LaidOut(Protocol):
+    """A bench whose sink writes files that rows may lie in otherwise."""
+
+    def layouts(self) -> Sequence[Sink]:
+        """Return sinks to the same place with other layouts: parted, sorted, in small files. One is used at most."""
         ...
 
 

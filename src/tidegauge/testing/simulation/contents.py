@@ -6,6 +6,9 @@
 
 Between what an epoch has to have and what it may have are records that were noted as lost, or skipped, since.
 
+The first row of each key (`dedupe`) is another one where the first record is lost, and where epochs are one by now. A
+row that is the first with and without the lost records, of all the epochs together, is there in any case.
+
 Invariant: rows are counted. One that is there twice and should be there once is one too many.
 
 >>> least, most = Counter({"(7,)": 1}), Counter({"(7,)": 1, "(8,)": 1})
@@ -20,13 +23,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
+from itertools import groupby
 from typing import Final, TypeAlias
 
 import pyarrow as pa
 
 from tidegauge.engine.plain.steps import without_spark
+from tidegauge.job.code import code_of
 from tidegauge.job.functions import apply, columns_of, conform
-from tidegauge.job.plan import OutputPlan
+from tidegauge.job.plan import Dedupe, OutputPlan
 from tidegauge.sources.protocol import BAD_RECORDS, BadRecord
 from tidegauge.testing.simulation.evidence import UpstreamEvidence
 from tidegauge.testing.simulation.ledger import BindingLedger, Broken
@@ -72,12 +77,18 @@ class EpochContents:
         """Some epochs of a table have together the rows that their bindings say. Raises `Broken`."""
         least, most, found = Counter[str](), Counter[str](), Counter[str]()
         for epoch in epochs:
-            few, many = (self._expected(name, epoch, whole=whole) for whole in (False, True))
+            few, many = self._few_and_many(name, [epoch])
             if few is None or many is None:
                 return
+            if few != many and self._made_by(name, epoch).ordered:
+                many = self._expected(name, [epoch], whole=True, deduped=False) or Counter()
             least += few
             most += many
             found += actual.get(epoch, Counter())
+        if any(self._made_by(name, epoch).ordered for epoch in epochs):
+            alike = groupby(epochs, key=lambda epoch: code_of(self._made_by(name, epoch)))
+            together = [self._few_and_many(name, [*some]) for _, some in alike]
+            least = sum((few for few, _ in together if few is not None), Counter[str]())
         if said := unlike(found, least=least, most=most):
             raise Broken("an epoch has the rows that its bindings say", f"{name} at {epochs[-1]}: {said}")
 
@@ -90,11 +101,33 @@ class EpochContents:
             for record in upstream.bad(place, lower, upper)
         ]
 
-    def _expected(self, name: str, epoch: int, *, whole: bool) -> Counter[str] | None:
-        """Return the rows of an epoch; None where compaction took records that one may have read before, or not."""
-        plan = self._made_by(name, epoch)
+    def _few_and_many(self, name: str, epochs: Sequence[int]) -> tuple[Counter[str] | None, Counter[str] | None]:
+        """Return the rows of epochs that are one, without the records that were lost since, and with them."""
+        few, many = (self._expected(name, epochs, whole=whole) for whole in (False, True))
+        if few is not None and many is not None and self._made_by(name, epochs[0]).ordered:
+            return few & many, many
+        return few, many
+
+    def _ranges(self, source: str, epochs: Sequence[int], *, whole: bool) -> list[tuple[str, int, int]]:
+        """Return the ranges of epochs, by partition and then by position, as a task reads them that are one."""
+        found = [
+            (self._ledger.partition(source, epoch, place), lower, place, upper)
+            for epoch in epochs
+            for place, lower, upper in self._ledger.ranges(source, epoch, whole=whole)
+        ]
+        return [(place, lower, upper) for _, lower, place, upper in sorted(found)]
+
+    def _expected(
+        self, name: str, epochs: Sequence[int], *, whole: bool, deduped: bool = True
+    ) -> Counter[str] | None:
+        """Return the rows of epochs; None where compaction took records that one may have read before, or not.
+
+        deduped: whether only the first of each key are wanted, where the output says so.
+        """
+        plan = self._made_by(name, epochs[0])
+        steps = [step for step in plan.steps if deduped or not isinstance(step, Dedupe)]
         upstream, batches = self._upstreams[plan.source], list[pa.RecordBatch]()
-        for place, lower, upper in self._ledger.ranges(plan.source, epoch, whole=whole):
+        for place, lower, upper in self._ranges(plan.source, epochs, whole=whole):
             if upstream.blurred(place, lower, upper):
                 return None
             if plan.channel == "errors":
@@ -105,9 +138,9 @@ class EpochContents:
         given = [batch for found in batches if (batch := of_channel(found, plan.channel)) is not None]
         if given:
             columns = columns_of(upstream.schema, plan.channel)
-            functions, made = without_spark(plan.steps, columns, output=name)
+            functions, made = without_spark(steps, columns, output=name)
             together = conform(pa.concat_batches(given), columns)
-            for batch in apply(functions, together, made, output=name, epoch=epoch):
+            for batch in apply(functions, together, made, output=name, epoch=epochs[0]):
                 rows.update(map(shown, batch.to_pylist()))
         return rows
 

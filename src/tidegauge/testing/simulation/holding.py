@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from tidegauge.errors.base import TidegaugeError, Transient
 from tidegauge.errors.flow import UnknownName
 from tidegauge.errors.store import HoldNotBound, HoldTooEarly
-from tidegauge.looking.read import view_of
+from tidegauge.looking.view import view_of
 from tidegauge.maintenance.compact import hold, release
 from tidegauge.testing.simulation.ground import GivenFlow
 from tidegauge.testing.simulation.ledger import Broken

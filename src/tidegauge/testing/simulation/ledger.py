@@ -305,6 +305,10 @@ class BindingLedger:
             if at < position:
                 yield place, at, position
 
+    def partition(self, source: str, epoch: int, place: str) -> str:
+        """Return the partition that a place was at an epoch, which has a range of it."""
+        return self._bound[source][epoch][place][0]
+
     def began(self, source: str) -> int:
         """Return the epoch with which a source's present incarnation begins."""
         return self._began.get(source, 0)

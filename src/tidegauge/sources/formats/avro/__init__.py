@@ -25,6 +25,7 @@ from tidegauge.errors.base import TidegaugeError, Transient
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.formats import InvalidMessageSchema
 from tidegauge.errors.sources import UnreadableRecord
+from tidegauge.evolution import joined
 from tidegauge.sources.formats.avro.rows import WriterSchema, rows_of
 from tidegauge.sources.formats.avro.schema import parsed
 from tidegauge.sources.formats.boundaries import Ints
@@ -90,6 +91,25 @@ class Avro:
         if wrong is not None:
             raise wrong
         return None
+
+    def further_messages(self, values: Sequence[bytes | None], *, schema: pa.Schema) -> pa.Schema:
+        """Return columns, and those that the schemas of the messages have besides, in the order of their ids.
+
+        A message whose schema is no table tells none. Raises `RegistryUnreachable` and `RegistryFailed`.
+        """
+        if self.schema is not None or self.registry is None:
+            return schema
+        framed = [
+            value[1:HEAD_BYTES] for value in present(values)[0] if value[:1] == b"\0" and len(value) >= HEAD_BYTES
+        ]
+        for number in sorted({int.from_bytes(head) for head in framed}):
+            try:
+                schema = joined(schema, _registered(self.registry.schema(number)).columns)
+            except Transient:
+                raise
+            except TidegaugeError:  # a bad message, as decoding it says
+                continue
+        return schema
 
     def decode_messages(
         self, values: Sequence[bytes | None], *, schema: pa.Schema, on_bad: OnBadMessage

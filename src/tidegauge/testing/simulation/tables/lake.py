@@ -36,7 +36,7 @@ from tidegauge.remap.history import Link
 from tidegauge.sinks.protocol import OutputId, StagedFile, Volume
 
 if TYPE_CHECKING:
-    from tidegauge.looking.read import View
+    from tidegauge.looking.view import View
 
 __all__ = ["Lake", "LakeCommit", "LakeFile", "LakeTable", "applied", "uri_of"]
 

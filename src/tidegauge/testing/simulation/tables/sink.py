@@ -46,7 +46,7 @@ from tidegauge.sinks.protocol import OutputId, StagedFile, Volume, job_mark
 from tidegauge.testing.simulation.tables.lake import Lake, LakeCommit, LakeFile, LakeTable, uri_of
 
 if TYPE_CHECKING:
-    from tidegauge.testing.simulation.tables.replacement import SimulatedReplacement
+    from tidegauge.sinks.replacement import TableReplacement
 
 __all__ = [
     "DECIDED",
@@ -274,11 +274,13 @@ class SimulatedTable:
         answered(table, write, self._meet)
         self._follow()
 
-    def replacement(self, edition: str) -> SimulatedReplacement:
+    def replacement(self, edition: str) -> TableReplacement:
         """Return the table that is to take the place of this one; see `Replaceable`."""
-        from tidegauge.testing.simulation.tables.replacement import SimulatedReplacement
+        from tidegauge.sinks.replacement import TableReplacement
+        from tidegauge.testing.simulation.tables.replacement import SimulatedSwap
 
-        return SimulatedReplacement(self._lake, self._name, self._output, self._meet, before=self, edition=edition)
+        seen = self.upper, self.edition
+        return TableReplacement(self, SimulatedSwap(self._lake, self._name, self._output, self._meet, seen, edition))
 
     def withdraw(self, edition: str) -> None:
         """Give the rows another edition; see `Replaceable`."""

@@ -29,10 +29,11 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, BinaryIO, Final
 
+from tidegauge.objects.address import is_address
 from tidegauge.sources.file.memory import OpenFiles
 from tidegauge.sources.file.source import FileSource
 
-__all__ = ["Folder", "FolderEntry", "Inode", "InodeStatus", "read_from"]
+__all__ = ["Folder", "FolderEntry", "Inode", "InodeStatus", "in_memory", "read_from"]
 
 _DEVICE: Final = 1
 _FIRST: Final = 1 << 40
@@ -283,9 +284,14 @@ class Folder:
         return self._files[path]
 
 
+def in_memory(source: FileSource) -> FileSource:
+    """Return the source with the path that it has in memory: an address in an object store is one of files, too."""
+    return replace(source, path="/" + source.path.replace("://", "/") if is_address(source.path) else source.path)
+
+
 def read_from(source: FileSource, folder: Folder) -> FileSource:
     """Return the source as one that reads a folder in memory, and remembers no file yet, as that of a new driver."""
-    found = replace(source)
+    found = in_memory(source)
     object.__setattr__(found, "held", OpenFiles(folder))
     return found
 

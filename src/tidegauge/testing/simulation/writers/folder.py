@@ -50,7 +50,7 @@ from tidegauge.testing.simulation.clock import VirtualClock
 from tidegauge.testing.simulation.ledger import Broken
 from tidegauge.testing.simulation.plan import Act
 from tidegauge.testing.simulation.upstream.counterpart import MetSource
-from tidegauge.testing.simulation.upstream.folder import Folder, read_from
+from tidegauge.testing.simulation.upstream.folder import Folder, in_memory, read_from
 from tidegauge.testing.simulation.writers.values import check_columns, made
 from tidegauge.testing.simulation.writers.written import BAD, Harm, HarmKind, WrittenFile
 
@@ -76,7 +76,7 @@ class FolderUpstream:
         self.spoilt = False
         self.name: Final = name
         self.schema: Final = source.schema
-        self._user: Final = source
+        self._user: Final = in_memory(source)
         self._folder: Final = folder
         self._clock: Final = clock
         self._seed: Final = seed

@@ -1,0 +1,51 @@
+"""Makes an environment for what the tests use and the main one cannot have: `python scripts/environments.py s3`.
+
+    s3        moto, an S3-compatible server, which brings half of the services of AWS with it
+    iceberg   readers of Iceberg and Delta: the JAR is made for an older Spark than ours, DuckDB's extensions for an
+              older DuckDB; the JAR also has what answers as a catalog over REST
+
+They are in the cache of this user. Without one, the tests that need it are skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from tidegauge.testing.jars import cache
+
+PINS = {
+    "s3": ("moto[s3]==5.2.5", "flask==3.1.3", "flask-cors==6.0.5"),
+    "iceberg": (
+        "pyspark==4.1.4",
+        "duckdb==1.5.5",
+        "duckdb-extension-iceberg==1.5.5",
+        "duckdb-extension-avro==1.5.5",
+        "duckdb-extension-delta==1.5.5",
+    ),
+}
+
+
+def main(name: str) -> int:
+    """Make an environment, unless it is there."""
+    pins, folder = PINS[name], cache(os.environ, name)
+    made = folder / ".made"
+    what = "\n".join([sys.version, *pins])
+    if made.exists() and made.read_text() == what:
+        return 0
+    print(f"Installing into {folder} (once):", *pins, flush=True)
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    try:
+        subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
+        subprocess.run([*pip, *pins], check=True)
+    except subprocess.CalledProcessError as error:
+        print(error, file=sys.stderr)
+        print(f"The tests that need {name} are skipped.", file=sys.stderr)
+        return 1 if os.environ.get("CI") else 0
+    made.write_text(what)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,1 @@
+"""Spark's own door: `format("tidegauge")`, an output as a table of a Spark session, and as a stream of its epochs."""

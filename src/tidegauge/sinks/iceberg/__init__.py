@@ -1,0 +1,1 @@
+"""Tables of Iceberg as outputs: tasks write Parquet files, the driver commits them with pyiceberg."""

@@ -1,0 +1,196 @@
+"""A batch of a query: a manifest, which makes it visible, and the Parquet files that this names.
+
+    orders/000000000007.json            the manifest of batch 7 of the query `orders`
+    orders/000000000007/part-….parquet  its files
+
+A manifest names the Spark query, by the id in its checkpoint, and the digest of the manifest before it. So two
+tell whether one follows the other.
+
+Invariant: a manifest is created last, whole, and never changed; the ids of batches have no gap; and the newest batch
+stays, for the next one to be held against.
+
+>>> made = BatchManifest("7d1f", first=0, batch=0, before="", files=(BatchFile("part-0", 120, 3),))
+>>> decoded(made.encode(), "here") == made, made.rows
+(True, 3)
+>>> is_new(made, "7d1f", 1, place="orders"), is_new(made, "7d1f", 0, place="orders")
+(True, False)
+>>> is_new(made, "c0de", 0, place="orders")
+Traceback (most recent call last):
+tidegauge.errors.batches.AnotherCheckpoint: TG-0680: batch 0 of Spark's query c0de was to be written to orders, ...
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final
+
+from tidegauge.disk import local_path
+from tidegauge.errors.batches import (
+    AnotherCheckpoint,
+    BatchDamaged,
+    BatchesElsewhere,
+    BatchesMissing,
+    CheckpointBehind,
+)
+from tidegauge.errors.flow import InvalidArgument
+
+__all__ = [
+    "BatchFile",
+    "BatchManifest",
+    "batches_in",
+    "check_name",
+    "decoded",
+    "files_of",
+    "is_new",
+    "is_query",
+    "manifest_path",
+    "newest_in",
+    "read_manifest",
+    "root_at",
+]
+
+_FORMAT: Final = 1
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,127}")
+"""Of a query's folder, and of a file in a batch."""
+_MANIFEST: Final = re.compile(r"([0-9]{12})\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFile:
+    """A file of a batch: its name, its size in bytes, and how many rows it has."""
+
+    name: str
+    size: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchManifest:
+    """What a batch has.
+
+    query_id: of the Spark query, from its checkpoint. first: its first batch that was written here. before: the
+    digest of the manifest of the batch before, "" for the first one.
+    """
+
+    query_id: str
+    first: int
+    batch: int
+    before: str
+    files: tuple[BatchFile, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many rows it has."""
+        return sum(file.rows for file in self.files)
+
+    @property
+    def digest(self) -> str:
+        """What no other manifest has."""
+        return _digest(self._body())
+
+    def encode(self) -> bytes:
+        """Return it as JSON, with its digest in a second line."""
+        body = self._body()
+        return body + b"\n" + _digest(body).encode() + b"\n"
+
+    def _body(self) -> bytes:
+        files = [[file.name, file.size, file.rows] for file in self.files]
+        said = {"format": _FORMAT, "query": self.query_id, "first": self.first, "batch": self.batch}
+        return json.dumps({**said, "before": self.before, "files": files}).encode()
+
+
+def _digest(body: bytes) -> str:
+    return blake2b(body, digest_size=16).hexdigest()
+
+
+def decoded(data: bytes, path: str) -> BatchManifest:
+    """Return the manifest that `encode` made. Raises `BatchDamaged`, also for one of a newer version."""
+    body, _, rest = data.partition(b"\n")
+    if rest != _digest(body).encode() + b"\n":
+        raise BatchDamaged(path=path, detail=f"its {len(data)} bytes do not have the digest that they end with")
+    said: Any = json.loads(body)
+    if said["format"] != _FORMAT:
+        raise BatchDamaged(path=path, detail=f"it has format {said['format']!r}, and this version knows {_FORMAT}")
+    files = tuple(BatchFile(name, size, rows) for name, size, rows in said["files"])
+    for file in files:
+        if not _NAME.fullmatch(file.name):
+            raise BatchDamaged(path=path, detail=f"it names a file {file.name!r}")
+    return BatchManifest(said["query"], said["first"], said["batch"], said["before"], files)
+
+
+def is_new(newest: BatchManifest | None, query_id: str, batch: int, *, place: str) -> bool:
+    """Whether a batch is to be written, given the newest one there; False where it is this one, which is run again.
+
+    Raises `AnotherCheckpoint`, `CheckpointBehind` and `BatchesMissing`.
+    """
+    if newest is None:
+        return True
+    if newest.query_id != query_id:
+        raise AnotherCheckpoint(batch=batch, found=query_id, known=newest.query_id, place=place)
+    if batch < newest.batch:
+        raise CheckpointBehind(batch=batch, newest=newest.batch, place=place)
+    if batch > newest.batch + 1:
+        raise BatchesMissing(batch=batch, missing=newest.batch + 1, place=place)
+    return batch > newest.batch
+
+
+def root_at(path: str | os.PathLike[str], *, where: str) -> str:
+    """Return where the folders of queries are, absolute. Raises `BatchesElsewhere`, `InvalidArgument`."""
+    if not isinstance(path, str | os.PathLike):
+        raise InvalidArgument(parameter=where, value=path, expected="the path of a folder, not empty")
+    return local_path(
+        path, parameter=where, elsewhere=lambda scheme: BatchesElsewhere(where=where, scheme=f"{scheme}:")
+    )
+
+
+def check_name(query: object) -> str:
+    """Return a name of a query that can be that of a folder. Raises `InvalidArgument`."""
+    if not is_query(query):
+        expected = "letters, digits, '_', '-' and '.', at most 128, with a letter or digit first"
+        raise InvalidArgument(parameter="query", value=query, expected=expected)
+    return str(query)
+
+
+def is_query(name: object) -> bool:
+    """Whether a folder may be that of a query."""
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+
+
+def manifest_path(folder: Path, batch: int) -> Path:
+    """Return where the manifest of a batch is, in the folder of its query."""
+    return folder / f"{batch:012}.json"
+
+
+def files_of(folder: Path, batch: int) -> Path:
+    """Return the folder of the files of a batch."""
+    return folder / f"{batch:012}"
+
+
+def batches_in(folder: Path) -> Sequence[int]:
+    """Return the ids of the batches there are, in their order; none where there is no folder. Raises `OSError`."""
+    try:
+        names = os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(int(found[1]) for name in names if (found := _MANIFEST.fullmatch(name)))
+
+
+def read_manifest(folder: Path, batch: int) -> BatchManifest:
+    """Return the manifest of a batch. Raises `FileNotFoundError` and `BatchDamaged`."""
+    path = manifest_path(folder, batch)
+    manifest = decoded(path.read_bytes(), str(path))
+    if manifest.batch != batch:
+        raise BatchDamaged(path=str(path), detail=f"it is the manifest of batch {manifest.batch}")
+    return manifest
+
+
+def newest_in(folder: Path) -> BatchManifest | None:
+    """Return the manifest of the newest batch that is there."""
+    there = batches_in(folder)
+    return read_manifest(folder, there[-1]) if there else None
