@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tidegauge.dsl.shared import shared as shared
     from tidegauge.dsl.stream import RowStream as RowStream
     from tidegauge.dsl.stream import StreamParts as StreamParts
+    from tidegauge.dsl.union import union as union
     from tidegauge.engine.local import LocalEngine as LocalEngine
     from tidegauge.engine.spark.engine import SparkEngine as SparkEngine
     from tidegauge.env import Env as Env
@@ -109,6 +110,7 @@ else:
             "dsl.dataflow": "Dataflow",
             "dsl.past": "From",
             "dsl.shared": "shared",
+            "dsl.union": "union",
             "looking.datasource.source": "register",
             "dsl.stream": "RowStream StreamParts",
             "looking.inspect": "epochs explain outputs status",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from pyspark.errors import PySparkException
-from tests.engine.written import started, table_rows
+from tests.engine.written import done, started, table_rows
 
 import tidegauge as tg
 from tidegauge.engine import LocalEngine
@@ -46,15 +46,10 @@ def lose(log: Path, *, from_batch: int) -> None:
             path.unlink()
 
 
-def done(query: Any) -> None:
-    query.awaitTermination()
-    assert query.exception() is None
-
-
 def test_batches_of_a_query_are_epochs_of_two_outputs(classic: Any, tmp_path: Path) -> None:
     more(tmp_path, "a", range(6))
     more(tmp_path, "b", range(6, 10))
-    done(started(classic, tmp_path, "foreachBatch", now=True))
+    done(lambda: started(classic, tmp_path, "foreachBatch", now=True))
     flow = run(tmp_path)
     assert table_rows(flow, "all") == [(n, 0) for n in range(10)]
     assert table_rows(flow, "few") == [(n, 0) for n in range(7, 10)]
@@ -70,12 +65,11 @@ def test_a_query_goes_on_from_its_checkpoint_and_another_checkpoint_is_refused(
 ) -> None:
     tg.register(classic)
     more(tmp_path, "a", range(6))
-    done(started(classic, tmp_path, way, now=True))
+    done(lambda: started(classic, tmp_path, way, now=True))
     more(tmp_path, "b", range(6, 10))
-    done(started(classic, tmp_path, way, now=True))
-    query = started(classic, tmp_path, way, now=True, checkpoint="another")
+    done(lambda: started(classic, tmp_path, way, now=True))
     with pytest.raises(PySparkException, match="TG-0680"):
-        query.awaitTermination()
+        done(lambda: started(classic, tmp_path, way, now=True, checkpoint="another"))
     assert table_rows(run(tmp_path), "all") == [(n, 0) for n in range(10)]
 
 
@@ -85,16 +79,15 @@ def test_a_checkpoint_that_lost_its_last_commit_runs_the_batch_again(way: str, c
     tg.register(classic)
     more(tmp_path, "a", range(6))
     more(tmp_path, "b", range(6, 10))
-    done(started(classic, tmp_path, way, now=True))
+    done(lambda: started(classic, tmp_path, way, now=True))
     lose(tmp_path / "checkpoint" / way / "commits", from_batch=1)
     more(tmp_path, "c", range(10, 12))
-    done(started(classic, tmp_path, way, now=True))
+    done(lambda: started(classic, tmp_path, way, now=True))
     assert table_rows(run(tmp_path), "all") == [(n, 0) for n in range(12)]
     lose(tmp_path / "checkpoint" / way / "commits", from_batch=1)
     lose(tmp_path / "checkpoint" / way / "offsets", from_batch=2)
-    query = started(classic, tmp_path, way, now=True)
     with pytest.raises(PySparkException, match=r"TG-0681.*batch 1 came again"):
-        query.awaitTermination()
+        done(lambda: started(classic, tmp_path, way, now=True))
 
 
 @pytest.mark.long
@@ -111,14 +104,14 @@ def test_what_is_wrong_with_a_query_has_its_name(classic: Any, tmp_path: Path) -
         ("TG-0660", {**path, **checkpoint, "query": "c", "store": "x"}, "append", frame),
         ("TG-0105.*query", {**path, **checkpoint, "query": "../c"}, "append", frame),
     ):
-        writer = of.writeStream.format("tidegauge").options(**options).outputMode(mode)
+        writer = of.writeStream.format("tidegauge").options(**options).outputMode(mode).trigger(availableNow=True)
         with pytest.raises(PySparkException, match=code):
-            writer.trigger(availableNow=True).start().awaitTermination()
+            done(writer.start)
     place = "spark.sql.streaming.checkpointLocation"
     classic.conf.set(place, f"{tmp_path}/kept")  # which the session alone knows
     try:
         with pytest.raises(PySparkException, match=r"TG-0686.*checkpointLocation"):
-            frame.writeStream.format("tidegauge").options(**path).queryName("b").start().awaitTermination()
+            done(frame.writeStream.format("tidegauge").options(**path).queryName("b").start)
     finally:
         classic.conf.unset(place)
     assert not (tmp_path / "batches").exists()

@@ -53,6 +53,7 @@ def test_the_local_engine_reads_every_record_once(local: Rows) -> None:
         "taxed": 380,
         "notes": 120,
         "ticks": 900,
+        "both": 120 + sum(n > 100 for n in (*range(300), *range(1000, 1080))),
         "users": 7,
     }
 

@@ -42,7 +42,7 @@ def fill(root: Path) -> None:
 
 
 def arrow_flow(root: Path) -> tg.Dataflow:
-    """Three sources, five outputs; every step runs wherever the batch is."""
+    """Three sources and the union of two, six outputs; every step runs wherever the batch is."""
     flow = tg.Dataflow("whole", store=f"sqlite:///{root}/flow.db", tick=0.05)
     files = tg.FileSource(f"{root}/in/*.jsonl", format=tg.Json(ORDERS), max_bytes_per_epoch=9000, split_bytes=4000)
     orders = flow.source("orders", files)
@@ -53,6 +53,8 @@ def arrow_flow(root: Path) -> tg.Dataflow:
     flow.sink("taxed", orders.map_batches(taxed), tg.ParquetSink(f"{root}/lake/taxed"))
     flow.sink("notes", notes, tg.DeltaSink(f"{root}/lake/notes"))
     flow.sink("ticks", flow.source("ticks", ticks), tg.ParquetSink(f"{root}/lake/ticks"))
+    both = flow.source("both", tg.union(orders, notes))
+    flow.sink("both", both.filter("_source = 'notes' OR id > 100"), tg.ParquetSink(f"{root}/lake/both"))
     flow.sink("users", orders, tg.DeltaSink(f"{root}/lake/users", envelope="upsert", key="user", order="id"))
     return flow
 

@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,6 +91,20 @@ def begun(session: Any, root: Path, way: str, *, now: bool = False) -> Any:
         except PySparkException as error:
             if "connect back" not in str(error):
                 raise
+
+
+def done(begin: Callable[[], Any]) -> None:
+    """Run a query to its end; again where a Python process was too slow to come up. Raises any other error."""
+    while True:
+        try:
+            query = begin()
+            query.awaitTermination()
+        except PySparkException as error:
+            if "connect back" not in str(error):
+                raise
+        else:
+            assert query.exception() is None
+            return
 
 
 def write(url: str, root: Path, *, now: bool) -> None:

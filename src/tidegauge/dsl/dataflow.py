@@ -24,6 +24,7 @@ import pyarrow as pa
 from tidegauge.dsl.past import From, check_past
 from tidegauge.dsl.shared import Shared, check_beside, joined
 from tidegauge.dsl.stream import RowStream
+from tidegauge.dsl.union import Union, united_in
 from tidegauge.env import Env
 from tidegauge.errors.flow import (
     ForeignStream,
@@ -137,7 +138,12 @@ class Dataflow:
         return frozenset(self._required)
 
     def source(
-        self, name: str, source: Source | PushSource | Shared, *, required: bool = False, staging: str | None = None
+        self,
+        name: str,
+        source: Source | PushSource | Shared | Union,
+        *,
+        required: bool = False,
+        staging: str | None = None,
     ) -> RowStream:
         """Add a source and return the stream of its rows.
 
@@ -145,7 +151,8 @@ class Dataflow:
         for a source that pushes, a folder of this flow alone for records that wait for an output; on a cluster, one
         that all machines see. None for a temporary folder of this machine.
 
-        `tg.shared` gives a source of another flow, which has neither: its owner mints the epochs.
+        `tg.shared` gives a source of another flow, whose owner mints the epochs. `tg.union` gives one that several
+        sources of this flow make together. Neither is required by itself, or stages anything.
         """
         _named("source", name)
         if name in self._sources:
@@ -153,6 +160,8 @@ class Dataflow:
         if isinstance(source, Shared):
             return self._shared(name, source, required=required, staging=staging)
         check_beside(self.name, name, self._following, self._sources)
+        if isinstance(source, Union):
+            return self._united(name, source, required=required, staging=staging)
         if not isinstance(source, Source | PushSource):
             raise InvalidArgument(parameter="source", value=source, expected="a source such as tg.FileSource(...)")
         if not isinstance(required, bool):
@@ -180,6 +189,14 @@ class Dataflow:
         self._sources[name], self._following = joined(
             self.name, self.store, name, source, self._following, self._sources
         )
+        return RowStream(self, name)
+
+    def _united(self, name: str, source: Union, *, required: object, staging: object) -> RowStream:
+        """Add a source that others of this flow make together."""
+        if required is not False or staging is not None:
+            expected = "neither required nor staging for a union: its sources have them"
+            raise InvalidArgument(parameter="source", value=name, expected=expected)
+        self._sources[name] = united_in(self, self._sources, source)
         return RowStream(self, name)
 
     def sink(

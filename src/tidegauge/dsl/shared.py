@@ -32,7 +32,7 @@ from tidegauge.remap.store.address import parse
 from tidegauge.sources.protocol import Source
 from tidegauge.sources.push.source import PushedSource
 
-__all__ = ["Shared", "check_beside", "joined", "shared"]
+__all__ = ["Shared", "SourceStream", "check_beside", "joined", "shared"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +50,24 @@ class SourceStream(Protocol):
     """A stream, which knows its flow and its source."""
 
     @property
-    def flow(self) -> Flow: ...
+    def flow(self) -> Flow:
+        """The flow."""
+        ...
+
     @property
-    def source(self) -> str: ...
+    def source(self) -> str:
+        """The name of its source."""
+        ...
+
     @property
-    def channel(self) -> str: ...
+    def channel(self) -> str:
+        """Which stream of the source."""
+        ...
+
     @property
-    def steps(self) -> tuple[Step, ...]: ...
+    def steps(self) -> tuple[Step, ...]:
+        """What it has been through."""
+        ...
 
 
 def shared(of: SourceStream | Flow, source: str | None = None) -> Shared:

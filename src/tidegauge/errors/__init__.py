@@ -42,6 +42,7 @@ from tidegauge.errors import (
     steps,
     store,
     testing,
+    unions,
     upkeep,
 )
 from tidegauge.errors.base import CODES, Definite, TidegaugeError, Transient, UnknownError
@@ -85,5 +86,6 @@ __all__ = [
     "steps",
     "store",
     "testing",
+    "unions",
     "upkeep",
 ]

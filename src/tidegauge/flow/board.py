@@ -135,11 +135,11 @@ class StoreStatus:
 class Board:
     """The present state of a flow's sources, outputs and epochs. `changed` is called after each change, if given.
 
-    uppers: the outputs' durable uppers at the start. failed: sources that failed in earlier runs. retried: outputs
-    that did, for reasons of their own. fills: the staged past of those that show nothing yet. replacing: those whose
-    tables hold other rows until then. paused: why outputs are paused. news: in words, which outputs are new, changed
-    or gone. redaction: what hides the secrets in what others say. publications:
-    what tells them, for all boards of a run.
+    origins: of each output, the sources whose records it has. uppers: the outputs' durable uppers at the start.
+    failed: sources that failed in earlier runs. retried: outputs that did, for reasons of their own. fills: the
+    staged past of those that show nothing yet. replacing: those whose tables hold other rows until then. paused:
+    why outputs are paused. news: in words, which outputs are new, changed or gone. redaction: what hides the
+    secrets in what others say. publications: what tells them, for all boards of a run.
     """
 
     def __init__(
@@ -148,6 +148,7 @@ class Board:
         *,
         units: Mapping[str, str],
         plans: Mapping[str, OutputPlan],
+        origins: Mapping[str, Collection[str]],
         uppers: Mapping[str, int],
         published: int,
         failed: Mapping[str, Failure],
@@ -181,6 +182,7 @@ class Board:
         self.jobs: set[Need] = set()
         """The epochs that are being staged at present."""
         self.sources = {name: SourceStatus(name, unit) for name, unit in units.items()}
+        self._origins: Final = origins
         self._after = {name: plan.after for name, plan in plans.items() if plan.after}
         self.expected = dict(uppers)
         self.outputs = {name: OutputStatus(name, plan.source) for name, plan in plans.items()}
@@ -207,7 +209,8 @@ class Board:
 
     def held(self, source: str) -> int:
         """Return the first epoch that is not published and that some output of a source lacks."""
-        uppers = [o.upper for o in self.outputs.values() if o.source == source and o.state not in _WAITS_FOR_NOBODY]
+        reading = (o for o in self.outputs.values() if source in self._origins[o.name])
+        uppers = [o.upper for o in reading if o.state not in _WAITS_FOR_NOBODY]
         return max(self.published, min(uppers, default=0))
 
     @property

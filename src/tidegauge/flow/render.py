@@ -96,7 +96,8 @@ def render(
     uppers = flow.uppers
     limits = {name: flow.failed[plan.source].epoch for name, plan in plans.items() if plan.source in flow.failed}
     units = {name: source.unit for name, source in spec.sources.items()}
-    live = [name for name in spec.sources if name not in flow.failed and not timeline.tables[name].frontier.sealed]
+    going_on = [n for n in spec.sources if n not in flow.failed and not timeline.tables[n].frontier.sealed]
+    live = [name for name in going_on if name not in spec.derived]
     news = {name: EventQueue(INT) for name in live if name not in pushing.pieces and owner is None}
     answers = EventQueue(GAUGE)
     acknowledgements = {name: EventQueue(INT) for name in news}
@@ -170,6 +171,7 @@ def render(
                     ticking=ticking,
                     watcher=board,
                     columned={name: partial(columned, name) for name in scouts},
+                    derived={name: source for name, source in spec.derived.items() if name in going_on},
                 ),
             )
             sweep(
@@ -299,6 +301,7 @@ def render(
             scope.concatenate([*commits.values(), *awaited.values()]),
             timeline=timeline,
             readers={name: plan.source for name, plan in spec.outputs.items()},
+            derived=spec.derived,
             uppers={**dict.fromkeys(flow.away, flow.since), **uppers},
             since=flow.published,
             followed=Followers(spec.name, flow.store, flow.lease, since=flow.since).lacked,

@@ -194,6 +194,7 @@ class Runner:
             found.timeline,
             units={name: source.unit for name, source in flow.sources.items()},
             plans=flow.outputs,
+            origins={name: flow.origins(name) for name in flow.outputs},
             uppers={**dict.fromkeys(found.away, found.published), **found.uppers},
             published=found.published,
             failed=found.failed,

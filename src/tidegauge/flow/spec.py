@@ -21,6 +21,7 @@ from typing import Protocol
 
 from tidegauge.errors.flow import UnknownName
 from tidegauge.job.plan import OutputPlan
+from tidegauge.remap.derived import Derived
 from tidegauge.remap.policy import Policy
 from tidegauge.remap.store import Following
 from tidegauge.sources.protocol import Source
@@ -64,6 +65,18 @@ class FlowSpec:
         if name not in self.outputs:
             raise UnknownName(kind="output", name=name, known=sorted(self.outputs))
         return self.outputs[name]
+
+    def origins(self, output: str) -> frozenset[str]:
+        """Return the sources whose records an output has: the one that it reads, and those that one is made of."""
+        name = self.outputs[output].source
+        return frozenset((name, *(self.derived[name].made_of if name in self.derived else ())))
+
+    @property
+    def derived(self) -> Mapping[str, Derived]:
+        """The sources that are made of others; none where another flow binds them."""
+        if self.following is not None:
+            return {}
+        return {name: source for name, source in self.sources.items() if isinstance(source, Derived)}
 
     def unit_of(self, source: str) -> str:
         """Return what the positions of a source count; one that is no longer in the flow does not say."""

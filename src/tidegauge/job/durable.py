@@ -31,6 +31,7 @@ from tidegauge.errors.sources import EndTakenBack
 from tidegauge.remap.binding import Slice
 from tidegauge.remap.store import Gap, Lease, Loaded, Store
 from tidegauge.sources.protocol import GoingOn, Source
+from tidegauge.sources.union import UnionSource
 
 __all__ = ["Losses", "OutputFailures", "left_behind", "passed", "ranges_of", "without"]
 
@@ -88,7 +89,7 @@ class Losses:
     def __init__(
         self, store: Store, lease: Lease, flow: str, sources: Mapping[str, Source], *, now: Callable[[], datetime]
     ) -> None:
-        self._codes: Final = {name: s.loss for name, s in sources.items() if isinstance(s, GoingOn)}
+        self._sources: Final = sources
         self._store: Final = store
         self._lease: Final = lease
         self._flow: Final = flow
@@ -101,9 +102,15 @@ class Losses:
         for hole in without(lost, known):
             gap = Gap(
                 *(hole.source, hole.epoch, hole.partition, hole.lower, hole.upper),
-                *(self._now(), self._codes[hole.source], reason),
+                *(self._now(), self._code(hole), reason),
             )
             self._store.record_gap(self._lease, gap)
+
+    def _code(self, hole: Slice) -> str:
+        source = self._sources[hole.source]
+        if isinstance(source, UnionSource):
+            return source.loss_of(hole.partition)
+        return source.loss if isinstance(source, GoingOn) else ""
 
 
 class OutputFailures:

@@ -38,8 +38,9 @@ from tidegauge.remap.round import Failure
 from tidegauge.sinks.backlog import StagedSpan
 from tidegauge.sinks.protocol import Standing, Table
 from tidegauge.sinks.stamped import StampedSink
-from tidegauge.sources.protocol import Confirming, Cuttable, GoingOn, RangeReader, Source, Split
+from tidegauge.sources.protocol import Confirming, Cuttable, GoingOn, Source, Split
 from tidegauge.sources.push.pieces import Pieces
+from tidegauge.sources.union import UnionSource
 
 __all__ = ["GOOD_FOR", "OutputSchemas", "Performed", "Performer", "PinnedNeed", "performer"]
 
@@ -185,7 +186,7 @@ def performer(
                 result = engine.submit(epoch_job).result()
             for one in reads if past is None else ():
                 at = pinned.slices[one.name][0].epoch
-                if (changed := unconfirmed(one.name, one.source, pinned.bounds[one.name], at)) is not None:
+                if (changed := unconfirmed(one, pinned.bounds[one.name], at)) is not None:
                     failures.append(changed)
         found = (*failures, *result.failures)
         if past is not None:
@@ -255,12 +256,14 @@ def plan(
     name: str, source: Source | Pieces, slices: list[Slice], bound: Bound
 ) -> tuple[tuple[Split, ...], Sequence[Slice]] | Failure:
     """Return the splits of a source, and what of its slices is lost; or why it cannot be read."""
+    left = slices
     try:
         try:
             gone = source.lost(slices, bound) if isinstance(source, GoingOn) else ()
-            return tuple(source.plan(without(slices, gone) if gone else slices, bound)), gone
+            left = without(slices, gone) if gone else slices
+            return tuple(source.plan(left, bound)), gone
         except Definite as error:
-            return first_failure(name, source, slices, bound, error)
+            return first_failure(name, source, left or slices, bound, error)
     except Transient as error:
         return Failure(name, None, slices[0].epoch, error)
     except OSError as error:
@@ -280,13 +283,16 @@ def planned_by(
     return tuple(split for splits, _ in whole for split in splits), [hole for _, gone in whole for hole in gone]
 
 
-def unconfirmed(name: str, source: RangeReader, bound: Bound, epoch: int) -> Failure | None:
+def unconfirmed(read: SourceRead, bound: Bound, epoch: int) -> Failure | None:
     """Return the failure of a source, at an epoch, unless upstream says that it is the one that is bound."""
-    source = source.source if isinstance(source, Columned) else source
+    name, source = read.name, read.source.source if isinstance(read.source, Columned) else read.source
     if not isinstance(source, Confirming):
         return None
     try:
-        source.confirm(bound)
+        if isinstance(source, UnionSource):
+            source.confirm_read(read.splits, bound)
+        else:
+            source.confirm(bound)
     except (Definite, Transient) as error:
         return Failure(name, None, epoch, error)
     except OSError as error:

@@ -43,5 +43,5 @@ def scanned(read: SourceRead, bound: Bound, columns: pa.Schema) -> Iterator[pa.R
             yield conform(stamp(rows, epoch), columns)
     for failure in report.failures:
         raise failure.error
-    if read.splits and (changed := unconfirmed(read.name, read.source, bound, read.splits[0].epoch)) is not None:
+    if read.splits and (changed := unconfirmed(read, bound, read.splits[0].epoch)) is not None:
         raise changed.error

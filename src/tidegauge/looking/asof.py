@@ -19,7 +19,7 @@ position that no epoch has reached names none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from operator import index
@@ -30,6 +30,8 @@ from tidegauge.errors.flow import InvalidArgument, UnknownName
 from tidegauge.errors.store import NotYetBound
 from tidegauge.looking.locate import key_of
 from tidegauge.remap.store import Loaded, Store
+from tidegauge.remap.table import RemapTable
+from tidegauge.sources.union.places import UNION, InputLife
 
 __all__ = ["AsOf", "Positions", "checked", "epoch_of", "instant", "published_epoch"]
 
@@ -98,7 +100,23 @@ def epoch_of(loaded: Loaded, positions: Mapping[str, Mapping[str, int]]) -> int:
                 upper = loaded.flow.upper
                 raise NotYetBound(source=source, partition=key, position=position - 1, upper=upper)
             epoch = max(epoch, found.table.epoch_of(key, position - 1))
+            united = InputLife(source, found.incarnation).partition(key)
+            for union, table in _unions(loaded, source):
+                if position > table.frontier[united]:
+                    raise NotYetBound(source=union, partition=united, position=position - 1, upper=loaded.flow.upper)
+                epoch = max(epoch, table.epoch_of(united, position - 1))
     return epoch
+
+
+def _unions(loaded: Loaded, source: str) -> Iterator[tuple[str, RemapTable]]:
+    """Yield the unions that a source is an input of, with their bindings; not those that have failed or are new.
+
+    One that had failed, or came later, has records of the source in later epochs.
+    """
+    for name, found in loaded.sources.items():
+        inputs = found.config.get("of") if found.config.get("kind") == UNION else None
+        if inputs is not None and source in inputs and found.failure is None and found.table.frontier:
+            yield name, found.table
 
 
 def published_epoch(store: Store, loaded: Loaded, as_of: AsOf) -> int | None:

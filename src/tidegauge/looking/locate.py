@@ -49,6 +49,9 @@ from tidegauge.remap.fromtime.protocol import excerpt
 from tidegauge.remap.store import Loaded, LoadedSource, Store
 from tidegauge.sinks.columns import EPOCH
 from tidegauge.sinks.protocol import Table
+from tidegauge.sources.union import UnionSource
+from tidegauge.sources.union.columns import SOURCE
+from tidegauge.sources.union.places import split_of
 
 __all__ = ["Holding", "Origin", "Place", "key_of", "locate", "origin"]
 
@@ -193,15 +196,25 @@ class FlowSnapshot:
         pieces = found.slices(max(past[0], flow.since) if past is not None and folded else at, at + 1)
         place = None
         if (partition := row.get(_PARTITION)) is not None and row.get(_OFFSET) is not None:
-            position = _integer(_OFFSET, row[_OFFSET])
-            pieces = [p for p in pieces if p.partition == partition and p.lower <= position < p.upper]
-            place = self._place(found, partition, position, pieces[0].epoch if folded else epoch) if pieces else None
+            position, of = _integer(_OFFSET, row[_OFFSET]), row.get(SOURCE)
+            own = {p.partition: self._own_name(source, p.partition, of) for p in pieces}
+            pieces = [p for p in pieces if own[p.partition] == partition and p.lower <= position < p.upper]
+            if pieces:
+                at_epoch = pieces[0].epoch if folded else epoch
+                place = self._place(found, pieces[0].partition, position, at_epoch)
         if not pieces:
             if epoch < flow.since:
                 raise EpochBelowSince(source=source, epoch=epoch, since=flow.since)
             raise RowOfAnotherLife(output=output, epoch=epoch, detail=f"that has no such record of {source!r}")
         slices = tuple(slice_report(self.flow, found, piece) for piece in pieces)
         return Origin(output, source, epoch, *self._times(epoch), place, slices)
+
+    def _own_name(self, source: str, partition: str, of: object) -> str | None:
+        """Return the name that a partition has in rows; of a union, in those of its input `of` alone."""
+        if not isinstance(self.flow.sources.get(source), UnionSource):
+            return partition
+        life, there = split_of(partition)
+        return there if life.name == of else None
 
     def _place(self, found: LoadedSource, partition: str, position: int, epoch: int) -> Place:
         """Return the place of a record that is known to be of the epoch."""

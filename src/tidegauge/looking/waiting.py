@@ -97,7 +97,7 @@ def wait_for(
             said = f"positions: source {source!r} cannot be asked how far it is"
             raise InvalidArgument(parameter="positions", value="now", expected=said)
     if outputs is None and wanted is not None:
-        names = frozenset(name for name in names if spec.outputs[name].source in wanted)
+        names = frozenset(name for name in names if not spec.origins(name).isdisjoint(wanted))
     wanting = _Wanted(flow, names, read if wanted is None else wanted.keys(), wanted, env)
 
     def look() -> int | str:

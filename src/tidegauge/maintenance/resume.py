@@ -26,6 +26,7 @@ from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.command import InsideRecord, PassedOver, RangeNotBound
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.running import LossNotAccepted, NothingToResume, UpstreamRecreated
+from tidegauge.errors.unions import InputRecreated
 from tidegauge.flow.belonging import check_all, table_of
 from tidegauge.flow.spec import Flow, FlowSpec
 from tidegauge.job.durable import left_behind, passed, without
@@ -36,6 +37,8 @@ from tidegauge.remap.binding import Slice
 from tidegauge.remap.store import Gap, Lease, LeaseHolder, Loaded, Store
 from tidegauge.sinks.mending import REPAIRABLE
 from tidegauge.sources.protocol import Divided, Source
+from tidegauge.sources.union import UnionSource
+from tidegauge.sources.union.places import split_of
 
 Lacked: TypeAlias = tuple[Slice, list[str], str]
 """A bound range, the outputs that lack it, and why nobody can read it any more."""
@@ -89,6 +92,11 @@ def resume(
             gaps = _accepted(behind, source, unit, accept_loss=accept_loss, at=env.now())
             store.pass_over(lease, source, gaps, lift=False)
             return Resumed(source, loaded.sources[source].incarnation, loaded.sources[source].began_at, gaps)
+        if new_incarnation and isinstance(union := spec.sources[source], UnionSource):
+            missing = _united_anew(spec, loaded, source, union)
+            gaps = _accepted(missing, source, unit, accept_loss=accept_loss, at=env.now())
+            store.pass_over(lease, source, gaps, lift=True)
+            return Resumed(source, 0, 0, gaps)
         error = _failure(loaded, source)
         if not new_incarnation:
             store.clear_failure(lease, source)
@@ -105,6 +113,28 @@ def resume(
         gaps = _accepted([*behind, *missing], source, unit, accept_loss=accept_loss, at=at)
         number = store.begin_incarnation(lease, source, at=at, reason=error.summary, gaps=gaps)
         return Resumed(source, number, loaded.flow.upper, gaps)
+
+
+def _united_anew(flow: FlowSpec, loaded: Loaded, source: str, union: UnionSource) -> list[Lacked]:
+    """Return what outputs of a union lack of upstreams that its inputs had before.
+
+    Raises `NothingToResume` where it has not failed of that, or an input is to be resumed first.
+    """
+    error = _failure(loaded, source)
+    if not isinstance(error, InputRecreated):
+        state = f"it has failed with {error.code}, {error.summary}"
+        raise NothingToResume(source=source, how=" as a new incarnation", state=state)
+    for name in union.made_of:
+        failure = loaded.sources[name].failure
+        if failure is not None and isinstance(failure[1], UpstreamRecreated):
+            state = f"its input {name!r} has failed with {failure[1].code}, and is to be resumed first"
+            raise NothingToResume(source=source, how=" as a new incarnation", state=state)
+    found = [(split_of(piece.partition)[0], piece, outputs) for piece, outputs in lacking(flow, loaded, source)]
+    return [
+        (piece, outputs, error.summary)
+        for life, piece, outputs in found
+        if life.name in loaded.sources and life.incarnation < loaded.sources[life.name].incarnation
+    ]
 
 
 @contextmanager

@@ -41,7 +41,8 @@ from tidegauge.env import Env
 from tidegauge.errors.base import Definite
 from tidegauge.errors.running import TickHeld, UpstreamRecreated
 from tidegauge.errors.sources import EndTakenBack
-from tidegauge.remap.binding import Observation
+from tidegauge.remap.binding import Observation, Proposal
+from tidegauge.remap.derived import Derived, as_bound
 from tidegauge.remap.frontier import Frontier
 from tidegauge.remap.mint import mint
 from tidegauge.remap.policy import LOOK, SECOND, Due, Manual, Pace, Policy, enough
@@ -115,6 +116,7 @@ class RemapSetup:
     requests: additional ticks that somebody asks for. required: sources that are not sealed and without whose answer
     nothing is bound. units: the unit of each source's positions. columned: who hears of other columns than a source
     has, of those that are scouted: the flow is opened anew with these before a record that has them is bound.
+    derived: the sources that are made of others; they are bound with these, and not asked.
     """
 
     timeline: Timeline
@@ -135,6 +137,7 @@ class RemapSetup:
     ticking: Callable[[], bool]
     watcher: Watcher
     columned: Mapping[str, Callable[[pa.Schema], None]] = field(default_factory=dict)
+    derived: Mapping[str, Derived] = field(default_factory=dict)
 
 
 def remap(scope: Scope, setup: RemapSetup) -> Bindings:
@@ -157,6 +160,9 @@ class _Remap:
         self.capability, self.asking_capability = context.capabilities
         self.live = set(setup.live)
         self.required = set(setup.required)
+        self.derived = dict(setup.derived)
+        self.behind = set(setup.derived)
+        """The derived sources that may lack something that is bound of their inputs: they may be new."""
         self.round: Round | None = None
         self.number = 0
         self.pace = Pace.of(setup.policy)
@@ -216,6 +222,8 @@ class _Remap:
         A source that is no longer asked can be found to have failed too: when an epoch is read that was bound before.
         """
         self.live.discard(failure.source)
+        self.derived.pop(failure.source, None)
+        self.behind.discard(failure.source)
         if self.round is not None:  # what it answers now is not heard, so nobody waits for it
             self.round.answered(failure.source)
         self.setup.watcher.failed(failure)
@@ -232,7 +240,8 @@ class _Remap:
             epoch = self.bind({s: said for s, said in observations.items() if s not in others}, bound)
         if setup.ticking() and not others:  # else who asked for the tick gets the one that follows
             self.tell(epoch, awaited)
-        setup.watcher.settled(caught_up=caught_up(self.timeline, self.answers, self.live), awaited=awaited)
+        done = caught_up(self.timeline, self.answers, self.live) and not self.behind
+        setup.watcher.settled(caught_up=done, awaited=awaited)
 
     def columned(self, observations: Mapping[str, Observation]) -> frozenset[str]:
         """Tell of scouted sources with other columns than they have, and return them: the flow is opened anew."""
@@ -261,25 +270,46 @@ class _Remap:
 
         A source is bound only once its columns are known. bound: where the sources stand.
         """
+        setup = self.setup
         for source, observed in observations.items():
             if observed.schema is not None and self.timeline.schema(source) is None:
-                self.setup.store.record_schema(self.setup.lease, source, observed.schema)
+                setup.store.record_schema(setup.lease, source, observed.schema)
                 self.timeline.fix_schema(source, observed.schema)
         known = {s: p for s, p in observations.items() if self.timeline.schema(s) is not None}
         proposals = mint(bound, known, states=self.timeline.states())
+        proposals |= self.derive(proposals)
+        self.behind.clear()
         if not proposals:
             return None
-        at = max(observed.at for observed in known.values())
-        epoch = self.setup.store.append(self.setup.lease, expected=self.timeline.upper, at=at, proposals=proposals)
+        at = max((observed.at for observed in known.values()), default=setup.env.now())
+        epoch = setup.store.append(setup.lease, expected=self.timeline.upper, at=at, proposals=proposals)
         self.timeline.append(epoch, proposals, at=at)  # after the store: others act on what the timeline shows
         ended = {source for source, proposal in proposals.items() if proposal.frontier.sealed}
         self.live -= ended
         self.required -= ended
-        self.setup.watcher.minted()
-        self.hurry = not isinstance(self.setup.policy, Manual) and any(
-            observed.more for observed in observations.values()
-        )
+        setup.watcher.minted()
+        self.hurry = not isinstance(setup.policy, Manual) and any(observed.more for observed in observations.values())
         return epoch
+
+    def derive(self, proposals: Mapping[str, Proposal]) -> dict[str, Proposal]:
+        """Return the proposals of derived sources that go with those of their inputs; see `remap.derived`."""
+        found: dict[str, Proposal] = {}
+        for name, source in list(self.derived.items()):
+            if name not in self.behind and proposals.keys().isdisjoint(source.made_of):
+                continue
+            mine = self.timeline.bound(name)
+            inputs = {one: as_bound(self.timeline.bound(one), proposals.get(one)) for one in source.made_of}
+            try:
+                observed = source.derive(mine, inputs, now=self.setup.env.now())
+            except Definite as error:
+                failure = Failure(name, None, self.timeline.upper, error)
+                self.setup.record_failure(failure)
+                self.fail(failure)
+                continue
+            self.timeline.look(name, observed)
+            self.setup.watcher.answered(Answer(name, self.number, observed))
+            found |= mint({name: mine.frontier}, {name: observed})
+        return found
 
     def announce(self, output: OperatorOutput) -> None:
         """Tell of the epochs that have become durable, and give up the capability for them."""
@@ -303,7 +333,9 @@ class _Remap:
             self.due = Due.TICK
         wait = self.pace.wait(clock)
         if not self.live:
-            self.tell(None, self.awaited(()))
+            epoch = self.bind({}, {}) if self.behind else None  # their inputs have all ended, or failed
+            self.announce(outputs[0])
+            self.tell(epoch, self.awaited(()))
         elif self.due is not Due.NOTHING:
             self.number += 1
             self.hurry = False

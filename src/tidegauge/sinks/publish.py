@@ -24,6 +24,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import reduce
+from itertools import chain
 from typing import Final, TypeAlias
 
 from tidegauge import reclock
@@ -38,6 +40,7 @@ from tidegauge.dataflow import (
     Stream,
 )
 from tidegauge.env import Env
+from tidegauge.remap.derived import Derived
 from tidegauge.remap.frontier import ORIGIN, Frontier
 from tidegauge.remap.store import Lease, Store
 from tidegauge.remap.timeline import Timeline
@@ -124,6 +127,7 @@ def resumption(
     *,
     timeline: Timeline,
     readers: Mapping[str, str],
+    derived: Mapping[str, Derived],
     uppers: Mapping[str, int],
     since: int,
     patience: Patience,
@@ -132,15 +136,17 @@ def resumption(
 ) -> Mapping[str, Stream[Frontier]]:
     """Build the operator: for each source a stream of frontiers to acknowledge; one that did not move is not sent.
 
-    readers: the source that each output reads. uppers: the outputs' uppers at the start. since: the epochs before it
-    were published by then. patience: of outputs that do not go on; it is looked at with each publication.
-    followed: returns the first epoch that some follower lacks, None without any. reach: is told the first epoch that
-    some output lacks, at the start and when it moves.
+    readers: the source that each output reads. derived: those of the sources that are made of others, which are told
+    in their place. uppers: the outputs' uppers at the start. since: the epochs before it were published by then.
+    patience: of outputs that do not go on; it is looked at with each publication. followed: returns the first epoch
+    that some follower lacks, None without any. reach: is told the first epoch that some output lacks, at the start
+    and when it moves.
     """
     builder = OperatorBuilder(published.scope, "resumption")
     builder.input(published)
     builder.input(committed)
-    sources = sorted(set(readers.values()))
+    origins = {name: derived[source].made_of if source in derived else (source,) for name, source in readers.items()}
+    sources = sorted(set(chain.from_iterable(origins.values())))
     outputs: dict[str, Stream[Frontier]] = {source: builder.output() for source in sources}
 
     def build(context: OperatorContext) -> Callable[[list[OperatorInput], list[OperatorOutput]], None]:
@@ -153,16 +159,29 @@ def resumption(
             spent = patience.spent(held)
             found: dict[str, dict[str, int]] = {source: {"": upto} for source in sources}  # no output has that name
             for name, upper in held.items():
-                if name not in spent:
-                    found[readers[name]][name] = upper
+                for source in () if name in spent else origins[name]:
+                    found[source][name] = upper
             return found
+
+        def held_of(source: str, uppers: Mapping[str, int]) -> Frontier:
+            """Return what all hold of a source, each by the bindings of what it reads."""
+            read: dict[str, dict[str, int]] = {source: {"": uppers[""]}}
+            for name in uppers.keys() - {""}:
+                read.setdefault(readers[name], {})[name] = uppers[name]
+            found = [reclock.resumption({one: timeline.tables[one]}, read[one])[one] for one in read]
+            incarnation = timeline.bound(source).incarnation
+            parts = [
+                frontier if one == source else derived[one].part_of(source, frontier, incarnation=incarnation)
+                for one, frontier in zip(read, found, strict=True)
+            ]
+            return reduce(Frontier.meet, parts)
 
         def tell(source: str, uppers: Mapping[str, int], handle: OperatorOutput, by: Sending) -> None:
             """Tell the upstream of a source how far all is held, if that is further than before."""
             if min(uppers.values()) <= reached[source]:  # less once an output goes on whose patience was spent
                 return
             reached[source] = min(uppers.values())
-            frontier = reclock.resumption({source: timeline.tables[source]}, uppers)[source]
+            frontier = held_of(source, uppers)
             if told[source] != frontier:
                 told[source] = frontier
                 handle.give(by, [frontier])

@@ -59,7 +59,7 @@ class Checks:
         self._ledger: Final = ledger
         self._lake: Final = lake
         self._upstreams: Final = upstreams
-        self._read: Final = sorted({plan.source for plan in spec.outputs.values()})
+        self._read: Final = sorted(set().union(*(spec.origins(name) for name in spec.outputs)))
         self._seen: Final[dict[tuple[str, int], Counter[str]]] = {}
         self._boards: Final[dict[str, Board]] = {}  # what each driver has shown last
         self._behind: Final[set[str]] = set()
@@ -167,7 +167,10 @@ class Checks:
             return
         try:
             if place == "store committed":
+                before = self._ledger.upper
                 self._ledger.follow()
+                if before < self._ledger.upper:
+                    self._derived()
                 driver = who.partition(".")[0]
                 self._driving = driver if driver in self._boards else self._driving
                 self.late.found(driver, era=self.era)
@@ -194,6 +197,17 @@ class Checks:
                 self.late.committed(place.removesuffix(": committed"), driver=who.partition(".")[0], first=first)
         except Broken as broken:
             self.broken = broken
+
+    def _derived(self) -> None:
+        """A union lacks nothing that is bound of an input, right after a binding. One that has failed does."""
+        failed = self._ledger.failed() if self._spec.derived else {}
+        for name, union in self._spec.derived.items():
+            mine = self._ledger.frontiers[name]
+            for one in union.made_of if mine and name not in failed else ():
+                theirs, there = self._ledger.frontiers[one], of_input(one, mine)
+                if lacking := {place: end for place, end in theirs.items() if end > there.get(place, 0)}:
+                    said = f"{name} has {there} of {one}, of which {lacking} is bound"
+                    raise Broken("an epoch binds of a union what it binds of its inputs", said)
 
     def shown(self, board: Board, *, by: str = "") -> None:
         """Look at what a driver shows to people."""
@@ -263,10 +277,12 @@ class Checks:
     def _acknowledged(self, source: str, without: Collection[str]) -> None:
         told = self._upstreams[source].told()
         for name, plan in self._spec.outputs.items():
-            if plan.source != source or name in without:
+            if source not in self._spec.origins(name) or name in without:
                 continue
-            held = self._ledger.until(source, self._ledger.holds(source, self._lake.upper(name)))
+            held = self._ledger.until(plan.source, self._ledger.holds(plan.source, self._lake.upper(name)))
             known = self.late.told(name)
+            if plan.source != source:  # a union of it
+                held, known = of_input(source, held), of_input(source, known)
             for place, position in told.items():
                 if position > max(held.get(place, 0), known.get(place, 0)) and place not in self._misled:
                     said = f"{place} is acknowledged to {position}, {name} holds it to {held.get(place, 0)}"
@@ -323,15 +339,19 @@ class Checks:
             return False
         self._ledger.follow()
         failed, upper, but = self._ledger.failed(), self._ledger.upper, held_back(self._spec, self._ledger, but)
-        for name, upstream in self._upstreams.items():
+        for name, upstream in self._upstreams.items() if not self.over() else ():
             bound = self._ledger.frontiers[name]
             if name not in failed and any(bound.get(place, 0) < end for place, end in upstream.there().items()):
                 return False
-        told = {*self._read} - {self._spec.outputs[name].source for name in but}
+        told = {*self._read}.difference(*map(self._spec.origins, but))
         if not failed and not all(self._is_acknowledged(name) for name in told):
             return False
         live = {name: upper for name, upper in self._uppers(live=True).items() if name not in but}
         return all(held >= upper for held in live.values()) and (not live or self._ledger.published >= upper)
+
+    def over(self) -> bool:
+        """Whether the sources of all outputs have failed, so that nobody reads the others any more."""
+        return {plan.source for plan in self._spec.outputs.values()} <= self._ledger.failed().keys()
 
     def state(self) -> str:
         """Return how far everything is, for people."""
@@ -367,7 +387,7 @@ class Checks:
         for name in self._spec.outputs:
             self._decoded(name)
             self._content(name)
-        behind = {self._spec.outputs[name].source for name in held_back(self._spec, self._ledger, ())}
+        behind = frozenset[str]().union(*map(self._spec.origins, held_back(self._spec, self._ledger, ())))
         for name in self._read:
             told = orderly and not failed and self._told_by.get(name) not in after
             if told and name not in behind and not self._is_acknowledged(name):
@@ -400,3 +420,13 @@ class Checks:
             raise Broken("no row is of an epoch before that of its table's past", f"{name}: {early}")
         first, stamp = self.late.first(name), self.late.stamp(name)
         self._contents.all_there(name, actual, upper=upper, first=first, stamp=stamp)
+
+
+def of_input(name: str, places: Mapping[str, int]) -> dict[str, int]:
+    """Return the positions of the places of a union that are an input's, by the names that they have there.
+
+    >>> of_input("web", {"web/p0": 5, "shop/p0": 2})
+    {'p0': 5}
+    """
+    begin = f"{name}/"
+    return {place[len(begin) :]: position for place, position in places.items() if place.startswith(begin)}

@@ -75,7 +75,8 @@ class Ground:
         places = [*EFFECTS, *STORE_POINTS]
         places += [f"{name}: {point}" for name in spec.outputs for point in SINK_POINTS]
         feeds = tuple(name for name, source in spec.sources.items() if isinstance(source, PushedSource))
-        for name in spec.sources:
+        written = tuple(name for name in spec.sources if name not in spec.derived)
+        for name in written:
             places += [f"{name}: {point}" for point in (PUSH_POINTS if name in feeds else SOURCE_POINTS)]
         policy = spec.policy
         tick = policy.seconds if isinstance(policy, Every) and policy.seconds else 1.0
@@ -84,7 +85,7 @@ class Ground:
         }
         answering["torn"] = tuple(place for place in places if place.endswith(": closed"))
         files = tuple(name for name, source in spec.sources.items() if isinstance(source, FileSource))
-        topics = ((name, source) for name, source in spec.sources.items() if name not in (*feeds, *files))
+        topics = ((name, spec.sources[name]) for name in written if name not in (*feeds, *files))
         logs = tuple(name for name, source in topics if not isinstance(source, GeneratorSource))
         readers = Counter(plan.source for plan in spec.outputs.values())
         companied = tuple(
@@ -93,7 +94,7 @@ class Ground:
         late = tuple(name for name in spec.outputs if pausable(spec, name))
         tables = tuple(name for name in late if not spec.outputs[name].sink.shared)
         facts = FlowFacts(
-            tuple(spec.sources),
+            written,
             tuple(spec.outputs),
             tuple(places),
             tick,

@@ -27,7 +27,9 @@ from tidegauge.errors.engine import RecordUnparsable
 from tidegauge.errors.kafka import TopicDeleted
 from tidegauge.errors.outputs import OutputBelowIncarnation
 from tidegauge.errors.running import LossNotAccepted, NothingToResume, UpstreamRecreated
+from tidegauge.errors.unions import InputRecreated
 from tidegauge.maintenance.resume import resume, skip
+from tidegauge.sources.union.places import split_of
 from tidegauge.testing.simulation.commands import SimulatedFlow, given
 from tidegauge.testing.simulation.harms import MENDABLE
 from tidegauge.testing.simulation.ledger import Broken
@@ -47,7 +49,7 @@ _PATIENCE: Final = 90.0
 
 def resumable(world: World) -> dict[str, str]:
     """Return the failed sources that can go on, at the latest when their topics are there, each with its code."""
-    anew = (TopicDeleted.code, UpstreamRecreated.code)
+    anew = (TopicDeleted.code, UpstreamRecreated.code, InputRecreated.code)
     failed = world.ledger.failed()
     return {
         name: code
@@ -64,7 +66,17 @@ def _is_skippable(world: World, source: str, code: str) -> bool:
 
 
 def _is_mendable(world: World, source: str, code: str) -> bool:
-    return code in MENDABLE and source in world.file_laws.files
+    return code in MENDABLE and bool(_files(world, source))
+
+
+def _files(world: World, source: str) -> list[str]:
+    """Return the sources of files that a source is, or has as inputs."""
+    known = world.file_laws.files
+    return (
+        [name for name in world.unions[source].names if name in known]
+        if source in world.unions
+        else [*known.keys() & {source}]
+    )
 
 
 def attend(world: World) -> None:
@@ -86,7 +98,8 @@ def _attend(world: World) -> None:
                     said = f"{source} would begin its incarnation {number}, and was recreated {made} times"
                     raise Broken("no source fails without need", said)
             if _is_mendable(world, source, code):
-                _mend(world, source, code)
+                for name in _files(world, source):
+                    _mend(world, name, code)
             bad = code == RecordUnparsable.code
             command = (
                 partial(_skip, world=world, source=source) if bad else partial(_resume, source=source, code=code)
@@ -118,7 +131,7 @@ def look_at_files(world: World, source: str) -> bool:
     for said in world.file_laws.said(source):
         world.trace.note(world.clock.monotonic(), world.scheduler.running, said)
     world.file_laws.note(source, in_transaction=world.memory.connection.in_transaction)
-    return world.upstreams[source].overtaken
+    return bool(world.upstreams[source].overtaken)
 
 
 def _skip(flow: SimulatedFlow, env: Env, *, world: World, source: str) -> None:
@@ -128,16 +141,16 @@ def _skip(flow: SimulatedFlow, env: Env, *, world: World, source: str) -> None:
     if not (found := world.checks.failing(source)):
         said = f"{source} has failed of a bad record at {world.ledger.failed_at(source)}, and there is none"
         raise Broken("no source fails without need", said)
-    size = flow.spec.sources[source].unit == "bytes"
     for place, record in found:
         world.checks.skipped.add((source, place, record.position))
-        upper = record.position + (len(record.raw) + 1 if size else 1)
+        of = split_of(record.partition)[0].name if source in world.unions else source
+        upper = record.position + (len(record.raw) + 1 if flow.spec.sources[of].unit == "bytes" else 1)
         with suppress(RangeNotBound):  # somebody has just compacted its epoch
             skip(flow, source, record.partition, record.position, upper, env=env)
 
 
 def _resume(flow: SimulatedFlow, env: Env, *, source: str, code: str) -> None:
-    anew = code in (UpstreamRecreated.code, OutputBelowIncarnation.code)
+    anew = code in (UpstreamRecreated.code, InputRecreated.code, OutputBelowIncarnation.code)
     with suppress(NothingToResume, FlowNeverRan):  # another command did it, and its answer was lost
         try:
             resume(flow, source, new_incarnation=anew, env=env)

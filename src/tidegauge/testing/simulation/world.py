@@ -22,7 +22,7 @@ Invariant: a world reads no clock of this machine, draws no random number but fr
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from random import Random
 from string import ascii_uppercase
@@ -33,6 +33,7 @@ from tidegauge.errors.simulation import SimulationFailed
 from tidegauge.flow.dropping import without
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.job.portion import late_limit
+from tidegauge.sources.union import UnionSource
 from tidegauge.testing.simulation.acting import act_out
 from tidegauge.testing.simulation.blame import excused
 from tidegauge.testing.simulation.checks import Checks
@@ -56,6 +57,7 @@ from tidegauge.testing.simulation.tables import Lake
 from tidegauge.testing.simulation.tables.counterpart import counterpart_of
 from tidegauge.testing.simulation.trace import EventTrace, logged
 from tidegauge.testing.simulation.writers import upstream_of
+from tidegauge.testing.simulation.writers.union import UnionUpstream
 
 __all__ = ["World"]
 
@@ -86,10 +88,17 @@ class World:
         self.swept: Final[dict[str, int]] = {}
         """How many identifiers had been drawn when a table was swept last."""
         self.threads: Final = threads()
-        self.upstreams: Final = {
+        written = {
             name: upstream_of(ground.spec.name, name, source, self.clock, seed=plan.seed)
             for name, source in ground.spec.sources.items()
+            if not isinstance(source, UnionSource)
         }
+        self.unions: Final = {
+            name: UnionUpstream(source, written, failed=lambda: self.ledger.failed())
+            for name, source in ground.spec.sources.items()
+            if isinstance(source, UnionSource)
+        }
+        self.upstreams: Final[Mapping[str, Any]] = {**written, **self.unions}
         self.ledger: Final = BindingLedger(self.memory, self.upstreams)
         self.codes: Final = Codes(ground.spec, self.ledger, self.lake)
         self.checks: Final = Checks(ground.spec, self.ledger, self.lake, self.upstreams, made_by=self.codes.plan)
@@ -207,7 +216,10 @@ class World:
             raise
         sources: dict[str, Any] = {}
         for name in spec.sources:
-            sources[name] = self.upstreams[name].source(Meeting(life, name))
+            if name in self.unions:  # after its inputs, which have been declared before it
+                sources[name] = self.unions[name].source_of(sources)
+            else:
+                sources[name] = self.upstreams[name].source(Meeting(life, name))
         outputs = {
             name: replace(plan, sink=counterpart_of(plan.sink, self.lake, name, Meeting(life, name)))
             for name, plan in spec.outputs.items()
@@ -244,7 +256,7 @@ class World:
         self.note("ended" if error is None else f"ended with {type(error).__name__}")
         if error is not None and (error is self._unmade or not excused(self, life)):
             raise error
-        done = error is not None and self.ledger.failed().keys() == self.upstreams.keys()
+        done = error is not None and self.checks.over()
         if done and not (self.down or self.checks.older or resumable(self) or self.codes.waiting()):
             self.closing = True  # nothing is left to do: whoever restarts the flow finds the same
 
