@@ -64,6 +64,25 @@ def with_column(batch: pa.RecordBatch, values: list[Any], of: Any = None) -> pa.
     return batch.append_column("more", pa.array(values, of or pa.int64()))
 
 
+def with_union(step: Function) -> Callable[[], tg.Dataflow]:
+    def make() -> tg.Dataflow:
+        flow = tg.Dataflow("shop", store="sqlite:///shop.db")
+        streams = [flow.source(name, tg.GeneratorSource(columns=f"id long, {name} int")) for name in ("a", "b")]
+        both = flow.source("both", tg.union(*streams))
+        flow.sink("lake", both.map_batches(step), tg.ParquetSink("lake"))
+        return flow
+
+    return make
+
+
+def test_a_function_of_a_union_is_tried_on_rows_of_all_its_inputs() -> None:
+    definite(Ground.of(with_union(lambda batch: batch)))
+    evidence = found(
+        StepDrawsChance, with_union(lambda batch: with_column(batch, [uuid.uuid4().int >> 80] * batch.num_rows))
+    )
+    assert "_source" in str(evidence)
+
+
 def with_dead_letters(step: Function) -> Callable[[], tg.Dataflow]:
     def make() -> tg.Dataflow:
         flow = tg.Dataflow("shop", store="sqlite:///shop.db")

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.simulation import parted, pushed, rotated, spoilt, unseen
+from tests.simulation import parted, pushed, rotated, spoilt, united, unseen
 from tests.simulation.reference import make_flow
 
 import tidegauge as tg
@@ -63,6 +63,15 @@ def test_every_law_holds_of_parts_of_streams_and_of_the_first_rows_of_keys() -> 
 @pytest.mark.long
 def test_every_law_holds_of_parts_of_streams_in_many_worlds() -> None:
     assert simulate(parted.make_flow, seeds=range(40)).seeds == 40
+
+
+def test_every_law_holds_of_unions() -> None:
+    assert simulate(united.make_flow, seeds=[14], epochs=6).seeds == 1
+
+
+@pytest.mark.long
+def test_every_law_holds_of_unions_in_many_worlds() -> None:
+    assert simulate(united.make_flow, seeds=range(40)).seeds == 40
 
 
 def make_files() -> tg.Dataflow:

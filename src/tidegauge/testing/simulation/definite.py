@@ -51,6 +51,7 @@ from tidegauge.errors.simulation import (
 )
 from tidegauge.job.functions import apply, columns_of, function_name, result_schema
 from tidegauge.job.plan import Dedupe, MapBatches, OutputPlan
+from tidegauge.sources.union import UnionSource
 from tidegauge.testing.simulation.clock import VirtualClock
 from tidegauge.testing.simulation.elsewhere import Elsewhere
 from tidegauge.testing.simulation.ground import Ground
@@ -112,8 +113,10 @@ def definite(ground: Ground, *, elsewhere: Elsewhere | None = None) -> None:
     for name, plan in ground.spec.outputs.items():
         if any(isinstance(step, MapBatches) for step in plan.steps):
             source = ground.spec.sources[plan.source]
-            upstream = upstream_of(ground.spec.name, plan.source, source, VirtualClock(), seed=0)
-            _output(ground, name, columns_of(upstream.schema, plan.channel), elsewhere)
+            columns = source.schema if isinstance(source, UnionSource) else None
+            if columns is None:
+                columns = upstream_of(ground.spec.name, plan.source, source, VirtualClock(), seed=0).schema
+            _output(ground, name, columns_of(columns, plan.channel), elsewhere)
 
 
 def _output(ground: Ground, name: str, schema: pa.Schema, elsewhere: Elsewhere | None) -> None:
