@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tidegauge.dsl.stream import StreamParts as StreamParts
     from tidegauge.dsl.union import union as union
     from tidegauge.engine.local import LocalEngine as LocalEngine
+    from tidegauge.engine.sail.engine import SailEngine as SailEngine
     from tidegauge.engine.spark.engine import SparkEngine as SparkEngine
     from tidegauge.env import Env as Env
     from tidegauge.errors.base import TidegaugeError as TidegaugeError
@@ -106,6 +107,7 @@ else:
             "looking.bindings": "bindings reclock_column",
             "maintenance.compact": "compact hold release",
             "engine.local": "LocalEngine",
+            "engine.sail.engine": "SailEngine",
             "engine.spark.engine": "SparkEngine",
             "dsl.dataflow": "Dataflow",
             "dsl.past": "From",

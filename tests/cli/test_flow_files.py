@@ -140,7 +140,7 @@ def test_a_module_beside_the_file_can_be_imported_from_any_folder(shop: Shop, tm
         (("run",), "Missing argument 'FLOW'"),
         (("walk", "shop.py"), "No such command 'walk'"),
         (("run", "shop.py", "--until", "done"), "'done' is not 'caught-up'"),
-        (("run", "shop.py", "--engine", "flink"), "'flink' is neither 'spark' nor 'local'"),
+        (("run", "shop.py", "--engine", "flink"), "'flink' is none of 'spark', 'local' and 'sail'"),
         (("run", "shop.py", "--engine", "local", "--spark", "local[2]"), "goes with --engine spark"),
         (("run", "shop.py", "--json"), "No such option: --json"),
         (("explain", "shop.py", "newest"), "Invalid value for 'EPOCH'"),

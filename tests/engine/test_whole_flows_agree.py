@@ -33,16 +33,8 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Rows:
 def check(found: Rows, local: Rows) -> None:
     """What the local engine can run is equal, and SQL has filtered, selected and counted the same rows."""
     assert {output: found[output] for output in local} == local
-    orders = [json.loads(row) for row in local["orders"]]
+    whole_flow.check_sql(found, local)
     large = [json.loads(row) for row in found["large"]]
-    assert sorted((row["id"], row["gross"], row["n"], row["_epoch"]) for row in large) == sorted(
-        (row["id"], row["amount"] * 1.2, len(row["tags"]), row["_epoch"]) for row in orders if row["amount"] > 20
-    )
-    assert found["all"] == local["orders"]
-    assert found["users_sql"] == local["users"], "the last order of each user, by way of DataFrames as well"
-    assert found["late"] == local["taxed"], "its past is from a table, and its types are those of the source"
-    assert found["late_sql"] == found["large"]
-    assert sum(json.loads(row)["orders"] for row in found["days"]) == len(orders)
     first = sum(row["_epoch"] == 0 for row in large)
     assert found["large as of 0, by Spark"] == [str(first)]
 

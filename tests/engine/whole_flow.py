@@ -140,6 +140,20 @@ def run_flows(session: Any, root: Path) -> Rows:
     return {**found, "large as of 0, by Spark": [str(frame.count())]}
 
 
+def check_sql(found: Rows, local: Rows) -> None:
+    """SQL has filtered, selected and counted the rows that the local engine has."""
+    orders = [json.loads(row) for row in local["orders"]]
+    large = [json.loads(row) for row in found["large"]]
+    assert sorted((row["id"], row["gross"], row["n"], row["_epoch"]) for row in large) == sorted(
+        (row["id"], row["amount"] * 1.2, len(row["tags"]), row["_epoch"]) for row in orders if row["amount"] > 20
+    )
+    assert found["all"] == local["orders"]
+    assert found["users_sql"] == local["users"], "the last order of each user, by way of DataFrames as well"
+    assert found["late"] == local["taxed"], "its past is from a table, and its types are those of the source"
+    assert found["late_sql"] == found["large"]
+    assert sum(json.loads(row)["orders"] for row in found["days"]) == len(orders)
+
+
 def run_deadly(session: Any, root: Path) -> Rows:
     """Run the flow that loses an executor. Raises when none was lost."""
     fill(root)

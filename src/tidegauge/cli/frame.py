@@ -38,9 +38,7 @@ STOPPED_AT_ONCE = "Stopped at once. Nothing is lost or doubled: the next run goe
 Target = Annotated[
     str, typer.Argument(metavar="FLOW", help="The file that makes the flow: shop.py, or shop.py:flow.")
 ]
-EngineName = Annotated[
-    str, typer.Option("--engine", help="'spark', or 'local' for plain SQL and Arrow functions without Spark.")
-]
+EngineName = Annotated[str, typer.Option("--engine", help="'spark'; 'local' without Spark; or 'sail' without Java.")]
 SparkUrl = Annotated[
     str | None,
     typer.Option("--spark", metavar="URL", help="A Spark master or sc:// address. [default: local\\[*]]"),
@@ -80,9 +78,9 @@ def at_once() -> Iterator[None]:
 
 def check_engine(engine: str, spark: str | None) -> None:
     """Refuse an engine that is none, and a Spark without it."""
-    if engine not in ("spark", "local"):
-        raise typer.BadParameter(f"{engine!r} is neither 'spark' nor 'local'", param_hint="--engine")
-    if spark is not None and engine == "local":
+    if engine not in ("spark", "local", "sail"):
+        raise typer.BadParameter(f"{engine!r} is none of 'spark', 'local' and 'sail'", param_hint="--engine")
+    if spark is not None and engine != "spark":
         raise typer.BadParameter("goes with --engine spark", param_hint="--spark")
 
 

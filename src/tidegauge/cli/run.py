@@ -175,6 +175,8 @@ def make_engine(kind: str, url: str | None, *, folder: Path) -> Engine:
     if kind == "local":
         return tg.LocalEngine()
     send_by_value(folder)
+    if kind == "sail":
+        return tg.SailEngine()
     if url is not None and url.startswith("sc://"):
         from pyspark.sql import SparkSession
 

@@ -326,7 +326,7 @@ class Dataflow:
         until: Literal["caught-up"] | None = None,
         *,
         spark: Any = None,
-        engine: Literal["spark", "local"] | Engine = "spark",
+        engine: Literal["spark", "local", "sail"] | Engine = "spark",
         env: Env | None = None,
         watch: Callable[[Board], None] | None = None,
         rate: int | None = None,
@@ -335,10 +335,10 @@ class Dataflow:
         """Run until interrupted, or until everything that is upstream now is in the outputs.
 
         spark: a session to use; otherwise one is made on this machine. engine: `"local"` runs Arrow functions and
-        plain SQL without Spark. watch: called with the flow's board at the start, and whenever something on it may
-        have changed. rate: how many rows a second are read for late outputs from now on (`tg.limit`), in this run and
-        later ones; None for as before. maintain: every how many seconds the tables are maintained beside it
-        (`tg.maintain`); None for never.
+        plain SQL without Spark; `"sail"`, which is experimental, runs more of SQL without Java. watch: called with
+        the flow's board at the start, and whenever something on it may have changed. rate: how many rows a second are
+        read for late outputs from now on (`tg.limit`), in this run and later ones; None for as before. maintain:
+        every how many seconds the tables are maintained beside it (`tg.maintain`); None for never.
 
         Raises the first definite error once the sources and outputs that it does not concern have come to rest.
         """
@@ -351,7 +351,7 @@ class Dataflow:
         until: Literal["caught-up"] | None = None,
         *,
         spark: Any = None,
-        engine: Literal["spark", "local"] | Engine = "spark",
+        engine: Literal["spark", "local", "sail"] | Engine = "spark",
         env: Env | None = None,
         watch: Callable[[Board], None] | None = None,
         rate: int | None = None,
@@ -387,7 +387,7 @@ class Dataflow:
         *,
         until: Literal["caught-up"] | None,
         spark: Any,
-        engine: Literal["spark", "local"] | Engine,
+        engine: Literal["spark", "local", "sail"] | Engine,
         env: Env | None,
         watch: Callable[[Board], None] | None,
         rate: int | None,

@@ -50,20 +50,24 @@ def _without(known: Sequence[str]) -> Iterator[None]:
         raise redacted from None
 
 
-def chosen(engine: Literal["spark", "local"] | Engine, spark: Any) -> tuple[Engine, bool]:
+def chosen(engine: Literal["spark", "local", "sail"] | Engine, spark: Any) -> tuple[Engine, bool]:
     """Return the engine to use, and whether it is ours to close."""
+    if engine in ("local", "sail") and spark is not None:
+        raise InvalidArgument(parameter="spark", value=spark, expected=f"no session on the {engine} engine")
     if engine == "local":
         from tidegauge.engine.local import LocalEngine
 
-        if spark is not None:
-            raise InvalidArgument(parameter="spark", value=spark, expected="no session on the local engine")
         return LocalEngine(), True
+    if engine == "sail":
+        from tidegauge.engine.sail.engine import SailEngine
+
+        return SailEngine(), True
     if engine == "spark":
         from tidegauge.engine.spark.engine import SparkEngine
 
         return SparkEngine(spark), True
     if isinstance(engine, str):
-        raise InvalidArgument(parameter="engine", value=engine, expected="'spark', 'local' or an engine")
+        raise InvalidArgument(parameter="engine", value=engine, expected="'spark', 'local', 'sail' or an engine")
     return engine, False
 
 
@@ -72,7 +76,7 @@ def run(
     *,
     until: Literal["caught-up"] | None,
     spark: Any,
-    engine: Literal["spark", "local"] | Engine,
+    engine: Literal["spark", "local", "sail"] | Engine,
     env: Env,
     watch: Callable[[Board], None] | None,
     requests: Requests,

@@ -192,7 +192,7 @@ def repair(
     *,
     from_epoch: int | None = None,
     remove_foreign: bool = False,
-    engine: Literal["spark", "local"] | Engine = "spark",
+    engine: Literal["spark", "local", "sail"] | Engine = "spark",
     spark: Any = None,
     env: Env | None = None,
 ) -> Repaired:

@@ -11,7 +11,7 @@ what goes through Spark between them):
     Arrow functions alone       one hop: read and stage in one Python worker
     plain filter, select        the same: the task that reads runs them (`pushdown`)
     row-wise filter, select     two hops in one stage, all outputs in one projection between them
-    anything else               rows kept by Spark (`persist`), one branch for each such output
+    anything else               rows kept by Spark (`keeping`), one branch for each such output
 
 The hop that reads is given raw records where a source has Spark read them (`Framed`).
 
@@ -41,6 +41,7 @@ from tidegauge.engine.spark.copied import Jobs, jobs_of
 from tidegauge.engine.spark.errors import carried_error, lost, quiet, root_message, row_error
 from tidegauge.engine.spark.framed import framed, missing, without
 from tidegauge.engine.spark.hops import FEED, REPORT, TASK, pack_reads, pack_work, reading, receiving, working
+from tidegauge.engine.spark.keeping import ConnectServer
 from tidegauge.engine.spark.session import create_session, interrupt, is_connect, pooled, slots, tagged
 from tidegauge.engine.spark.sql import Prepared, prepare
 from tidegauge.engine.spark.yielding import paced
@@ -90,7 +91,7 @@ class SparkEngine:
     def __init__(
         self, session: SparkSession | None = None, *, master: str = "local[*]", pool: str | None = None
     ) -> None:
-        self._given: Final = session
+        self._server = ConnectServer()
         self._master: Final = master
         self._scheduler_pool: Final = pool
         self._own = False
@@ -104,6 +105,13 @@ class SparkEngine:
         self._threads: Final = ThreadPoolExecutor(_JOBS_AT_ONCE, thread_name_prefix="tidegauge-job")
         self._running: set[Future[Any]] = set()
         self._closed = False
+
+    @classmethod
+    def on(cls, session: SparkSession, server: ConnectServer) -> SparkEngine:
+        """Return an engine on a session whose server is not Spark's."""
+        engine = cls(session)
+        engine._server, engine._slots = server, server.slots
+        return engine
 
     @property
     def session(self) -> SparkSession:
@@ -235,7 +243,7 @@ class SparkEngine:
         try:
             return self._run(job)
         except Exception as error:
-            if not isinstance(error, TidegaugeError) and (gone := missing(job)):
+            if not isinstance(error, TidegaugeError) and self._server.frames and (gone := missing(job)):
                 return [Report(failures=gone), *self._finish(without(job, {one.source for one in gone}))]
             if self._row_failure(job, error) is None:
                 raise
@@ -267,7 +275,7 @@ class SparkEngine:
         """Return what the reading hops give: tasks of ours, and one for each source that Spark reads by itself."""
         frames, mine = [], []
         for read in job.reads:
-            if (source := framed(read)) is None:
+            if not self._server.frames or (source := framed(read)) is None:
                 mine.append(read)
             else:
                 packed = pack_reads([read])
@@ -325,8 +333,7 @@ class SparkEngine:
         The rows are kept by a first action, which also tells whether the sources could be read; else two branches on
         two executors could both find nothing kept, and read.
         """
-        base = base.persist()
-        try:
+        with self._server.keep(base) as base:
             reports = reported(base.where(f"{REPORT} IS NOT NULL").select(REPORT))
             ended = {name for report in reports for name in ended_by(report, branches)}
             left = [branch for branch in branches if branch.write.name not in ended]
@@ -336,13 +343,8 @@ class SparkEngine:
                 silent = base.where(f"{REPORT} IS NULL")
                 frames.append(in_one_pass(silent, in_one, job))
             if frames:
-                union = frames[0]
-                for frame in frames[1:]:
-                    union = union.unionByName(frame)
-                reports += reported(union)
+                reports += reported(reduce(lambda one, other: one.unionByName(other), frames))
             return reports
-        finally:
-            base.unpersist()
 
     def _row_failure(self, job: EpochJob, error: Exception) -> TidegaugeError | str | None:
         """Return the error in the data if that is why a job failed, or None if the engine failed."""

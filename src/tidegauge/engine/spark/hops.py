@@ -100,7 +100,7 @@ def scanning(tasks: Sequence[bytes], columns: pa.Schema) -> Hop:
     """Return the hop of a scan: for each number that it is given, the rows of that task, with these columns."""
 
     def hop(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        acknowledge()
+        _entered()
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 reads, bound = _unpack(tasks[number])
@@ -119,12 +119,12 @@ def working(tasks: Sequence[bytes]) -> Hop:
     """Return the hop of a table's work: for each number that it is given, that number and what came of the task."""
 
     def hop(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        acknowledge()
+        _entered()
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 found = outcome(_unpack(tasks[number]))
                 yield pa.RecordBatch.from_pydict({TASK: [number], REPORT: [found]})
-        settle()
+        _left()
 
     return hop
 
@@ -133,7 +133,7 @@ def reading(tasks: Sequence[bytes], writes: Sequence[Write], feeds: Sequence[Fee
     """Return the hop that reads: for each number that it is given, that task."""
 
     def hop(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        acknowledge()
+        _entered()
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 yield from _read(_unpack(tasks[number]), writes, feeds, job)
@@ -145,7 +145,7 @@ def receiving(packed: bytes, writes: Sequence[Write], feeds: Sequence[Feed], *, 
     """Return the hop that reads what Spark has read: raw records of the one read that is packed."""
 
     def hop(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        acknowledge()
+        _entered()
         [read] = _unpack(packed)
         yield from _read([_Received(read, batches)], writes, feeds, job)
 
@@ -156,7 +156,7 @@ def writing(writes: Sequence[tuple[str, Write]], *, job: str) -> Hop:
     """Return the hop that writes: each output from its own struct column."""
 
     def hop(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        acknowledge()
+        _entered()
         return _write(batches, writes, job)
 
     return hop
@@ -166,7 +166,7 @@ def mapping(step: MapBatches, given: pa.Schema, made: pa.Schema, result: pa.Sche
     """Return the hop for an Arrow function that stands between DataFrame steps."""
 
     def hop(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        acknowledge()
+        _entered()
         functions = begun([step])
         for batch in batches:
             for epoch, rows in by_epoch(pa.RecordBatch.from_struct_array(batch.column(0))):
@@ -177,6 +177,25 @@ def mapping(step: MapBatches, given: pa.Schema, made: pa.Schema, result: pa.Sche
                     raise carry(error) from error
 
     return hop
+
+
+def _entered() -> None:
+    """Acknowledge at the start of a hop, unless it runs in a process of the user's."""
+    if _in_worker():
+        acknowledge()
+
+
+def _left() -> None:
+    """Settle at its end, likewise."""
+    if _in_worker():
+        settle()
+
+
+def _in_worker() -> bool:
+    """Whether this process is a Python worker of Spark's. Sail inside a driver runs hops in that process."""
+    from pyspark import TaskContext
+
+    return TaskContext.get() is not None
 
 
 def _attempt() -> int:
@@ -242,7 +261,7 @@ def _read(
         columns = [pa.nulls(rows.num_rows, kind) for kind in types]
         columns[index] = pa.StructArray.from_arrays(rows.columns, fields=list(types[index]))
         yield _numbered(pa.nulls(rows.num_rows, pa.string()), columns)
-    settle()
+    _left()
     yield _numbered(pa.array([report.encode()]), [pa.nulls(1, kind) for kind in types])
 
 
@@ -272,7 +291,7 @@ def _write(
     finally:
         for _, writer in writers:
             writer.abort()
-    settle()
+    _left()
     yield pa.RecordBatch.from_arrays([pa.array([report.encode()])], names=[REPORT])
 
 

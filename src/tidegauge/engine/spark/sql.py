@@ -31,6 +31,7 @@ from tidegauge.engine.spark.session import plan_text
 from tidegauge.engine.spelling import ROW, Projection, SparkStep, chosen, packed, quoted, said_as, spelt, written_as
 from tidegauge.errors.engine import LostEpoch, LostOperation, SessionNotShared, TransformFailed
 from tidegauge.errors.flow import NeedsSpark, ReservedColumn, UnknownColumn
+from tidegauge.errors.sail import NotOnSail
 from tidegauge.errors.steps import NoOrderOfRows
 from tidegauge.job.arrow import in_arrow, leading
 from tidegauge.job.functions import (
@@ -283,6 +284,8 @@ def _transformed(frame: Any, function: Any, output: str, known: list[str]) -> An
         if not isinstance(result, DataFrame):
             raise TypeError(f"it returned a {type(result).__name__}")
         types = {field.name: field.dataType.simpleString() for field in result.schema}
+    except NotOnSail:
+        raise
     except Exception as error:
         if "SESSION_NOT_SAME" in str(error):
             raise SessionNotShared(function=name, output=output, detail=said(error)) from error

@@ -1,0 +1,1 @@
+"""Sail: SQL without Java, in this process, with Spark's rows."""
