@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from tidegauge.errors.base import TidegaugeError
 
-__all__ = ["NotOnSail", "SailBesideSpark", "SailMissing"]
+__all__ = ["NotOnSail", "NotSpark", "SailBesideSpark", "SailMissing"]
 
 
 class SailMissing(TidegaugeError):
@@ -44,3 +44,12 @@ class SailBesideSpark(TidegaugeError):
     what = "engine='sail' cannot run beside the Spark session with a JVM in this process"
     cause = "PySpark has its functions either for a JVM or for Spark Connect in one process, not for both"
     remedy = "stop that session first (spark.stop()), run the flow in a process of its own, or run it on that session"
+
+
+class NotSpark(TidegaugeError):
+    """A Spark Connect server that is not Spark."""
+
+    code = "TG-0693"
+    what = "the Spark Connect server says that its version is {version}, and Spark has none such"
+    cause = "the address is that of a Sail server, which computes some of SQL otherwise than Spark and keeps no rows"
+    remedy = "run on a server of Spark's; or with engine='sail' (--engine sail), which starts Sail by itself"

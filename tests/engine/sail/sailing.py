@@ -28,8 +28,9 @@ from tidegauge.errors.base import TidegaugeError
 class Found:
     """What came of it: of the flows by output; of the functions and of the frames on the list, values by expression.
 
-    calls: how many rows a function before three outputs was given. refused: what is said of each step that
-    Sail is not given, or that raises. left: what is there after the engines were closed.
+    calls: how many rows a function before three outputs was given. refused: what is said of each step that Sail is
+    not given, or that raises. as_spark: likewise, of Sail as a server for the Spark engine. left: what is there after
+    the engines were closed.
     """
 
     rows: whole_flow.Rows
@@ -37,6 +38,7 @@ class Found:
     frames: dict[str, list[str]]
     calls: int
     refused: dict[str, str]
+    as_spark: str
     left: list[str]
 
 
@@ -66,10 +68,11 @@ def main(folder: Path) -> None:
     values = listed.values_of(engine.session)
     frames = listed.frames_of(engine.session, check=True)
     calls = called(engine, folder)
+    as_spark = error_of(lambda orders: orders, folder / "as spark", engine=tg.SparkEngine(engine.session))
     engine.close()
     refused = {name: error_of(step, folder / name) for name, step in STEPS.items()}
     left = [name for name in os.environ if name.startswith("SPARK_CONNECT")] + os.listdir(folder / "temporary")
-    print(json.dumps(asdict(Found(rows, values, frames, calls, refused, left)), default=str))
+    print(json.dumps(asdict(Found(rows, values, frames, calls, refused, as_spark, left)), default=str))
 
 
 def called(engine: tg.SailEngine, folder: Path) -> int:
@@ -118,7 +121,7 @@ STEPS: dict[str, Callable[[tg.RowStream], tg.RowStream]] = {
 }
 
 
-def error_of(step: Callable[[tg.RowStream], tg.RowStream], folder: Path) -> str:
+def error_of(step: Callable[[tg.RowStream], tg.RowStream], folder: Path, *, engine: Any = "sail") -> str:
     """Return the error of a flow with a step, "" if there is none, and whether the flow did anything before it."""
     folder.mkdir()
     (folder / "orders.jsonl").write_text('{"id": 9223372036854775807, "user": "a", "tags": ["x"]}\n')
@@ -126,7 +129,7 @@ def error_of(step: Callable[[tg.RowStream], tg.RowStream], folder: Path) -> str:
     source = tg.FileSource(f"{folder}/*.jsonl", format=tg.Json("id long, user string, tags array<string>"))
     flow.sink("it", step(flow.source("orders", source)), tg.ParquetSink(f"{folder}/it"))
     try:
-        flow.run("caught-up", engine="sail")
+        flow.run("caught-up", engine=engine)
     except TidegaugeError as error:
         done = " but wrote" if (folder / "it").exists() else ""
         return f"{error.summary}{done}" if error.code == "TG-0691" else f"{error.code}: {error.summary}"

@@ -60,6 +60,10 @@ def test_a_function_before_several_outputs_is_given_each_row_once(sail: Found) -
     assert sail.calls == 380
 
 
+def test_the_spark_engine_does_not_run_on_it(sail: Found) -> None:
+    assert sail.as_spark.startswith("TG-0693: the Spark Connect server says that its version is 0.")
+
+
 def test_nothing_is_left_when_it_is_closed(sail: Found) -> None:
     assert sail.left == []
 

@@ -38,7 +38,7 @@ class SailEngine:
 
     def __init__(self) -> None:
         self._sail: Final = Sail()
-        server = ConnectServer(keep=spilled, slots=os.cpu_count() or 1, frames=False)
+        server = ConnectServer(spark=False, keep=spilled, slots=os.cpu_count() or 1)
         self._spark: Final = SparkEngine.on(self._sail.session, server)
         self._lock: Final = threading.RLock()
         self._known: Final[dict[str, tuple[OutputPlan, pa.Schema, OutputPlan]]] = {}

@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from tidegauge.engine.spark.session import is_connect
 from tidegauge.errors.engine import SessionDecidesRows
+from tidegauge.errors.sail import NotSpark
 
 __all__ = ["Jobs", "changes", "jobs_of"]
 
@@ -109,6 +110,23 @@ def changes(settings: Mapping[str, str]) -> dict[str, str | None]:
     return dict.fromkeys(foreign) | {name: value for name, value in _OURS.items() if settings.get(name) != value}
 
 
+def server_version(session: Any) -> str:
+    """Return the version that a Connect server says of itself. Its session says that of Spark in any case."""
+    return str(session.range(1).selectExpr("version()").toArrow().column(0)[0].as_py())
+
+
+def check_spark(version: str) -> None:
+    """Raise `NotSpark` for the version of a server that is none of Spark's: Sail counts its own.
+
+    >>> check_spark("4.2.0 fa33ea000a0bda9e5a3fa1af98e8e85b8cc5e4d4")
+    >>> check_spark("0.7.2")
+    Traceback (most recent call last):
+    tidegauge.errors.sail.NotSpark: TG-0693: the Spark Connect server says that its version is 0.7.2, ...
+    """
+    if version.startswith("0."):
+        raise NotSpark(version=version)
+
+
 @dataclass(frozen=True, slots=True)
 class Jobs:
     """A session for jobs. given: the original session, of which it is a copy unless nothing had to be changed."""
@@ -135,15 +153,17 @@ class Jobs:
                 self.session.client.close()
 
 
-def jobs_of(session: Any) -> Jobs:
-    """Return the session that jobs run on.
+def jobs_of(session: Any, *, spark: bool = True) -> Jobs:
+    """Return the session that jobs run on. spark: whether its server has to be Spark.
 
     On Connect a session is used directly if nothing has to change, because a DataFrame of one session cannot be
     joined to one of another there. Raises `SessionDecidesRows` if something has to, and the server cannot copy a
-    session.
+    session, and `NotSpark`.
     """
     if not is_connect(session):
         return Jobs(_changed(_copied_here(session)), session)
+    if spark:
+        check_spark(server_version(session))
     differences = _differences(session)
     if not differences:
         return Jobs(session, session)

@@ -129,7 +129,7 @@ class SparkEngine:
         """Return the session that the jobs run on, which is copied at the first need."""
         with self._lock:
             if self._jobs is None:
-                self._jobs = jobs_of(self.session)
+                self._jobs = jobs_of(self.session, spark=self._server.spark)
             return self._jobs
 
     @property
@@ -243,7 +243,7 @@ class SparkEngine:
         try:
             return self._run(job)
         except Exception as error:
-            if not isinstance(error, TidegaugeError) and self._server.frames and (gone := missing(job)):
+            if not isinstance(error, TidegaugeError) and self._server.spark and (gone := missing(job)):
                 return [Report(failures=gone), *self._finish(without(job, {one.source for one in gone}))]
             if self._row_failure(job, error) is None:
                 raise
@@ -275,7 +275,7 @@ class SparkEngine:
         """Return what the reading hops give: tasks of ours, and one for each source that Spark reads by itself."""
         frames, mine = [], []
         for read in job.reads:
-            if not self._server.frames or (source := framed(read)) is None:
+            if not self._server.spark or (source := framed(read)) is None:
                 mine.append(read)
             else:
                 packed = pack_reads([read])

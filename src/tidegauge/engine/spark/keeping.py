@@ -87,12 +87,12 @@ def _reading(paths: list[str]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[
 
 @dataclass(frozen=True, slots=True)
 class ConnectServer:
-    """What a session's server is like.
+    """A session's server: Spark, or another one that answers for it.
 
-    keep: how rows are kept on it. slots: how many tasks it runs at once, None to ask it. frames: whether sources that
-    Spark can read by itself are left to it.
+    spark: whether it is Spark, which can read some sources by itself. keep: how rows are kept on it. slots: how many
+    tasks it runs at once, None to ask it.
     """
 
+    spark: bool = True
     keep: Keep = persisted
     slots: int | None = None
-    frames: bool = True
