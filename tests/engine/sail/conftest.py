@@ -1,4 +1,4 @@
-"""Sail is driven once for each test process."""
+"""Sail is driven once for a module, whose tests are in one process of a parallel run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from tests.engine.sail.sailing import Found, drive
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def sail(tmp_path_factory: pytest.TempPathFactory) -> Found:
     """What is found on Sail."""
     return drive(tmp_path_factory.mktemp("sail"))

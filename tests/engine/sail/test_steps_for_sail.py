@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
+from tests.engine.clusters import ROOT
 
 from tidegauge.engine.plain.grammar import read
 from tidegauge.engine.plain.lexer import lexemes
 from tidegauge.engine.sail.steps import for_sail
-from tidegauge.engine.sail.trusted import Untrusted, kind_of
+from tidegauge.engine.sail.trusted import FUNCTIONS, Untrusted, kind_of
 from tidegauge.errors.flow import ReservedColumn, UnknownColumn
 from tidegauge.errors.sail import NotOnSail
 from tidegauge.job.plan import Changelog, Dedupe, Filter, Select, Step
@@ -132,3 +133,8 @@ def test_what_was_not_measured_is_not_trusted(text: str) -> None:
     sentence, _ = read(lexemes(text))
     with pytest.raises(Untrusted):
         kind_of(sentence, COLUMNS)
+
+
+def test_every_function_is_on_the_page() -> None:
+    page = (ROOT / "docs" / "how-to" / "run-without-java-on-sail.md").read_text()
+    assert [name for name in FUNCTIONS if f"`{name.lower()}`" not in page] == []
