@@ -29,8 +29,8 @@ class Found:
     """What came of it: of the flows by output; of the functions and of the frames on the list, values by expression.
 
     calls: how many rows a function before three outputs was given. refused: what is said of each step that Sail is
-    not given, or that raises. as_spark: likewise, of Sail as a server for the Spark engine. left: what is there after
-    the engines were closed.
+    not given, or that raises. as_spark: likewise, of Sail as a server for the Spark engine. beside: whether
+    an engine goes on when another one is closed. left: what is there after all of them were.
     """
 
     rows: whole_flow.Rows
@@ -39,6 +39,7 @@ class Found:
     calls: int
     refused: dict[str, str]
     as_spark: str
+    beside: bool
     left: list[str]
 
 
@@ -69,10 +70,13 @@ def main(folder: Path) -> None:
     frames = listed.frames_of(engine.session, check=True)
     calls = called(engine, folder)
     as_spark = error_of(lambda orders: orders, folder / "as spark", engine=tg.SparkEngine(engine.session))
+    other = tg.SailEngine()
     engine.close()
+    beside = listed.frames_of(other.session, check=True) == frames
+    other.close()
     refused = {name: error_of(step, folder / name) for name, step in STEPS.items()}
     left = [name for name in os.environ if name.startswith("SPARK_CONNECT")] + os.listdir(folder / "temporary")
-    print(json.dumps(asdict(Found(rows, values, frames, calls, refused, as_spark, left)), default=str))
+    print(json.dumps(asdict(Found(rows, values, frames, calls, refused, as_spark, beside, left)), default=str))
 
 
 def called(engine: tg.SailEngine, folder: Path) -> int:

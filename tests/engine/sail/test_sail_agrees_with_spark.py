@@ -64,6 +64,10 @@ def test_the_spark_engine_does_not_run_on_it(sail: Found) -> None:
     assert sail.as_spark.startswith("TG-0693: the Spark Connect server says that its version is 0.")
 
 
+def test_an_engine_goes_on_when_another_one_is_closed(sail: Found) -> None:
+    assert sail.beside
+
+
 def test_nothing_is_left_when_it_is_closed(sail: Found) -> None:
     assert sail.left == []
 

@@ -22,6 +22,8 @@ _NEEDED: Final = ("pysail.spark", "grpc", "grpc_status", "google.rpc", "zstandar
 """The server, and what PySpark imports for a session on it."""
 _REMOTE: Final = "SPARK_CONNECT_MODE_ENABLED"
 """PySpark's functions look at this variable: are sessions remote?"""
+_RUNNING: Final[dict[int, bool]] = {}
+"""The ports of the servers that run in this process, and whether the variable was there without them."""
 _SETTINGS: Final = {"spark.sql.session.timeZone": "UTC", "spark.sql.ansi.enabled": "true"}
 
 
@@ -39,10 +41,11 @@ class Sail:
         if SparkContext._active_spark_context is not None:  # noqa: SLF001
             raise SailBesideSpark
         os.environ.setdefault("RUST_LOG", "error")  # or Sail tells of each session
-        self._remote_before: Final = os.environ.get(_REMOTE)
         self._server: Final[Any] = sail.SparkConnectServer("127.0.0.1", 0)
         self._server.start(background=True)
         _, port = self._server.listening_address
+        self._port: Final[int] = port
+        _RUNNING[port] = _REMOTE in os.environ and all(_RUNNING.values())
         self.session: Final[SparkSession] = SparkSession.builder.remote(f"sc://127.0.0.1:{port}").create()
         for name, value in _SETTINGS.items():
             self.session.conf.set(name, value)
@@ -52,5 +55,6 @@ class Sail:
         with suppress(Exception):
             self.session.stop()
         self._server.stop()
-        if self._remote_before is None:
+        before = _RUNNING.pop(self._port, True)
+        if not before and not _RUNNING:
             os.environ.pop(_REMOTE, None)
