@@ -46,6 +46,7 @@ LOCAL = [
     HOW_TO / "replace-a-table.md",
     HOW_TO / "run-as-batch-or-service.md",
     HOW_TO / "run-in-a-notebook.md",
+    HOW_TO / "run-without-java-on-sail.md",
     HOW_TO / "scan-a-source.md",
     HOW_TO / "share-a-source.md",
     HOW_TO / "simulate-a-flow.md",
