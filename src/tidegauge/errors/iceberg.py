@@ -1,4 +1,4 @@
-"""TG-053x and TG-054x: tables of Iceberg, and their catalogs.
+"""TG-053x, TG-054x and TG-0700: tables of Iceberg, and their catalogs.
 
 >>> print(CatalogAway(table="shop.orders", catalog="lake", detail="connection refused"))
 TG-0533: the catalog 'lake' of the table shop.orders does not answer as it should: connection refused
@@ -22,6 +22,7 @@ __all__ = [
     "IcebergTableElsewhere",
     "IcebergTableUnfit",
     "NotAnIcebergTable",
+    "PublishedTagTaken",
     "WarehouseUnknown",
 ]
 
@@ -153,3 +154,15 @@ class IcebergColumnReserved(TidegaugeError):
         'rename it, with select("_partition AS part") for example, or leave it out; for upserts rename _offset too, '
         "and give that as order="
     )
+
+
+class PublishedTagTaken(TidegaugeError):
+    """A tag or a branch of others that has the name of ours."""
+
+    code = "TG-0700"
+    what = "the table {table} has a {kind} named {tag!r} that is not the flow's"
+    cause = (
+        "somebody made it for a purpose of their own; rows are committed and published as ever, but no tag tells "
+        "which snapshot is published"
+    )
+    remedy = "rename it, or remove it: the next run then makes the tag; or leave it, if you need no tag"

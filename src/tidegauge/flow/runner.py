@@ -33,6 +33,7 @@ from tidegauge.flow.deciding import Deciding
 from tidegauge.flow.dropping import drop_decided, without
 from tidegauge.flow.ending import Course, Until, Why, nothing_more, why_over
 from tidegauge.flow.following import catch_up, take_up
+from tidegauge.flow.marking import Marks
 from tidegauge.flow.opening import opened, register
 from tidegauge.flow.publication import Publications
 from tidegauge.flow.pushing import Pushing
@@ -147,6 +148,8 @@ class Runner:
                 self._store.decide(flow.name, SetRate(rate))
             self._deciding = Deciding(self.flow, self._store, self.lease, env=env, spawn=spawn)
             self._absent = Absent(self.flow, self.lease, env=env, spawn=spawn)
+            self._marks = Marks(self.flow, self.lease.incarnation, env=env, spawn=spawn)
+            self._resources.callback(self._marks.end)
             self._outage = Outage(lambda: self._store.recognise(self.lease), env=env, spawn=spawn)
             self._begin()
         except BaseException:
@@ -315,6 +318,7 @@ class Runner:
                 self._stalls.tell(self.board)
             self._deciding.look(self.board)
             self._registering.look(self.board)
+            self._marks.look(self.board, self._tables)
             if self._deciding.lacking and not self.stopping:
                 self._go_over()
             # Once the commits under way are over:
@@ -475,12 +479,22 @@ class Runner:
         while not self.stopping and self._registering.missing(self.board):
             yield 0.05
         unnamed = None if self.stopping else self._registering.error
+        yield from self._last_marks()
         yield from self._last_words()
         if self.board.errors:
             raise self.board.errors[0]
         if unnamed is not None:
             raise unnamed
         return Outcome(self.flow.name, self.board.published, why)
+
+    def _last_marks(self) -> Iterator[float]:
+        """Have the tables show their published states. A catalog may not answer: then the next run sees to it."""
+        self._cease()
+        until = self.env.monotonic() + LAST_WORDS
+        while self._marks.missing(self.board, self._tables) and self.env.monotonic() < until:
+            if self._outage.waiting:
+                return
+            yield 0.05
 
     def _last_words(self) -> Iterator[float]:
         """Acknowledge the last publication, which nobody waits for while the flow goes on. Once, as ever.

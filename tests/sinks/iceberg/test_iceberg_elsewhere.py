@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.sinks.asking import EVERY, ODD, Answers, Asked, _blobs, _bracketed, _sqlike, fill, predicates
 from tests.sinks.iceberg import elsewhere
-from tests.sinks.iceberg.conftest import NAME, SCHEMA, IcebergBench, write_id
+from tests.sinks.iceberg.conftest import NAME, OUTPUT, SCHEMA, IcebergBench, write_id
 
 from tidegauge.errors.iceberg import IcebergRowsDeleted, IcebergTableChanged
 from tidegauge.sinks import IcebergSink
@@ -90,6 +90,26 @@ def test_spark_reads_counts_and_filters_and_every_version(spark: elsewhere.Elsew
     with elsewhere.duckdb() as duckdb:
         newest = max((bench.path / "metadata").glob("*.metadata.json"), key=lambda path: path.name)
         assert duckdb.sql(f"SELECT count(*), max(_epoch) FROM iceberg_scan('{newest}')") == [[4, 3]]
+
+
+def test_the_tag_published_is_a_version_that_the_procedures_of_spark_keep(
+    spark: elsewhere.Elsewhere, bench: IcebergBench
+) -> None:
+    tag = bench.sink.marker(OUTPUT)
+    tag.mark(next(one for one in tag.states() if one.shows(2)))
+    by_tag = f"SELECT count(*), max(_epoch) FROM {LAKE} VERSION AS OF 'published'"
+    assert spark.sql(by_tag) == [[2, 1]]
+    call(spark, "rewrite_data_files", ", options => map('rewrite-all', 'true')")
+    call(spark, "expire_snapshots", ", older_than => TIMESTAMP '2999-01-01', retain_last => 1")
+    assert spark.sql(by_tag) == [[2, 1]]
+    goes_on(bench, [0, 1, 2, 3])
+    tag.mark(next(one for one in tag.states() if one.shows(5)))
+    tag.end()
+    assert spark.sql(by_tag) == [[5, 4]]
+    ref = bench.table.metadata.refs["published"].snapshot_id
+    newest = max((bench.path / "metadata").glob("*.metadata.json"), key=lambda path: path.name)
+    with elsewhere.duckdb() as duckdb:
+        assert duckdb.sql(f"SELECT count(*) FROM iceberg_scan('{newest}', snapshot_from_id = {ref})") == [[5]]
 
 
 def goes_on(bench: IcebergBench, left: Sequence[int], upper: int = 4) -> None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
 from tests.sinks.iceberg import elsewhere
-from tests.sinks.iceberg.conftest import NAME, SCHEMA, IcebergBench, write_id
+from tests.sinks.iceberg.conftest import NAME, OUTPUT, SCHEMA, IcebergBench, write_id
 from tests.sinks.iceberg.test_iceberg_upkeep import kept
 from tests.sinks.iceberg.test_named_catalogs import configure
 
@@ -107,6 +107,27 @@ def test_a_stale_driver_wakes_up_while_the_other_ones_answer_is_lost(
     with pytest.raises(TableUpperMismatch):
         bench.commit(slow, 1, 2, "slow")
     assert [(row["user"], row["_epoch"]) for row in bench.rows()] == [("fast", 1), ("ada", 0)]
+
+
+@pytest.mark.parametrize("fault", ["after", "cut", "before"])
+def test_the_tag_published_is_moved_whatever_becomes_of_the_answer(
+    bench: RestBench, server: elsewhere.RestServer, fault: str
+) -> None:
+    bench.filled(3)
+    tag = bench.sink.marker(OUTPUT)
+    for upper in (2, 3):
+        state = next(one for one in tag.states() if one.shows(upper))
+        server.fault(fault)
+        try:
+            tag.mark(state)
+        except CatalogAway:
+            assert fault == "before", "it was not made"
+            tag.mark(state)
+        ref = bench.table.metadata.refs["published"].snapshot_id
+        assert sorted(bench.table.scan(snapshot_id=ref).to_arrow()["_epoch"].to_pylist()) == list(range(upper))
+    tag.end()
+    bench.commit(bench.open(), 3, 4)
+    assert bench.epochs() == [0, 1, 2, 3]
 
 
 DRIVER = """

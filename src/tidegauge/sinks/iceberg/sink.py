@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from tidegauge.sinks.iceberg.bykey import IcebergByKey
     from tidegauge.sinks.iceberg.catalog import CatalogPlace
     from tidegauge.sinks.iceberg.packing import IcebergUpkeep
+    from tidegauge.sinks.iceberg.published import PublishedTag
     from tidegauge.sinks.iceberg.staging import IcebergStager
     from tidegauge.sinks.iceberg.table import IcebergTable
     from tidegauge.sinks.keyed.runs import RunStager
@@ -217,6 +218,12 @@ class IcebergSink:
         place.drop()
         place.close()
         remove_folder(self._folder, output)
+
+    def marker(self, output: OutputId) -> PublishedTag:
+        """Return what moves the tag `published` of the table."""
+        from tidegauge.sinks.iceberg.published import PublishedTag
+
+        return PublishedTag(self._place(str(output)), output)
 
     def maintain(self, output: OutputId) -> IcebergUpkeep:
         """Return the present table, to be kept in shape. Raises as `open`."""

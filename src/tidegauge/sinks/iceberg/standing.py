@@ -13,6 +13,8 @@ A commit of the output sets properties of the table, and says the same in the su
     tidegauge.changed            the last epoch of the last commit that took rows out, or changed some by their keys
     tidegauge.changes            of a commit alone: the first and the last epoch of its changes by key
     tidegauge.key                the key, where the table has one row for each
+    tidegauge.first              of a commit alone: the first of its epochs that has rows, its upper if none has
+    tidegauge.tagged             of the table alone: the snapshot to which the tag `published` was moved last
 
 Properties outlive what others do: after a rollback they speak of rows that are gone, after an append they are silent
 of some. So they are believed only of a table whose current snapshot comes from ours, with nothing between the two
@@ -48,6 +50,7 @@ __all__ = [
     "IcebergStanding",
     "SnapshotStep",
     "changes_in",
+    "first_in",
     "key_text",
     "lineage",
     "opened",
@@ -126,6 +129,11 @@ class IcebergStanding:
         return int(self._said("sequence") or 0)
 
     @property
+    def tagged(self) -> str:
+        """The snapshot that was tagged last, "" before the first one."""
+        return self._said("tagged")
+
+    @property
     def is_claimed(self) -> bool:
         """Whether an output has committed to the table."""
         return bool(self._said("output"))
@@ -195,6 +203,11 @@ def span_in(step: SnapshotStep, output: OutputId) -> tuple[int, int] | None:
         return None
     lower, upper = (int(step.summary.get(f"{PREFIX}{name}", "0")) for name in ("lower", "upper"))
     return (lower, upper) if lower < upper else None
+
+
+def first_in(step: SnapshotStep, span: tuple[int, int]) -> int:
+    """Return the first epoch of a commit of the output that has rows, or may have; the upper if none has."""
+    return int(step.summary.get(f"{PREFIX}first") or span[0])
 
 
 def changes_in(step: SnapshotStep) -> tuple[int, int] | None:

@@ -161,6 +161,9 @@ class IcebergTable:
             spans = {}
             if changes is not None:
                 rows, spans = {"changed": str(changes[1])}, {"changes": "{}-{}".format(*changes)}
+            first = lower if remove else min((file.first_epoch for file in files), default=upper)
+            if changes is not None:
+                first = changes[0]
             if self._key:
                 rows["key"] = key_text(self._key)
             change = TableChange(
@@ -172,7 +175,7 @@ class IcebergTable:
                 write=write,
                 files=files,
                 remove=frozenset(file.path for file in remove),
-                summary={"lower": str(lower), "write": write, **told, **rows, **spans},
+                summary={"lower": str(lower), "first": str(first), "write": write, **told, **rows, **spans},
                 properties={**told, **rows},
             )
             if (found := made(change)) is not None:
