@@ -400,7 +400,10 @@ class Dataflow:
         from tidegauge.flow.running import run
 
         env = env or Env()
-        with maintained(self, maintain, env), listening(self.name, self._listeners, watch) as watching:
+        with (
+            maintained(self, maintain, env),
+            listening(self.name, self._listeners, watch, opened) as (watching, opening),
+        ):
             return run(
                 spec,
                 until=until,
@@ -410,7 +413,7 @@ class Dataflow:
                 watch=watching,
                 requests=self._requests,
                 rate=rate,
-                opened=opened,
+                opened=opening,
                 newer=lambda: self.spec,
             )
 

@@ -1,4 +1,5 @@
-"""Functions that are told each publication of a run, each in a thread of its own: what `Dataflow.on_epoch` adds.
+"""Functions that are told each publication of a run, each in a thread of its own: what `Dataflow.on_epoch` adds, and
+the listeners of a Spark session (`observing`).
 
 Invariants. A run does not wait for a listener, but for its last call in the end; one that is slow gets the
 epochs published meanwhile as one publication. A listener that raises is logged, and is called again.
@@ -23,11 +24,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+from tidegauge.dsl.observing import ObservedFlow, observed
 from tidegauge.errors.readers import EpochListenerFailed
 from tidegauge.flow.board import Board
 from tidegauge.flow.publication import Publication
+
+if TYPE_CHECKING:
+    from tidegauge.flow.runner import Runner
 
 __all__ = ["LAST_CALL", "EpochListener", "listening"]
 
@@ -41,16 +46,26 @@ _log: Final = logging.getLogger(__name__)
 
 @contextmanager
 def listening(
-    flow: str, listeners: Sequence[EpochListener], watch: Callable[[Board], None] | None
-) -> Iterator[Callable[[Board], None] | None]:
-    """Give a function to watch the board of a run with, which tells each listener its publications, in this block.
+    flow: str,
+    listeners: Sequence[EpochListener],
+    watch: Callable[[Board], None] | None,
+    opened: Callable[[Runner], None] | None,
+) -> Iterator[tuple[Callable[[Board], None], Callable[[Runner], None]]]:
+    """Give two functions for a run, so that each listener is told its publications in this block.
 
-    watch: who else watches it.
+    The first one watches its board, the second one is called when it is open. watch, opened: who else does so.
     """
-    if not listeners:
-        yield watch
-        return
     ears = [_Ear(flow, listener) for listener in listeners]
+    query: ObservedFlow | None = None
+
+    def opening(runner: Runner) -> None:
+        nonlocal query
+        if query is not None:
+            query.goes_over(runner.flow)
+        elif (query := observed(runner)) is not None:
+            ears.append(_Ear(flow, query, begin=query.begin, end=query.end))
+        if opened is not None:
+            opened(runner)
 
     def watching(board: Board) -> None:
         for ear in ears:
@@ -59,7 +74,11 @@ def listening(
             watch(board)
 
     try:
-        yield watching
+        yield watching, opening
+    except Exception as error:
+        if query is not None:
+            query.error = error
+        raise
     finally:
         for ear in ears:
             ear.end()
@@ -69,11 +88,23 @@ def listening(
 
 
 class _Ear:
-    """A listener and its thread. Publications that come while the listener is busy become one."""
+    """A listener and its thread. Publications that come while the listener is busy become one.
 
-    def __init__(self, flow: str, listener: EpochListener) -> None:
+    begin, end: called in that thread before the first and after the last one.
+    """
+
+    def __init__(
+        self,
+        flow: str,
+        listener: EpochListener,
+        *,
+        begin: Callable[[], None] = lambda: None,
+        end: Callable[[], None] = lambda: None,
+    ) -> None:
         self._flow: Final = flow
         self._listener: Final = listener
+        self._begin: Final = begin
+        self._end: Final = end
         self._changed: Final = threading.Condition()
         self._heard: Publication | None = None
         self._next: Publication | None = None
@@ -103,6 +134,11 @@ class _Ear:
             _log.warning("%s: a function of on_epoch has not returned after %s s", self._flow, LAST_CALL)
 
     def _listen(self) -> None:
+        self._begin()
+        self._hear_all()
+        self._end()
+
+    def _hear_all(self) -> None:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._over or self._next is not None)

@@ -22,6 +22,7 @@ code that loads a flow from a file registers it with `pyspark.cloudpickle.regist
 from __future__ import annotations
 
 import bisect
+import sys
 import threading
 import uuid
 from collections.abc import Sequence
@@ -42,6 +43,7 @@ from tidegauge.engine.spark.errors import carried_error, lost, quiet, root_messa
 from tidegauge.engine.spark.framed import framed, missing, without
 from tidegauge.engine.spark.hops import FEED, REPORT, TASK, pack_reads, pack_work, reading, receiving, working
 from tidegauge.engine.spark.keeping import ConnectServer
+from tidegauge.engine.spark.listeners import SparkListeners
 from tidegauge.engine.spark.session import create_session, interrupt, is_connect, pooled, slots, tagged
 from tidegauge.engine.spark.sql import Prepared, prepare
 from tidegauge.engine.spark.yielding import paced
@@ -170,6 +172,16 @@ class SparkEngine:
     def catalog(self) -> SparkCatalog:
         """The catalog of the session."""
         return SparkCatalog(self.session)
+
+    def events(self) -> SparkListeners | None:
+        """Return what tells the listeners of a classic session of the user's; None on Connect and for one of ours."""
+        session = self._session_used
+        if session is None and "pyspark.sql" in sys.modules:
+            from pyspark.sql import SparkSession
+
+            with suppress(Exception):  # then the jobs will tell
+                session = SparkSession.getActiveSession()
+        return None if session is None or self._own or is_connect(session) else SparkListeners(session)
 
     def work(self, tasks: Sequence[Work]) -> list[list[StagedFile]]:
         """Do tasks as one Spark job. Raises `MergeFailed` when Spark does not finish it, `JavaLost`."""
