@@ -15,14 +15,16 @@ from hypothesis import strategies as st
 from tests.depth import deep
 from tests.flow.badinput import beside, finish, lines, write
 from tests.flow.by_hand import World
+from tests.remap.store.asked import first_epochs, statements
 
 import tidegauge as tg
+from tidegauge.env import Env
 from tidegauge.errors.command import NotPublished, OutputHasFailed
 from tidegauge.errors.flow import InvalidArgument, UnknownName
 from tidegauge.errors.readers import ChangesUnknown, KeyNotGiven, SubscribedFromNowhere
 from tidegauge.errors.sinks import EpochReplaced
 from tidegauge.errors.store import EpochBelowSince
-from tidegauge.looking.subscription import Subscriber
+from tidegauge.looking.subscription import ChangeFeed, Subscriber
 
 BY_ID: dict[str, Any] = {"envelope": "upsert", "key": "id", "order": "at", "deleted": "gone"}
 LOCAL = tg.LocalEngine(threads=0)
@@ -171,6 +173,33 @@ def test_t68_one_reader_serves_a_hundred_subscribers(shop: Shop) -> None:
     assert all(one == table(tg.read_arrow(flow, "newest")) for one in found)
     assert {one.feed for one in subscriptions} == {subscriptions[0].feed}
     assert subscriptions[0].feed.reads == 2  # the snapshot, and what came after it
+
+
+def test_t68_an_epoch_costs_the_same_however_many_came_before_it(shop: Shop) -> None:
+    following = shop.flow.subscribe("all", as_of=0, progress=True)
+    assert reached(following, 3)
+    for epoch in range(3, 6):
+        shop.run((epoch, "ada"))
+        with statements() as said:
+            assert reached(following, epoch + 1)
+        assert set(first_epochs(said)) == {epoch, epoch + 1}  # seen to be there, then read
+
+
+def reached(following: Subscriber, upper: int) -> bool:
+    """Go on until nothing below an epoch is coming any more."""
+    said = (row["_epoch"] for batch in following for row in batch.to_pylist() if row["_progressed"])
+    return upper in said
+
+
+def test_t68_a_hundred_that_wait_look_no_more_often_than_one(shop: Shop) -> None:
+    time, pauses = 0.0, list[float]()
+    feed = ChangeFeed(shop.flow.spec, "all", env=Env(monotonic=lambda: time))
+    with statements() as said:
+        for _ in range(6):
+            pauses += {feed.standing()[1] for _ in range(100)}
+            time += pauses[-1]
+    assert pauses == pytest.approx([0.02, 0.04, 0.08, 0.16, 0.2, 0.2])
+    assert len([text for text, _ in said if text.startswith("SELECT store_layout.version")]) == 6
 
 
 def test_it_waits_for_what_is_published_later_and_ends_when_it_is_closed(shop: Shop) -> None:

@@ -9,7 +9,8 @@ That is Materialize's SUBSCRIBE. Epochs never go back. A subscriber that stops a
 
 *Sharing.* The subscribers of one output have one `ChangeFeed`: the store is asked once for all of them, and each
 stretch of epochs is read and consolidated once. It keeps the newest ones, so a subscriber that is far behind reads
-again by itself.
+again by itself. It also keeps the flow's bindings, and reads those that are new: an epoch costs the same however many
+came before it.
 
 Invariants. What a subscriber got up to a progress of `e` adds up to the table as of `e - 1`, whatever dies, is
 maintained or is restarted meanwhile. An epoch is delivered whole, in consecutive batches, or not at all.
@@ -18,7 +19,7 @@ maintained or is restarted meanwhile. An epoch is delivered whole, in consecutiv
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Event, RLock
 from types import TracebackType
@@ -54,7 +55,7 @@ _KEPT: Final = 64 << 20
 """How many bytes of changes are kept for the subscribers that come later."""
 _SOONEST: Final = 0.02
 _SLOWEST: Final = 0.2
-"""Seconds between two looks while nothing comes."""
+"""Seconds between two looks: after something came, and after nothing came for a while."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,29 +81,42 @@ class ChangeFeed:
         self._lock: Final = RLock()
         self._kept: OrderedDict[tuple[bool, int], tuple[int, pa.Table]] = OrderedDict()
         self._flow: FlowRecord | None = None
+        self._loaded: Loaded | None = None
         self._standing = _Reach(0)
+        self._naps = naps(_SOONEST, _SLOWEST)
         self._due = env.monotonic()
         sink = flow.output(output).sink
         self._by_key: Final = isinstance(sink, Applying) and sink.applies
 
-    def standing(self) -> _Reach:
-        """Return how far the output can be followed now, or could a moment ago."""
+    def standing(self) -> tuple[_Reach, float]:
+        """Return how far the output can be followed, and in how many seconds to ask again if that is not enough.
+
+        That is when somebody looks for all who ask.
+        """
         with self._lock:
             if self._env.monotonic() >= self._due:
+                before = self._standing
                 try:
                     with opened(self.flow, self._env) as store:
                         self._look(store)
                 except FlowNeverRan:
                     self._standing = _Reach(0)
-                self._due = self._env.monotonic() + _SOONEST
-            return self._standing
+                if self._standing != before:
+                    self._naps = naps(_SOONEST, _SLOWEST)
+                self._due = self._env.monotonic() + next(self._naps)
+            return self._standing, max(0.0, self._due - self._env.monotonic())
 
     def _look(self, store: Store) -> None:
         """Look at the output, unless nothing was published since all that is published was seen."""
         now = store.flow(self.flow.name)
         if now is None or now != self._flow or self._standing.upper != now.published:
-            loaded = store.load(self.flow.name)
+            loaded = self._load(store)
             self._flow, self._standing = loaded.flow, self._stands(store, loaded)
+
+    def _load(self, store: Store) -> Loaded:
+        """Load the flow, reading its new bindings alone."""
+        self._loaded = store.load_tables(self.flow.name, self._loaded)
+        return self._loaded
 
     def _stands(self, store: Store, loaded: Loaded) -> _Reach:
         try:
@@ -125,7 +139,9 @@ class ChangeFeed:
         Raises what `read_arrow` raises, such as `NotPublished` for an epoch that is to come.
         """
         with self._lock, opened(self.flow, self._env) as store:
-            view = viewed(self.flow, self.output, as_of, store=store, loaded=store.load(self.flow.name))
+            positions = isinstance(as_of, Mapping)  # partitions are given by what is known of them
+            loaded = store.load(self.flow.name) if positions else self._load(store)
+            view = viewed(self.flow, self.output, as_of, store=store, loaded=loaded)
             return view.epoch, counted(view.schema.empty_table(), None, 1)
 
     def snapshot(self, epoch: int) -> pa.Table:
@@ -156,7 +172,7 @@ class ChangeFeed:
             found = self._kept.get(key)
             if found is None:
                 with opened(self.flow, self._env) as store:
-                    found = end, read(store, store.load(self.flow.name))
+                    found = end, read(store, self._load(store))
                 self.reads += 1
                 self._kept[key] = found
                 while sum(table.nbytes for _, table in self._kept.values()) > _KEPT and len(self._kept) > 1:
@@ -253,17 +269,16 @@ class Subscriber:
 
     def _beyond(self, epoch: int) -> int | None:
         """Wait until an epoch is there, and return the first one that is not; None when it never comes."""
-        for nap in naps(_SOONEST, _SLOWEST):
-            standing = self.feed.standing()
+        while True:
+            standing, pause = self.feed.standing()
             if self._closed.is_set():
                 return None
             if standing.upper > epoch:
                 return standing.upper
             if isinstance(standing.over, TidegaugeError):
                 raise standing.over
-            if standing.over or self._closed.wait(nap):
+            if standing.over or self._closed.wait(pause):
                 return None
-        return None
 
     def _batched(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
         if not self._closed.is_set():

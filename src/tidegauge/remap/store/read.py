@@ -1,12 +1,14 @@
 """Reading a flow back: everything at the start of a run, the timeline for people.
 
 Invariant: each call sees one consistent view of the database. Bindings are taken from the database's own cursor in
-pieces, because a million rows are too many to make objects of.
+pieces, because a million rows are too many to make objects of; who has loaded a flow before reads those that are new
+(`growing`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 from typing import Any, Final
@@ -22,10 +24,12 @@ from tidegauge.remap.fromtime.polled import SourceState
 from tidegauge.remap.log import columns_of_rows
 from tidegauge.remap.store import incarnations
 from tidegauge.remap.store.backfills import read_backfills
+from tidegauge.remap.store.chain import digest_before
 from tidegauge.remap.store.codes import read_codes
 from tidegauge.remap.store.columns import decode_schema
 from tidegauge.remap.store.decisions import read_decisions
 from tidegauge.remap.store.earlier import read_earlier
+from tidegauge.remap.store.growing import goes_on, grown
 from tidegauge.remap.store.losses import read_gaps
 from tidegauge.remap.store.register import read_stalls
 from tidegauge.remap.store.schema import (
@@ -45,7 +49,16 @@ from tidegauge.remap.store.values import EpochRecord, FlowRecord, Incarnation, L
 from tidegauge.remap.table import LARGEST, RemapTable
 from tidegauge.remap.timeline import EpochTimes
 
-__all__ = ["find_flow", "load", "read_epoch_at", "read_epochs", "read_flow", "read_state", "read_times"]
+__all__ = [
+    "find_flow",
+    "load",
+    "load_tables",
+    "read_epoch_at",
+    "read_epochs",
+    "read_flow",
+    "read_state",
+    "read_times",
+]
 
 _PIECE: Final = 20_000
 _CHANGES: Final = (
@@ -76,28 +89,23 @@ def read_flow(connection: Connection, name: str) -> FlowRecord:
 def load(connection: Connection, name: str) -> Loaded:
     """Return all that is known of a flow. Raises `UnknownName`, or `DamagedStore` for bindings that go back."""
     flow = read_flow(connection, name)
-    sealed: dict[int, int] = {row.source_id: row.epoch for row in connection.execute(select(seals))}
-    found_sources = connection.execute(select(sources).where(sources.c.flow_id == flow.id).order_by(sources.c.name))
-    partitions_of = _partitions(connection, flow.id)
-    later, last = incarnations.read_all(connection, flow.id), incarnations.newest_states(connection, flow.id)
-    earlier = read_earlier(connection, flow.id)
+    return _loaded(connection, flow, _whole(connection, flow, _sources(connection, flow), facts=True))
+
+
+def load_tables(connection: Connection, name: str, known: Loaded | None) -> Loaded:
+    """Return what `load` returns, without the facts of partitions; see `Store.load_tables`."""
+    flow = read_flow(connection, name)
+    found = _sources(connection, flow)
+    tables = None if known is None else _grown(connection, flow, found, known)
+    return _loaded(connection, flow, tables or _whole(connection, flow, found, facts=False))
+
+
+def _loaded(connection: Connection, flow: FlowRecord, found: Mapping[str, LoadedSource]) -> Loaded:
     begun, made_by = read_starts(connection, flow.id), read_codes(connection, flow.id)
     found_outputs = connection.execute(select(outputs).where(outputs.c.flow_id == flow.id).order_by(outputs.c.name))
     return Loaded(
         flow=flow,
-        sources={
-            row.name: _source(
-                connection,
-                flow,
-                row,
-                partitions_of.get(row.id, ()),
-                later.get(row.id, ()),
-                last.get(row.id),
-                sealed.get(row.id),
-                earlier.get(row.id, ()),
-            )
-            for row in found_sources.all()
-        },
+        sources=found,
         outputs={
             row.name: LoadedOutput(
                 source=row.source,
@@ -109,11 +117,86 @@ def load(connection: Connection, name: str) -> Loaded:
             )
             for row in found_outputs
         },
-        gaps=read_gaps(connection, name),
+        gaps=read_gaps(connection, flow.name),
         stalls=read_stalls(connection, flow.id),
         backfills=read_backfills(connection, flow.id),
         decisions=read_decisions(connection, flow.id),
+        digest=digest_before(connection, flow.id, flow.incarnation, flow.upper),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Sources:
+    """What there is of a flow's sources but their bindings. By the source's number, but `rows`."""
+
+    rows: Sequence[Row[Any]]
+    lives: Mapping[int, tuple[Incarnation, ...]]
+    states: Mapping[int, tuple[int, str]]
+    sealed: Mapping[int, int]
+    earlier: Mapping[int, tuple[EarlierColumns, ...]]
+
+    def source(
+        self, row: Row[Any], table: RemapTable, past: tuple[RemapTable, ...], details: Mapping[str, Detail]
+    ) -> LoadedSource:
+        """Return a source, given the tables of its incarnations."""
+        lives, last = self.lives.get(row.id, ()), self.states.get(row.id)
+        began = lives[-1].began_at if lives else 0
+        return LoadedSource(
+            table=table,
+            details=details,
+            schema=None if row.schema is None else _schema(row.schema),
+            failure=_failure(row),
+            config=from_json(row.config),
+            identity=row.identity or "",
+            folded=None if row.folded is None else count(row.folded),
+            state=None if last is None or last[0] < began else incarnations.decoded(last[1]),
+            incarnations=lives,
+            past=past,
+            earlier=self.earlier.get(row.id, ()),
+        )
+
+
+def _sources(connection: Connection, flow: FlowRecord) -> _Sources:
+    mine = select(sources).where(sources.c.flow_id == flow.id).order_by(sources.c.name)
+    return _Sources(
+        rows=connection.execute(mine).all(),
+        lives=incarnations.read_all(connection, flow.id),
+        states=incarnations.newest_states(connection, flow.id),
+        sealed={row.source_id: row.epoch for row in connection.execute(select(seals))},
+        earlier=read_earlier(connection, flow.id),
+    )
+
+
+def _whole(connection: Connection, flow: FlowRecord, found: _Sources, *, facts: bool) -> dict[str, LoadedSource]:
+    """Return the sources with all their bindings. facts: those of partitions as well."""
+    partitions_of = _partitions(connection, flow.id)
+    whole = {}
+    for row in found.rows:
+        parts = partitions_of.get(row.id, ())
+        began = [one.began_at for one in found.lives.get(row.id, ())]
+        keys = {part.id: part.key for part in parts}
+        *past, table = _tables(connection, flow, row, keys, began, found.sealed.get(row.id))
+        told = {part.key: from_json(part.detail) for part in parts if facts and part.detail is not None}
+        whole[row.name] = found.source(row, table, tuple(past), told)
+    return whole
+
+
+def _grown(
+    connection: Connection, flow: FlowRecord, found: _Sources, known: Loaded
+) -> dict[str, LoadedSource] | None:
+    """Return the sources with the known bindings and those since; None where they do not go on from these."""
+    lives = {row.name: found.lives.get(row.id, ()) for row in found.rows}
+    sealed = {row.name: found.sealed.get(row.id) for row in found.rows}
+    if not goes_on(connection, known, flow, lives, sealed):
+        return None
+    tables = {}
+    for row in found.rows:
+        before = known.sources[row.name]
+        table = grown(connection, row.id, before.table, upper=flow.upper, sealed_at=sealed[row.name])
+        if table is None:
+            return None
+        tables[row.name] = found.source(row, table, before.past, {})
+    return tables
 
 
 def _partitions(connection: Connection, flow_id: int) -> dict[int, list[Any]]:
@@ -124,35 +207,6 @@ def _partitions(connection: Connection, flow_id: int) -> dict[int, list[Any]]:
     for row in connection.execute(select(*columns).join(sources, mine).where(sources.c.flow_id == flow_id)):
         found.setdefault(row.source_id, []).append(row)
     return found
-
-
-def _source(
-    connection: Connection,
-    flow: FlowRecord,
-    row: Row[Any],
-    parts: Sequence[Any],
-    later: tuple[Incarnation, ...],
-    last: tuple[int, str] | None,
-    sealed_at: int | None,
-    earlier: tuple[EarlierColumns, ...],
-) -> LoadedSource:
-    keys = {part.id: part.key for part in parts}
-    details: dict[str, Detail] = {part.key: from_json(part.detail) for part in parts if part.detail is not None}
-    began = later[-1].began_at if later else 0
-    *past, table = _tables(connection, flow, row, keys, [one.began_at for one in later], sealed_at)
-    return LoadedSource(
-        table=table,
-        details=details,
-        schema=None if row.schema is None else _schema(row.schema),
-        failure=_failure(row),
-        config=from_json(row.config),
-        identity=row.identity or "",
-        folded=None if row.folded is None else count(row.folded),
-        state=None if last is None or last[0] < began else incarnations.decoded(last[1]),
-        incarnations=later,
-        past=tuple(past),
-        earlier=earlier,
-    )
 
 
 def _tables(

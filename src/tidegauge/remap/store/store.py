@@ -154,6 +154,16 @@ class Store:
         with self._database.reading() as connection:
             return read.load(connection, flow_name)
 
+    def load_tables(self, flow_name: str, known: Loaded | None) -> Loaded:
+        """Return what `load` returns, without the facts of partitions, for looks that are repeated.
+
+        known: what it returned at the last look, of this store or of one that may have been put in its place. Of the
+        bindings only those that are new are read, as long as the history goes on from there. Raises what `load`
+        raises.
+        """
+        with self._database.reading() as connection:
+            return read.load_tables(connection, flow_name, known)
+
     def epochs(
         self, flow_name: str, *, first: int | None = None, last: int | None = None, limit: int | None = None
     ) -> list[EpochRecord]:

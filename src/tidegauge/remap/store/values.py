@@ -345,7 +345,8 @@ class Loaded:
     """All that the store holds of a flow, as of one instant.
 
     gaps: the losses, sorted by source, epoch and partition. stalls: what its driver said last that it waits for.
-    backfills: by output. decisions: what people decided about the outputs.
+    backfills: by output. decisions: what people decided about the outputs. digest: of all epochs, ""
+    where none was kept.
     """
 
     flow: FlowRecord
@@ -355,6 +356,7 @@ class Loaded:
     stalls: Sequence[Stall]
     backfills: Mapping[str, Backfill]
     decisions: Decisions = Decisions()
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
