@@ -134,7 +134,8 @@ class RecordsLost(Definite):
     cause = "upstream deleted them before they were read: it kept them for too short a time, or somebody removed them"
     remedy = (
         "published epochs stay readable. To go on without them, with a row in the view gaps for each range: "
-        "on_data_loss='gap', then tidegauge resume FLOW {source}"
+        "on_data_loss='gap' where the source has it, then tidegauge resume FLOW {source}; for any other source: "
+        "tidegauge skip FLOW {source} {partition} {asked} {there}"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import threading
 from contextlib import suppress
@@ -311,6 +312,37 @@ def test_a_gap_is_an_error_with_the_batch_that_is_missing(tmp_path: Path) -> Non
     (tmp_path / "orders" / f"{0:012}.json").unlink()
     with pytest.raises(BatchesMissing, match="batch 0 before it"):
         bind(here)
+
+
+@pytest.mark.parametrize("removed", [[0], [1, 2], [0, 2], [2]])
+def test_who_does_what_the_error_says_goes_on_without_lost_batches(tmp_path: Path, removed: list[int]) -> None:
+    for batch in range(3):
+        write(tmp_path / "in", batch, [batch])
+
+    def shop(*late: str) -> tg.Dataflow:
+        flow = tg.Dataflow("shop", store=f"sqlite:///{tmp_path}/shop.db", tick=0.02)
+        orders = flow.source("orders", source(tmp_path / "in", max_records_per_epoch=1))
+        for name in ("first", *late):
+            flow.sink(name, orders, tg.ParquetSink(f"{tmp_path}/{name}"))
+        return flow
+
+    shop().run("caught-up", engine="local")
+    write(tmp_path / "in", 3, [3])  # which is not bound yet
+    for batch in removed:
+        (tmp_path / "in" / "orders" / f"{batch:012}.json").unlink()
+    flow = shop("late")
+    for _ in removed:
+        with pytest.raises(RecordsLost) as caught:
+            flow.run("caught-up", engine="local")
+        command = re.search("tidegauge skip FLOW (.*)", caught.value.next_step)
+        assert command is not None
+        name, partition, lower, upper = command[1].split()
+        assert tg.skip(flow, name, partition, int(lower), int(upper)).gaps
+        if int(upper) - int(lower) == len(removed):
+            break
+    flow.run("caught-up", engine="local")
+    assert sorted(tg.read_arrow(flow, "first")["id"].to_pylist()) == [0, 1, 2, 3]
+    assert sorted(tg.read_arrow(flow, "late")["id"].to_pylist()) == sorted({0, 1, 2, 3} - {*removed})
 
 
 def test_batches_that_are_published_may_be_removed(tmp_path: Path) -> None:

@@ -198,7 +198,7 @@ class BatchSource:
         folder.stat()
         there = [one for one in batches_in(folder) if one > batch]
         return RecordsLost(
-            source=piece.source, partition=piece.partition, asked=batch, there=min(there, default=end), end=end
+            source=piece.source, partition=piece.partition, asked=batch, there=min([*there, end]), end=end
         )
 
     def read(self, split: BatchSplit, on_bad_record: OnBadRecord) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
