@@ -93,6 +93,14 @@ def _of_texts(read: Callable[[str, pa.DataType], Any]) -> Callable[[Arrays, pa.D
     return values
 
 
+def _integers(arrays: Arrays, kind: pa.DataType) -> Any:
+    """Return texts as integers: by Arrow where each is a few digits, which fit, as nearly all texts are."""
+    digits = len(str(_most(kind))) - 1
+    if pc.all(pc.match_substring_regex(arrays[0], f"^-?[0-9]{{1,{digits}}}$")).as_py() is not False:
+        return arrays[0].cast(kind)
+    return _of_texts(_integer)(arrays, kind)
+
+
 def _narrow(arrays: Arrays, kind: pa.DataType) -> Any:
     """Return integers in a narrower type, null where they do not fit."""
     known = arrays[0]
@@ -140,7 +148,7 @@ def _not_zero(arrays: Arrays, _kind: pa.DataType) -> Any:
 
 
 _RISKY: Final = {
-    "to integer": Kernel(_of_texts(_integer), _lost, _malformed),
+    "to integer": Kernel(_integers, _lost, _malformed),
     "to truth": Kernel(_of_texts(lambda text, _kind: _truth(text)), _lost, _malformed),
     "to date": Kernel(_of_texts(lambda text, _kind: _date(text)), _lost, _malformed),
     "narrow": Kernel(_narrow, _lost, _overflow),
