@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Event, RLock
 from types import TracebackType
@@ -82,28 +83,34 @@ class ChangeFeed:
         self._kept: OrderedDict[tuple[bool, int], tuple[int, pa.Table]] = OrderedDict()
         self._flow: FlowRecord | None = None
         self._loaded: Loaded | None = None
+        self._open: tuple[Store, Loaded | None] | None = None
+        """The store while it is open, and what this look at it has loaded."""
         self._standing = _Reach(0)
         self._naps = naps(_SOONEST, _SLOWEST)
         self._due = env.monotonic()
         sink = flow.output(output).sink
         self._by_key: Final = isinstance(sink, Applying) and sink.applies
 
-    def standing(self) -> tuple[_Reach, float]:
+    def standing(self, reached: int | None = None, *, up_to: int | None = None) -> tuple[_Reach, float]:
         """Return how far the output can be followed, and in how many seconds to ask again if that is not enough.
 
-        That is when somebody looks for all who ask.
+        That is when somebody looks for all who ask. reached: the epoch from which on `changes` are wanted next, and
+        read in the same look if they are there. Raises what reading them raises.
         """
         with self._lock:
             if self._env.monotonic() >= self._due:
                 before = self._standing
                 try:
-                    with opened(self.flow, self._env) as store:
+                    with self._opened() as store:
                         self._look(store)
+                        if self._standing != before:
+                            self._naps = naps(_SOONEST, _SLOWEST)
+                        self._due = self._env.monotonic() + next(self._naps)
+                        if reached is not None and self._standing.upper > reached:
+                            self.changes(reached, min(self._standing.upper, up_to or self._standing.upper))
                 except FlowNeverRan:
                     self._standing = _Reach(0)
-                if self._standing != before:
-                    self._naps = naps(_SOONEST, _SLOWEST)
-                self._due = self._env.monotonic() + next(self._naps)
+                    self._due = self._env.monotonic() + next(self._naps)
             return self._standing, max(0.0, self._due - self._env.monotonic())
 
     def _look(self, store: Store) -> None:
@@ -113,10 +120,26 @@ class ChangeFeed:
             loaded = self._load(store)
             self._flow, self._standing = loaded.flow, self._stands(store, loaded)
 
+    @contextmanager
+    def _opened(self) -> Iterator[Store]:
+        """Open the store, once for all that a look does, under the lock."""
+        if self._open is not None:
+            yield self._open[0]
+            return
+        try:
+            with opened(self.flow, self._env) as store:
+                self._open = store, None
+                yield store
+        finally:
+            self._open = None
+
     def _load(self, store: Store) -> Loaded:
-        """Load the flow, reading its new bindings alone."""
-        self._loaded = store.load_tables(self.flow.name, self._loaded)
-        return self._loaded
+        """Load the flow once a look, reading its new bindings alone."""
+        loaded = None if self._open is None else self._open[1]
+        if loaded is None:
+            loaded = self._loaded = store.load_tables(self.flow.name, self._loaded)
+            self._open = store, loaded
+        return loaded
 
     def _stands(self, store: Store, loaded: Loaded) -> _Reach:
         try:
@@ -138,7 +161,7 @@ class ChangeFeed:
 
         Raises what `read_arrow` raises, such as `NotPublished` for an epoch that is to come.
         """
-        with self._lock, opened(self.flow, self._env) as store:
+        with self._lock, self._opened() as store:
             positions = isinstance(as_of, Mapping)  # partitions are given by what is known of them
             loaded = store.load(self.flow.name) if positions else self._load(store)
             view = viewed(self.flow, self.output, as_of, store=store, loaded=loaded)
@@ -171,7 +194,7 @@ class ChangeFeed:
         with self._lock:
             found = self._kept.get(key)
             if found is None:
-                with opened(self.flow, self._env) as store:
+                with self._opened() as store:
                     found = end, read(store, self._load(store))
                 self.reads += 1
                 self._kept[key] = found
@@ -256,7 +279,7 @@ class Subscriber:
         reached = start + 1
         yield from self._progressed(reached, rows)
         while self._up_to is None or reached < self._up_to:
-            if (upper := self._beyond(reached)) is None:
+            if (upper := self._beyond(reached, reads=True)) is None:
                 return
             reached, rows = self.feed.changes(reached, upper if self._up_to is None else min(upper, self._up_to))
             yield from self._batched(rows)
@@ -267,10 +290,13 @@ class Subscriber:
         epoch = self._as_of if isinstance(self._as_of, int) and not isinstance(self._as_of, bool) else 0
         return None if self._beyond(epoch) is None else self.feed.resolve(self._as_of)
 
-    def _beyond(self, epoch: int) -> int | None:
-        """Wait until an epoch is there, and return the first one that is not; None when it never comes."""
+    def _beyond(self, epoch: int, *, reads: bool = False) -> int | None:
+        """Wait until an epoch is there, and return the first one that is not; None when it never comes.
+
+        reads: whether its changes are wanted then.
+        """
         while True:
-            standing, pause = self.feed.standing()
+            standing, pause = self.feed.standing(epoch if reads else None, up_to=self._up_to)
             if self._closed.is_set():
                 return None
             if standing.upper > epoch:
