@@ -7,7 +7,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,17 +57,18 @@ def room(*, quick: bool, scratch: str | None = None) -> Iterator[Room]:
 
 
 @contextmanager
-def spark_session(*, jars: Sequence[str] = ()) -> Iterator[SparkSession]:
+def spark_session(*, jars: Sequence[str] = (), settings: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
     """One session for both sides, with the settings of the one that Tidegauge itself would make.
 
-    jars: what the peer has on its class path.
+    jars: what the peer has on its class path. settings: what it wants of the session.
 
     No user interface, instants in UTC, adaptive execution off (it would plan small micro-batches twice). Python
     workers are the interpreter's own, and are kept, as is Spark's default.
     """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     if jars:
-        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--jars {','.join(jars)} pyspark-shell"
+        told = " ".join(f"--conf {name}={value}" for name, value in (settings or {}).items())
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"--jars {','.join(jars)} {told} pyspark-shell"
     from tidegauge.engine.spark.session import create_session
 
     session = create_session("local[*]")

@@ -11,16 +11,17 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["BYTEWAX", "Answering", "Missing", "answering", "bytewax_python"]
+__all__ = ["BYTEWAX", "DATAFUSION", "Answering", "Missing", "answering", "bytewax_python", "datafusion_python"]
 
 BYTEWAX: Final = "0.21.1"
 """The release that is measured. It has no wheel for Python 3.13 or newer."""
+DATAFUSION: Final = "55.0.0"
 _PYTHONS: Final = tuple(f"python3.{minor}" for minor in (11, 12, 10, 9))
 _ROOT: Final = Path(__file__).resolve().parents[2]
 
@@ -40,17 +41,28 @@ def bytewax_python(*, reads_kafka: bool = False) -> Path:
         wanted["pyarrow.parquet"] = f"pyarrow=={version('pyarrow')}"
         wanted["bytewax.connectors.kafka"] = f"bytewax[kafka]=={BYTEWAX}"
         wanted["confluent_kafka"] = f"confluent-kafka=={version('confluent-kafka')}"
-    folder = _ROOT / "build" / "benchmarks" / f"bytewax-{BYTEWAX}{'-kafka' * reads_kafka}"
+    base = sys.executable if sys.version_info < (3, 13) else next(filter(None, map(shutil.which, _PYTHONS)), None)
+    return _made(f"bytewax-{BYTEWAX}{'-kafka' * reads_kafka}", wanted, base)
+
+
+def datafusion_python() -> Path:
+    """Return the interpreter of the environment that has DataFusion, and our Arrow. Raises as `bytewax_python`."""
+    wanted = {"datafusion": f"datafusion=={DATAFUSION}", "pyarrow.feather": f"pyarrow=={version('pyarrow')}"}
+    return _made(f"datafusion-{DATAFUSION}", wanted, sys.executable)
+
+
+def _made(name: str, wanted: Mapping[str, str], base: str | None) -> Path:
+    """Return the interpreter of an environment that has these modules, made by pip with another interpreter."""
+    folder = _ROOT / "build" / "benchmarks" / name
     python = folder / "bin" / "python"
     if not _works(python, wanted):
-        base = sys.executable if sys.version_info < (3, 13) else next(filter(None, map(shutil.which, _PYTHONS)), None)
         if base is None:
-            raise Missing(f"bytewax {BYTEWAX} needs one of {', '.join(sorted(_PYTHONS))}, and none is on the path")
-        print(f"  making {folder} for bytewax {BYTEWAX}, which pip fetches", file=sys.stderr, flush=True)
+            raise Missing(f"{name} needs one of {', '.join(sorted(_PYTHONS))}, and none is on the path")
+        print(f"  making {folder}, which pip fetches", file=sys.stderr, flush=True)
         _call([base, "-m", "venv", "--clear", str(folder)])
         _call([str(python), "-m", "pip", "install", "--quiet", "--only-binary", ":all:", *wanted.values()])
         if not _works(python, wanted):
-            raise Missing(f"bytewax {BYTEWAX} was installed into {folder} and cannot be imported")
+            raise Missing(f"{name} was installed into {folder} and cannot be imported")
     return python
 
 
