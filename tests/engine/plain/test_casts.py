@@ -22,6 +22,7 @@ TEXTS = st.one_of(
             "",
             "-",
             "+5",
+            "--5",
             "-0",
             "007",
             "-007",
@@ -49,6 +50,8 @@ def cast(texts: list[str | None], kind: str) -> list[int | None]:
 @pytest.mark.parametrize("kind", KINDS)
 @given(texts=st.lists(TEXTS, max_size=6))
 @example(texts=[None])
+@example(texts=["--5"])
+@example(texts=["-5", "12"])
 @example(texts=["007", "-0", "-007"])
 @example(texts=["12", "127", "128", "-128", "-129"])
 def test_p_a_text_is_cast_whatever_stands_beside_it(kind: str, texts: list[str | None]) -> None:

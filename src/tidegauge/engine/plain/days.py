@@ -38,9 +38,14 @@ def _days(side: Any) -> Any:
     return side.cast(pa.int32()) if isinstance(side, pa.Scalar) else side.view(pa.int32())
 
 
+def _zoneless(side: Any) -> Any:
+    """Return instants without their zone, which Arrow looks up for each of them; it is UTC."""
+    return side.cast(pa.timestamp("us")) if pt.is_timestamp(side.type) else side
+
+
 def _part(name: str) -> Kernel:
     take = getattr(pc, name)
-    return Kernel(lambda arrays, kind: take(arrays[0]).cast(kind))
+    return Kernel(lambda arrays, kind: take(_zoneless(arrays[0])).cast(kind))
 
 
 def _moved(arrays: Arrays, _kind: pa.DataType) -> Any:
@@ -52,12 +57,12 @@ def _between(arrays: Arrays, _kind: pa.DataType) -> Any:
 
 
 def _floor(arrays: Arrays, kind: pa.DataType) -> Any:
-    return pc.floor_temporal(arrays[0], unit=_UNITS[arrays[1].as_py().upper()]).cast(kind)
+    return pc.floor_temporal(_zoneless(arrays[0]), unit=_UNITS[arrays[1].as_py().upper()]).cast(kind)
 
 
 def _day(arrays: Arrays, kind: pa.DataType) -> Any:
     """Return the day of instants, also before 1970."""
-    return pc.floor_temporal(arrays[0], unit="day").cast(pa.timestamp("us")).cast(kind)
+    return pc.floor_temporal(_zoneless(arrays[0]), unit="day").cast(kind)
 
 
 _PARTS: Final = ("year", "quarter", "month", "day", "day_of_year")
