@@ -63,6 +63,7 @@ def test_batches_of_a_query_are_epochs_of_two_outputs(classic: Any, tmp_path: Pa
 def test_a_query_goes_on_from_its_checkpoint_and_another_checkpoint_is_refused(
     way: str, classic: Any, tmp_path: Path
 ) -> None:
+    classic.newSession().createDataFrame([(1,)], "n int")  # which is the active session from now on
     tg.register(classic)
     more(tmp_path, "a", range(6))
     done(lambda: started(classic, tmp_path, way, now=True))

@@ -44,8 +44,13 @@ LIMITS: Final = find_spec("pyspark.sql.streaming.datasource") is not None
 
 
 def register(spark: Any) -> None:
-    """Make the format `tidegauge` known to a session, classic or Connect: `read`, `readStream` and `writeStream`."""
+    """Make the format `tidegauge` known to a session, classic or Connect: `read`, `readStream` and `writeStream`.
+
+    A classic one becomes the active session of this thread: that is the one where Spark looks for the format when a
+    query starts that writes, whichever session the query is of.
+    """
     spark.dataSource.register(TidegaugeDataSource)
+    spark.createDataFrame([], "n int")  # PySpark makes a session active by that; on Connect it does nothing
 
 
 class TidegaugeDataSource(DataSource):
