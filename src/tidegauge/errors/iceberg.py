@@ -1,4 +1,4 @@
-"""TG-053x, TG-054x and TG-0700: tables of Iceberg, and their catalogs.
+"""TG-053x and TG-054x: tables of Iceberg, and their catalogs.
 
 >>> print(CatalogAway(table="shop.orders", catalog="lake", detail="connection refused"))
 TG-0533: the catalog 'lake' of the table shop.orders does not answer as it should: connection refused
@@ -159,7 +159,7 @@ class IcebergColumnReserved(TidegaugeError):
 class PublishedTagTaken(TidegaugeError):
     """A tag or a branch of others that has the name of ours."""
 
-    code = "TG-0700"
+    code = "TG-0542"
     what = "the table {table} has a {kind} named {tag!r} that is not the flow's"
     cause = (
         "somebody made it for a purpose of their own; rows are committed and published as ever, but no tag tells "
