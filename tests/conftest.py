@@ -80,7 +80,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         slow = name in SLOW and not long
         if slow and mine != 0:
             item.add_marker(pytest.mark.long)
-        if mine != 1 and (slow or (long and cells[name] > 1)):
+        if mine != 1 and (slow or (long and (cells[name] > 1 or name in SLOW))):
             item.add_marker(pytest.mark.later)
         if mine == 1 and is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker(pytest.mark.deep)

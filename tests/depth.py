@@ -6,13 +6,15 @@ test` makes a quarter of them, `make long` all of those whose turn it is.
 Each cell of a test has a turn, 0, 1 or 2, by its place among the cells of that test and by the number of commits:
 
     of a test in `slow.txt`             0: `make test`, 1: `make long`, 2: the next commit
-    of one marked `long`, with cells    1: `make long`, 0 and 2: another commit
+    of one marked `long`, if it has
+    several cells or is in `slow.txt`   1: `make long`, 0 and 2: another commit
     of a property, at its depth         1: `make long`, 0 and 2: another commit
 
-So three commits in a row have all, as of the planted bugs, and `TIDEGAUGE_TURNS=all` has all at once. A test marked
-`long` that has one cell alone is in every `make long`.
+So three commits in a row have all, as of the planted bugs, and `TIDEGAUGE_TURNS=all` has all at once. Other tests
+marked `long` are in every `make long`.
 
-`slow.txt` names the tests whose cells together took two seconds or more. `scripts/slow.py` writes it.
+`slow.txt` names the tests whose cells together took a while: 0.7 seconds of `make test`, 10 of `make long`.
+`scripts/slow.py` writes it.
 """
 
 from __future__ import annotations
