@@ -69,7 +69,8 @@ class FlowSpec:
     def origins(self, output: str) -> frozenset[str]:
         """Return the sources whose records an output has: the one that it reads, and those that one is made of."""
         name = self.outputs[output].source
-        return frozenset((name, *(self.derived[name].made_of if name in self.derived else ())))
+        source = self.sources[name] if self.following is None else None
+        return frozenset((name, *source.made_of) if isinstance(source, Derived) else (name,))
 
     @property
     def derived(self) -> Mapping[str, Derived]:
