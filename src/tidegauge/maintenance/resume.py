@@ -88,15 +88,13 @@ def resume(
         loaded = store.load(spec.name)
         check_all(spec, store, loaded)
         behind = _left_behind(spec, loaded, source) if new_incarnation else []
-        if behind and loaded.sources[source].failure is None:
-            gaps = _accepted(behind, source, unit, accept_loss=accept_loss, at=env.now())
-            store.pass_over(lease, source, gaps, lift=False)
+        over, lift = (behind, False) if behind and loaded.sources[source].failure is None else (None, True)
+        if over is None and new_incarnation and isinstance(union := spec.sources[source], UnionSource):
+            over = _united_anew(spec, loaded, source, union)
+        if over is not None:
+            gaps = _accepted(over, source, unit, accept_loss=accept_loss, at=env.now())
+            store.pass_over(lease, source, gaps, lift=lift)
             return Resumed(source, loaded.sources[source].incarnation, loaded.sources[source].began_at, gaps)
-        if new_incarnation and isinstance(union := spec.sources[source], UnionSource):
-            missing = _united_anew(spec, loaded, source, union)
-            gaps = _accepted(missing, source, unit, accept_loss=accept_loss, at=env.now())
-            store.pass_over(lease, source, gaps, lift=True)
-            return Resumed(source, 0, 0, gaps)
         error = _failure(loaded, source)
         if not new_incarnation:
             store.clear_failure(lease, source)

@@ -19,6 +19,7 @@ from typing import Final
 import pyarrow as pa
 
 from tidegauge.errors.unions import CannotUnite
+from tidegauge.evolution import filled
 from tidegauge.operations import OP, carries
 
 __all__ = ["SOURCE", "aligned", "united"]
@@ -64,15 +65,9 @@ def aligned(batch: pa.RecordBatch, columns: pa.Schema, *, name: str) -> pa.Recor
     >>> aligned(pa.record_batch({"id": [7]}), columns, name="web").to_pylist()
     [{'id': 7, 'till': None, '_source': 'web'}]
     """
-    there, rows = set(batch.schema.names), batch.num_rows
-    told = pa.repeat(pa.scalar(name, pa.string()), rows)
-    found = {column.name: batch.column(column.name) for column in columns if column.name in there} | {SOURCE: told}
-    made = [found[column.name] if column.name in found else pa.nulls(rows, column.type) for column in columns]
-    fields = list(columns)
-    if _EPOCH in there:
-        made.append(batch.column(_EPOCH))
-        fields.append(batch.schema.field(_EPOCH))
-    return pa.RecordBatch.from_arrays(made, schema=pa.schema(fields))
+    told = batch.append_column(SOURCE, pa.repeat(pa.scalar(name, pa.string()), batch.num_rows))
+    parts = [field for field in batch.schema if field.name == _EPOCH]  # of splits that its input has joined
+    return filled(told, pa.schema([*columns, *parts]))
 
 
 def _named(names: set[str]) -> str:
