@@ -34,6 +34,7 @@ from tidegauge.errors.push import PieceUnreadable
 from tidegauge.flow.board import Board
 from tidegauge.flow.spec import FlowSpec
 from tidegauge.sources.protocol import BadRecord
+from tidegauge.sources.union.places import InputLife
 from tidegauge.testing.simulation.contents import EpochContents, MadeBy
 from tidegauge.testing.simulation.evidence import TableEvidence, UpstreamEvidence
 from tidegauge.testing.simulation.lateness import LateOutputs, held_back
@@ -204,7 +205,7 @@ class Checks:
         for name, union in self._spec.derived.items():
             mine = self._ledger.frontiers[name]
             for one in union.made_of if mine and name not in failed else ():
-                theirs, there = self._ledger.frontiers[one], of_input(one, mine)
+                theirs, there = self._ledger.frontiers[one], dict(InputLife(one).mine(mine))
                 if lacking := {place: end for place, end in theirs.items() if end > there.get(place, 0)}:
                     said = f"{name} has {there} of {one}, of which {lacking} is bound"
                     raise Broken("an epoch binds of a union what it binds of its inputs", said)
@@ -282,7 +283,7 @@ class Checks:
             held = self._ledger.until(plan.source, self._ledger.holds(plan.source, self._lake.upper(name)))
             known = self.late.told(name)
             if plan.source != source:  # a union of it
-                held, known = of_input(source, held), of_input(source, known)
+                held, known = dict(InputLife(source).mine(held)), dict(InputLife(source).mine(known))
             for place, position in told.items():
                 if position > max(held.get(place, 0), known.get(place, 0)) and place not in self._misled:
                     said = f"{place} is acknowledged to {position}, {name} holds it to {held.get(place, 0)}"
@@ -420,13 +421,3 @@ class Checks:
             raise Broken("no row is of an epoch before that of its table's past", f"{name}: {early}")
         first, stamp = self.late.first(name), self.late.stamp(name)
         self._contents.all_there(name, actual, upper=upper, first=first, stamp=stamp)
-
-
-def of_input(name: str, places: Mapping[str, int]) -> dict[str, int]:
-    """Return the positions of the places of a union that are an input's, by the names that they have there.
-
-    >>> of_input("web", {"web/p0": 5, "shop/p0": 2})
-    {'p0': 5}
-    """
-    begin = f"{name}/"
-    return {place[len(begin) :]: position for place, position in places.items() if place.startswith(begin)}

@@ -71,12 +71,8 @@ def _is_mendable(world: World, source: str, code: str) -> bool:
 
 def _files(world: World, source: str) -> list[str]:
     """Return the sources of files that a source is, or has as inputs."""
-    known = world.file_laws.files
-    return (
-        [name for name in world.unions[source].names if name in known]
-        if source in world.unions
-        else [*known.keys() & {source}]
-    )
+    names = world.unions[source].names if source in world.unions else (source,)
+    return [name for name in names if name in world.file_laws.files]
 
 
 def attend(world: World) -> None:

@@ -29,7 +29,7 @@ import pyarrow as pa
 from tidegauge.sources.protocol import BadRecord, Source
 from tidegauge.sources.union import UnionInput, UnionSource
 from tidegauge.sources.union.columns import aligned
-from tidegauge.sources.union.places import facts_of, split_of
+from tidegauge.sources.union.places import InputLife, facts_of, split_of
 from tidegauge.testing.simulation.evidence import UpstreamEvidence
 from tidegauge.testing.simulation.plan import Act
 
@@ -90,7 +90,7 @@ class UnionUpstream:
     def learn(self, partition: str, details: Mapping[str, Any]) -> str:
         """Return the place of a partition: that of an input, behind its name."""
         life, there = split_of(partition)
-        place = f"{life.name}/{self._of[life.name].learn(there, facts_of(details))}"
+        place = InputLife(life.name).partition(self._of[life.name].learn(there, facts_of(details)))
         self._names[place] = partition
         return place
 
@@ -98,7 +98,7 @@ class UnionUpstream:
         """Return the next position of each place of the inputs that have not failed."""
         failed = self._failed()
         return {
-            f"{name}/{place}": end
+            InputLife(name).partition(place): end
             for name, one in self._of.items()
             if name not in failed
             for place, end in one.there().items()
@@ -120,9 +120,9 @@ class UnionUpstream:
 
     def rows(self, place: str, lower: int, upper: int) -> list[pa.RecordBatch]:
         """Return the rows of a range, with the union's columns."""
-        one, there = self._at(place)
-        name = place.partition("/")[0]
-        return [aligned(batch, self.schema, name=name) for batch in one.rows(there, lower, upper)]
+        life, there = split_of(place)
+        found = self._of[life.name].rows(there, lower, upper)
+        return [aligned(batch, self.schema, name=life.name) for batch in found]
 
     def bad(self, place: str, lower: int, upper: int) -> list[BadRecord]:
         """Return the records of a range that cannot be decoded, as the union names their partitions."""
@@ -135,5 +135,5 @@ class UnionUpstream:
         return one.blurred(there, lower, upper)
 
     def _at(self, place: str) -> tuple[UpstreamEvidence, str]:
-        name, _, there = place.partition("/")
-        return self._of[name], there
+        life, there = split_of(place)
+        return self._of[life.name], there
