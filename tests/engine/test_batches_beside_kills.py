@@ -14,6 +14,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.long]
 def test_each_row_of_a_query_is_in_every_table_once_whatever_is_killed(kind: str, kills: int, tmp_path: Path) -> None:
     found = written(kind, tmp_path / "shop", kills=kills)
     assert not found.wrong, f"seed {found.seed}"
-    assert found.batches == dict.fromkeys(WAYS, 12 * kills)
+    assert found.batches == found.committed
+    assert all(11 * kills <= len(found.committed[way]) <= 12 * kills for way in WAYS)
     assert found.queries == kills
     assert found.flows > 0

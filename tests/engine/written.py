@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,12 +38,17 @@ SIZE = 50
 
 @dataclass(frozen=True)
 class Written:
-    """seed: of the instants. queries, flows: how many were killed. batches: of each way. wrong: what is not so."""
+    """seed: of the instants. queries, flows: how many were killed. batches: of each way. wrong: what is not so.
+
+    committed: the batches of each query by its own checkpoint. There is one for each file, but for a query that was
+    killed after it had noted the next file and before it had noted a batch for it: its next batch has two.
+    """
 
     seed: int
     queries: int
     flows: int
-    batches: dict[str, int]
+    batches: dict[str, list[int]]
+    committed: dict[str, list[int]]
     wrong: list[str]
 
 
@@ -194,8 +199,8 @@ def written(kind: str, root: Path, *, kills: int) -> Written:
     return Written(seed, kills, flows, *counted(root, files))
 
 
-def counted(root: Path, files: int) -> tuple[dict[str, int], list[str]]:
-    """Return how many batches there are, and what is wrong with the tables."""
+def counted(root: Path, files: int) -> tuple[dict[str, list[int]], dict[str, list[int]], list[str]]:
+    """Return the batches that are written and those the queries committed, and what is wrong with the tables."""
     flow, engine = make(root), LocalEngine(threads=2)
     flow.run(until="caught-up", engine=engine)
     engine.close()
@@ -209,7 +214,14 @@ def counted(root: Path, files: int) -> tuple[dict[str, int], list[str]]:
         if len(epochs) > len(WAYS):
             wrong.append(f"the rows of file {file}, a batch in each way, are in the epochs {epochs}")
     folders = {way: root / "batches" / way for way in WAYS}
-    return {way: len(list(folder.glob("*.json"))) for way, folder in folders.items()}, wrong
+    written = {way: numbers(folder.glob("*.json")) for way, folder in folders.items()}
+    committed = {way: numbers((root / "checkpoint" / way / "commits").glob("[0-9]*")) for way in WAYS}
+    return written, committed, wrong
+
+
+def numbers(files: Iterable[Path]) -> list[int]:
+    """Return the numbers of batches that name files."""
+    return sorted(int(file.stem) for file in files)
 
 
 if __name__ == "__main__":
