@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -69,3 +70,45 @@ assert SparkSession.getActiveSession() is None
 def test_without_a_session_one_is_made_at_the_first_need_and_stopped() -> None:
     done = subprocess.run([sys.executable, "-c", OWN_SESSION], cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+PROGRAM = """
+import prices
+import tidegauge as tg
+
+flow = tg.Dataflow("shop", store="sqlite:///shop.db")
+orders = flow.source("orders", tg.GeneratorSource(rows=20, columns="id long"))
+flow.sink("orders", orders.map_batches(prices.priced, schema=prices.PRICED), tg.ParquetSink("orders"))
+flow.run("caught-up", engine="spark")
+print(sorted({row["price"] for row in tg.read_arrow(flow, "orders").to_pylist()}))
+"""
+PRICES = """
+import pyarrow as pa
+
+PRICED = pa.schema({"id": pa.int64(), "price": pa.int64()})
+
+def priced(batch):
+    price = int(open("price.txt").read())
+    return batch.append_column("price", pa.array([price] * batch.num_rows, pa.int64()))
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_the_session_that_is_made_works_where_the_program_does_and_leaves_nothing_there(tmp_path: Path) -> None:
+    """Its tasks find modules and files as those of a session of PySpark's own do."""
+    (tmp_path / "shop.py").write_text(PROGRAM)
+    (tmp_path / "prices.py").write_text(PRICES)
+    (tmp_path / "price.txt").write_text("7")
+    done = subprocess.run(
+        [sys.executable, "-B", "shop.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120, env=bare()
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout == "[7]\n"
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left - {"shop.db-wal", "shop.db-shm", "__pycache__"} == {"shop.py", "prices.py", "price.txt", "shop.db", "orders"}
+
+
+def bare() -> dict[str, str]:
+    """The environment without what tells Python where to look."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}

@@ -46,10 +46,11 @@ class Kept:
     """A new temporary folder with its keeper.
 
     grace: how many seconds a server is given between `SIGTERM` and `SIGKILL` when nobody holds the pipe any more.
-    shown: whether its output goes to our standard error, instead of to the folder's `log`.
+    shown: whether its output goes to our standard error, instead of to the folder's `log`. works_in: its working
+    folder, unless that is the temporary one.
     """
 
-    def __init__(self, prefix: str, *, grace: float = 0.0, shown: bool = False) -> None:
+    def __init__(self, prefix: str, *, grace: float = 0.0, shown: bool = False, works_in: Path | None = None) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix=prefix))
         (self.folder / LOG).touch()
         os.mkfifo(self.folder / _PIPE)
@@ -61,7 +62,7 @@ class Kept:
             stdin=reading,
             stdout=subprocess.PIPE,
             text=True,
-            cwd=self.folder,
+            cwd=works_in or self.folder,
             start_new_session=True,
         )
         os.close(reading)

@@ -123,15 +123,19 @@ def _gateway(conf: SparkConf) -> Any:
 
     PySpark's own launch leaves the JVM running for ever if it is interrupted: it removes the folder in which the JVM
     is to write where it listens. The JVM, which would end with its input, half dies of that before it looks.
+
+    It works where this process does, so that functions in tasks find modules and files there. Only the warehouse that
+    Spark makes for itself, which flows have no use for, is in a folder that goes with the JVM.
     """
     from pyspark.find_spark_home import _find_spark_home
     from pyspark.java_gateway import launch_gateway
 
-    kept = Kept("tidegauge-spark-", grace=_ENDS_WITHIN, shown=True)
+    kept = Kept("tidegauge-spark-", grace=_ENDS_WITHIN, shown=True, works_in=Path.cwd())
     try:
         said = kept.folder / "gateway"
+        warehouse = ("spark.sql.warehouse.dir", (kept.folder / "warehouse").as_uri())
         submit = [os.path.join(_find_spark_home(), "bin", "spark-submit")]
-        settings = [word for name, value in conf.getAll() for word in ("--conf", f"{name}={value}")]
+        settings = [word for name, value in (warehouse, *conf.getAll()) for word in ("--conf", f"{name}={value}")]
         more = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
         variables = [f"_PYSPARK_DRIVER_CONN_INFO_PATH={said}", "SPARK_CONNECT_MODE=0"]
         kept.ask("start", "env", *variables, *submit, *settings, *more)
