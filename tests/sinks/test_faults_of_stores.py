@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, QueryBuilder
 from tests.s3 import Lake
 from tests.s3_proxy import FAULTS, Fault, Proxy
 from tests.sinks.conftest import OUTPUT, SCHEMA, rows
@@ -24,7 +25,9 @@ from tidegauge.errors.base import Transient, waited_out
 from tidegauge.errors.objects import ConditionalPutIgnored
 from tidegauge.errors.sinks import TableNotRemovable, TableUpperMismatch
 from tidegauge.objects.path import ObjectPath
-from tidegauge.sinks import DeltaSink, ParquetSink
+from tidegauge.sinks import DeltaSink, ParquetSink, vectors
+from tidegauge.sinks.delta import bykey
+from tidegauge.sinks.keyed.planning import Sizes
 from tidegauge.sinks.protocol import Finishing
 
 STEPS = {
@@ -37,6 +40,13 @@ STEPS = {
 ONCE, LONG = 1, 12
 """A fault that the client sits out by itself, and one that outlasts what it tries."""
 QUICK = {("dropped after", "commit", ONCE)}
+VECTOR_STEPS = {
+    "reading rows": ("GET", ".parquet"),
+    "writing a vector": ("PUT", "deletion_vector"),
+    "reading a vector": ("GET", "deletion_vector"),
+    "commit": ("PUT", "_delta_log/00000000000000000001.json"),
+}
+"""What else a table by key does whose dead rows are marked."""
 PARQUET_STEPS = {
     "staging": ("PUT", "_staged/"),
     "first commit": ("PUT", "000000000000/_manifest.json"),
@@ -89,6 +99,33 @@ def test_each_row_is_there_once_whatever_breaks_where(
     assert len(entries) == 3
     added = [action["add"]["path"] for actions in entries for action in actions if "add" in action]
     assert len(added) == len(set(added))
+
+
+@pytest.mark.parametrize(("fault", "step", "times"), [*cells(VECTOR_STEPS)])
+def test_each_key_has_its_last_row_whatever_breaks_where_while_rows_are_marked(
+    lake: Lake, proxy: Proxy, monkeypatch: pytest.MonkeyPatch, fault: str, step: str, times: int
+) -> None:
+    monkeypatch.setattr(bykey, "SIZES", Sizes(few_rows=0, most_dead=0.9))  # however small, files are marked
+    monkeypatch.setattr(vectors, "_INLINE", 0)  # and however short, vectors are in files of their own
+    sink = DeltaSink(lake.at(), envelope="upsert", key="user", deletion_vectors=True)
+    broken = Fault(fault, *VECTOR_STEPS[step], times=times)
+    proxy.faults.append(broken)
+    told: list[Transient] = []
+    for epoch, users in enumerate([[f"u{n}" for n in range(8)], ["u0"], ["u1", "u0", "new"]]):
+        done(sink, epoch, told, users)
+    assert broken.met > 0, "nothing was broken"
+    for error in told:
+        assert waited_out(error), f"a run would give up: {error}"
+        assert "hunter2" not in str(error)
+    proxy.faults.clear()
+    asked = 'SELECT "user", _epoch FROM t'
+    found = pa.table(QueryBuilder().register("t", DeltaTable(lake.at())).execute(asked)).to_pylist()
+    expected = {**{f"u{n}": 0 for n in range(8)}, "u1": 2, "u0": 2, "new": 2}
+    assert sorted((row["user"], row["_epoch"]) for row in found) == sorted(expected.items())
+    table = sink.open(OUTPUT)
+    assert table.upper == 3
+    assert any(file.deletions for file in table.files()), "rows are marked"
+    assert len([name for name in ObjectPath.of(lake.at("orders/_delta_log")).names() if name.endswith(".json")]) == 3
 
 
 @pytest.mark.parametrize(("fault", "step", "times"), [*cells(PARQUET_STEPS)])
@@ -154,9 +191,9 @@ def test_a_table_in_a_store_gets_checkpoints_and_is_removed_with_them(
     assert lake.objects() == []
 
 
-def done(sink: Any, epoch: int, told: list[Transient]) -> None:
-    """Stage and commit an epoch as a run does."""
-    files = again(lambda: staged(sink, epoch), told)
+def done(sink: Any, epoch: int, told: list[Transient], users: Sequence[str] = ()) -> None:
+    """Stage and commit an epoch as a run does, with a row of each user, or of one that only this epoch has."""
+    files = again(lambda: staged(sink, epoch, users or [f"u{epoch}"]), told)
     table: Any = again(lambda: sink.open(OUTPUT), told)
     write = uuid.uuid4().hex
 
@@ -169,9 +206,10 @@ def done(sink: Any, epoch: int, told: list[Transient]) -> None:
     again(committed, told)
 
 
-def staged(sink: Any, epoch: int) -> Any:
+def staged(sink: Any, epoch: int, users: Sequence[str] = ("ada",)) -> Any:
     stager = sink.stage(SCHEMA, job=OUTPUT.incarnation[-16:] + uuid.uuid4().hex[:16], task=0)
-    stager.write(rows([epoch], f"u{epoch}"))
+    for user in users:
+        stager.write(rows([epoch], user))
     return stager.close()
 
 
