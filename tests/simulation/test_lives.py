@@ -37,6 +37,11 @@ def test_a_table_that_is_to_get_rows_of_an_old_upstream_is_not_shown_without_the
     assert simulate(make_flow, seeds=[6011], faults=faults).seeds == 1
 
 
+def test_nor_while_the_other_output_is_dropped_and_its_table_is_left() -> None:
+    """The next run takes that table on again, and so the rows come after all."""
+    assert simulate(make_flow, seeds=[710703]).seeds == 1
+
+
 def test_a_driver_takes_an_output_in_and_goes_on() -> None:
     world = lived("added")
     first, *_ = world.lives

@@ -196,9 +196,10 @@ def viewed(
     if named is None and filled and not table.upper and held < loaded.flow.published:
         raise OutputIsBehind(output=output, upper=held, as_of=loaded.flow.published - 1)  # not: there are no rows
     epoch = min(loaded.flow.published, held) - 1 if named is None else named
-    past = loaded.outputs.get(flow.outputs[output].past or "")
-    if past is not None and past.held and not table.upper and epoch < loaded.sources[source].began_at:
-        raise OutputIsBehind(output=output, upper=0, as_of=epoch)  # it gets what that holds of an old upstream
+    if (past := flow.outputs[output].past) is not None and not table.upper and loaded.sources[source].began_at:
+        theirs = loaded.outputs.get(past)
+        if theirs is None or theirs.held:  # what that holds of an old upstream it gets; one that is dropped may, too
+            raise OutputIsBehind(output=output, upper=0, as_of=epoch)
     _check_held(loaded, output, source, table.upper, epoch)
     last = epoch if upto is None else min(epoch, upto)
     while True:

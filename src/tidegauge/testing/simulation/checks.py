@@ -313,7 +313,7 @@ class Checks:
         there = self.late.floor(name) <= epoch < self._level().get(name, -1)
         plan = self._spec.outputs[name]
         if plan.past is not None and not self._lake.upper(name):  # it may get rows of an old one from the other table
-            there = there and epoch >= self._ledger.began(plan.source)
+            there = there and not self._ledger.began(plan.source)
         return bool(known) and not self.older and era == self.era and there
 
     def saw(self, name: str, as_of: int, rows: pa.Table) -> None:
