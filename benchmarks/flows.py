@@ -15,11 +15,13 @@ import pyarrow.compute
 import tidegauge as tg
 from benchmarks.data import COLUMNS, LARGE, PAGES
 from tidegauge.dsl.dataflow import Dataflow
+from tidegauge.engine.plain.steps import without_spark
 from tidegauge.env import Env
+from tidegauge.errors.flow import NeedsSpark
 from tidegauge.flow.board import Board
 from tidegauge.flow.runner import Runner
 from tidegauge.flow.running import threads
-from tidegauge.job.plan import Engine, EpochJob, JobResult, OutputPlan
+from tidegauge.job.plan import Engine, EpochJob, Filter, JobResult, OutputPlan, Select
 from tidegauge.sinks.protocol import StagedFile
 from tidegauge.sinks.working import Work
 from tidegauge.sources.protocol import Source
@@ -30,10 +32,23 @@ TICK: Final = 0.01
 """Of a flow whose epochs are timed. Over a backlog a flow has the tick that flows have by default."""
 
 Steps: TypeAlias = Literal["SQL", "SQL in the JVM", "Arrow"]
-"""In what filters and selections are written. The JVM runs what is not plain, be it for a pair of parentheses."""
+"""In what filters and selections are written. The JVM runs what is not plain, be it for one literal's suffix."""
 
 _SQL: Final = (LARGE, PAGES)
-_IN_THE_JVM: Final = ((LARGE[0], ("id", "user", "(amount * 1.2) AS gross")), (PAGES[0], ("(id) AS id", "at", "page")))
+_IN_THE_JVM: Final = (
+    (LARGE[0], ("id", "user", "amount * 1.2D AS gross")),
+    (PAGES[0], ("id | 0 AS id", "at", "page")),
+)
+_ORDERS: Final = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("user", pa.string()),
+        ("amount", pa.float64()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("page", pa.string()),
+    ]
+)
+"""`COLUMNS`, as Arrow has them."""
 
 pc: Final[Any] = pyarrow.compute  # its functions are made at run time, which type checkers cannot see
 
@@ -64,12 +79,23 @@ def flow_of(
         some = [orders.map_batches(large), orders.map_batches(pages)]
     else:
         written = _SQL if steps == "SQL" else _IN_THE_JVM
+        if {_plain(condition, columns) for condition, columns in written} != {steps == "SQL"}:
+            raise RuntimeError(f"these are no longer steps of {steps!r}: {written}")
         some = [orders.filter(condition).select(*columns) for condition, columns in written]
     streams = [orders] * 3 if raw else [orders, *some]
     for number, stream in enumerate(streams[:outputs]):
         path = str(target / f"table-{number}")
         made.sink(f"output-{number}", stream, tg.DeltaSink(path) if sink == "delta" else tg.ParquetSink(path))
     return made
+
+
+def _plain(condition: str, columns: tuple[str, ...]) -> bool:
+    """Whether the task that reads runs a filter and a selection by itself."""
+    try:
+        without_spark((Filter(condition), Select(columns)), _ORDERS, output="orders")
+    except NeedsSpark:
+        return False
+    return True
 
 
 def large(orders: pa.RecordBatch) -> pa.RecordBatch:
