@@ -10,6 +10,7 @@ from tests.engine.elsewhere import Found
 from tests.engine.unlike import flow_in, lines, tables, unlike
 
 import tidegauge as tg
+from tidegauge.engine.spark.copied import jobs_of
 
 pytestmark = [pytest.mark.spark]
 
@@ -81,3 +82,19 @@ def test_a_connect_server_that_cannot_copy_a_session_is_refused_by_name_of_the_s
 
 def test_a_connect_session_that_is_as_it_has_to_be_is_used_itself(connect: Found) -> None:
     assert connect.joined == ["TG-0591", "London"]
+
+
+LIMIT = "spark.sql.codegen.hugeMethodLimit"
+
+
+def test_jobs_on_a_copy_make_no_method_that_java_would_not_compile(classic: Any) -> None:
+    assert jobs_of(classic).session.conf.get(LIMIT) == "8000"
+    assert LIMIT not in classic.conf.getAll
+
+
+def test_how_long_a_method_may_be_is_the_users_where_the_user_has_said_it(classic: Any) -> None:
+    classic.conf.set(LIMIT, "9000")
+    try:
+        assert jobs_of(classic).session.conf.get(LIMIT) == "9000"
+    finally:
+        classic.conf.unset(LIMIT)

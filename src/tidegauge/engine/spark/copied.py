@@ -30,6 +30,10 @@ __all__ = ["Jobs", "changes", "jobs_of"]
 _OURS: Final = {"spark.sql.session.timeZone": "UTC", "spark.sql.ansi.enabled": "true"}
 """Whose default is the machine's: its zone, and a variable of its environment."""
 
+_COMPILED: Final = {"spark.sql.codegen.hugeMethodLimit": "8000"}
+"""Decides no row. HotSpot never compiles a longer method, and the one that Spark makes of the projection for ten
+outputs is longer: it then takes up to three times as long. Spark's own limit is the longest that Java allows."""
+
 _KEPT: Final = tuple(
     f"spark.sql.{name}"
     for name in (
@@ -183,7 +187,9 @@ def _copied_here(session: Any) -> Any:
 
 
 def _changed(session: Any) -> Any:
-    for name, value in _differences(session).items():
+    """Change what decides rows in a copy, and, unless the user has set it, how long a compiled method may be."""
+    unset = {name: value for name, value in _COMPILED.items() if name not in session.conf.getAll}
+    for name, value in (_differences(session) | unset).items():
         if value is None:
             session.conf.unset(name)
         else:
