@@ -20,10 +20,10 @@ from tidegauge.engine import LocalEngine
 from tidegauge.engine.plain.steps import without_spark
 from tidegauge.engine.spark.sql import prepare
 from tidegauge.errors.base import TidegaugeError
-from tidegauge.errors.engine import DuplicateColumn, ExpressionFailed, NoSparkType
+from tidegauge.errors.engine import DuplicateColumn, ExpressionFailed, NoSparkType, WrongBatch
 from tidegauge.errors.flow import NeedsSpark, ReservedColumn, UnknownColumn
 from tidegauge.job.functions import result_schema, with_epoch
-from tidegauge.job.plan import Filter, MapBatches, OutputPlan, Select, Step, Transform
+from tidegauge.job.plan import Filter, MapBatches, OutputPlan, Partition, Select, Step, Transform
 
 
 def plan(*steps: Step) -> OutputPlan:
@@ -142,6 +142,31 @@ def test_a_row_that_an_expression_cannot_take_fails_that_output_at_its_epoch(
     assert sorted(row["id"] for row in rows_of(job, result, "guarded")) == [i for i in range(40) if i != 25]
     chosen = {row["id"]: row["q"] for row in rows_of(job, result, "chosen")}
     assert chosen == {i: 100 / (i - 25) if i != 25 else None for i in range(40)}
+
+
+def swapped(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Columns in another order as soon as there are rows."""
+    return batch.select(["n", "id"] if batch.num_rows else ["id", "n"])
+
+
+def as_text(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch.set_column(0, "id", batch["id"].cast(pa.string() if batch.num_rows else pa.int64()))
+
+
+@pytest.mark.parametrize("wrong", [swapped, as_text])
+@pytest.mark.parametrize(
+    "after",
+    [Filter("id > -1"), Select(("id",)), MapBatches(only_ids), Partition(2, ("id",), 0)],
+    ids=["a filter", "a select", "a function", "a part"],
+)
+def test_a_function_that_returns_other_columns_is_told_before_the_next_step_sees_them(
+    wrong: Any, after: Step, local: LocalEngine, tmp_path: Path
+) -> None:
+    job = job_of(local, [read_of(RowSource(ROWS), epochs=2)], [plan_of("x", tmp_path, MapBatches(wrong), after)])
+    [failure] = local.submit(job).result(timeout=60).failures
+    assert isinstance(failure.error, WrongBatch)
+    assert failure.error.evidence["function"] == wrong.__name__
+    assert failure.epoch == 0
 
 
 def test_a_flow_of_plain_sql_runs_where_there_is_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

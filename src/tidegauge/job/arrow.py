@@ -1,6 +1,7 @@
 """Steps that run wherever the batch is, as Arrow functions: those of users, and those that are made here.
 
-Invariant: the functions of a step are the same on every engine, so engines agree on its rows.
+Invariant: the functions of a step are the same on every engine, so engines agree on its rows, and each of them has
+the columns that it is held to.
 
 >>> orders = pa.schema([("id", pa.int64()), ("items", pa.list_(pa.string()))])
 >>> functions, columns = in_arrow((Dedupe(("id",)), Unnest("items")), orders, output="lines")
@@ -14,6 +15,7 @@ tidegauge.errors.steps.NotAList: TG-0670: unnest of output 'lines' takes the lis
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, TypeAlias, TypeGuard
 
 import pyarrow as pa
@@ -71,8 +73,8 @@ def in_arrow(
     functions: list[MapBatches] = []
     for step in steps:
         if isinstance(step, MapBatches):
-            functions.append(step)
             schema = result_schema([step], schema, output=output)
+            functions.append(replace(step, schema=schema))  # learnt: each batch is held to it, whatever follows
         else:
             function = _made(step, schema, output=output)
             schema = pa.schema([pa.field(one.name, one.type) for one in function(empty(schema)).schema])
