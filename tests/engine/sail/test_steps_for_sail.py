@@ -14,7 +14,8 @@ from tidegauge.engine.sail.steps import for_sail
 from tidegauge.engine.sail.trusted import FUNCTIONS, Untrusted, kind_of
 from tidegauge.errors.flow import ReservedColumn, UnknownColumn
 from tidegauge.errors.sail import NotOnSail
-from tidegauge.job.plan import Changelog, Dedupe, Filter, Select, Step
+from tidegauge.errors.steps import NoOrderOfRows
+from tidegauge.job.plan import Changelog, Dedupe, Filter, Partition, Select, Step, Transform
 
 COLUMNS = pa.schema(
     [
@@ -65,13 +66,14 @@ def test_a_name_of_the_users_is_no_obstacle() -> None:
 def test_steps_of_all_kinds_follow_one_another() -> None:
     written, columns = made(
         Filter("amount > 3"),
-        Filter("size(tags) > 1"),
         Dedupe(("id",)),
+        Filter("size(tags) > 1"),
+        Partition(2, ("id",), 1),
         Select(("md5(user) AS m",)),
         Filter("m > 'a'"),
     )
     assert [word.split(",")[0] for word in written] == [
-        "MapBatches", "size(tags) > 1", "Dedupe", "`id`", "MapBatches", "MapBatches"
+        "MapBatches", "Dedupe", "size(tags) > 1", "Partition", "`id`", "MapBatches", "MapBatches"
     ]  # fmt: skip
     assert columns == ["m string"]
 
@@ -112,6 +114,15 @@ def test_rows_with_operations_are_refused_until_they_are_plain_data() -> None:
     written, columns = made(Changelog("op"), Filter("size(tags) > 1"), schema=schema)
     assert written == ["MapBatches", "size(tags) > 1"]
     assert columns[-1] == "op string"
+
+
+@pytest.mark.parametrize(
+    "before", [Filter("size(tags) > 1"), Select(("id", "size(tags) AS n")), Transform(lambda frame: frame)]
+)
+def test_rows_that_sail_gives_have_no_first(before: Step) -> None:
+    with pytest.raises(NoOrderOfRows, match=r"dedupe\('id'\).* in no order") as caught:
+        for_sail([before, Partition(2, ("id",), 1), Dedupe(("id",))], COLUMNS, output="it", framed=None)
+    assert "runs on Sail, which keeps no order of rows" in str(caught.value)
 
 
 def test_names_are_looked_at() -> None:

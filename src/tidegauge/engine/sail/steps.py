@@ -39,9 +39,10 @@ from tidegauge.engine.sail.trusted import Untrusted, carriable, kind_of
 from tidegauge.engine.spelling import chosen, quoted, said_as, written_as
 from tidegauge.errors.flow import NeedsSpark
 from tidegauge.errors.sail import NotOnSail
+from tidegauge.errors.steps import NoOrderOfRows
 from tidegauge.job.arrow import in_arrow, is_arrow
 from tidegauge.job.functions import check_names
-from tidegauge.job.plan import Changelog, Filter, Select, Step, Transform
+from tidegauge.job.plan import Changelog, Dedupe, Filter, Select, Step, Transform
 from tidegauge.operations import OP, carries
 
 __all__ = ["for_sail"]
@@ -57,12 +58,14 @@ def for_sail(
 ) -> tuple[tuple[Step, ...], pa.Schema]:
     """Return the steps of an output over columns of `schema` as its engine runs them, and the columns they give.
 
-    framed: asks Sail; None where there is no function of a DataFrame. Raises `NotOnSail`, and the errors of steps.
+    framed: asks Sail; None where there is no function of a DataFrame. Raises `NotOnSail`, `NoOrderOfRows`, and the
+    errors of steps.
     """
     made: list[Step] = []
     runs = [(arrow, list(group)) for arrow, group in groupby(steps, key=is_arrow)]
     for arrow, run in runs:
         if arrow:
+            _check_order(run, made, output)
             _, schema = in_arrow([step for step in run if is_arrow(step)], schema, output=output)
             made += run
             continue
@@ -162,6 +165,18 @@ def _checked(step: Transform, output: str) -> Callable[[Any], Any]:
         return made
 
     return function
+
+
+def _check_order(run: Sequence[Step], before: Sequence[Step], output: str) -> None:
+    """Raise `NoOrderOfRows` for a `Dedupe` of rows that Sail gives, which deals them to its threads."""
+    first = next((step for step in run if isinstance(step, Dedupe)), None)
+    if first is not None and not all(map(is_arrow, before)):
+        raise NoOrderOfRows(
+            output=output,
+            step=written_as(first),
+            why="a step before runs on Sail, which keeps no order of rows",
+            instead="put dedupe before the first step that is not plain SQL, or run with the Spark engine",
+        )
 
 
 def _check_columns(schema: pa.Schema, output: str, step: Step) -> None:
