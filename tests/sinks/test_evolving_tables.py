@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 from tests.postgres import Server, new_database, query
+from tests.sinks.iceberg.conftest import catalog_in
 from tests.sinks.postgres.conftest import seen
 from tests.sinks.spark_delta import delta_spark
 
@@ -36,8 +37,8 @@ OLD = pa.schema([("id", pa.int32()), ("user", pa.string()), ("_epoch", pa.int64(
 NOTE = pa.field("note", pa.string())
 NEW = pa.schema([("id", pa.int32()), NOTE, ("user", pa.string()), ("_epoch", pa.int64())])
 WIDE = pa.schema([("id", pa.int64()), ("user", pa.string()), ("_epoch", pa.int64())])
-KINDS = ("delta", "by key", "parquet", "memory", "postgres", "postgres by key")
-WIDENING = ("memory", "postgres")
+KINDS = ("delta", "by key", "parquet", "memory", "postgres", "postgres by key", "iceberg", "iceberg by key")
+WIDENING = ("memory", "postgres", "iceberg")
 
 
 @dataclass
@@ -86,9 +87,22 @@ def place(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Place:
     if kind == "memory":
         memory = tg.MemorySink()
         return Place(memory, lambda: memory.table().to_pylist())
+    if kind.startswith("iceberg"):
+        lake = tg.IcebergSink("shop.orders", str(tmp_path / "lake"), **keyed)
+        return Place(lake, lambda: scanned(str(tmp_path / "lake")))
     if kind == "parquet":
         return Place(tg.ParquetSink(str(tmp_path / "lake")), None)
     return Place(tg.DeltaSink(str(tmp_path / "lake"), **keyed), None)
+
+
+def scanned(warehouse: str) -> list[dict[str, Any]]:
+    """The rows of a table of Iceberg, by pyiceberg."""
+    catalog = catalog_in(warehouse)
+    try:
+        rows: list[dict[str, Any]] = catalog.load_table("shop.orders").scan().to_arrow().to_pylist()
+    finally:
+        catalog.close()
+    return rows
 
 
 def begun(place: Place, how: Any) -> Any:
@@ -194,7 +208,7 @@ def held(number: int, epoch: int, **fields: int) -> dict[str, Any]:
     return {"id": number, "spot": fields, "spots": [fields], "_epoch": epoch}
 
 
-@pytest.mark.parametrize("kind", ["delta", "by key", "parquet", "memory"])
+@pytest.mark.parametrize("kind", ["delta", "by key", "parquet", "memory", "iceberg", "iceberg by key"])
 def test_a_field_within_comes_last_there_and_is_null_before(place: Place) -> None:
     place.commit(place.open(), 0, 1, at("x"), held(1, 0, x=1))
     with pytest.raises(TableSchemaChanged):
@@ -264,7 +278,7 @@ def grown_within(root: Path) -> str:
     return str(root / "lake")
 
 
-@pytest.mark.parametrize("kind", ["by key", "postgres by key"])
+@pytest.mark.parametrize("kind", ["by key", "postgres by key", "iceberg by key"])
 def test_a_row_of_before_that_is_merged_gets_the_new_column_and_its_neighbours_do_not(place: Place) -> None:
     table = begun(place, "add")
     place.commit(table, 1, 2, NEW, {"id": 2, "note": "new", "user": "ben", "_epoch": 1})
@@ -276,7 +290,7 @@ def test_a_row_of_before_that_is_merged_gets_the_new_column_and_its_neighbours_d
     assert found[2][:2] == (2, "newer")
 
 
-@pytest.mark.parametrize("kind", ["delta", "by key"])
+@pytest.mark.parametrize("kind", ["delta", "by key", "iceberg", "iceberg by key"])
 def test_compaction_of_files_of_before_and_after_keeps_all_rows(place: Place) -> None:
     table = begun(place, "add")
     for epoch in range(1, 8):

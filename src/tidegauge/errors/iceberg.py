@@ -15,6 +15,7 @@ __all__ = [
     "CatalogForbidden",
     "CatalogUnknown",
     "IcebergColumnReserved",
+    "IcebergColumnsAltered",
     "IcebergMissing",
     "IcebergRowsDeleted",
     "IcebergTableChanged",
@@ -166,3 +167,19 @@ class PublishedTagTaken(TidegaugeError):
         "which snapshot is published"
     )
     remedy = "rename it, or remove it: the next run then makes the tag; or leave it, if you need no tag"
+
+
+class IcebergColumnsAltered(Definite):
+    """A table whose columns others have renamed or dropped, so that files from before have them under other names."""
+
+    code = "TG-0543"
+    what = (
+        "the table {table} of {output!r} has other columns than its last commit left: {detail}. The table has "
+        "({held}); the rows have ({given})"
+    )
+    cause = "another program renamed or dropped a column with ALTER TABLE"
+    remedy = (
+        "give a column that was renamed its name back: ALTER TABLE ... RENAME COLUMN; leave one that was dropped out "
+        "of the rows, with a select() and schema='evolve'; or have the table made again with the columns of the "
+        "rows: 'tidegauge outputs replace'. Nothing was written, and other outputs go on"
+    )

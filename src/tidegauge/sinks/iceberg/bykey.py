@@ -27,6 +27,7 @@ import pyarrow as pa
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.iceberg import IcebergRowsDeleted, IcebergTableUnfit
 from tidegauge.errors.sinks import FileNotHeld, NothingTakenOut, TableBusy
+from tidegauge.evolution import Evolution
 from tidegauge.remap.history import NO_HISTORY, History, Link
 from tidegauge.sinks.attempt import STAGED, discard, sweep
 from tidegauge.sinks.columns import rows_schema
@@ -34,6 +35,7 @@ from tidegauge.sinks.commits import all_staged, check_span
 from tidegauge.sinks.iceberg.catalog import CatalogPlace
 from tidegauge.sinks.iceberg.columns import ids_in
 from tidegauge.sinks.iceberg.fields import widened
+from tidegauge.sinks.iceberg.gaining import with_columns
 from tidegauge.sinks.iceberg.leaves import IcebergLeaves
 from tidegauge.sinks.iceberg.replacement import IcebergSwap
 from tidegauge.sinks.iceberg.staging import DATA, HIDDEN, IcebergLeaf
@@ -77,6 +79,7 @@ class IcebergByKey:
         self._workers: Workers = alone
         self._kept: Final[set[str]] = set() if kept is None else kept
         self._swap = swap
+        self._how: Evolution = "strict"
         self._inner = IcebergTable(place, output, key=layout.key)
 
     def work_by(self, workers: Workers) -> None:
@@ -108,12 +111,22 @@ class IcebergByKey:
         """The table's UUID."""
         return "" if self._swap else self._inner.made
 
+    def evolve(self, how: Evolution) -> None:
+        """Take rows of other columns in this way from now on."""
+        self._how = how
+        self._inner.evolve(how)
+
+    def lacking(self, schema: pa.Schema) -> tuple[str, ...]:
+        """Return the columns that a commit of rows with this schema would add; raise what it would raise of them."""
+        return () if self._swap else self._inner.lacking(self._layout.columns(rows_schema(schema)))
+
     def replacement(self, edition: str) -> IcebergByKey:
         """Return a table that holds nothing, until its first commit takes this one's place."""
         seen = self._inner.upper, self._inner.edition
         swap = IcebergSwap(self._place, self._output, HIDDEN, seen, edition, self._layout.key)
         found = IcebergByKey(self._place, self._output, self._layout, swap=swap, kept=self._kept)
         found.work_by(self._workers)
+        found.evolve(self._how)
         return found
 
     def withdraw(self, edition: str) -> None:
@@ -139,13 +152,13 @@ class IcebergByKey:
             raise NothingTakenOut(files=len(remove), table=str(self._place.name))
         check_span(lower, upper, files)
         rows = rows_schema(schema)
-        columns = widened(self._layout.columns(rows))
+        given = columns = widened(self._layout.columns(rows))
         changes = (min(f.first_epoch for f in files), max(f.last_epoch for f in files)) if files else None
         for attempt in range(_ATTEMPTS):
             if self._swap is None:
                 if not self._inner.awaits(lower, upper, write=write, history=history):
                     break
-                self._inner.check_columns(columns)
+                columns = self._inner.taking(given)
             job = merge_job(self._output.incarnation, write, attempt)
             try:
                 made, gone = self._merged(rows, columns, files, job)
@@ -154,6 +167,7 @@ class IcebergByKey:
                     self._inner.commit(lower, upper, columns, made, remove=gone, **about)
                 else:
                     self._inner = self._swap(lower, upper, columns, made, remove=(), **about)
+                    self._inner.evolve(self._how)
                     self._swap = None
             except FileNotHeld:
                 self._clear(job)
@@ -220,9 +234,14 @@ class IcebergByKey:
         changed = changed_in(self._folder, files, self._key, ())
         leaves = {} if self._swap else by_partition(self._leaves.at(look).values())
         found = list(planned_in(self._folder, self._key, (), changed, leaves, SIZES))
-        begin = IcebergLeaf(None if look.table is None or self._swap else ids_in(look.table.schema(), columns))
+        ids = None
+        if look.table is not None and not self._swap:
+            after = with_columns(look.table.schema(), columns, last=look.table.metadata.last_column_id)
+            ids = ids_in(after, columns)
         tasks = [
-            MergeTask(self._folder, columns, self._layout.ordering(rows), merge, SIZES, job, number, begin=begin)
+            MergeTask(
+                self._folder, columns, self._layout.ordering(rows), merge, SIZES, job, number, begin=IcebergLeaf(ids)
+            )
             for number, merge in enumerate(merge for _, _, merges in found for merge in merges)
         ]
         made = [file for staged in (self._workers(tasks) if tasks else []) for file in staged]

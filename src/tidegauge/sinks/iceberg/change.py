@@ -6,7 +6,8 @@ Invariant: the catalog makes all of it or nothing, and only upon the snapshot th
 name the attempt. If it cannot be looked at, that is the error, and the next attempt looks first.
 
 Files whose columns have other numbers than the table's are written anew, with the right ones, before their commit:
-those of rows whose columns came in another order, and of a table that was there before.
+those of rows whose columns came in another order, and of a table that was there before, or has taken on columns. Then
+tasks are told the numbers (`numbers`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ from tidegauge.sinks.iceberg.catalog import CatalogPlace, is_conflict, translate
 from tidegauge.sinks.iceberg.columns import columns_of, ids_in
 from tidegauge.sinks.iceberg.fields import numbered, renumbered
 from tidegauge.sinks.iceberg.files import entry_of, full_path, live_entries, relative
+from tidegauge.sinks.iceberg.gaining import as_current, with_columns
 from tidegauge.sinks.iceberg.look import IcebergLook, looked
+from tidegauge.sinks.iceberg.numbers import keep_numbers
 from tidegauge.sinks.iceberg.partitions import brought
 from tidegauge.sinks.iceberg.snapshots import build
 from tidegauge.sinks.iceberg.staging import IcebergStager, said
@@ -48,10 +51,11 @@ __all__ = ["TableChange", "committed", "made"]
 class TableChange:
     """One commit that is wanted.
 
-    look: the table that it is made upon. columns: those of the rows. lying: how they lie in files. write: names the
-    attempt. remove: paths of files to be taken out, None for all. summary: what the snapshot says of itself;
-    properties: what the table then says. vouching: whether the snapshot is one that the table is believed by.
-    packing: whether it changes no rows, so that the table says nothing new of itself.
+    look: the table that it is made upon. columns: those of the rows. gains: those that the table has afterwards, None
+    for its own. lying: how rows lie in files. write: names the attempt. remove: paths of files to be taken out, None
+    for all. summary: what the snapshot says of itself; properties: what the table then says. vouching: whether the
+    snapshot is one that the table is believed by. packing: whether it changes no rows, so that the table says nothing
+    new of itself.
     """
 
     place: CatalogPlace
@@ -60,6 +64,7 @@ class TableChange:
     columns: pa.Schema
     lying: FileLayout
     write: str
+    gains: pa.Schema | None = None
     files: Sequence[StagedFile] = ()
     remove: frozenset[str] | None = frozenset()
     summary: Mapping[str, str] = field(default_factory=dict)
@@ -96,6 +101,8 @@ class _Attempt:
     def __init__(self, change: TableChange) -> None:
         self._change: Final = change
         self._anew: list[StagedFile] = []
+        self._rewritten: list[StagedFile] = []
+        """The files that they were written of."""
         self.is_under_way = False
         """Whether the catalog was asked to commit."""
         self._snapshot = 0
@@ -103,7 +110,7 @@ class _Attempt:
     def run(self) -> IcebergLook:
         change = self._change
         output, folder, table = change.output, change.place.folder, change.look.table
-        schema, changed = _columns(table, change.columns) if change.remove is None else (table.schema(), ())
+        schema, changed, unchanged = as_current(table, self._schema())
         spec, parted = brought(table, schema, change.lying) if change.remove is None else (table.spec(), ())
         ids = ids_in(schema, change.columns)
         ready = [self._fitting(file, ids) for file in change.files]
@@ -123,9 +130,22 @@ class _Attempt:
         if change.packing:
             properties = {}
         self.is_under_way = True
-        after = committed(table, (*changed, *parted, *built.updates), built.requirements, properties)
-        self._tidy()
+        requirements = (*built.requirements, *unchanged)
+        after = committed(table, (*changed, *parted, *built.updates), requirements, properties)
+        if self._anew:
+            keep_numbers(folder, ids_in(schema, columns_of(schema)))
+            self._remove(self._rewritten)
         return IcebergLook(after, IcebergStanding(after.metadata.properties, list(lineage(after.metadata))[:1]))
+
+    def _schema(self) -> Schema:
+        """Return the columns that the table has afterwards."""
+        change, table = self._change, self._change.look.table
+        if change.remove is None:
+            return _columns(table, change.columns)
+        if change.gains is None:
+            held: Schema = table.schema()
+            return held
+        return with_columns(table.schema(), change.gains, last=table.metadata.last_column_id)
 
     def is_in(self, look: IcebergLook) -> bool:
         """Whether a table has the change."""
@@ -142,8 +162,8 @@ class _Attempt:
         self._remove(self._anew)
 
     def _fitting(self, file: StagedFile, ids: Mapping[str, int]) -> StagedFile:
-        """Return a staged file whose columns have these numbers."""
-        if said(file)[0] == ids:
+        """Return a staged file whose columns have these numbers. It may lack some: readers see null there."""
+        if said(file)[0].items() <= ids.items():
             return file
         change, number = self._change, len(self._anew)
         place = staging(change.place.folder)
@@ -157,11 +177,8 @@ class _Attempt:
             stager.abort()
             raise
         self._anew.append(anew)
+        self._rewritten.append(file)
         return anew
-
-    def _tidy(self) -> None:
-        if self._anew:
-            self._remove([file for file in self._change.files if file.path not in {one.path for one in self._anew}])
 
     def _remove(self, files: Sequence[StagedFile]) -> None:
         place = staging(self._change.place.folder)
@@ -191,15 +208,12 @@ def committed(
     return table
 
 
-def _columns(table: PyIcebergTable, columns: pa.Schema) -> tuple[Schema, tuple[TableUpdate, ...]]:
-    """Return the schema that gives a table these columns, and what makes it the table's."""
+def _columns(table: PyIcebergTable, columns: pa.Schema) -> Schema:
+    """Return the schema that gives a table these columns, and no others."""
     from pyiceberg.io.pyarrow import pyarrow_to_schema
-    from pyiceberg.table.update import AddSchemaUpdate, SetCurrentSchemaUpdate
 
     held = columns_of(table.schema())
     if not differences(held, columns):
-        return table.schema(), ()
+        return table.schema()
     ids = renumbered(columns, held, ids_in(table.schema(), held), table.metadata.last_column_id)
-    number = 1 + max(one.schema_id for one in table.metadata.schemas)
-    anew = pyarrow_to_schema(numbered(columns, ids)).model_copy(update={"schema_id": number})
-    return anew, (AddSchemaUpdate(schema=anew), SetCurrentSchemaUpdate.model_validate({"schema-id": -1}))
+    return pyarrow_to_schema(numbered(columns, ids))

@@ -49,7 +49,8 @@ def metrics(text: str, schema: pa.Schema, ids: Mapping[str, int], *, epochs: tup
     nulls: dict[int, int] = {}
     nans: dict[int, int] = {}
     for path, kind in leaves(schema):
-        number = ids[".".join(path)]
+        if (number := ids.get(".".join(path))) is None:
+            continue  # a column that the file lacks
         values[number] = told["numRecords"]
         if (count := _found(told["nullCount"], path)) is not None:
             nulls[number] = count

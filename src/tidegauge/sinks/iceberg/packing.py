@@ -32,6 +32,7 @@ from tidegauge.sinks.iceberg.change import TableChange, committed, made
 from tidegauge.sinks.iceberg.columns import check_fit, columns_of, ids_in
 from tidegauge.sinks.iceberg.expiry import expired, files_in
 from tidegauge.sinks.iceberg.files import is_elsewhere, live_entries, relative, staged_of
+from tidegauge.sinks.iceberg.gaining import check_unaltered
 from tidegauge.sinks.iceberg.leaves import IcebergLeaves
 from tidegauge.sinks.iceberg.look import IcebergLook, looked
 from tidegauge.sinks.iceberg.partitions import check_parted, texts_in
@@ -205,6 +206,7 @@ class IcebergUpkeep:
 
     def _check(self, look: IcebergLook) -> None:
         check_fit(look.table)
+        check_unaltered(look, self._output, columns_of(look.table.schema()))
         check_parted(look.table, self._output, self._lying)
 
     def _expired(self, look: IcebergLook) -> list[int]:

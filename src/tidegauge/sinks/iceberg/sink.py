@@ -23,7 +23,7 @@ from tidegauge.errors.layout import LaidOutByKey
 from tidegauge.objects.address import is_address
 from tidegauge.sinks.columns import rows_schema
 from tidegauge.sinks.envelope import Envelope, check_envelope, named_columns
-from tidegauge.sinks.iceberg.fields import check_names, check_paths
+from tidegauge.sinks.iceberg.fields import check_names, check_paths, fresh_ids, widened
 from tidegauge.sinks.iceberg.place import IcebergName, folder_of, warehouse_at
 from tidegauge.sinks.keyed.layout import Keyed
 from tidegauge.sinks.layout.layout import FileLayout
@@ -235,9 +235,11 @@ class IcebergSink:
         """Return a writer for one task of one job. `job` is 32 hex digits, `task` counts from 0."""
         if self.applies:
             return self.stage_from(0, schema, job=job, task=task)
+        from tidegauge.sinks.iceberg.numbers import known_numbers
         from tidegauge.sinks.iceberg.staging import IcebergStager  # what writes Parquet is for those who do
 
-        return IcebergStager(staging(self._folder), schema, job=job, task=task, lying=self._files)
+        ids = known_numbers(self._folder, fresh_ids(widened(rows_schema(schema))))
+        return IcebergStager(staging(self._folder), schema, job=job, task=task, ids=ids, lying=self._files)
 
     def stage_from(self, least: int, schema: pa.Schema, *, job: str, task: int) -> RunStager:
         """Return a writer of changes by key. No row of the table gets an epoch before `least` from them."""

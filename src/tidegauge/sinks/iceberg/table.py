@@ -1,8 +1,9 @@
 """The driver's side of a table of Iceberg. A commit is one of its catalog's, with the files and the upper:
 
     look at the table           as its catalog has it now (`look`)
-    compare                     owner, upper, history, columns, and what others did (`standing`)
+    compare                     owner, upper, history, columns, and what others did (`standing`, `gaining`)
     a snapshot with the files   for epochs without rows too: else a catalog would not see that somebody was first
+    columns                     those that rows have and the table lacks, if it is to take them on
     properties                  the upper, and what goes with it
     commit                      if the table's current snapshot is still the one that was looked at (`change`)
 
@@ -13,27 +14,30 @@ drivers that looked at one upper one commits and the other looks again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import pyarrow as pa
 
+from tidegauge.errors.columns import ColumnsRefused
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.sinks import (
     EpochReplaced,
     FileNotHeld,
     KeptOtherwise,
     TableBusy,
-    TableSchemaChanged,
     TableUpperMismatch,
 )
+from tidegauge.evolution import Evolution, kinds, listed, wider
 from tidegauge.remap.history import NO_HISTORY, History, Link
-from tidegauge.sinks.columns import differences, rows_schema
+from tidegauge.sinks.columns import rows_schema
 from tidegauge.sinks.commits import all_staged, check_span, expect, staged_status, still_to_do
+from tidegauge.sinks.evolving import gained, grown
 from tidegauge.sinks.iceberg.catalog import CatalogPlace
 from tidegauge.sinks.iceberg.change import TableChange, made
 from tidegauge.sinks.iceberg.columns import check_fit, columns_of
-from tidegauge.sinks.iceberg.fields import widened
+from tidegauge.sinks.iceberg.fields import check_paths, widened
 from tidegauge.sinks.iceberg.files import full_path, live, live_entries, paths_in, relative
+from tidegauge.sinks.iceberg.gaining import check_unaltered
 from tidegauge.sinks.iceberg.links import keep_links, kept_links
 from tidegauge.sinks.iceberg.look import IcebergLook, looked
 from tidegauge.sinks.iceberg.partitions import check_parted
@@ -74,8 +78,10 @@ class IcebergTable:
         self._place: Final = place
         self._key: Final = tuple(key)
         self._lying: Final = lying
+        self._fixed: Final = {*self._key, *(one.column for one in lying.partition)}
         self._output: Final = output
         self._folder: Final = place.folder
+        self._how: Evolution = "strict"
         self._held = self._look()
         self._edition: Final = self._held.standing.edition
 
@@ -109,6 +115,38 @@ class IcebergTable:
         """The columns of the table, None where there is none."""
         return None if self._held.table is None else columns_of(self._held.table.schema())
 
+    def evolve(self, how: Evolution) -> None:
+        """Take rows of other columns in this way from now on."""
+        self._how = how
+
+    def lacking(self, schema: pa.Schema) -> tuple[str, ...]:
+        """Return the columns that a commit of rows with this schema would add; raise what it would raise of them."""
+        self._held = self._look()
+        if (held := self.schema) is None:
+            return ()
+        return gained(held, self.taking(widened(rows_schema(schema))))
+
+    def taking(self, columns: pa.Schema) -> pa.Schema:
+        """Return the columns of the table, as it was looked at, once it has rows with these.
+
+        Raises `IcebergTableUnfit`, `PartitionedOtherwise`, `IcebergColumnsAltered`, and as `grown`.
+        """
+        if self._held.table is None:
+            return columns
+        check_fit(self._held.table)
+        check_unaltered(self._held, self._output, columns)
+        check_parted(self._held.table, self._output, self._lying)
+        held, name = columns_of(self._held.table.schema()), str(self._place.name)
+        about: dict[str, Any] = {"place": name, "output": str(self._output), "widens": wider, "nests": True}
+        after = grown(held, columns, self._how, **about)
+        fixed = [one for one in held if one.name in self._fixed and after.field(one.name).type != one.type]
+        if fixed:
+            detail = f"{fixed[0].name!r} is of the key or of the partitions, whose types never change"
+            said = {"held": listed(kinds(held)), "given": listed(kinds(columns)), "how": self._how}
+            raise ColumnsRefused(table=name, output=str(self._output), detail=detail, **said)
+        check_paths(after)
+        return after
+
     def replacement(self, edition: str) -> TableReplacement:
         """Return a table that holds nothing, until its first commit takes this one's place."""
         from tidegauge.sinks.iceberg.replacement import IcebergSwap
@@ -139,8 +177,8 @@ class IcebergTable:
 
         changes: the first and the last epoch of changes by key that the files have, if there are any.
 
-        Also raises `KeptOtherwise`, `StagedFileMissing`, `PartitionedOtherwise`, `IcebergTableChanged`,
-        `IcebergTableElsewhere`, `IcebergTableUnfit`, `IcebergRowsDeleted`, and what a catalog raises.
+        Also raises `KeptOtherwise`, `StagedFileMissing`, `IcebergTableChanged`, `IcebergTableElsewhere`,
+        `IcebergRowsDeleted`, what a catalog raises, and as `taking`.
         """
         check_span(lower, upper, files, remove=remove, partition=self._lying.names)
         columns = widened(rows_schema(schema))
@@ -153,7 +191,9 @@ class IcebergTable:
                 continue
             if remove and not self._takes_out(look, files, remove, rows=lower < upper):
                 return
-            self._check(look, columns, files)
+            after = self.taking(columns)
+            for file in files:
+                staged_status(self._folder, file)
             keep_links(self._folder, history, lower=lower, upper=upper, write=write)
             digest = history.digest or (look.standing.digest or "" if lower == upper else "")
             told = {"upper": str(upper), "digest": digest}
@@ -171,6 +211,7 @@ class IcebergTable:
                 output=self._output,
                 look=look,
                 columns=columns,
+                gains=after,
                 lying=self._lying,
                 write=write,
                 files=files,
@@ -191,11 +232,6 @@ class IcebergTable:
         self._expect(lower, history)
         return True
 
-    def check_columns(self, columns: pa.Schema) -> None:
-        """Raise unless the table, as it was looked at, can take rows of these columns."""
-        if self._held.table is not None:
-            self._check(self._held, columns, ())
-
     def discard(self, files: Sequence[StagedFile]) -> None:
         """Remove staged files. Files that some snapshot names are kept, whatever the caller believes of them."""
         discard(self._place, files)
@@ -214,10 +250,14 @@ class IcebergTable:
         self._place.close()
 
     def files(self, *, as_of: int | None = None) -> list[StagedFile]:
-        """Return the data files in the order of their epochs. Raises `IcebergRowsDeleted`, `EpochReplaced`."""
+        """Return the data files in the order of their epochs.
+
+        Raises `IcebergRowsDeleted`, `EpochReplaced`, and `IcebergColumnsAltered`: they are read by columns' names.
+        """
         look = self._look()
         if not look.standing.is_claimed:
             return []
+        check_unaltered(look, self._output, columns_of(look.table.schema()))
         with self._place.asking():
             snapshot = look.snapshot if as_of is None else self._as_of(look, as_of)
             return live(look.table, snapshot, self._folder)
@@ -280,17 +320,6 @@ class IcebergTable:
             held = {relative(one.file_path, self._folder) for one in live_entries(look.table, look.snapshot)}
         paths = [file.path for file in files]
         return still_to_do(paths, remove, held, table=str(self._place.name), replaces=not rows)
-
-    def _check(self, look: IcebergLook, columns: pa.Schema, files: Sequence[StagedFile]) -> None:
-        """Raise unless the table can take the files, and they are as they were staged."""
-        if look.table is not None:
-            check_fit(look.table)
-            check_parted(look.table, self._output, self._lying)
-            if detail := differences(columns_of(look.table.schema()), columns):
-                name = str(self._place.name)
-                raise TableSchemaChanged(table=name, output=str(self._output), detail=detail)
-        for file in files:
-            staged_status(self._folder, file)
 
     # -- earlier states
 
