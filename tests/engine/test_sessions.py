@@ -78,14 +78,12 @@ import tidegauge as tg
 
 flow = tg.Dataflow("shop", store="sqlite:///shop.db")
 orders = flow.source("orders", tg.GeneratorSource(rows=20, columns="id long"))
-flow.sink("orders", orders.map_batches(prices.priced, schema=prices.PRICED), tg.ParquetSink("orders"))
+flow.sink("orders", orders.map_batches(prices.priced, schema="id long, price long"), tg.ParquetSink("orders"))
 flow.run("caught-up", engine="spark")
 print(sorted({row["price"] for row in tg.read_arrow(flow, "orders").to_pylist()}))
 """
 PRICES = """
 import pyarrow as pa
-
-PRICED = pa.schema({"id": pa.int64(), "price": pa.int64()})
 
 def priced(batch):
     price = int(open("price.txt").read())

@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.flow.badinput import begin, finish, lines, numbers, source, two, write
@@ -17,8 +18,10 @@ from tidegauge.errors.flow import (
     ForeignStream,
     InvalidArgument,
     InvalidExpression,
+    InvalidSchema,
     NameTaken,
     NeedsSpark,
+    ReservedColumn,
     TableTaken,
     UnknownColumn,
     UnknownName,
@@ -137,6 +140,27 @@ def test_a_wrong_expression_is_refused_before_anything_runs(tmp_path: Path) -> N
     finally:
         engine.close()
     assert not (tmp_path / "flow.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [("id long, price", "price"), ("id long, _epoch long", "_epoch"), (5, "5"), (["id long"], "id long")],
+)
+def test_columns_that_a_function_cannot_return_are_refused_when_it_is_named(
+    tmp_path: Path, schema: Any, said: str
+) -> None:
+    _, orders = flow_of(tmp_path)
+    with pytest.raises((InvalidSchema, ReservedColumn, InvalidArgument)) as caught:
+        orders.map_batches(lambda batch: batch, schema=schema)
+    assert said in str(caught.value)
+
+
+def test_the_columns_that_a_function_returns_may_be_told_as_those_of_a_source_are(tmp_path: Path) -> None:
+    flow, orders = flow_of(tmp_path)
+    write(tmp_path / "in" / "a", '{"id": 1, "amount": 2.5}\n')
+    flow.sink("ids", orders.map_batches(lambda batch: batch.select(["id"]), schema="id long"), tg.MemorySink())
+    flow.run("caught-up", engine="local")
+    assert tg.read_arrow(flow, "ids").to_pylist() == [{"id": 1, "_epoch": 0}]
 
 
 def test_an_output_that_is_pointed_at_another_source_needs_another_table(

@@ -36,6 +36,7 @@ from tidegauge.job.plan import (
     Unnest,
 )
 from tidegauge.operations import OP
+from tidegauge.sources.ddl import parse_ddl
 from tidegauge.sources.push.source import streams_of
 
 __all__ = ["RowStream", "StreamParts"]
@@ -124,19 +125,21 @@ class RowStream:
         return self._then(Transform(function))
 
     def map_batches(
-        self, function: Callable[[pa.RecordBatch], pa.RecordBatch], *, schema: pa.Schema | None = None
+        self, function: Callable[[pa.RecordBatch], pa.RecordBatch], *, schema: str | pa.Schema | None = None
     ) -> RowStream:
         """Apply a function from RecordBatch to RecordBatch, wherever the batch is.
 
         It runs again when a task is tried again, so it should depend on the batch alone. Where the rows have
         operations the batch has the column `_op`, and the result keeps it. Where `schema` is not given
-        the function is called once with an empty batch to learn what it returns.
+        the function is called once with an empty batch to learn what it returns. A text is a DDL string, as for
+        sources: "id long, amount double".
         """
         if not callable(function):
             raise InvalidArgument(parameter="function", value=function, expected="a function of a RecordBatch")
-        if schema is not None and not isinstance(schema, pa.Schema):
-            raise InvalidArgument(parameter="schema", value=schema, expected="a pyarrow.Schema")
-        return self._then(MapBatches(function, schema))
+        made = parse_ddl(schema) if isinstance(schema, str) else schema
+        if made is not None and not isinstance(made, pa.Schema):
+            raise InvalidArgument(parameter="schema", value=schema, expected="a DDL string or a pyarrow.Schema")
+        return self._then(MapBatches(function, made))
 
     def unnest(self, column: str) -> RowStream:
         """Make a row of each element of a list. The element takes the list's place, under its name.
