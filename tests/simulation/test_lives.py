@@ -42,6 +42,11 @@ def test_nor_while_the_other_output_is_dropped_and_its_table_is_left() -> None:
     assert simulate(make_flow, seeds=[710703]).seeds == 1
 
 
+def test_a_table_that_is_made_again_before_a_record_is_published_is_not_late() -> None:
+    """So it waits for none of those that it comes after."""
+    assert simulate(make_flow, seeds=[720353]).seeds == 1
+
+
 def test_a_driver_takes_an_output_in_and_goes_on() -> None:
     world = lived("added")
     first, *_ = world.lives

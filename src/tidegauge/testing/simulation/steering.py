@@ -131,11 +131,13 @@ class Steering:
         return frozenset(str(name) for (name,) in self._world.ledger.ask(question))
 
     def _fill(self, planned: frozenset[str]) -> None:
-        """Know which outputs show nothing of their past, which is published."""
+        """Know which outputs show nothing of their past, where that has published records: others are not late."""
+        world, outputs = self._world, self._world.ground.spec.outputs
         for name in self._filled.keys() - planned:
             del self._filled[name]
-        for name in sorted(planned - self._filled.keys()) if self._world.ledger.published else ():
-            self._filled[name] = max(self._filled.values(), default=0) + 1
+        for name in sorted(planned - self._filled.keys()):
+            if world.ledger.holds(outputs[name].source, world.checks.late.first(name)) < world.ledger.published:
+                self._filled[name] = max(self._filled.values(), default=0) + 1
 
     def at(self, life: Life, name: str, call: str) -> None:
         """Look at a driver that comes to a call. It breaks a law if it works for an output that it found paused."""
