@@ -88,4 +88,5 @@ def giving_way(items: Iterator[T]) -> Iterator[T]:
 def _lower_own_priority() -> None:
     if sys.platform == "linux":
         with suppress(OSError):  # forbidden in some sandboxes
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+            mine = threading.get_native_id()
+            os.setpriority(os.PRIO_PROCESS, mine, max(NICENESS, os.getpriority(os.PRIO_PROCESS, mine)))
