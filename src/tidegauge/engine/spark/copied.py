@@ -143,6 +143,11 @@ class Jobs:
         """Whether it is a copy."""
         return self.session is not self.given
 
+    @property
+    def classic(self) -> bool:
+        """Whether it has a Spark context, and so properties of jobs."""
+        return not is_connect(self.session)
+
     def check(self) -> None:
         """Raise `SessionDecidesRows` when somebody has changed what decides rows, which only the user can have."""
         if not self.copied and (found := _differences(self.session)):

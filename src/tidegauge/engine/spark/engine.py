@@ -6,7 +6,7 @@ read once, however many outputs want it (again only when a task is tried again, 
 expression failed). A job ends: with a result, or with `JobFailed`.
 
 How a job runs follows from its steps (`sql.py` says which case holds, `hops.py` what runs in the tasks, `branches.py`
-what goes through Spark between them):
+what goes through Spark between them, `standing.py` what of it Spark plans only once):
 
     Arrow functions alone       one hop: read and stage in one Python worker
     plain filter, select        the same: the task that reads runs them (`pushdown`)
@@ -34,25 +34,26 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from tidegauge.engine.arrowtypes import spark_schema
 from tidegauge.engine.parts import Analysed, dealt, stream_schema, write_of
+from tidegauge.engine.spark.assigned import Assignment, assigned
 from tidegauge.engine.spark.branches import Branch, ended_by, in_one_pass, own_branch, prefilter, reported
 from tidegauge.engine.spark.catalog import SparkCatalog
 from tidegauge.engine.spark.copied import Jobs, jobs_of
 from tidegauge.engine.spark.errors import carried_error, lost, quiet, root_message, row_error
 from tidegauge.engine.spark.framed import framed, missing, without
-from tidegauge.engine.spark.hops import FEED, REPORT, TASK, pack_reads, pack_work, reading, receiving, working
+from tidegauge.engine.spark.hops import FEED, REPORT, TASK, pack_work, working
 from tidegauge.engine.spark.keeping import ConnectServer
 from tidegauge.engine.spark.listeners import SparkListeners
+from tidegauge.engine.spark.passing import first_frame
 from tidegauge.engine.spark.session import create_session, interrupt, is_connect, pooled, slots, tagged
 from tidegauge.engine.spark.sql import Prepared, prepare
-from tidegauge.engine.spark.yielding import paced
+from tidegauge.engine.spark.standing import Plans, digest, run
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.errors.engine import ExpressionFailed, JavaLost, JobFailed
 from tidegauge.errors.sinks import MergeFailed
 from tidegauge.job.arrow import in_arrow, is_arrow, leading
 from tidegauge.job.functions import with_epoch
-from tidegauge.job.plan import EpochJob, JobResult, OutputPlan, OutputWork
+from tidegauge.job.plan import EpochJob, JobResult, OutputPlan, OutputWork, SourceRead
 from tidegauge.job.report import Report, merge
 from tidegauge.job.task import Feed, Write
 from tidegauge.remap.round import Failure
@@ -61,7 +62,6 @@ from tidegauge.sinks.working import Work, settled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 __all__ = ["LATE_POOL", "SparkEngine"]
 
@@ -100,6 +100,7 @@ class SparkEngine:
         self._session_used: SparkSession | None = session
         self._jobs: Jobs | None = None
         self._slots: int | None = None
+        self._plans: Final = Plans()
         self._prepared: dict[str, tuple[pa.Schema, Prepared]] = {}
         self._in_tasks: Final = Analysed(lambda plan, rows: in_arrow(leading(plan.steps), rows, output=plan.name))
         self._lock: Final = threading.RLock()
@@ -267,42 +268,29 @@ class SparkEngine:
             raise JobFailed(first=job.lower, last=job.upper - 1, detail="the engine was closed")
         direct, others = self._parted(job)
         feeds, branches = self._branches(others)
-        columns = pa.schema(
-            [
-                pa.field(REPORT, pa.string()),
-                *(pa.field(f"{FEED}{i}", pa.struct(list(feed.schema))) for i, feed in enumerate(feeds)),
-            ]
-        )
-        base = self._base(job, direct, feeds, spark_schema(columns), self._for_jobs().session)
         general = [branch for branch in branches if branch.prepared.rowwise is None]
-        if not branches:
-            return reported(base)
-        if not general:
-            return reported(in_one_pass(base, branches, job))
-        return self._with_branches(base, branches, general, job)
+        jobs = self._for_jobs()
+        theirs = [read for read in job.reads if self._server.spark and framed(read) is not None]
+        mine = tuple(read for read in job.reads if read.name not in {one.name for one in theirs})
+        work = assigned(job.id, mine, parts := self._dealt(job, mine) if any(read.splits for read in mine) else [])
 
-    def _base(
-        self, job: EpochJob, direct: list[Write], feeds: list[Feed], columns: StructType, session: SparkSession
-    ) -> DataFrame:
-        """Return what the reading hops give: tasks of ours, and one for each source that Spark reads by itself."""
-        frames, mine = [], []
-        for read in job.reads:
-            if not self._server.spark or (source := framed(read)) is None:
-                mine.append(read)
-            else:
-                packed = pack_reads([read])
-                frame = source.frame(session, read.splits)
-                hop = receiving(packed, direct, feeds, job=job.id)
-                frames.append(frame.mapInArrow(paced(hop, late=job.late), columns))
-        if any(read.splits for read in mine) or not frames:
-            # A job that leaves room has no more tasks than slots: who waits for a slot is not asked for room.
-            most = job.slots(self.parallelism) * (1 if job.beside else 4)
-            tasks = [pack_reads(part) for part in dealt(tuple(mine), tasks=most)]
-            numbers = session.range(0, len(tasks), 1, len(tasks))
-            hop = reading(tasks, direct, feeds, job=job.id)
-            frames.append(numbers.mapInArrow(paced(hop, late=job.late), columns))
-        base: DataFrame = reduce(lambda one, other: one.union(other), frames)
-        return base
+        def read(found: Assignment) -> DataFrame:
+            return first_frame(jobs.session, job, direct, feeds, work=found, tasks=len(parts), others=theirs)
+
+        def rest(base: DataFrame) -> DataFrame:
+            return in_one_pass(base, branches, job) if branches else base
+
+        if general:
+            return self._with_branches(read(work), branches, general, job)
+        if jobs.classic and not theirs:
+            plan = digest(work, direct, feeds, late=job.late)
+            if (reports := run(jobs.session, self._plans, plan, work, read, rest)) is not None:
+                return reports
+        return reported(rest(read(work)))
+
+    def _dealt(self, job: EpochJob, reads: tuple[SourceRead, ...]) -> list[list[SourceRead]]:
+        """Return the reads of each task. Of a job that leaves room no task waits for a slot: it would be no room."""
+        return dealt(reads, tasks=job.slots(self.parallelism) * (1 if job.beside else 4))
 
     def _parted(self, job: EpochJob) -> tuple[list[Write], list[_Work]]:
         """Return the work that the reading hop does by itself, and the outputs whose rows go through Spark."""

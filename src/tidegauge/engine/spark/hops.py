@@ -34,10 +34,8 @@ import contextlib
 import functools
 import gc
 import os
-import pickle
 import socket
 import stat
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +43,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from tidegauge.engine.spark.assigned import Assignment, pack, unpack
 from tidegauge.engine.spark.errors import carry
 from tidegauge.errors.base import TidegaugeError
 from tidegauge.job.functions import INTERNAL, apply, begun, conform
@@ -65,7 +64,6 @@ __all__ = [
     "Hop",
     "acknowledge",
     "mapping",
-    "pack_reads",
     "pack_scan",
     "pack_work",
     "reading",
@@ -86,14 +84,9 @@ OUT: Final = INTERNAL + "out"
 _OPEN: Final = Path("/proc/self/fd")
 
 
-def pack_reads(reads: list[SourceRead]) -> bytes:
-    """Return one task's reads for the closure that all tasks get: each unpacks its own only."""
-    return _pack(reads)
-
-
 def pack_scan(reads: list[SourceRead], bound: Bound) -> bytes:
-    """Return one task of a scan, like `pack_reads`."""
-    return _pack((reads, bound))
+    """Return one task of a scan for the closure that all tasks get."""
+    return pack((reads, bound))
 
 
 def scanning(tasks: Sequence[bytes], columns: pa.Schema) -> Hop:
@@ -103,7 +96,7 @@ def scanning(tasks: Sequence[bytes], columns: pa.Schema) -> Hop:
         _entered()
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                reads, bound = _unpack(tasks[number])
+                reads, bound = unpack(tasks[number])
                 for read in reads:
                     yield from scanned(read, bound, columns)
 
@@ -111,8 +104,8 @@ def scanning(tasks: Sequence[bytes], columns: pa.Schema) -> Hop:
 
 
 def pack_work(task: Work) -> bytes:
-    """Return one task of a table's work, like `pack_reads`."""
-    return _pack(task)
+    """Return one task of a table's work, like `pack_scan`."""
+    return pack(task)
 
 
 def working(tasks: Sequence[bytes]) -> Hop:
@@ -122,21 +115,22 @@ def working(tasks: Sequence[bytes]) -> Hop:
         _entered()
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                found = outcome(_unpack(tasks[number]))
+                found = outcome(unpack(tasks[number]))
                 yield pa.RecordBatch.from_pydict({TASK: [number], REPORT: [found]})
         _left()
 
     return hop
 
 
-def reading(tasks: Sequence[bytes], writes: Sequence[Write], feeds: Sequence[Feed], *, job: str) -> Hop:
-    """Return the hop that reads: for each number that it is given, that task."""
+def reading(work: Assignment, writes: Sequence[Write], feeds: Sequence[Feed]) -> Hop:
+    """Return the hop that reads: for each number that it is given, the splits of that task."""
 
     def hop(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         _entered()
+        mine = work.now()
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from _read(_unpack(tasks[number]), writes, feeds, job)
+                yield from _read(mine.reads(number), writes, feeds, mine.job)
 
     return hop
 
@@ -146,7 +140,7 @@ def receiving(packed: bytes, writes: Sequence[Write], feeds: Sequence[Feed], *, 
 
     def hop(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         _entered()
-        [read] = _unpack(packed)
+        [read] = unpack(packed)
         yield from _read([_Received(read, batches)], writes, feeds, job)
 
     return hop
@@ -239,17 +233,6 @@ class _Received:
         source: Any = self.read.source
         pieces: Iterator[Split] = source.received(self.batches, self.read.splits)
         return pieces
-
-
-def _pack(task: object) -> bytes:
-    from pyspark import cloudpickle
-
-    dumps: Callable[[object], bytes] = cloudpickle.dumps
-    return zlib.compress(dumps(task), level=1)
-
-
-def _unpack(packed: bytes) -> Any:
-    return pickle.loads(zlib.decompress(packed))  # noqa: S301 - the driver's own closure
 
 
 def _read(
