@@ -12,7 +12,8 @@ from tidegauge.errors.simulation import SimulationFailed
 from tidegauge.flow import runner
 from tidegauge.flow.runner import Runner
 from tidegauge.testing.simulation.plan import Act, Fault
-from tidegauge.testing.simulation.tables.sink import SimulatedStager, SimulatedTable
+from tidegauge.testing.simulation.tables.sink import SimulatedTable
+from tidegauge.testing.simulation.tables.stager import SimulatedStager
 
 Patch = pytest.MonkeyPatch
 

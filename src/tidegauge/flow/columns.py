@@ -23,15 +23,16 @@ Invariant: the columns that a record is read by are durable before the first job
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 import pyarrow as pa
 
+from tidegauge.backfill.plan import files_of
 from tidegauge.engine import LocalEngine
-from tidegauge.errors.base import TidegaugeError
+from tidegauge.errors.base import TidegaugeError, Transient
 from tidegauge.errors.columns import ColumnsRefused, NotEvolving, SharedColumnsRefused, SourceColumnsRefused
 from tidegauge.evolution import EVOLUTIONS, Evolution, evolved, kinds, listed, wider
 from tidegauge.flow.spec import FlowSpec
@@ -47,6 +48,7 @@ from tidegauge.sources.scouting import is_telling
 __all__ = [
     "ChangedColumns",
     "OutputColumns",
+    "begun_without",
     "changed_columns",
     "columns_of_steps",
     "declared",
@@ -298,3 +300,25 @@ def fencing(
         evolving(flow, loaded, {name: tables[name]}, columns)
 
     return fence
+
+
+def begun_without(
+    flow: FlowSpec,
+    loaded: Loaded,
+    changed: ChangedColumns,
+    tables: Mapping[str, Table],
+    going_on: Collection[str],
+    store: Store,
+    lease: Lease,
+) -> set[str]:
+    """End the backfills that would go on, and whose rows lack columns that have just come; return their outputs.
+
+    Their files were kept from the sweep. They go once the store has forgotten them.
+    """
+    found = {name for name in going_on if flow.outputs[name].source in changed.columns}
+    for name in sorted(found):
+        files = files_of(loaded.backfills[name])
+        store.end_backfill(lease, name)
+        with suppress(OSError, Transient):  # what stays is litter, and swept another time
+            tables[name].discard(files)
+    return found

@@ -25,6 +25,7 @@ from tidegauge.flow.belonging import bound_at, check, check_unseen, note_seen, r
 from tidegauge.flow.changing import settled_codes
 from tidegauge.flow.columns import (
     OutputColumns,
+    begun_without,
     changed_columns,
     columns_of_steps,
     declared,
@@ -177,6 +178,7 @@ def opened(
         flow, loaded, store, lease, there, starts=starts, at=now, replacing=replacing, adding=adding, fence=fence
     )
     loaded = changed.recorded(loaded, store, lease)
+    going_on -= begun_without(flow, loaded, changed, tables, going_on, store, lease)
     tables = {name: replaced(table, replacing.get(name)) for name, table in tables.items()}
     _tell_again(loaded, replacing.keys() & tables.keys(), store, lease)
     uppers = {

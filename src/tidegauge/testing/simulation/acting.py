@@ -69,6 +69,10 @@ def _act(world: World, act: Act) -> None:
             begin("operator", lambda: _without(world, act))
         case "put off" | "limit" | "drop" | "anew":
             begin("operator", lambda: steer(world, act))
+        case "gain":
+            world.gains.gain(act.on)
+            for life in world.living():
+                life.stop()
         case "remake":
             begin("operator", lambda: remake(world, act))
         case "spoil":

@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tidegauge.errors.base import Definite, Transient
+from tidegauge.errors.columns import ColumnsRefused, SourceColumnsRefused
 from tidegauge.errors.flow import EmptyFlow
 from tidegauge.errors.outputs import CodeChanged, OutputBelowIncarnation, OutputBelowSince
 from tidegauge.errors.sinks import StagedFileMissing
-from tidegauge.errors.store import ClockBehind, ClocksApart, FlowAlreadyRunning, LeaseLost
+from tidegauge.errors.store import ClockBehind, ClocksApart, FlowAlreadyRunning, LeaseLost, SchemaChanged
 from tidegauge.testing.simulation.restoring import misled
 from tidegauge.testing.simulation.resuming import attend
 
@@ -36,6 +37,11 @@ def excused(world: World, life: Life) -> bool:
         world.left_behind.add(str(error.evidence["source"]))
         attend(world)
         return True
+    if isinstance(error, SourceColumnsRefused | SchemaChanged):
+        return _is_declared_otherwise(world, life, str(error.evidence["source"]))
+    if isinstance(error, ColumnsRefused):  # its table has more by now
+        source = world.ground.spec.outputs[str(error.evidence["output"]).rpartition(":")[2]].source
+        return world.gains.lacks.get(source, 0) < life.lacks.get(source, 0)
     if isinstance(error, CodeChanged):
         return world.codes.refused(life, str(error.evidence["output"]))
     if isinstance(error, EmptyFlow):  # somebody has dropped the only output that it had
@@ -45,6 +51,13 @@ def excused(world: World, life: Life) -> bool:
     jumped = isinstance(error, _JUMPED) and any(act.what in ("clock", "drift") for act in world.plan.acts)
     torn = isinstance(error, StagedFileMissing) and any(fault.kind == "torn" for fault in world.strikes.struck)
     return lossy or jumped or torn or misled(world, life)
+
+
+def _is_declared_otherwise(world: World, life: Life, source: str) -> bool:
+    """Whether somebody has declared more columns since a life began, or it has no output that takes columns on."""
+    outputs = world.ground.spec.outputs.items()
+    taking = {name for name, plan in outputs if plan.source == source and plan.evolution != "strict"}
+    return world.gains.lacks.get(source, 0) < life.lacks.get(source, 0) or taking <= life.without
 
 
 def _is_shut_out(world: World, output: str) -> bool:

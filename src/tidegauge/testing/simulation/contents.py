@@ -29,6 +29,7 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 
 from tidegauge.engine.plain.steps import without_spark
+from tidegauge.evolution import filled
 from tidegauge.job.code import code_of
 from tidegauge.job.functions import apply, columns_of, conform
 from tidegauge.job.plan import Dedupe, OutputPlan
@@ -108,14 +109,17 @@ class EpochContents:
             return few & many, many
         return few, many
 
-    def _ranges(self, source: str, epochs: Sequence[int], *, whole: bool) -> list[tuple[str, int, int]]:
-        """Return the ranges of epochs, by partition and then by position, as a task reads them that are one."""
+    def _ranges(self, source: str, epochs: Sequence[int], *, whole: bool) -> list[tuple[str, int, int, int]]:
+        """Return the ranges of epochs, by partition and then by position, as a task reads them that are one.
+
+        Each with its epoch.
+        """
         found = [
-            (self._ledger.partition(source, epoch, place), lower, place, upper)
+            (self._ledger.partition(source, epoch, place), lower, place, upper, epoch)
             for epoch in epochs
             for place, lower, upper in self._ledger.ranges(source, epoch, whole=whole)
         ]
-        return [(place, lower, upper) for _, lower, place, upper in sorted(found)]
+        return [(place, lower, upper, epoch) for _, lower, place, upper, epoch in sorted(found)]
 
     def _expected(
         self, name: str, epochs: Sequence[int], *, whole: bool, deduped: bool = True
@@ -127,13 +131,14 @@ class EpochContents:
         plan = self._made_by(name, epochs[0])
         steps = [step for step in plan.steps if deduped or not isinstance(step, Dedupe)]
         upstream, batches = self._upstreams[plan.source], list[pa.RecordBatch]()
-        for place, lower, upper in self._ranges(plan.source, epochs, whole=whole):
+        for place, lower, upper, epoch in self._ranges(plan.source, epochs, whole=whole):
             if upstream.blurred(place, lower, upper):
                 return None
             if plan.channel == "errors":
                 batches += self._bad_rows(plan.source, place, upstream.bad(place, lower, upper), whole=whole)
             else:
-                batches += upstream.rows(place, lower, upper)
+                names = self._ledger.columns(plan.source, epoch)
+                batches += [_having(batch, names) for batch in upstream.rows(place, lower, upper)]
         rows: Counter[str] = Counter()
         given = [batch for found in batches if (batch := of_channel(found, plan.channel)) is not None]
         if given:
@@ -152,6 +157,13 @@ class EpochContents:
             if whole or (source, place, record.position) not in self._skipped
         ]
         return [pa.RecordBatch.from_pylist(rows, schema=BAD_RECORDS)] if rows else []
+
+
+def _having(batch: pa.RecordBatch, names: Collection[str] | None) -> pa.RecordBatch:
+    """Return rows with null in all columns but these; None for all."""
+    if names is None:
+        return batch
+    return filled(batch.select([name for name in batch.schema.names if name in names]), batch.schema)
 
 
 def unlike(found: Counter[str], *, least: Counter[str], most: Counter[str]) -> str:

@@ -31,6 +31,7 @@ from tidegauge.remap.policy import Every
 from tidegauge.sources import FileSource, GeneratorSource
 from tidegauge.sources.push.source import PushedSource
 from tidegauge.testing.simulation.alike import difference
+from tidegauge.testing.simulation.gaining import can_gain
 from tidegauge.testing.simulation.outside import ANSWERS, outside
 from tidegauge.testing.simulation.plan import FaultKind, FlowFacts
 from tidegauge.testing.simulation.store import POINTS as STORE_POINTS
@@ -105,6 +106,7 @@ class Ground:
             late,
             tables,
             answering,
+            can_gain(spec, logs, engine),
         )
         return Ground(make, spec, facts)
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from tidegauge.testing.simulation.evidence import StoreEvidence, UpstreamEvidence
@@ -36,6 +36,7 @@ _INCARNATIONS: Final = """
 _BEGAN: Final = """
     SELECT s.name, max(i.began_at) FROM incarnations i
     JOIN sources s ON s.id = i.source_id WHERE i.began_at <= ? GROUP BY s.name"""
+_SCHEMA: Final = "SELECT schema FROM sources WHERE name = ? AND schema IS NOT NULL"
 _LOSSES: Final = """
     SELECT l.lower, l.upper FROM losses l JOIN sources s ON s.id = l.source_id
     WHERE s.name = ? AND l.partition = ? AND (l.epoch = ? OR (l.epoch <= ? AND ? <= ?)) ORDER BY l.lower"""
@@ -61,9 +62,13 @@ class BindingLedger:
 
     frontiers: of each source in its present incarnation. upper: how many epochs are bound. published: how many are.
     since: those before it are compacted.
+
+    gaining: the sources that gain columns.
     """
 
-    def __init__(self, store: StoreEvidence, upstreams: Mapping[str, UpstreamEvidence]) -> None:
+    def __init__(
+        self, store: StoreEvidence, upstreams: Mapping[str, UpstreamEvidence], *, gaining: Sequence[str] = ()
+    ) -> None:
         self.frontiers: Final[dict[str, dict[str, int]]] = {name: {} for name in upstreams}
         self.upper = 0
         self.published = 0
@@ -77,6 +82,8 @@ class BindingLedger:
         """Of each source, by epoch and place: the partition, and the range of it."""
         self._moved: Final[dict[str, list[int]]] = {name: [] for name in upstreams}
         self._forgotten: Final = Forgotten()
+        self._columns: Final[dict[str, dict[int, frozenset[str]]]] = {name: {} for name in gaining}
+        """The columns that were in force when an epoch was bound, of sources that gain some."""
         self._described: Final[set[tuple[str, str]]] = set()
         """The places that the store knew something of when they were learnt."""
 
@@ -94,6 +101,7 @@ class BindingLedger:
         if any(upstream.made_anew for upstream in self._upstreams.values()):
             self._begin()
         if upper > self.upper:
+            self._in_force(self.upper, upper)
             for epoch, source, partition, position, detail in self.ask(_CHANGES, self.upper):
                 places = self._places[source]
                 if partition not in places:
@@ -106,6 +114,17 @@ class BindingLedger:
             if epoch < since:
                 said = f"{owner} holds {epoch}, and the epochs before {since} are compacted"
                 raise Broken("a held epoch is not compacted", said)
+
+    def _in_force(self, lower: int, upper: int) -> None:
+        """Keep the columns that epochs have which were bound just now."""
+        for source, columns in self._columns.items():
+            for (text,) in self.ask(_SCHEMA, source):
+                names = frozenset(column[0] for column in json.loads(text))
+                columns.update(dict.fromkeys(range(lower, upper), names))
+
+    def columns(self, source: str, epoch: int) -> frozenset[str] | None:
+        """Return the columns that were in force when an epoch was bound; None for all that the source has."""
+        return self._columns.get(source, {}).get(epoch)
 
     def _forget(self, since: int) -> None:
         """Look at the bindings that are left once those before an epoch are compacted."""

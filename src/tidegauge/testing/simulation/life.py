@@ -66,7 +66,7 @@ class Life:
     late: whether it was told to stop before it had opened the flow, so that it began nothing.
 
     without: the outputs that its flow does not have. codes: the code of its outputs (`Codes`); newest: of the newer
-    flow that it was given last.
+    flow that it was given last. lacks: how many columns its flow lacked of sources at its beginning (`Gains`).
     binding: whether it is about to bind an epoch, perhaps of records that nobody has any more.
 
     command: what it does in place of running the flow, given the life.
@@ -88,6 +88,7 @@ class Life:
         self._lacks: frozenset[str] = frozenset()
         self.codes: dict[str, int] = {}
         self.newest: dict[str, int] = {}
+        self.lacks: dict[str, int] = {}
         self.error: BaseException | None = None
         self.runner: Runner | None = None
         self._asked = 0

@@ -79,6 +79,7 @@ FaultKind: TypeAlias = Literal[
     "add",
     "anew",
     "remake",
+    "gain",
 ]
 KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
 """What may go wrong.
@@ -111,6 +112,7 @@ KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
     add        the flow runs without one of its outputs, and then its driver is told to take that in
     anew       somebody drops an output while drivers run, with its table or without, and adds it again
     remake     somebody has all rows of a table made again, by other code or by the same, or takes that back
+    gain       the flow declares one more column of a source, from the next driver on; it begins without some
     rewind     the store goes back to a backup while drivers run, and others start; it is recovered some time later
 """
 
@@ -132,7 +134,7 @@ AUTO: Final = -1
 _RATES: Final = (0, 1, 5, 40, AUTO)
 """Rows a second."""
 
-APART: Final[tuple[FaultKind, ...]] = ("decisions", "add", "anew", "remake")
+APART: Final[tuple[FaultKind, ...]] = ("decisions", "add", "anew", "remake", "gain")
 """The kinds that are drawn from generators of their own, so that seeds that were found stay what they are."""
 _AT_COMMANDS: Final[tuple[FaultKind, ...]] = ("crash", "error", "lost")
 """The faults that strike where a table is removed or gets another edition."""
@@ -185,6 +187,8 @@ class FlowFacts(NamedTuple):
     """The outputs all of whose rows can be made again."""
     answering: Mapping[FaultKind, tuple[str, ...]] = MappingProxyType({})
     """The places of the kinds that cannot strike everywhere: where somebody answers, or a file is staged."""
+    gaining: Mapping[str, int] = MappingProxyType({})
+    """The sources that can gain columns, each with how many of its last ones the flow can do without."""
 
     def having(self, kind: FaultKind) -> tuple[str, ...]:
         """Return the sources or outputs that can have a kind of fault; one "" for what comes from elsewhere."""
@@ -196,6 +200,8 @@ class FlowFacts(NamedTuple):
             return self.pausable
         if kind == "remake":
             return self.tables
+        if kind == "gain":
+            return tuple(self.gaining)
         if kind not in (*AT_FEEDS, *AT_LOGS, *AT_FILES):
             return ("",)
         having = ((AT_FEEDS, self.feeds), (AT_LOGS, self.logs), (AT_FILES, self.files))

@@ -106,7 +106,8 @@ def _remake(world: World, act: Act) -> None:
 def _say(world: World, name: str, *, changed: bool) -> None:
     """Say that a table is to be made again. changed: whether by code that no table had; else by the present one."""
     codes = world.codes
-    other = changed and not any(plan.past == name for plan in world.ground.spec.outputs.values())
+    past = any(plan.past == name for plan in world.ground.spec.outputs.values())
+    other = changed and not past and not world.gains.lacks  # columns that come bring other code with them
     number = codes.asked[name] = codes.fresh() if other else codes.now[name]
     command = rebuild if number == codes.last(name) else replace  # else it is made by that code as soon as can be
 

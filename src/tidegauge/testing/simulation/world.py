@@ -39,6 +39,7 @@ from tidegauge.testing.simulation.blame import excused
 from tidegauge.testing.simulation.checks import Checks
 from tidegauge.testing.simulation.clock import VirtualClock
 from tidegauge.testing.simulation.codes import Codes, spec_with
+from tidegauge.testing.simulation.gaining import Gains
 from tidegauge.testing.simulation.ground import Ground
 from tidegauge.testing.simulation.harms import FileLaws
 from tidegauge.testing.simulation.holding import Readers
@@ -99,7 +100,8 @@ class World:
             if isinstance(source, UnionSource)
         }
         self.upstreams: Final[Mapping[str, Any]] = {**written, **self.unions}
-        self.ledger: Final = BindingLedger(self.memory, self.upstreams)
+        self.gains: Final = Gains(plan.acts, ground.facts.gaining)
+        self.ledger: Final = BindingLedger(self.memory, self.upstreams, gaining=tuple(self.gains.lacks))
         self.codes: Final = Codes(ground.spec, self.ledger, self.lake)
         self.checks: Final = Checks(ground.spec, self.ledger, self.lake, self.upstreams, made_by=self.codes.plan)
         self.readers: Final = Readers(self)
@@ -199,7 +201,7 @@ class World:
         whole: with all outputs that it may have.
         """
         life.without = frozenset(self.checks.late.shut_out) if whole else self.without()
-        life.codes = dict(self.codes.now)
+        life.codes, life.lacks = dict(self.codes.now), dict(self.gains.lacks)
         return self.flow_of(life, life.without, life.codes)
 
     def newer(self, life: Life) -> FlowSpec:
@@ -219,7 +221,7 @@ class World:
             if name in self.unions:  # after its inputs, which have been declared before it
                 sources[name] = self.unions[name].source_of(sources)
             else:
-                sources[name] = self.upstreams[name].source(Meeting(life, name))
+                sources[name] = self.gains.source(name, self.upstreams[name].source(Meeting(life, name)))
         outputs = {
             name: replace(plan, sink=counterpart_of(plan.sink, self.lake, name, Meeting(life, name)))
             for name, plan in spec.outputs.items()

@@ -29,6 +29,7 @@ import pyarrow as pa
 
 from tidegauge.errors.command import OutputIsBehind
 from tidegauge.errors.sinks import EpochReplaced
+from tidegauge.evolution import filled
 from tidegauge.lazy import library
 from tidegauge.operations import BEFORE, DELETE, OP
 from tidegauge.reclock.columns import EPOCH
@@ -110,7 +111,10 @@ class LakeTable:
         self.append(commit, columns)
 
     def append(self, commit: LakeCommit, columns: pa.Schema) -> None:
-        """Make a commit that was checked: its files are staged, those that it takes out are held."""
+        """Make a commit that was checked: its files are staged, those that it takes out are held.
+
+        columns: those that the table has with it.
+        """
         for file in commit.put:
             staged = self.staged.pop(file.path)
             self._rows[file.path] = () if staged is None else staged.batches
@@ -119,7 +123,7 @@ class LakeTable:
             self.upper, self.digest = commit.upper, commit.digest
             if commit.taken:
                 self._changes.append(len(self.commits))
-        self.schema = self.schema or columns
+        self.schema = columns
         self.volume = self.volume + Volume.of(commit.put) - Volume.of(commit.taken)
         self.commits.append(commit)
 
@@ -152,8 +156,7 @@ class LakeTable:
             if path not in self._rows:
                 raise FileNotFoundError(path)
             batches += self._rows[path]
-        batches = [b if b.schema.equals(columns) else b.select(columns.names) for b in batches]
-        return pa.Table.from_batches(batches, schema=columns)
+        return pa.Table.from_batches([filled(batch, columns) for batch in batches], schema=columns)
 
 
 class Lake:

@@ -23,10 +23,9 @@ open stage written close closed commit committed answer
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -34,16 +33,18 @@ from tidegauge.errors.sinks import (
     ForeignTable,
     StagedFileMissing,
     TableOfAnotherIncarnation,
-    TableSchemaChanged,
     TableUpperMismatch,
 )
+from tidegauge.evolution import Evolution, wider
 from tidegauge.remap.history import NO_HISTORY, History, Link
-from tidegauge.sinks.attempt import fitting, stem_of
-from tidegauge.sinks.columns import EPOCH, differences, rows_schema
+from tidegauge.sinks.attempt import stem_of
+from tidegauge.sinks.columns import rows_schema
 from tidegauge.sinks.commits import check_span, expect, still_to_do
+from tidegauge.sinks.evolving import gained, grown
 from tidegauge.sinks.location import inside
 from tidegauge.sinks.protocol import OutputId, StagedFile, Volume, job_mark
-from tidegauge.testing.simulation.tables.lake import Lake, LakeCommit, LakeFile, LakeTable, uri_of
+from tidegauge.testing.simulation.tables.lake import Lake, LakeCommit, LakeTable, uri_of
+from tidegauge.testing.simulation.tables.stager import Meet, SimulatedStager
 
 if TYPE_CHECKING:
     from tidegauge.sinks.replacement import TableReplacement
@@ -53,14 +54,11 @@ __all__ = [
     "POINTS",
     "Meet",
     "SimulatedSink",
-    "SimulatedStager",
     "SimulatedTable",
     "answered",
     "check_staged",
     "unhooked",
 ]
-
-Meet: TypeAlias = Callable[[str], None]
 
 POINTS: Final = (
     "open",
@@ -147,70 +145,6 @@ class SimulatedSink:
         return SimulatedStager(self.lake, self.name, schema, self.meet, path=f"{job}/{stem_of(job, task)}")
 
 
-class SimulatedStager:
-    """A `Stager` of one file. path: how the file's path begins."""
-
-    def __init__(self, lake: Lake, name: str, schema: pa.Schema, meet: Meet, *, path: str) -> None:
-        self._lake: Final = lake
-        self._name: Final = name
-        self._columns: Final = rows_schema(schema)
-        self._meet: Final = meet
-        self._stem: Final = path
-        self._path = ""
-        self._batches: Final[list[pa.RecordBatch]] = []
-        self._staged: list[StagedFile] | None = None
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows. Raises `BatchDoesNotFit` for other columns, `MisplacedRows` for a row without an epoch."""
-        if self._staged is not None:
-            raise ValueError("the stager is closed")
-        rows = fitting(batch, self._columns)
-        self._meet("stage")
-        if rows.num_rows:
-            if not self._path:
-                self._begin()
-            self._batches.append(rows)
-        self._meet("written")
-
-    def close(self) -> list[StagedFile]:
-        """Finish the file, and return it; none when no row was written."""
-        if self._staged is None:
-            self._meet("close")
-            self._staged = [self._finished()] if self._batches else []
-            self._meet("closed")
-        return [*self._staged]
-
-    def abort(self) -> None:
-        """Remove the file."""
-        self._meet("abort")
-        self._place.staged.pop(self._path, None)
-        self._batches.clear()
-        self._staged = []
-
-    @property
-    def _place(self) -> LakeTable:
-        """The table, made where it is not there: who stages makes its folders anew."""
-        return self._lake.tables.setdefault(self._name, LakeTable())
-
-    def _begin(self) -> None:
-        """Take the first path that no other attempt at the task has, or had."""
-        place, number = self._place, 0
-        while not self._path or place.knows(self._path):
-            self._path = f"{self._stem}-{number:03d}"
-            number += 1
-        place.staged[self._path] = None
-
-    def _finished(self) -> StagedFile:
-        place = self._place.staged
-        if self._path not in place:  # swept, by a driver that has the lease now
-            raise FileNotFoundError(errno.ENOENT, "no such staged file", self._path)
-        epochs = [epoch for batch in self._batches for epoch in batch.column(EPOCH).to_pylist()]
-        size = sum(batch.nbytes for batch in self._batches)
-        file = StagedFile(self._path, len(epochs), size, min(epochs), max(epochs))
-        place[self._path] = LakeFile(file, tuple(self._batches))
-        return file
-
-
 class SimulatedTable:
     """A `Table`: the table `name` of a lake, as the output `output` sees it."""
 
@@ -220,6 +154,7 @@ class SimulatedTable:
         self._output: Final = output
         self._meet: Final = meet
         self._kept: frozenset[str] = frozenset()
+        self._how: Evolution = "strict"
         self._upper = 0
         self._digest = ""
         self.edition: Final = self._follow().edition
@@ -239,6 +174,22 @@ class SimulatedTable:
         """The present columns of the table, None before its first commit."""
         return self._follow().schema
 
+    def evolve(self, how: Evolution) -> None:
+        """Take rows of other columns in this way from now on."""
+        self._how = how
+
+    def lacking(self, schema: pa.Schema) -> tuple[str, ...]:
+        """Return the columns that a commit of rows with this schema would add; raise what it would raise of them."""
+        held = self._follow().schema
+        return () if held is None else gained(held, self._grown(held, rows_schema(schema)))
+
+    def _grown(self, held: pa.Schema | None, columns: pa.Schema) -> pa.Schema:
+        """Return the columns of the table once it has rows with these. Raises as `grown`."""
+        if held is None or held is columns:
+            return columns
+        about: dict[str, Any] = {"place": self._name, "output": str(self._output), "widens": wider, "nests": True}
+        return grown(held, columns, self._how, **about)
+
     def commit(
         self,
         lower: int,
@@ -255,12 +206,13 @@ class SimulatedTable:
         remove: files that the same commit takes out.
 
         Also raises `FileNotHeld`, `HistoriesDiffer`, `TableOfAnotherIncarnation`, `ForeignTable`,
-        `TableSchemaChanged`, `StagedFileMissing` and `MisplacedRows`, and what the hook raises.
+        `TableSchemaChanged`, `ColumnsRefused`, `StagedFileMissing` and `MisplacedRows`, and what the hook raises.
         """
         check_span(lower, upper, files, remove=remove)
         columns = rows_schema(schema)
         self._meet("commit")
-        table = self._expected(lower, columns, history)
+        table = self._expected(lower, history)
+        after = self._grown(table.schema, columns)
         if remove:
             paths = [file.path for file in files]
             if not still_to_do(paths, remove, table.held, table=self._name, replaces=lower == upper):
@@ -269,7 +221,7 @@ class SimulatedTable:
         self._lake.tables[self._name] = table
         table.append(
             LakeCommit(self._output, lower, upper, write, tuple(files), tuple(remove), history.digest, history.links),
-            columns,
+            after,
         )
         answered(table, write, self._meet)
         self._follow()
@@ -367,15 +319,12 @@ class SimulatedTable:
         self._upper, self._digest = table.upper, table.digest
         return table
 
-    def _expected(self, lower: int, columns: pa.Schema, history: History) -> LakeTable:
+    def _expected(self, lower: int, history: History) -> LakeTable:
         """Return the table to commit to, unless it is not as a commit expects it."""
         table = self._follow()
         if table.upper != lower or table.edition != self.edition:
             raise self._mismatch(lower, table.upper)
         expect(self, self._output, history)
-        held = table.schema
-        if held is not None and held is not columns and (detail := differences(held, columns)):
-            raise TableSchemaChanged(table=self._name, output=str(self._output), detail=detail)
         return table
 
     def _mismatch(self, expected: int, actual: int) -> TableUpperMismatch:

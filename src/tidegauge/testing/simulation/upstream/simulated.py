@@ -31,6 +31,7 @@ import pyarrow as pa
 
 from tidegauge.errors.flow import InvalidArgument
 from tidegauge.errors.sources import RecordsLost
+from tidegauge.evolution import filled
 from tidegauge.kafka.cluster import split as place_of
 from tidegauge.remap.binding import Bound, Observation, Slice
 from tidegauge.remap.fromtime import SourceState
@@ -41,7 +42,7 @@ from tidegauge.sources.kafka.decoding import key_and_value
 from tidegauge.sources.kafka.inquiry import Given, Inquiry, Start, Topics, named
 from tidegauge.sources.kafka.planning import KafkaSplit, Outrun, Range, begun, outrun, overtaken, planned, seen
 from tidegauge.sources.kafka.probing import confirm, survey
-from tidegauge.sources.metadata import MESSAGE, TIMESTAMP, with_metadata
+from tidegauge.sources.metadata import MESSAGE, METADATA_CHANGED, TIMESTAMP, has_metadata, with_metadata
 from tidegauge.sources.protocol import BadRecord, OnBadRecord, Split
 from tidegauge.testing.simulation.upstream.log import SERVERS, PartitionedLog
 from tidegauge.testing.simulation.upstream.partition import UNTIMED, LogChunk
@@ -74,7 +75,7 @@ class SimulatedLog:
 
     Args:
         log: the upstream.
-        columns: the columns of its rows: a DDL string or an Arrow schema.
+        columns: those of its rows' columns that it reads: a DDL string or an Arrow schema.
         topic: which topics, as `KafkaSource` has it; None for those that the log has now.
         start: where to begin, as `KafkaSource` has it. `"earliest"`, so that nothing is left out.
         group: the group to commit offsets for. None stands for `tidegauge.<flow>.<source>`.
@@ -120,7 +121,7 @@ class SimulatedLog:
 
     @cached_property
     def data(self) -> pa.Schema:
-        """The columns of the rows in the log."""
+        """The columns of the rows in the log that are read."""
         found = as_schema(self.columns)
         if found is None or not len(found):
             raise InvalidArgument(parameter="columns", value=self.columns, expected="a DDL string or an Arrow schema")
@@ -200,6 +201,10 @@ class SimulatedLog:
         """Raise `SchemaChanged` unless these are the columns."""
         if bound != self.schema:
             key_and_value(bound, _NO_KEYS, self.data, metadata=self.metadata, source=self.name)
+
+    def unreadable(self, columns: pa.Schema) -> str:
+        """Return why records cannot be read by columns that were declared before, "" if they can."""
+        return "" if has_metadata(columns, MESSAGE) == self.metadata else METADATA_CHANGED
 
     def size(self, piece: Slice, bound: Bound) -> int:
         """Return the number of offsets from where the source begins."""
@@ -284,11 +289,12 @@ class SimulatedLog:
         """Return rows as one batch of `schema`."""
         slices = []
         for chunk, first, last in held:
-            if chunk.rows is None or chunk.rows.schema != self.data:
+            if chunk.rows is None or any(one not in chunk.rows.schema for one in self.data):
                 raise InvalidArgument(parameter="columns", value=self.columns, expected=f"as the log: {chunk.rows}")
             slices.append(chunk.rows.slice(first, last - first))
         rows = slices[0] if len(slices) == 1 else pa.concat_batches(slices)
         facts = _facts(partition, held, rows.num_rows) if self.metadata else []
+        rows = filled(rows, pa.schema(list(schema)[: len(schema) - len(facts)]))
         return pa.RecordBatch.from_arrays([*rows.columns, *facts], schema=schema)
 
     def committed_rows(self, place: str, lower: int, upper: int) -> pa.RecordBatch | None:
