@@ -191,6 +191,19 @@ def test_a_column_that_gets_its_name_back_is_taken_again(bench: IcebergBench) ->
     assert [held(bench)[n]["user"] for n in (0, 1)] == ["ada", "bob"]
 
 
+def test_a_table_that_is_made_again_has_the_new_name(bench: IcebergBench) -> None:
+    """As the error says."""
+    table = begun(bench)
+    alter(bench, lambda update: update.rename_column("user", "customer"))
+    renamed = pa.schema([("id", pa.int32()), ("customer", pa.string()), ("_epoch", pa.int64())])
+    files = bench.stage([{"id": 0, "customer": "ada", "_epoch": 0}], schema=renamed)
+    table.replacement("e" * 32).commit(0, 1, renamed, files, write=write_id())
+    assert bench.rows() == [{"id": 0, "customer": "ada", "_epoch": 0}]
+    put(bench, evolving(bench), 1, renamed, customer="bob")
+    assert [held(bench)[n]["customer"] for n in (0, 1)] == ["ada", "bob"]
+    assert len(bench.open().files()) == 2
+
+
 def test_rows_under_the_new_name_do_not_hide_that_files_have_the_old_one(bench: IcebergBench) -> None:
     begun(bench)
     alter(bench, lambda update: update.rename_column("user", "customer"))
