@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import base64
+import os
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute
 import pytest
 from tests.engine.cases import ROWS
+from tests.engine.clusters import ROOT
 from tests.engine.kit import RowSource, job_of, plan_of, read_of, rows_of
 
 from tidegauge.engine import SparkEngine
@@ -155,6 +159,27 @@ def test_what_is_told_to_the_tasks_of_a_job_is_not_told_to_those_of_the_users(
     job = job_of(spark, [read_of(RowSource(ROWS), epochs=4)], [plan_of("x", tmp_path)])
     spark._perform(job)
     assert classic.sparkContext.getLocalProperty(PROPERTY) is None
+
+
+UNPINNED = """
+import sys
+from pathlib import Path
+from tests.engine.cases import ROWS
+from tests.engine.test_standing_plans import RowSource, SparkEngine, ids, job_of, parts, plan_of, read_of, standing
+engine = SparkEngine(master="local[1]")
+job = job_of(engine, [read_of(RowSource(ROWS), epochs=4)], [plan_of("x", Path(sys.argv[1]))])
+assert ids(parts(job)[1], engine, "x") == list(range(10, 20))
+assert standing(engine) == []
+engine.close()
+"""
+
+
+@pytest.mark.long
+def test_where_threads_share_their_properties_each_job_has_a_plan_of_its_own(tmp_path: Path) -> None:
+    environ = {**os.environ, "PYSPARK_PIN_THREAD": "false"}
+    command = [sys.executable, "-c", UNPINNED, str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
 def test_no_more_plans_stand_than_may() -> None:

@@ -144,9 +144,12 @@ class Jobs:
         return self.session is not self.given
 
     @property
-    def classic(self) -> bool:
-        """Whether it has a Spark context, and so properties of jobs."""
-        return not is_connect(self.session)
+    def pinned(self) -> bool:
+        """Whether the jobs of a thread have properties of their own: on a classic session, unless somebody has set
+        `PYSPARK_PIN_THREAD` to false."""
+        from py4j.clientserver import ClientServer  # type: ignore[import-untyped]
+
+        return not is_connect(self.session) and isinstance(self.session.sparkContext._gateway, ClientServer)  # noqa: SLF001
 
     def check(self) -> None:
         """Raise `SessionDecidesRows` when somebody has changed what decides rows, which only the user can have."""

@@ -282,7 +282,7 @@ class SparkEngine:
 
         if general:
             return self._with_branches(read(work), branches, general, job)
-        if jobs.classic and not theirs:
+        if jobs.pinned and not theirs:
             plan = digest(work, direct, feeds, late=job.late)
             if (reports := run(jobs.session, self._plans, plan, work, read, rest)) is not None:
                 return reports

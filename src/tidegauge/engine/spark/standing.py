@@ -2,7 +2,7 @@
 
 Spark takes longer to build a plan through Py4J, to analyse and to optimise it than to run one task of it, and a small
 epoch is one task. An analysed plan can be run any number of times. What differs from job to job is told to the tasks
-in a property of the job (`assigned.py`), which only a classic session has.
+in a property of the job (`assigned.py`), which only a classic session has (`Jobs.pinned`).
 
 A standing plan is the reading hop (`passing.py`), which is all of a job without SQL for the JVM. SQL is put on top of
 it for each job anew: Spark fixes the instant of `current_timestamp()` and the seed of `uuid()` when it optimises a
