@@ -173,7 +173,9 @@ def _leaves(columns: Kinds, kind: str) -> st.SearchStrategy[str]:
 
 @st.composite
 def _filters(draw: st.DrawFn, columns: Kinds, pools: Pools) -> tuple[list[Called], Kinds]:
-    return [("filter", draw(texts(columns, "truth", pools)))], columns
+    """Conditions of columns: for one that is false of whatever row, Spark leaves out the steps before it."""
+    text = draw(texts(columns, "truth", pools))
+    return ([("filter", text)] if set(re.findall(r"\w+", text)) & columns.keys() else []), columns
 
 
 @st.composite
@@ -181,9 +183,7 @@ def _selects(draw: st.DrawFn, columns: Kinds, pools: Pools) -> tuple[list[Called
     kept = [name for name in columns if draw(st.integers(0, 3))] or list(columns)
     star = draw(st.booleans())
     picks, found = (["*"], dict(columns)) if star else (kept, {name: columns[name] for name in kept})
-    for kind in draw(
-        st.lists(st.sampled_from(["whole", "text", "double", "day", "truth", "texts", "money"]), max_size=2)
-    ):
+    for kind in draw(st.lists(st.sampled_from(_PICKED), max_size=2)):
         name = next(f"e{number}" for number in range(99) if f"e{number}" not in {*columns, *found})
         text = draw(texts(columns, kind, pools))
         if text != "NULL":
