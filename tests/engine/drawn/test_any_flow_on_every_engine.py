@@ -7,7 +7,6 @@ gives when the steps are left to it.
 from __future__ import annotations
 
 import os
-import random
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 from hypothesis import Phase, given, seed, settings
+from tests.depth import commits
 from tests.engine.drawn.agreeing import differing
 from tests.engine.drawn.described import Described
 from tests.engine.drawn.drawing import WORDS, described
@@ -52,7 +52,8 @@ def test_a_flow_of_many_steps_has_the_same_tables_everywhere(
 
 @pytest.mark.long
 def test_any_flow_has_the_same_tables_everywhere(classic: Any, sail: Beside | None) -> None:
-    chosen = int(os.environ.get(SEED) or random.randrange(1 << 32))
+    """Each commit tries flows of its own."""
+    chosen = int(os.environ.get(SEED) or commits())
     print(f"once more: {SEED}={chosen}", file=sys.stderr)
 
     @seed(chosen)
