@@ -130,9 +130,10 @@ def _output(ground: Ground, name: str, schema: pa.Schema, elsewhere: Elsewhere |
     given = schema
     for number, step in enumerate(without_spark(mine, schema, output=name)[0]):
         given = result_schema([step], given, output=name)
-        ordered = step in mine and any(isinstance(one, Dedupe) for one in mine[mine.index(step) :])
+        at = next((at for at, one in enumerate(mine) if getattr(one, "function", None) is step.function), None)
+        ordered = at is not None and any(isinstance(one, Dedupe) for one in mine[at:])
         tried = _Tried(name, function_name(step.function), partial(fresh, number), given, elsewhere, ordered)
-        if step in mine:
+        if at is not None:  # it is one of the flow's own
             _try(tried, parts, others)
         parts, others = ([_joined(_accepted(tried, step, part), given) for part in some] for some in (parts, others))
 
