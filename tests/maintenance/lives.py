@@ -73,6 +73,11 @@ def grow(flow: tg.Dataflow, epochs: int) -> None:
             eventually(partial(_published, flow, epoch))
 
 
+def begin(root: Path, epochs: int) -> None:
+    """Run the flow for its first few epochs, each with commits of its own."""
+    grow(make(root, rows=None), epochs)
+
+
 def _published(flow: tg.Dataflow, epoch: int) -> bool:
     return tg.status(flow).published > epoch
 

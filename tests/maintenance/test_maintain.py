@@ -240,13 +240,13 @@ POINTS = ["before stage", "after stage", "before commit output", "after commit o
 def test_drivers_and_maintenance_die_beside_each_other_and_readers_see_one_epoch(tmp_path: Path, point: str) -> None:
     chance = random.Random(point)
     deaths = {"driver": 0, "maintenance": 0}
-    end_of(lives.drive, tmp_path, "after publish", 5)
+    assert end_of(lives.begin, tmp_path, 12) == 0  # so there is something to pack
+    deaths["maintenance"] += end_of(lives.keep, tmp_path, point, 0, 1) == -signal.SIGKILL
     reader = Reader(tmp_path)
     with reader.reading():
-        for _ in range(12):
-            driver = FORKS.Process(
-                target=lives.drive, args=(tmp_path, point, chance.randint(1, 3 if "stage" in point else 12))
-            )
+        for life in range(12):
+            nth = chance.randint(1, 3 if "stage" in point else 12) if life else 1
+            driver = FORKS.Process(target=lives.drive, args=(tmp_path, point, nth))
             driver.start()
             while driver.is_alive():
                 code = end_of(lives.keep, tmp_path, point, 0, 3)
