@@ -34,7 +34,7 @@ def drawn(count: int) -> list[Described]:
 
 
 def test_every_step_source_sink_and_expression_is_drawn() -> None:
-    flows = drawn(300)
+    flows = drawn(1000)
     outputs = [output for flow in flows for output in flow.outputs]
     steps = [step for output in outputs for step in output.steps]
     words = Counter(word for word, *_ in steps)
