@@ -29,9 +29,9 @@ from tidegauge.errors.engine import (
     WrongBatch,
 )
 from tidegauge.errors.flow import BatchFunctionFailed, NeedsSpark, ReservedColumn
+from tidegauge.job.decoding import by_epoch
 from tidegauge.job.plan import Filter, MapBatches, OutputPlan
 from tidegauge.job.report import Report
-from tidegauge.job.task import by_epoch
 from tidegauge.remap.round import Failure
 
 ROWS = pa.table({"n": pa.array(range(3000), pa.int64())})

@@ -21,11 +21,11 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from tidegauge.job.decoding import decoded
 from tidegauge.job.functions import conform
 from tidegauge.job.perform import unconfirmed
 from tidegauge.job.plan import SourceRead
 from tidegauge.job.report import Report
-from tidegauge.job.task import decoded
 from tidegauge.reclock.columns import stamp
 from tidegauge.remap.binding import Bound
 

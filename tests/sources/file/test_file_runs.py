@@ -21,10 +21,10 @@ from tests.sources.file.conftest import Driver
 
 import tidegauge as tg
 from tidegauge.errors.sources import FileOvertaken, FileRewritten
+from tidegauge.job.decoding import by_epoch, decoded
 from tidegauge.job.perform import plan
 from tidegauge.job.plan import SourceRead
 from tidegauge.job.report import Report
-from tidegauge.job.task import by_epoch, decoded
 from tidegauge.remap.binding import Slice
 from tidegauge.remap.round import Failure
 from tidegauge.sources.file import identity

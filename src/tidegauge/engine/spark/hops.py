@@ -46,11 +46,12 @@ import pyarrow as pa
 from tidegauge.engine.spark.assigned import Assignment, pack, unpack
 from tidegauge.engine.spark.errors import carry
 from tidegauge.errors.base import TidegaugeError
+from tidegauge.job.decoding import TaskRead, by_epoch
 from tidegauge.job.functions import INTERNAL, apply, begun, conform
 from tidegauge.job.plan import MapBatches, SourceRead
 from tidegauge.job.report import Report
 from tidegauge.job.scanned import scanned
-from tidegauge.job.task import Feed, OutputWriter, TaskRead, Write, by_epoch, run
+from tidegauge.job.task import Feed, OutputWriter, Write, run
 from tidegauge.reclock.columns import stamp
 from tidegauge.remap.binding import Bound
 from tidegauge.sinks.working import Work, outcome
